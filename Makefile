@@ -1,0 +1,22 @@
+# `make demo` and `make test` are all one needs; both set everything up in .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test check
+
+setup: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "clearhead needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/python scripts/demo.py
+
+check: setup
+	scripts/check
+
+test: check
+	$(BIN)/python -m pytest -m 'not slow and not gpu'

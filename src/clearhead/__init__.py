@@ -1,0 +1,1 @@
+"""clearhead: a Transformer you can see through and still put in production."""

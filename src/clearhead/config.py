@@ -1,0 +1,151 @@
+"""Typed settings: TOML in, frozen objects out; everything wrong is said at once, by path, with a suggestion."""
+
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from clearhead.errors import SettingsError
+
+
+class Settings(BaseModel):
+    """The base of every group of settings: immutable, and closed to unknown names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def read_settings(kind: type[S], path: Path, changes: Sequence[str] = ()) -> S:
+    """The settings in a TOML file, after changes of the form 'a.b=value'."""
+    return parse_settings(kind, changed(read_toml(path), changes), place=str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise SettingsError(f"{path}: is a folder; name a .toml file") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: not valid TOML: {error}") from None
+
+
+def parse_settings(kind: type[S], values: Mapping[str, Any], place: str = "") -> S:
+    """`values` as settings of a kind; raises one SettingsError that lists every problem."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        before = f"{place}: " if place else ""
+        raise SettingsError(*(before + problem for problem in problems(kind, error))) from None
+
+
+def changed(values: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """`values` with changes of the form 'a.b=value' applied; the value is read as TOML, or else taken as text."""
+    result = dict(values)
+    for change in changes:
+        path, equals, text = change.partition("=")
+        if not equals or not path.strip():
+            raise SettingsError(f"--set {change}: write it as name=value, for example model.width=256")
+        *parents, name = path.strip().split(".")
+        group = result
+        for parent in parents:
+            inner = group.get(parent, {})
+            if not isinstance(inner, Mapping):
+                raise SettingsError(f"--set {change}: {parent} is a value, not a group of settings")
+            group[parent] = group = dict(inner)
+        group[name] = _toml_value(text.strip())
+    return result
+
+
+def settings_toml(settings: Settings) -> str:
+    """The settings as TOML, complete; None is left out, as TOML has no word for it."""
+    return tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
+
+
+def problems(kind: type[Settings], error: ValidationError) -> Iterator[str]:
+    """One sentence per mistake, in the order of the settings."""
+    for detail in error.errors():
+        path, parent = _locate(kind, detail["loc"])
+        yield f"{path}: {_say(detail, parent)}" if path else _say(detail, parent)
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _locate(kind: type[Settings], loc: tuple[int | str, ...]) -> tuple[str, type[Settings] | None]:
+    """The dotted path a user wrote, without the tags of unions, and the group in which the mistake is."""
+    words: list[str] = []
+    here: Any = kind
+    parent: type[Settings] | None = kind
+    for part in loc:
+        members = {_tag(member): member for member in _members(here)}
+        if isinstance(part, str) and part in members and len(members) > 1:
+            here = members[part]
+            parent = here
+            continue
+        group = next((m for m in members.values() if part in m.model_fields), None)
+        parent = group or (next(iter(members.values()), None) if isinstance(part, str) else None)
+        words.append(str(part))
+        here = group.model_fields[str(part)].annotation if group else None
+    return ".".join(words), parent
+
+
+def _members(annotation: Any) -> list[type[Settings]]:
+    """The settings classes that an annotation admits."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return [annotation]
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is not None:
+        return [member for inner in typing.get_args(annotation) for member in _members(inner)]
+    return []
+
+
+def _tag(kind: type[Settings]) -> str:
+    field = kind.model_fields.get("kind")
+    return str(field.default) if field else kind.__name__
+
+
+def _say(detail: ErrorDetails, parent: type[Settings] | None) -> str:
+    context, value = detail.get("ctx", {}), detail["input"]
+    match detail["type"]:
+        case "extra_forbidden":
+            near = difflib.get_close_matches(
+                str(detail["loc"][-1]), parent.model_fields if parent else (), n=1
+            )
+            return "unknown setting" + (f" (did you mean {near[0]}?)" if near else "")
+        case "missing":
+            return "is missing"
+        case "literal_error" | "union_tag_invalid":
+            choices = context.get("expected", context.get("expected_tags", ""))
+            shown = value.get("kind") if isinstance(value, Mapping) else value
+            return f"{shown!r} is not one of {choices.replace(' or ', ', ').replace(chr(39), '')}"
+        case "union_tag_not_found":
+            return "kind is missing"
+        case "int_type" | "int_from_float":
+            return f"{value!r} is not a whole number"
+        case "float_type":
+            return f"{value!r} is not a number"
+        case "string_type":
+            return f"{value!r} is not text (put it in quotes)"
+        case "bool_type":
+            return f"{value!r} is not true or false"
+        case "value_error":
+            return str(context["error"])
+        case _:
+            message = detail["msg"].removeprefix("Input should be ")
+            return f"{value!r} should be {message}" if not isinstance(value, Mapping) else detail["msg"]

@@ -1,0 +1,1 @@
+"""From next-word scores to sentences."""

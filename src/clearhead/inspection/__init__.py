@@ -1,0 +1,1 @@
+"""Looking inside a model and changing what is seen."""

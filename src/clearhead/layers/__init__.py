@@ -1,0 +1,1 @@
+"""The parts of the Transformer; they know only torch."""

@@ -1,0 +1,1 @@
+"""Models assembled from layers, and the one list of them."""

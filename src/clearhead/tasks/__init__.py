@@ -1,0 +1,1 @@
+"""The stories: train a translator, translate, explain."""

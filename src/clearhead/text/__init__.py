@@ -1,0 +1,1 @@
+"""Strings to ids and back; knows nothing of torch."""
