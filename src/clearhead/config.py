@@ -1,4 +1,4 @@
-"""Typed settings: TOML in, frozen objects out; everything wrong is said at once, by path, with a suggestion."""
+"""Typed settings: TOML in, frozen objects out; all that is wrong is said at once, by path, with a suggestion."""
 
 import difflib
 import tomllib
@@ -52,7 +52,7 @@ def parse_settings(kind: type[S], values: Mapping[str, Any], place: str = "") ->
 
 
 def changed(values: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """`values` with changes of the form 'a.b=value' applied; the value is read as TOML, or else taken as text."""
+    """`values` with changes of the form 'a.b=value'; a value is read as TOML, or else taken as text."""
     result = dict(values)
     for change in changes:
         path, equals, text = change.partition("=")

@@ -1,0 +1,131 @@
+"""The one attention of the house: fused when nobody looks, explicit when somebody has tapped it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from clearhead.config import Settings
+from clearhead.layers.mask import Causal, Mask
+from clearhead.layers.positions import Relative
+from clearhead.layers.scores import ProductScore, make_score
+
+Tap = Callable[[str, Tensor], Tensor]
+"""Is shown each intermediate by name, and gives back what the attention goes on with."""
+
+Queries = Float[Tensor, "batch heads queries size"]
+Keys = Float[Tensor, "batch heads keys size"]
+
+
+class AttentionConfig(Settings):
+    heads: PositiveInt = 8
+    score: Literal["dot", "scaled", "general", "additive", "cosine", "location"] = "scaled"
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Of the weights; the paper has none."""
+
+
+@dataclass(frozen=True)
+class KeyValues:
+    """A memory as one attention reads it."""
+
+    keys: Keys
+    values: Keys
+
+    def select(self, rows: Int[Tensor, " rows"]) -> "KeyValues":
+        return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
+
+class Attention(nn.Module):
+    """Multi-head attention (Vaswani et al. 2017) with any score; it knows no cache and has no mode.
+
+    `ask` makes queries, `read` makes keys and values of a memory, `both` does the two in one product for
+    self-attention; `forward` lets the queries look at what was read.
+    """
+
+    def __init__(self, width: int, config: AttentionConfig, longest: int, relative: Relative | None = None):
+        super().__init__()
+        self.heads = config.heads
+        self.dropout = config.dropout
+        self.project = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+        self.score = make_score(config.score, config.heads, width // config.heads, longest)
+        self.relative = relative or Relative()
+        self.tap: Tap | None = None
+        for part in self.project.weight.chunk(3):
+            nn.init.xavier_uniform_(part)
+        nn.init.xavier_uniform_(self.output.weight)
+        nn.init.zeros_(self.project.bias)
+        nn.init.zeros_(self.output.bias)
+
+    def ask(self, x: Float[Tensor, "batch queries width"], start: int = 0) -> Queries:
+        """The queries of states, of which the first stands at place `start`."""
+        (queries,) = self._parts(x, 0, 1)
+        return self.relative.turn(queries, start)
+
+    def read(self, memory: Float[Tensor, "batch keys width"], start: int = 0) -> KeyValues:
+        """The keys and values of a memory, of which the first stands at place `start`."""
+        keys, values = self._parts(memory, 1, 3)
+        return KeyValues(self.relative.turn(keys, start), values)
+
+    def both(self, x: Float[Tensor, "batch queries width"], start: int = 0) -> tuple[Queries, KeyValues]:
+        """What `ask` and `read` give for the same states."""
+        queries, keys, values = self._parts(x, 0, 3)
+        turn = self.relative.turn
+        return turn(queries, start), KeyValues(turn(keys, start), values)
+
+    def forward(
+        self, queries: Queries, memory: KeyValues, mask: Mask
+    ) -> Float[Tensor, "batch queries width"]:
+        if self.tap is None and isinstance(self.score, ProductScore):
+            mixed = self._fused(self.score, queries, memory, mask)
+        else:
+            mixed = self._explicit(self.tap or _show, queries, memory, mask)
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def _parts(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        """Parts first to last of (queries, keys, values), each (batch, heads, places, size)."""
+        width = self.output.in_features
+        rows = slice(first * width, last * width)
+        parts = F.linear(x, self.project.weight[rows], self.project.bias[rows])
+        return parts.unflatten(-1, (last - first, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind()
+
+    def _fused(self, score: ProductScore, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
+        places, length = queries.shape[2], memory.keys.shape[2]
+        prepared, keys = score.prepare(queries, memory.keys)
+        bias = self.relative.bias(places, length)
+        # SDPA's causal form counts from the first key, so it fits only where queries and keys are the same.
+        square = isinstance(mask, Causal) and bias is None and places == length
+        allowed = None if square else mask.dense(places, length, queries.device)
+        if bias is not None:
+            allowed = bias[None] if allowed is None else bias.masked_fill(~allowed, float("-inf"))
+            allowed = allowed.to(queries.dtype)
+        return F.scaled_dot_product_attention(
+            prepared,
+            keys,
+            memory.values,
+            attn_mask=allowed,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=square,
+            scale=score.scale,
+        )
+
+    def _explicit(self, tap: Tap, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
+        """The same in the steps of the textbook, each shown to the tap."""
+        queries, keys = tap("queries", queries), tap("keys", memory.keys)
+        places, length = queries.shape[2], keys.shape[2]
+        scores = self.score(queries, keys)
+        bias = self.relative.bias(places, length)
+        scores = tap("scores", scores if bias is None else scores + bias)
+        allowed = mask.dense(places, length, queries.device)
+        masked = tap("masked", scores if allowed is None else scores.masked_fill(~allowed, float("-inf")))
+        weights = tap("weights", masked.softmax(-1))
+        weights = F.dropout(weights, self.dropout, self.training)
+        return tap("mixed", weights @ tap("values", memory.values))
+
+
+def _show(name: str, tensor: Tensor) -> Tensor:
+    return tensor

@@ -1,0 +1,32 @@
+"""Ids to vectors, with positions; and back to logits through the same matrix."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from clearhead.layers.positions import PositionKind, check_length, make_position
+
+
+class Embedding(nn.Module):
+    """A row of the matrix for each word, times √width, plus the position (Vaswani et al. 2017)."""
+
+    def __init__(self, vocabulary: int, width: int, position: PositionKind, longest: int, dropout: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(vocabulary, width) * width**-0.5)
+        self.position = make_position(position, width, longest)
+        self.longest = longest
+        self.dropout = dropout
+
+    def forward(
+        self,
+        words: Int[Tensor, "batch places"],
+        start: int = 0,
+        lengths: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch places width"]:
+        """The vectors of words, of which the first stands at place `start`."""
+        end = start + words.shape[1]
+        check_length(end, self.longest)
+        x = F.embedding(words, self.weight) * self.weight.shape[1] ** 0.5
+        x = self.position(x, torch.arange(start, end, device=words.device), lengths)
+        return F.dropout(x, self.dropout, self.training)

@@ -1,0 +1,84 @@
+"""Which keys each query may look at: rules, not tensors, so that a kernel can choose its own form of them.
+
+True means "may look", everywhere. The queries are the last of the keys: with 10 keys and 3 queries, the queries
+stand at places 7, 8 and 9. That makes one rule serve a full pass and a cached step alike.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+class Mask:
+    """The rule that hides nothing, and the base of the rules that do."""
+
+    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+        """The rule as (batch or 1, 1, queries or 1, keys); None when nothing is hidden."""
+        return None
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return Both(self, other)
+
+
+@dataclass(frozen=True)
+class Causal(Mask):
+    """A query sees its own place and the places before it."""
+
+    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+        if queries == 1:
+            return None
+        distance = _distance(queries, keys, device)
+        return (distance >= 0)[None, None]
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """A query sees its own place and so many places on either side."""
+
+    reach: int
+
+    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+        distance = _distance(queries, keys, device)
+        return (distance.abs() <= self.reach)[None, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Keep(Mask):
+    """Each sentence of the batch says which of its keys are seen, by every query alike."""
+
+    keep: Bool[Tensor, "batch keys"]
+
+    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+        return self.keep[:, None, None, :keys]
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths(Mask):
+    """Each sentence of the batch has its length; what follows is padding, which nobody sees."""
+
+    lengths: Int[Tensor, " batch"]
+
+    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+        return (torch.arange(keys, device=device) < self.lengths[:, None])[:, None, None]
+
+
+@dataclass(frozen=True)
+class Both(Mask):
+    """What two rules both allow."""
+
+    first: Mask
+    second: Mask
+
+    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+        first, second = self.first.dense(queries, keys, device), self.second.dense(queries, keys, device)
+        if first is None or second is None:
+            return second if first is None else first
+        return first & second
+
+
+def _distance(queries: int, keys: int, device: torch.device) -> Int[Tensor, "queries keys"]:
+    """How many places each key lies before each query."""
+    places = torch.arange(keys, device=device)
+    return places[keys - queries :, None] - places

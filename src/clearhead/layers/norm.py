@@ -1,0 +1,46 @@
+"""Normalisation, and the two places it can have around a sub-layer."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+NormKind = Literal["layer", "rms"]
+NormPlace = Literal["post", "pre"]
+Stream = Float[Tensor, "batch places width"]
+
+
+def make_norm(kind: NormKind, width: int) -> nn.Module:
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
+    return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=1e-6)
+
+
+class PostNorm(nn.Module):
+    """norm(x + f(x)), as in the paper (Vaswani et al. 2017)."""
+
+    def __init__(self, norm: nn.Module, dropout: float):
+        super().__init__()
+        self.norm = norm
+        self.dropout = dropout
+
+    def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
+        return self.norm(x + F.dropout(sublayer(x), self.dropout, self.training))
+
+
+class PreNorm(nn.Module):
+    """x + f(norm(x)): the stream itself is never normalised, so deep stacks train (Xiong et al. 2020)."""
+
+    def __init__(self, norm: nn.Module, dropout: float):
+        super().__init__()
+        self.norm = norm
+        self.dropout = dropout
+
+    def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
+        return x + F.dropout(sublayer(self.norm(x)), self.dropout, self.training)
+
+
+def make_residual(place: NormPlace, kind: NormKind, width: int, dropout: float) -> PostNorm | PreNorm:
+    wrap = PostNorm if place == "post" else PreNorm
+    return wrap(make_norm(kind, width), dropout)

@@ -1,0 +1,153 @@
+"""How a model learns where a word stands: added to the embedding, or worked into the attention.
+
+Of the seven kinds, `order` and `fraction` are the two options that lectures try before the sinusoids, kept
+for comparison: the first is not bounded, the second means another distance in every length.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from clearhead.errors import TextError
+
+PositionKind = Literal["sinusoidal", "learned", "rotary", "alibi", "none", "order", "fraction"]
+Places = Int[Tensor, "... places"]
+Vectors = Float[Tensor, "... places width"]
+
+
+def sinusoids(places: Places, width: int) -> Vectors:
+    """sin and cos of place / 10000^(2i/width), in turn (Vaswani et al. 2017)."""
+    even = torch.arange(0, width, 2, device=places.device, dtype=torch.float32)
+    angles = places[..., None] * 10000 ** (-even / width)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :width]
+
+
+class Unplaced(nn.Module):
+    """Adds nothing at the embedding: for models without positions, or with positions in the attention."""
+
+    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
+        return x
+
+
+class Sinusoidal(nn.Module):
+    """Fixed waves, one pair of dimensions for each frequency (Vaswani et al. 2017)."""
+
+    table: Tensor
+
+    def __init__(self, width: int, longest: int):
+        super().__init__()
+        self.register_buffer("table", sinusoids(torch.arange(longest), width), persistent=False)
+
+    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
+        return x + self.table[places].to(x.dtype)
+
+
+class Learned(nn.Module):
+    """A learned vector for each place (Gehring et al. 2017)."""
+
+    def __init__(self, width: int, longest: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(longest, width) * width**-0.5)
+
+    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
+        return x + self.weight[places]
+
+
+class Order(nn.Module):
+    """The order number itself, in every dimension."""
+
+    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
+        return x + places[..., None].to(x.dtype)
+
+
+class Fraction(nn.Module):
+    """The place as a share of the length; of the longest length where a text is still being written."""
+
+    def __init__(self, longest: int):
+        super().__init__()
+        self.longest = longest
+
+    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
+        last = self.longest - 1 if lengths is None else (lengths[:, None] - 1).clamp(min=1)
+        return x + (places / last)[..., None].to(x.dtype)
+
+
+class Relative(nn.Module):
+    """Positions inside the attention; this base leaves queries, keys and scores as they are."""
+
+    def turn(self, x: Float[Tensor, "batch heads places size"], start: int) -> Tensor:
+        """Queries or keys, of which the first stands at place `start`."""
+        return x
+
+    def bias(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"] | None:
+        """What is added to the scores; the queries are the last of the keys."""
+        return None
+
+
+class Rotary(Relative):
+    """Turns queries and keys by an angle that grows with the place: q·k feels only distance (Su et al. 2021)."""
+
+    cosines: Tensor
+    sines: Tensor
+
+    def __init__(self, size: int, longest: int, base: float = 10000.0):
+        super().__init__()
+        half = size // 2
+        angles = torch.arange(longest)[:, None] * base ** (-torch.arange(half, dtype=torch.float32) / half)
+        self.register_buffer("cosines", angles.cos(), persistent=False)
+        self.register_buffer("sines", angles.sin(), persistent=False)
+
+    def turn(self, x: Float[Tensor, "batch heads places size"], start: int) -> Tensor:
+        end = start + x.shape[2]
+        cosines, sines = self.cosines[start:end].to(x.dtype), self.sines[start:end].to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
+
+
+class Alibi(Relative):
+    """Scores fall with distance, at another rate in each head (Press et al. 2022)."""
+
+    slopes: Tensor
+
+    def __init__(self, heads: int):
+        super().__init__()
+        slopes = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
+        self.register_buffer("slopes", slopes[:, None, None], persistent=False)
+
+    def bias(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"] | None:
+        places = torch.arange(keys, device=self.slopes.device)
+        distance = (places[keys - queries :, None] - places).abs()
+        return -self.slopes * distance
+
+
+def make_position(kind: PositionKind, width: int, longest: int) -> nn.Module:
+    """What is added at the embedding."""
+    match kind:
+        case "sinusoidal":
+            return Sinusoidal(width, longest)
+        case "learned":
+            return Learned(width, longest)
+        case "order":
+            return Order()
+        case "fraction":
+            return Fraction(longest)
+        case "rotary" | "alibi" | "none":
+            return Unplaced()
+
+
+def make_relative(kind: PositionKind, heads: int, size: int, longest: int) -> Relative:
+    """What is worked into self-attention."""
+    match kind:
+        case "rotary":
+            return Rotary(size, longest)
+        case "alibi":
+            return Alibi(heads)
+        case _:
+            return Relative()
+
+
+def check_length(places: int, longest: int) -> None:
+    if places > longest:
+        raise TextError(f"a text of {places} tokens, and the model takes {longest}: shorten or split it")

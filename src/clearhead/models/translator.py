@@ -1,0 +1,137 @@
+"""The encoder-decoder Transformer of "Attention is all you need" (Vaswani et al. 2017)."""
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from pydantic import PositiveInt, model_validator
+from torch import Tensor, nn
+
+from clearhead.layers.block import BlockConfig, Memory, Source, Stack
+from clearhead.layers.embedding import Embedding
+from clearhead.layers.mask import Causal, Lengths
+
+Words = Int[Tensor, "batch target"]
+SourceWords = Int[Tensor, "batch source"]
+SourceLengths = Int[Tensor, " batch"]
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {  # Wu et al. 2021
+        "width": 128,
+        "hidden": 256,
+        "encoder_layers": 4,
+        "decoder_layers": 4,
+        "attention": {"heads": 4},
+        "dropout": 0.3,
+    },
+    "small": {
+        "width": 256,
+        "hidden": 1024,
+        "encoder_layers": 3,
+        "decoder_layers": 3,
+        "attention": {"heads": 4},
+    },
+    "base": {},  # Vaswani et al. 2017, table 3: the defaults
+    "big": {"width": 1024, "hidden": 4096, "attention": {"heads": 16}, "dropout": 0.3},
+}
+
+
+class TranslatorConfig(BlockConfig):
+    kind: Literal["translator"] = "translator"
+    encoder_layers: PositiveInt = 6
+    decoder_layers: PositiveInt = 6
+    tied: Literal["all", "target", "none"] = "all"
+    """Which matrices are one: source, target and readout; target and readout; none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, values: Any) -> Any:
+        """`preset = "base"` stands for its settings; settings beside it take precedence."""
+        if not isinstance(values, dict) or "preset" not in values:
+            return values
+        values = dict(values)
+        name = values.pop("preset")
+        if name not in PRESETS:
+            raise ValueError(f"preset {name!r} is not one of {', '.join(PRESETS)}")
+        chosen = PRESETS[name]
+        merged = {**chosen, **values}
+        if isinstance(values.get("attention"), dict):
+            merged["attention"] = {**chosen.get("attention", {}), **values["attention"]}
+        return merged
+
+
+class TranslatorState:
+    """Where a decoding stands: a memory for each block, and the source that each row translates."""
+
+    def __init__(self, source: Source, lengths: Int[Tensor, " rows"]):
+        self.source = source
+        self.lengths = lengths
+        self.memories = [Memory() for _ in source.read]
+        self.sentences = torch.arange(len(lengths), device=lengths.device)
+
+    @property
+    def place(self) -> int:
+        return self.memories[0].length
+
+    def select(self, rows: Int[Tensor, " chosen"]) -> None:
+        """Keeps these rows, in this order; a row may come several times."""
+        for memory in self.memories:
+            memory.select(rows)
+        sentences = self.sentences[rows]
+        # Beams mostly change places within their sentence: then the source, the larger part, can stay.
+        if torch.equal(sentences, self.sentences):
+            return
+        self.sentences = sentences
+        self.lengths = self.lengths[rows]
+        self.source = Source([read.select(rows) for read in self.source.read], Lengths(self.lengths))
+
+
+class Translator(nn.Module):
+    """Embeddings, an encoder, a decoder that consults it, and a readout."""
+
+    def __init__(self, config: TranslatorConfig, vocabulary: int):
+        super().__init__()
+        self.config = config
+        shape = (vocabulary, config.width, config.position, config.longest, config.dropout)
+        self.source_embedding = Embedding(*shape)
+        self.target_embedding = Embedding(*shape)
+        self.encoder = Stack(config, config.encoder_layers)
+        self.decoder = Stack(config, config.decoder_layers, cross=True)
+        self.readout_weight = nn.Parameter(torch.randn(vocabulary, config.width) * config.width**-0.5)
+        if config.tied == "all":
+            self.target_embedding.weight = self.source_embedding.weight
+        if config.tied != "none":
+            self.readout_weight = self.target_embedding.weight
+
+    def encode(self, source: SourceWords, lengths: SourceLengths) -> Source:
+        """The encoded source, as the decoder reads it."""
+        mask = Lengths(lengths)
+        states = self.encoder(self.source_embedding(source, lengths=lengths), mask)
+        return self.decoder.read(states, mask)
+
+    def states(
+        self, source: SourceWords, source_lengths: SourceLengths, target: Words
+    ) -> Float[Tensor, "batch target width"]:
+        """The decoder's last states at every place of the target, which starts with <s>."""
+        # Padding lies behind the words that are asked for, so the causal rule alone hides it.
+        return self.decoder(self.target_embedding(target), Causal(), self.encode(source, source_lengths))
+
+    def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
+        return F.linear(states, self.readout_weight)
+
+    def forward(
+        self, source: SourceWords, source_lengths: SourceLengths, target: Words
+    ) -> Float[Tensor, "batch target vocabulary"]:
+        """The logits of the next word at every place of the target."""
+        return self.readout(self.states(source, source_lengths, target))
+
+    def start(self, source: SourceWords, lengths: SourceLengths) -> TranslatorState:
+        """Reads the source; each row of the state then awaits its first word, <s>."""
+        return TranslatorState(self.encode(source, lengths), lengths)
+
+    def step(self, words: Int[Tensor, " rows"], state: TranslatorState) -> Float[Tensor, "rows vocabulary"]:
+        """The logits of the word after these; the state moves on."""
+        x = self.target_embedding(words[:, None], start=state.place)
+        x = self.decoder(x, Causal(), state.source, state.memories)
+        return self.readout(x[:, 0])
