@@ -1,4 +1,4 @@
-"""Typed settings: TOML in, frozen objects out; all that is wrong is said at once, by path, with a suggestion."""
+"""Typed settings: TOML in, frozen objects out; what is wrong is said at once, by path, with a way out."""
 
 import difflib
 import tomllib

@@ -1,1 +1,5 @@
-"""Looking inside a model and changing what is seen."""
+"""Looking inside a model."""
+
+from clearhead.inspection.trace import Trace, capture
+
+__all__ = ["Trace", "capture"]

@@ -1,7 +1,7 @@
 """Which keys each query may look at: rules, not tensors, so that a kernel can choose its own form of them.
 
-True means "may look", everywhere. The queries are the last of the keys: with 10 keys and 3 queries, the queries
-stand at places 7, 8 and 9. That makes one rule serve a full pass and a cached step alike.
+True means "may look", everywhere. The queries are the last of the keys: with 10 keys and 3 queries, the
+queries stand at places 7, 8 and 9. That makes one rule serve a full pass and a cached step alike.
 """
 
 from dataclasses import dataclass

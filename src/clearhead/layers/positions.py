@@ -87,7 +87,7 @@ class Relative(nn.Module):
 
 
 class Rotary(Relative):
-    """Turns queries and keys by an angle that grows with the place: q·k feels only distance (Su et al. 2021)."""
+    """Turns queries and keys by an angle that grows with the place: only distance counts (Su et al. 2021)."""
 
     cosines: Tensor
     sines: Tensor
