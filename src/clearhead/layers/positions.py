@@ -70,7 +70,7 @@ class Fraction(nn.Module):
         self.longest = longest
 
     def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
-        last = self.longest - 1 if lengths is None else (lengths[:, None] - 1).clamp(min=1)
+        last = max(self.longest - 1, 1) if lengths is None else (lengths[:, None] - 1).clamp(min=1)
         return x + (places / last)[..., None].to(x.dtype)
 
 
