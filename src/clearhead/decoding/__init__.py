@@ -1,1 +1,20 @@
 """From next-word scores to sentences."""
+
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.penalties import length_penalty, no_repeat_ngrams, repetition_penalty
+from clearhead.decoding.sampling import sample
+from clearhead.decoding.search import beam_search, greedy_search
+from clearhead.decoding.step import Adjust, State, Step
+
+__all__ = [
+    "Adjust",
+    "Hypothesis",
+    "State",
+    "Step",
+    "beam_search",
+    "greedy_search",
+    "length_penalty",
+    "no_repeat_ngrams",
+    "repetition_penalty",
+    "sample",
+]

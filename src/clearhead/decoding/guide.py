@@ -1,0 +1,86 @@
+"""What every search obeys, whichever way it chooses: how long, which words first, which adjustments."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from clearhead.decoding.penalties import force
+from clearhead.decoding.step import Adjust
+from clearhead.errors import ModelError, SettingsError
+
+Longest = int | Int[Tensor, "sentences"]
+Prefix = Sequence[Sequence[int]]
+
+
+class Guide:
+    """Checked once, before a search; turns a model's logits into the log-probabilities to choose by."""
+
+    def __init__(
+        self,
+        sentences: int,
+        longest: Longest,
+        prefix: Prefix | None,
+        adjust: Sequence[Adjust],
+        device: torch.device | str,
+    ):
+        self.adjust = tuple(adjust)
+        self.limits = _limits(sentences, longest, device)
+        self.longest = int(self.limits.max()) if sentences else 0
+        self.prefix = _prefix(prefix or [()] * sentences, self.limits)
+
+    def log_probabilities(
+        self,
+        logits: Float[Tensor, "rows vocabulary"],
+        words: Int[Tensor, "rows words"],
+        sentences: Int[Tensor, "rows"],
+    ) -> Float[Tensor, "rows vocabulary"]:
+        """Forced words keep the probability that the model itself gives them: no adjustment forbids them."""
+        position = words.shape[1]
+        adjusted = logits.float()
+        for adjust in self.adjust:
+            adjusted = adjust(adjusted, words)
+        if position >= self.prefix.shape[1]:
+            return adjusted.log_softmax(-1)
+        forced = self.prefix[sentences, position]
+        free = (forced < 0).unsqueeze(1)
+        return force(torch.where(free, adjusted, logits.float()).log_softmax(-1), forced)
+
+
+def check_numbers(best: Float[Tensor, "rows"], sentences: Int[Tensor, "rows"], length: int) -> None:
+    """Refuses to go on when the best next word has no probability that a search could use."""
+    bad = ~best.isfinite()
+    if bad.any():
+        place = f"step {length}, sentence {int(sentences[bad][0]) + 1}"
+        if best[bad][0].isnan():
+            raise ModelError(
+                f"{place}: the model gave no numbers (NaN); its weights or its precision are broken"
+            )
+        raise ModelError(f"{place}: no word is possible; the model rules out the forced or every word")
+
+
+def _limits(sentences: int, longest: Longest, device: torch.device | str) -> Int[Tensor, "sentences"]:
+    if isinstance(longest, int):
+        limits = torch.full((sentences,), longest, device=device)
+    else:
+        limits = longest.to(device)
+        if limits.shape != (sentences,):
+            raise SettingsError(f"longest: {limits.numel()} lengths for {sentences} sentences; give one each")
+    if sentences and limits.min() < 1:
+        raise SettingsError(f"longest: {int(limits.min())} should be at least 1")
+    return limits
+
+
+def _prefix(prefix: Prefix, limits: Int[Tensor, "sentences"]) -> Int[Tensor, "sentences words"]:
+    """The forced words as a table, -1 where the search is free."""
+    if len(prefix) != len(limits):
+        raise SettingsError(f"prefix: {len(prefix)} prefixes for {len(limits)} sentences; give one each")
+    for number, (words, limit) in enumerate(zip(prefix, limits.tolist(), strict=True), start=1):
+        if words and len(words) >= limit:
+            raise SettingsError(
+                f"prefix: {len(words)} words for sentence {number} leave nothing of longest {limit} to search"
+            )
+    width = max((len(words) for words in prefix), default=0)
+    rows = [[*words, *[-1] * (width - len(words))] for words in prefix]
+    return torch.tensor(rows, dtype=torch.long, device=limits.device).view(len(prefix), width)

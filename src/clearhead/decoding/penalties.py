@@ -1,0 +1,55 @@
+"""What bends a search away from the bare probabilities: length, repetition, forced words."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from clearhead.decoding.step import Adjust
+from clearhead.errors import SettingsError
+
+
+def length_penalty(length: int, alpha: float) -> float:
+    """What the log-probability of so many words, </s> counted, is divided by (Wu et al. 2016)."""
+    return ((5 + length) / 6) ** alpha
+
+
+def repetition_penalty(strength: float) -> Adjust:
+    """Makes words that were used already less likely, for a strength above 1 (Keskar et al. 2019)."""
+    if strength <= 0:
+        raise SettingsError(f"repetition: {strength} should be greater than 0 (1 changes nothing)")
+
+    def adjust(
+        logits: Float[Tensor, "rows vocabulary"], words: Int[Tensor, "rows words"]
+    ) -> Float[Tensor, "rows vocabulary"]:
+        used = logits.gather(1, words)
+        return logits.scatter(1, words, torch.where(used > 0, used / strength, used * strength))
+
+    return adjust
+
+
+def no_repeat_ngrams(size: int) -> Adjust:
+    """Forbids every word that would complete a run of `size` words a second time (Paulus et al. 2018)."""
+    if size < 1:
+        raise SettingsError(f"ngrams: {size} should be at least 1")
+
+    def adjust(
+        logits: Float[Tensor, "rows vocabulary"], words: Int[Tensor, "rows words"]
+    ) -> Float[Tensor, "rows vocabulary"]:
+        length = words.shape[1]
+        if length < size:
+            return logits
+        runs = words.unfold(1, size, 1)
+        recent = words[:, length - size + 1 :].unsqueeze(1)
+        rows, places = (runs[..., :-1] == recent).all(-1).nonzero(as_tuple=True)
+        return logits.index_put((rows, runs[rows, places, -1]), logits.new_tensor(-torch.inf))
+
+    return adjust
+
+
+def force(
+    log_probabilities: Float[Tensor, "rows vocabulary"], words: Int[Tensor, "rows"]
+) -> Float[Tensor, "rows vocabulary"]:
+    """Leaves only the given word possible, at its own log-probability; a row whose word is -1 stays free."""
+    choices = torch.arange(log_probabilities.shape[1], device=words.device)
+    allowed = (words < 0).unsqueeze(1) | (choices == words.unsqueeze(1))
+    return log_probabilities.masked_fill(~allowed, -torch.inf)

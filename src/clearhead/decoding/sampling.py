@@ -1,0 +1,104 @@
+"""Drawing sentences at random from a model, and the filters that keep the draw sensible."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from clearhead.decoding.guide import Guide, Longest, Prefix
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.single import single_path
+from clearhead.decoding.step import Adjust, Remembered, Step
+from clearhead.errors import SettingsError
+
+
+def sample(
+    step: Step[Remembered],
+    state: Remembered,
+    sentences: int,
+    start: int,
+    end: int,
+    longest: Longest,
+    seeds: Sequence[int],
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    prefix: Prefix | None = None,
+    adjust: Sequence[Adjust] = (),
+    device: torch.device | str = "cpu",
+) -> list[Hypothesis]:
+    """One random sentence for each; the same seed gives the same one, whatever else is in the batch.
+
+    The log-probabilities of the hypotheses are the model's own, before temperature and filters.
+    """
+    _check(temperature, top_k, top_p, min_p)
+    if len(seeds) != sentences:
+        raise SettingsError(f"seeds: {len(seeds)} seeds for {sentences} sentences; give one each")
+    guide = Guide(sentences, longest, prefix, adjust, device)
+    chances = _chances(seeds, guide.longest).to(device)
+
+    def choose(
+        log_probabilities: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, "rows"], place: int
+    ) -> Int[Tensor, "rows"]:
+        scores = log_probabilities / temperature
+        if top_k is not None:
+            scores = keep_top_k(scores, top_k)
+        if top_p < 1:
+            scores = keep_top_p(scores, top_p)
+        if min_p > 0:
+            scores = keep_min_p(scores, min_p)
+        return draw(scores.softmax(-1), chances[rows, place])
+
+    return single_path(step, state, guide, choose, start, end, alpha=0.0)
+
+
+def keep_top_k(scores: Float[Tensor, "rows vocabulary"], k: int) -> Float[Tensor, "rows vocabulary"]:
+    """Only the k best words stay possible (Fan et al. 2018); all that equal the last of them stay too."""
+    least = scores.topk(min(k, scores.shape[1]), dim=-1).values[:, -1:]
+    return scores.masked_fill(scores < least, -torch.inf)
+
+
+def keep_top_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tensor, "rows vocabulary"]:
+    """Only the fewest words that together hold a probability of p stay possible (Holtzman et al. 2020)."""
+    ranked, order = scores.sort(dim=-1, descending=True, stable=True)
+    probabilities = ranked.softmax(-1)
+    before = probabilities.cumsum(-1) - probabilities
+    return scores.scatter(1, order, ranked.masked_fill(before >= p, -torch.inf))
+
+
+def keep_min_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tensor, "rows vocabulary"]:
+    """Only words at least p times as probable as the best stay possible (Nguyen et al. 2024)."""
+    best = scores.amax(-1, keepdim=True)
+    return scores.masked_fill((scores - best).exp() < p, -torch.inf)
+
+
+def draw(
+    probabilities: Float[Tensor, "rows vocabulary"], chances: Float[Tensor, "rows"]
+) -> Int[Tensor, "rows"]:
+    """The word at which the probabilities, summed up in order, pass the row's chance in [0, 1)."""
+    summed = probabilities.double().cumsum(-1)
+    marks = chances.double().unsqueeze(1) * summed[:, -1:]
+    return torch.searchsorted(summed, marks, right=True).squeeze(1).clamp(max=probabilities.shape[1] - 1)
+
+
+def _chances(seeds: Sequence[int], longest: int) -> Float[Tensor, "sentences longest"]:
+    """The random numbers of every row from its own generator, always on the CPU: equal on every device."""
+    generator = torch.Generator()
+    rows = [torch.rand(longest, generator=generator.manual_seed(seed)) for seed in seeds]
+    return torch.stack(rows) if rows else torch.empty(0, longest)
+
+
+def _check(temperature: float, top_k: int | None, top_p: float, min_p: float) -> None:
+    problems = []
+    if not temperature > 0:
+        problems.append(f"temperature: {temperature} should be greater than 0; greedy search is its limit")
+    if top_k is not None and top_k < 1:
+        problems.append(f"top_k: {top_k} should be at least 1")
+    if not 0 < top_p <= 1:
+        problems.append(f"top_p: {top_p} should be greater than 0 and at most 1")
+    if not 0 <= min_p <= 1:
+        problems.append(f"min_p: {min_p} should be from 0 to 1")
+    if problems:
+        raise SettingsError(*problems)

@@ -1,0 +1,120 @@
+"""The searches for the most probable sentence: greedy, and with a beam."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from clearhead.decoding.beam import Paths, Pool, best_continuations
+from clearhead.decoding.guide import Guide, Longest, Prefix, check_numbers
+from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.penalties import length_penalty
+from clearhead.decoding.single import single_path
+from clearhead.decoding.step import Adjust, Remembered, Step
+from clearhead.errors import SettingsError
+
+
+def greedy_search(
+    step: Step[Remembered],
+    state: Remembered,
+    sentences: int,
+    start: int,
+    end: int,
+    longest: Longest,
+    alpha: float = 0.0,
+    prefix: Prefix | None = None,
+    adjust: Sequence[Adjust] = (),
+    device: torch.device | str = "cpu",
+) -> list[Hypothesis]:
+    """The most probable word at every step, up to </s> or `longest` steps; `alpha` only scales the score."""
+    _check_alpha(alpha)
+    guide = Guide(sentences, longest, prefix, adjust, device)
+    return single_path(step, state, guide, lambda scores, *_: scores.argmax(-1), start, end, alpha)
+
+
+@torch.no_grad()
+def beam_search(
+    step: Step[Remembered],
+    state: Remembered,
+    sentences: int,
+    start: int,
+    end: int,
+    beam: int,
+    longest: Longest,
+    alpha: float = 0.6,
+    nbest: int = 1,
+    prefix: Prefix | None = None,
+    adjust: Sequence[Adjust] = (),
+    device: torch.device | str = "cpu",
+) -> list[list[Hypothesis]]:
+    """The `nbest` best hypotheses of each sentence, best first; those cut off at `longest` steps come last.
+
+    The state comes with one row a sentence; from the second step on, the rows of a sentence lie together.
+    At every step the 2 × `beam` best continuations are looked at, so that `beam` open ones remain however
+    many end; an ended one counts if it is among the `beam` best. A beam of one stops at its first end, as
+    greedy search does.
+    """
+    _check_beam(beam, nbest)
+    _check_alpha(alpha)
+    guide = Guide(sentences, longest, prefix, adjust, device)
+    pool = Pool(sentences, nbest, end, device)
+    penalties = torch.tensor([length_penalty(n, alpha) for n in range(guide.longest + 1)], device=device)
+    active = torch.arange(sentences, device=device)
+    totals = torch.zeros(sentences, 1, device=device)
+    paths = Paths.empty(sentences, device)
+    last = torch.full((sentences,), start, device=device)
+
+    for length in range(1, guide.longest + 1):
+        width = totals.shape[1]
+        logits = step(last, state)
+        log_probabilities = guide.log_probabilities(logits, paths.words, active.repeat_interleave(width))
+        found = best_continuations(log_probabilities, totals, 2 * beam)
+        check_numbers(found.totals[:, 0], active, length)
+
+        ended = found.words == end
+        among_best = torch.arange(ended.shape[1], device=device) < beam
+        pool.add(ended & among_best, found, paths, active, penalties[length])
+
+        room = min(beam, width * (logits.shape[1] - 1))
+        found = found.at(ended.byte().argsort(dim=1, stable=True)[:, :room])
+        bar, limits = pool.bar[active], guide.limits[active]
+        stop = settled(bar, found.totals[:, 0], penalties[limits])
+        if beam == 1:
+            stop |= bar.isfinite()
+        cut = ~stop & (limits == length)
+        pool.add(cut.unsqueeze(1), found, paths, active, penalties[length])
+
+        going = (~stop & ~cut).nonzero().squeeze(1)
+        if len(going) == 0:
+            break
+        found, active = found.of(going), active[going]
+        totals, parents, last = found.totals, found.parents.flatten(), found.words.flatten()
+        paths = paths.extend(parents, last, found.gains.flatten())
+        state.select(parents)
+    return pool.finished
+
+
+def settled(
+    bar: Float[Tensor, "sentences"],
+    best_open: Float[Tensor, "sentences"],
+    largest_penalty: Float[Tensor, "sentences"],
+) -> Bool[Tensor, "sentences"]:
+    """Whether no open hypothesis can still beat the last of the n best finished ones.
+
+    A log-probability is never positive and only falls, and the penalty it is divided by only grows up to the
+    longest length: no descendant of an open hypothesis scores above best_open / largest_penalty.
+    """
+    return bar >= best_open / largest_penalty
+
+
+def _check_beam(beam: int, nbest: int) -> None:
+    if beam < 1:
+        raise SettingsError(f"beam: {beam} should be at least 1")
+    if not 1 <= nbest <= beam:
+        raise SettingsError(f"nbest: {nbest} should be from 1 to the beam, {beam}; widen the beam for more")
+
+
+def _check_alpha(alpha: float) -> None:
+    if not alpha >= 0:
+        raise SettingsError(f"alpha: {alpha} should be at least 0 (0 leaves lengths alone)")

@@ -1,0 +1,52 @@
+"""A model of random tables: what follows depends on the sentence and on every word before."""
+
+from functools import lru_cache
+
+import pytest
+import torch
+from torch import Tensor
+
+START, END = 0, 1
+
+
+@lru_cache(maxsize=100_000)
+def next_word(seed: int, words: tuple[int, ...], vocabulary: int) -> Tensor:
+    """Logits that know the whole past; <s> is never said."""
+    generator = torch.Generator().manual_seed(hash((seed, words)) % 2**60)
+    logits = 2 * torch.randn(vocabulary, generator=generator)
+    logits[START] = -torch.inf
+    return logits
+
+
+class Toy:
+    """Is its own state: every row remembers which sentence it belongs to and what it was given."""
+
+    def __init__(self, seeds: list[int], vocabulary: int = 6):
+        self.rows: list[tuple[int, tuple[int, ...]]] = [(seed, ()) for seed in seeds]
+        self.vocabulary = vocabulary
+        self.rows_stepped: list[int] = []
+
+    def select(self, rows: Tensor) -> None:
+        self.rows = [self.rows[row] for row in rows.tolist()]
+
+    def step(self, words: Tensor, state: "Toy") -> Tensor:
+        assert state is self
+        self.rows_stepped.append(len(words))
+        assert len(words) == len(self.rows)
+        self.rows = [
+            (seed, (*past, word)) for (seed, past), word in zip(self.rows, words.tolist(), strict=True)
+        ]
+        return torch.stack([next_word(seed, past, self.vocabulary) for seed, past in self.rows])
+
+    def log_probabilities(self, seed: int, words: list[int]) -> list[float]:
+        """Of each word after <s> and those before it, </s> given if wanted."""
+        given = [START, *words]
+        return [
+            next_word(seed, tuple(given[:place]), self.vocabulary).log_softmax(-1)[given[place]].item()
+            for place in range(1, len(given))
+        ]
+
+
+@pytest.fixture
+def toy() -> type[Toy]:
+    return Toy

@@ -1,0 +1,89 @@
+"""Penalties and blocks do what their papers say."""
+
+import pytest
+import torch
+
+from clearhead.decoding import (
+    beam_search,
+    greedy_search,
+    length_penalty,
+    no_repeat_ngrams,
+    repetition_penalty,
+)
+from clearhead.errors import SettingsError
+
+START, END = 0, 1
+SEEDS = list(range(20))
+
+
+def test_length_penalty_is_one_for_a_single_word_and_grows_with_alpha():
+    assert length_penalty(1, 0.6) == 1
+    assert length_penalty(50, 0) == 1
+    assert length_penalty(7, 1.0) == pytest.approx(2)
+    assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
+
+
+def test_repetition_penalty_weakens_used_words_of_either_sign():
+    logits = torch.tensor([[2.0, -2.0, 2.0, -2.0]])
+    adjusted = repetition_penalty(2.0)(logits, torch.tensor([[0, 1, 1]]))
+    assert adjusted.tolist() == [[1.0, -4.0, 2.0, -2.0]]
+    assert repetition_penalty(1.0)(logits, torch.tensor([[0, 1]])).equal(logits)
+    assert repetition_penalty(2.0)(logits, torch.empty(1, 0, dtype=torch.long)).equal(logits)
+
+
+@pytest.mark.parametrize(
+    ("size", "words", "blocked"),
+    [
+        (1, [4, 2], {2, 4}),
+        (2, [2, 3, 4, 2], {3}),
+        (2, [2, 3, 2, 4, 2], {3, 4}),
+        (2, [3, 3], {3}),
+        (3, [2, 3, 4, 2, 3], {4}),
+        (3, [2, 3, 4, 3], set()),
+        (2, [2], set()),
+        (2, [], set()),
+    ],
+)
+def test_no_repeat_ngrams_blocks_what_would_complete_one_again(size, words, blocked):
+    given = torch.tensor([words], dtype=torch.long).view(1, -1)
+    adjusted = no_repeat_ngrams(size)(torch.zeros(1, 6), given)
+    assert {word for word in range(6) if adjusted[0, word].isinf()} == blocked
+
+
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_searches_never_repeat_a_blocked_ngram(toy, search, size):
+    model = toy(SEEDS)
+    if search == "greedy":
+        found = greedy_search(model.step, model, 20, START, END, 15, adjust=[no_repeat_ngrams(size)])
+    else:
+        found = beam_search(
+            model.step, model, 20, START, END, 3, 15, nbest=3, adjust=[no_repeat_ngrams(size)]
+        )
+        found = [one for sentence in found for one in sentence]
+    for one in found:
+        runs = list(zip(*(one.words[place:] for place in range(size)), strict=False))
+        assert len(set(runs)) == len(runs)
+
+
+def test_adjustments_are_composed_in_order(toy):
+    seen = []
+
+    def first(logits, words):
+        seen.append(("first", words.shape[1]))
+        return logits
+
+    def second(logits, words):
+        seen.append(("second", words.shape[1]))
+        return logits
+
+    model = toy([1])
+    greedy_search(model.step, model, 1, START, END, 2, prefix=[[2]], adjust=[first, second])
+    assert seen == [("first", 0), ("second", 0), ("first", 1), ("second", 1)]
+
+
+def test_wrong_strengths_are_named():
+    with pytest.raises(SettingsError, match="repetition: 0 should be greater than 0"):
+        repetition_penalty(0)
+    with pytest.raises(SettingsError, match="ngrams: 0 should be at least 1"):
+        no_repeat_ngrams(0)

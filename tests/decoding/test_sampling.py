@@ -1,0 +1,127 @@
+"""Samples follow the model's distribution, the filters and the seeds."""
+
+import pytest
+import torch
+
+from clearhead.decoding import greedy_search, sample
+from clearhead.decoding.sampling import draw, keep_min_p, keep_top_k, keep_top_p
+from clearhead.errors import ModelError, SettingsError
+
+START, END = 0, 1
+SEEDS = list(range(30))
+SCORES = torch.tensor([[0.1, 0.4, 0.2, 0.3]]).log()
+
+
+def possible(scores):
+    return scores.isfinite().squeeze(0).tolist()
+
+
+def run(toy, sentences=SEEDS, seeds=SEEDS, longest=10, **settings):
+    model = toy(sentences)
+    return sample(model.step, model, len(sentences), START, END, longest, seeds, **settings)
+
+
+def test_the_same_seed_gives_the_same_sentence(toy):
+    assert run(toy) == run(toy)
+    assert run(toy) != run(toy, seeds=[seed + 1000 for seed in SEEDS])
+
+
+def test_a_sentence_alone_equals_the_same_in_any_batch(toy):
+    settings = {"temperature": 1.3, "top_k": 4, "top_p": 0.95, "min_p": 0.01}
+    together = run(toy, **settings)
+    assert together == [run(toy, [seed], [seed], **settings)[0] for seed in SEEDS]
+    assert together == run(toy, SEEDS[::-1], SEEDS[::-1], **settings)[::-1]
+
+
+def test_a_longer_limit_does_not_change_what_is_drawn_before_it(toy):
+    for short, long in zip(run(toy, longest=3), run(toy, longest=40), strict=True):
+        assert long.words[: len(short.words)] == short.words
+
+
+@pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}, {"temperature": 1e-4}])
+def test_the_narrowest_filter_is_greedy(toy, settings):
+    model = toy(SEEDS)
+    greedy = greedy_search(model.step, model, len(SEEDS), START, END, 10)
+    assert run(toy, **settings) == greedy
+
+
+def test_log_probabilities_are_the_models_own(toy):
+    for seed, one in zip(SEEDS, run(toy, temperature=2.0, top_k=3), strict=True):
+        given = [*one.words, END] if one.complete else one.words
+        assert one.log_probabilities == pytest.approx(toy([]).log_probabilities(seed, given), rel=1e-4)
+
+
+def test_draws_follow_the_probabilities():
+    chances = (torch.arange(1000) + 0.5) / 1000
+    words = draw(SCORES.exp().expand(1000, -1), chances)
+    assert words.bincount().tolist() == [100, 400, 200, 300]
+
+
+def test_a_word_without_probability_is_never_drawn():
+    edges = torch.tensor([0.0, 1 - 2**-24])
+    assert draw(torch.tensor([[0.0, 0.5, 0.5, 0.0]]).expand(2, -1), edges).tolist() == [1, 2]
+
+
+def test_first_words_are_as_frequent_as_probable(toy):
+    found = run(toy, [3] * 4000, list(range(4000)), longest=1)
+    words = torch.tensor([one.words[0] if one.words else END for one in found])
+    model = toy([3])
+    expected = model.step(torch.tensor([START]), model).softmax(-1).squeeze(0)
+    assert torch.allclose(words.bincount(minlength=6) / 4000, expected, atol=0.03)
+
+
+def test_top_k_keeps_the_k_best():
+    assert possible(keep_top_k(SCORES, 2)) == [False, True, False, True]
+    assert possible(keep_top_k(SCORES, 9)) == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("p", "kept"),
+    [
+        (0.3, [False, True, False, False]),
+        (0.5, [False, True, False, True]),
+        (0.8, [False, True, True, True]),
+        (0.95, [True, True, True, True]),
+    ],
+)
+def test_top_p_keeps_the_fewest_that_hold_p(p, kept):
+    assert possible(keep_top_p(SCORES, p)) == kept
+
+
+def test_min_p_keeps_what_is_near_the_best():
+    assert possible(keep_min_p(SCORES, 0.6)) == [False, True, False, True]
+    assert possible(keep_min_p(SCORES, 0.2)) == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"temperature": 0}, "temperature: 0 should be greater than 0; greedy search is its limit"),
+        ({"temperature": -1.0}, "temperature: -1.0 should be greater than 0; greedy search is its limit"),
+        ({"top_k": 0}, "top_k: 0 should be at least 1"),
+        ({"top_p": 0}, "top_p: 0 should be greater than 0 and at most 1"),
+        ({"top_p": 1.5}, "top_p: 1.5 should be greater than 0 and at most 1"),
+        ({"min_p": -0.1}, "min_p: -0.1 should be from 0 to 1"),
+        ({"longest": 0}, "longest: 0 should be at least 1"),
+        ({"seeds": [1]}, "seeds: 1 seeds for 30 sentences; give one each"),
+    ],
+)
+def test_wrong_settings_are_named(toy, settings, message):
+    with pytest.raises(SettingsError) as caught:
+        run(toy, **settings)
+    assert str(caught.value) == message
+
+
+def test_all_wrong_settings_are_named_at_once(toy):
+    with pytest.raises(SettingsError) as caught:
+        run(toy, temperature=0, top_k=0, top_p=0, min_p=2)
+    assert len(caught.value.problems) == 4
+
+
+@pytest.mark.parametrize("settings", [{}, {"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.1}])
+def test_a_model_that_gives_no_numbers_is_named_with_the_step(toy, settings):
+    model = toy([2])
+    with pytest.raises(ModelError, match=r"^step 1, sentence 1: the model gave no numbers"):
+        sample(
+            lambda words, _: torch.full((len(words), 6), torch.nan), model, 1, START, END, 5, [1], **settings
+        )
