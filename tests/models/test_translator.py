@@ -1,0 +1,230 @@
+"""The translator agrees with itself: full pass and steps, alone and in a batch, tapped and untapped."""
+
+from typing import get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from clearhead.config import Settings, parse_settings
+from clearhead.errors import SettingsError, TextError
+from clearhead.layers.attention import Attention, AttentionConfig
+from clearhead.layers.positions import PositionKind
+from clearhead.models import build
+from clearhead.models.translator import Translator, TranslatorConfig
+
+SCORES = get_args(AttentionConfig.model_fields["score"].annotation)
+POSITIONS = get_args(PositionKind)
+VOCABULARY, SOURCE, TARGET = 23, 7, 7
+LENGTHS = torch.tensor([7, 3, 5, 1])
+
+
+class Recipe(Settings):
+    model: TranslatorConfig = TranslatorConfig()
+
+
+def make_translator(score: str = "scaled", **changes: object) -> Translator:
+    torch.manual_seed(0)
+    small = {
+        "width": 16,
+        "hidden": 24,
+        "attention": {"heads": 2, "score": score},
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "longest": 20,
+        **changes,
+    }
+    return Translator(TranslatorConfig.model_validate(small), VOCABULARY).eval()
+
+
+def make_words(rows: int, places: int, seed: int = 1) -> Tensor:
+    return torch.randint(4, VOCABULARY, (rows, places), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def source() -> Tensor:
+    words = make_words(len(LENGTHS), SOURCE)
+    return words.masked_fill(torch.arange(SOURCE) >= LENGTHS[:, None], 0)
+
+
+@pytest.fixture
+def target() -> Tensor:
+    return make_words(len(LENGTHS), TARGET, seed=2)
+
+
+def stepped(model: Translator, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+    state = model.start(source, lengths)
+    return torch.stack([model.step(words, state) for words in target.T], dim=1)
+
+
+def assert_same(one: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm_place", ["post", "pre"])
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("score", SCORES)
+@torch.no_grad()
+def test_cached_steps_equal_one_full_pass(score, position, norm_place, source, target):
+    model = make_translator(score, position=position, norm_place=norm_place)
+    assert_same(stepped(model, source, LENGTHS, target), model(source, LENGTHS, target))
+
+
+@pytest.mark.parametrize("rows", [[2, 0], [1, 1, 3, 0, 0], [3, 2, 1, 0], [2]])
+@pytest.mark.parametrize("score", ["scaled", "additive", "location"])
+@torch.no_grad()
+def test_rows_selected_in_the_state_equal_these_rows_alone(score, rows, source, target):
+    model = make_translator(score, position="rotary")
+    chosen = torch.tensor(rows)
+    state = model.start(source, LENGTHS)
+    for words in target.T[:4]:
+        model.step(words, state)
+    state.select(chosen)
+    after = torch.stack([model.step(words, state) for words in target[chosen].T[4:]], dim=1)
+    assert_same(after, stepped(model, source[chosen], LENGTHS[chosen], target[chosen])[:, 4:])
+
+
+@torch.no_grad()
+def test_beams_of_a_sentence_change_places_without_moving_their_source(source, target):
+    model = make_translator()
+    state = model.start(source, LENGTHS)
+    state.select(torch.tensor([0, 0, 1, 1]))
+    model.step(target[:, 0], state)
+    before = state.source
+    state.select(torch.tensor([1, 1, 2, 3]))
+    assert state.source is before
+    after = model.step(target[:, 1], state)
+    first, second = target[torch.tensor([1, 1, 2, 3]), 0], target[:, 1]
+    sentences = torch.tensor([0, 0, 1, 1])
+    alone = stepped(model, source[sentences], LENGTHS[sentences], torch.stack([first, second], dim=1))
+    assert_same(after, alone[:, 1])
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("score", SCORES)
+@torch.no_grad()
+def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(score, position, source, target):
+    model = make_translator(score, position=position)
+    together = model(source, LENGTHS, target)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = model(source[row : row + 1, :length], LENGTHS[row : row + 1], target[row : row + 1])
+        assert_same(alone[0], together[row])
+
+
+@torch.no_grad()
+def test_padding_of_the_target_changes_nothing_before_it(source, target):
+    model = make_translator()
+    padded = torch.cat([target, torch.zeros_like(target)], dim=1)
+    assert_same(model(source, LENGTHS, padded)[:, :TARGET], model(source, LENGTHS, target))
+
+
+@torch.no_grad()
+def test_a_word_does_not_see_the_words_after_it(source, target):
+    model = make_translator()
+    before = model(source, LENGTHS, target)
+    target[:, 5] = (target[:, 5] + 1) % VOCABULARY
+    after = model(source, LENGTHS, target)
+    assert_same(after[:, :5], before[:, :5])
+    assert not torch.allclose(after[:, 5:], before[:, 5:], atol=1e-3)
+
+
+@pytest.mark.parametrize("score", SCORES)
+@torch.no_grad()
+def test_looking_on_changes_no_output(score, source, target):
+    model = make_translator(score, position="alibi")
+    before = model(source, LENGTHS, target)
+    attentions = [part for part in model.modules() if isinstance(part, Attention)]
+    assert len(attentions) == 5
+    for attention in attentions:
+        attention.tap = lambda name, tensor: tensor
+    assert_same(model(source, LENGTHS, target), before)
+    for attention in attentions:
+        attention.tap = None
+    assert torch.equal(model(source, LENGTHS, target), before)
+
+
+@pytest.mark.parametrize(
+    ("score", "activation", "norm_place"),
+    [
+        ("dot", "relu", "post"),
+        ("scaled", "relu", "pre"),
+        ("general", "gelu", "post"),
+        ("additive", "swiglu", "pre"),
+        ("cosine", "squared_relu", "post"),
+        ("location", "swiglu", "post"),
+    ],
+)
+def test_gradients_flow_into_every_parameter(score, activation, norm_place, source, target):
+    settings = {"activation": activation, "norm_place": norm_place, "position": "learned", "tied": "none"}
+    model = make_translator(score, **settings).train()
+    logits = model(source, LENGTHS, target[:, :-1])
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten()).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.count_nonzero() > 0, name
+
+
+@pytest.mark.parametrize(("tied", "matrices"), [("all", 1), ("target", 2), ("none", 3)])
+def test_tied_matrices_are_one(tied, matrices, source, target):
+    model = make_translator(tied=tied)
+    weights = {model.source_embedding.weight, model.target_embedding.weight, model.readout_weight}
+    assert len(weights) == matrices
+    others = sum(p.numel() for p in model.parameters()) - matrices * VOCABULARY * 16
+    assert others == sum(p.numel() for p in make_translator().parameters()) - VOCABULARY * 16
+    assert_same(model(source, LENGTHS, target), stepped(model, source, LENGTHS, target))
+
+
+@torch.no_grad()
+def test_logits_are_the_states_times_the_readout_matrix(source, target):
+    model = make_translator(tied="none")
+    states = model.states(source, LENGTHS, target)
+    assert_same(model(source, LENGTHS, target), states @ model.readout_weight.T)
+
+
+def test_a_model_loads_into_another_of_its_settings(source, target):
+    model, other = make_translator(), make_translator()
+    for parameter in other.parameters():
+        torch.nn.init.zeros_(parameter)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(model(source, LENGTHS, target), other(source, LENGTHS, target))
+
+
+@pytest.mark.parametrize(("preset", "millions"), [("base", 65), ("big", 213)])
+def test_the_papers_models_have_the_papers_sizes(preset, millions):
+    """Vaswani et al. 2017, table 3; a shared vocabulary of about 37000."""
+    with torch.device("meta"):
+        model = build(parse_settings(TranslatorConfig, {"preset": preset}), vocabulary=37000)
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, rel=0.04)
+
+
+def test_settings_beside_a_preset_take_precedence():
+    config = parse_settings(
+        TranslatorConfig, {"preset": "tiny", "dropout": 0.1, "attention": {"score": "dot"}}
+    )
+    assert (config.width, config.dropout) == (128, 0.1)
+    assert (config.attention.heads, config.attention.score) == (4, "dot")
+
+
+def test_an_unknown_preset_is_refused_with_the_choices():
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(Recipe, {"model": {"preset": "huge"}})
+    assert caught.value.problems == ("model: preset 'huge' is not one of tiny, small, base, big",)
+
+
+def test_a_width_that_the_heads_do_not_divide_is_refused_by_name():
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(Recipe, {"model": {"width": 100}})
+    assert caught.value.problems == ("model: width 100 is not divisible by attention.heads 8",)
+
+
+def test_texts_longer_than_the_model_takes_are_refused(source):
+    model = make_translator()
+    with pytest.raises(TextError, match="a text of 21 tokens, and the model takes 20: shorten or split it"):
+        model.start(make_words(1, 21), torch.tensor([21]))
+    state = model.start(source, LENGTHS)
+    *words, last = make_words(len(LENGTHS), 21).T
+    for word in words:
+        model.step(word, state)
+    with pytest.raises(TextError, match="a text of 21 tokens"):
+        model.step(last, state)
