@@ -39,7 +39,7 @@ def every_sentence(vocabulary, longest):
     yield from ((list(one), False) for one in product(words, repeat=longest))
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 3.0])
 def test_beam_of_one_equals_greedy(toy, alpha):
     model = toy(SEEDS)
     beams = beam_search(model.step, model, len(SEEDS), START, END, beam=1, longest=12, alpha=alpha)

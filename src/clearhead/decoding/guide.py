@@ -27,7 +27,7 @@ class Guide:
     ):
         self.adjust = tuple(adjust)
         self.limits = _limits(sentences, longest, device)
-        self.longest = int(self.limits.max()) if sentences else 0
+        self.shortest, self.longest = (int(x) for x in self.limits.aminmax()) if sentences else (0, 0)
         self.prefix = _prefix(prefix or [()] * sentences, self.limits)
 
     def log_probabilities(
@@ -50,14 +50,13 @@ class Guide:
 
 def check_numbers(best: Float[Tensor, "rows"], sentences: Int[Tensor, "rows"], length: int) -> None:
     """Refuses to go on when the best next word has no probability that a search could use."""
-    bad = ~best.isfinite()
-    if bad.any():
-        place = f"step {length}, sentence {int(sentences[bad][0]) + 1}"
-        if best[bad][0].isnan():
-            raise ModelError(
-                f"{place}: the model gave no numbers (NaN); its weights or its precision are broken"
-            )
-        raise ModelError(f"{place}: no word is possible; the model rules out the forced or every word")
+    usable = best.isfinite()
+    if usable.all():
+        return
+    place = f"step {length}, sentence {int(sentences[~usable][0]) + 1}"
+    if best[~usable][0].isnan():
+        raise ModelError(f"{place}: the model gave no numbers (NaN); its weights or its precision are broken")
+    raise ModelError(f"{place}: no word is possible; the model rules out the forced or every word")
 
 
 def _limits(sentences: int, longest: Longest, device: torch.device | str) -> Int[Tensor, "sentences"]:

@@ -82,10 +82,11 @@ def beam_search(
         stop = settled(bar, found.totals[:, 0], penalties[limits])
         if beam == 1:
             stop |= bar.isfinite()
-        cut = ~stop & (limits == length)
-        pool.add(cut.unsqueeze(1), found, paths, active, penalties[length])
+        if length >= guide.shortest:
+            pool.add((limits == length).unsqueeze(1), found, paths, active, penalties[length])
+            stop |= limits == length
 
-        going = (~stop & ~cut).nonzero().squeeze(1)
+        going = (~stop).nonzero().squeeze(1)
         if len(going) == 0:
             break
         found, active = found.of(going), active[going]
