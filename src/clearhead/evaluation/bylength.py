@@ -1,0 +1,65 @@
+"""How the quality of translations depends on the length of what is translated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clearhead.errors import SettingsError
+from clearhead.evaluation.bleu import bleu, chrf
+from clearhead.evaluation.score import check_lines
+
+
+@dataclass(frozen=True)
+class LengthBucket:
+    """The sentences whose source has from `shortest` to `longest` words; None: or more."""
+
+    shortest: int
+    longest: int | None
+    sentences: int
+    bleu: float
+    chrf: float
+    length_ratio: float
+    """Words of the translations per word of the references."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.shortest}+" if self.longest is None else f"{self.shortest}-{self.longest}"
+
+
+def by_length(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str,
+    bounds: Sequence[int] = (10, 20, 30, 40, 50),
+) -> list[LengthBucket]:
+    """A row for each bucket that has sentences; `bounds` are the longest lengths of all but the last."""
+    check_lines(sources=sources, translations=hypotheses, references=references)
+    if list(bounds) != sorted(set(bounds)) or (bounds and bounds[0] < 0):
+        raise SettingsError(f"bounds: {list(bounds)} should rise from 0 or more")
+    triples = list(zip(sources, hypotheses, references, strict=True))
+    buckets = []
+    for shortest, longest in zip((0, *(bound + 1 for bound in bounds)), (*bounds, None), strict=True):
+        inside = [
+            (hypothesis, reference)
+            for source, hypothesis, reference in triples
+            if shortest <= _words(source) and (longest is None or _words(source) <= longest)
+        ]
+        if inside:
+            buckets.append(_bucket(shortest, longest, inside, language))
+    return buckets
+
+
+def _bucket(shortest: int, longest: int | None, pairs: list[tuple[str, str]], language: str) -> LengthBucket:
+    hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
+    return LengthBucket(
+        shortest=shortest,
+        longest=longest,
+        sentences=len(pairs),
+        bleu=bleu(hypotheses, references, language).value,
+        chrf=chrf(hypotheses, references, language).value,
+        length_ratio=sum(map(_words, hypotheses)) / max(1, sum(map(_words, references))),
+    )
+
+
+def _words(text: str) -> int:
+    return len(text.split())

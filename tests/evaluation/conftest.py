@@ -1,0 +1,26 @@
+"""Two systems' translations of the same sentences, one clearly better."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+WORDS = """
+der die das Hund Katze läuft schläft im Garten Dr. z.B. U.S. 3,5 % (nicht) „weit“ Müller's groß - und
+""".split()
+
+
+@pytest.fixture(scope="session")
+def texts() -> SimpleNamespace:
+    rng = random.Random(5)
+
+    def noisy(line: str, share: float) -> str:
+        return " ".join(rng.choice(WORDS) if rng.random() < share else word for word in line.split())
+
+    references = [" ".join(rng.choices(WORDS, k=rng.randint(3, 30))) + "." for _ in range(120)]
+    return SimpleNamespace(
+        sources=[" ".join(["word"] * (1 + line.count(" "))) for line in references],
+        references=references,
+        good=[noisy(line, 0.2) for line in references],
+        bad=[noisy(line, 0.4) for line in references],
+    )
