@@ -18,7 +18,7 @@ SEEDS = list(range(20))
 
 def test_length_penalty_is_one_for_a_single_word_and_grows_with_alpha():
     assert length_penalty(1, 0.6) == 1
-    assert length_penalty(50, 0) == 1
+    assert length_penalty(50, 0.0) == 1
     assert length_penalty(7, 1.0) == pytest.approx(2)
     assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
 
@@ -83,7 +83,7 @@ def test_adjustments_are_composed_in_order(toy):
 
 
 def test_wrong_strengths_are_named():
-    with pytest.raises(SettingsError, match="repetition: 0 should be greater than 0"):
-        repetition_penalty(0)
+    with pytest.raises(SettingsError, match=r"repetition: 0\.0 should be greater than 0"):
+        repetition_penalty(0.0)
     with pytest.raises(SettingsError, match="ngrams: 0 should be at least 1"):
         no_repeat_ngrams(0)

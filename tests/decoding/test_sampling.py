@@ -96,10 +96,10 @@ def test_min_p_keeps_what_is_near_the_best():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": 0}, "temperature: 0 should be greater than 0; greedy search is its limit"),
+        ({"temperature": 0.0}, "temperature: 0.0 should be greater than 0; greedy search is its limit"),
         ({"temperature": -1.0}, "temperature: -1.0 should be greater than 0; greedy search is its limit"),
         ({"top_k": 0}, "top_k: 0 should be at least 1"),
-        ({"top_p": 0}, "top_p: 0 should be greater than 0 and at most 1"),
+        ({"top_p": 0.0}, "top_p: 0.0 should be greater than 0 and at most 1"),
         ({"top_p": 1.5}, "top_p: 1.5 should be greater than 0 and at most 1"),
         ({"min_p": -0.1}, "min_p: -0.1 should be from 0 to 1"),
         ({"longest": 0}, "longest: 0 should be at least 1"),
@@ -114,7 +114,7 @@ def test_wrong_settings_are_named(toy, settings, message):
 
 def test_all_wrong_settings_are_named_at_once(toy):
     with pytest.raises(SettingsError) as caught:
-        run(toy, temperature=0, top_k=0, top_p=0, min_p=2)
+        run(toy, temperature=0.0, top_k=0, top_p=0.0, min_p=2.0)
     assert len(caught.value.problems) == 4
 
 

@@ -22,7 +22,7 @@ class Paths(NamedTuple):
         )
 
     def extend(
-        self, parents: Int[Tensor, "new"], words: Int[Tensor, "new"], gains: Float[Tensor, "new"]
+        self, parents: Int[Tensor, " new"], words: Int[Tensor, " new"], gains: Float[Tensor, " new"]
     ) -> "Paths":
         return Paths(
             torch.cat([self.words[parents], words.unsqueeze(1)], 1),
@@ -41,7 +41,7 @@ class Continuations(NamedTuple):
     def at(self, places: Int[Tensor, "sentences chosen"]) -> "Continuations":
         return Continuations(*(field.gather(1, places) for field in self))
 
-    def of(self, sentences: Int[Tensor, "chosen"]) -> "Continuations":
+    def of(self, sentences: Int[Tensor, " chosen"]) -> "Continuations":
         return Continuations(*(field[sentences] for field in self))
 
 
@@ -79,7 +79,7 @@ class Pool:
         chosen: Bool[Tensor, "sentences places"],
         found: Continuations,
         paths: Paths,
-        sentences: Int[Tensor, "sentences"],
+        sentences: Int[Tensor, " sentences"],
         penalty: Float[Tensor, ""],
     ) -> None:
         """Takes in those of the chosen that pass the bar; they are few, so Python may touch each."""

@@ -10,7 +10,7 @@ from clearhead.decoding.penalties import force
 from clearhead.decoding.step import Adjust
 from clearhead.errors import ModelError, SettingsError
 
-Longest = int | Int[Tensor, "sentences"]
+Longest = int | Int[Tensor, " sentences"]
 Prefix = Sequence[Sequence[int]]
 
 
@@ -34,7 +34,7 @@ class Guide:
         self,
         logits: Float[Tensor, "rows vocabulary"],
         words: Int[Tensor, "rows words"],
-        sentences: Int[Tensor, "rows"],
+        sentences: Int[Tensor, " rows"],
     ) -> Float[Tensor, "rows vocabulary"]:
         """Forced words keep the probability that the model itself gives them: no adjustment forbids them."""
         position = words.shape[1]
@@ -48,7 +48,7 @@ class Guide:
         return force(torch.where(free, adjusted, logits.float()).log_softmax(-1), forced)
 
 
-def check_numbers(best: Float[Tensor, "rows"], sentences: Int[Tensor, "rows"], length: int) -> None:
+def check_numbers(best: Float[Tensor, " rows"], sentences: Int[Tensor, " rows"], length: int) -> None:
     """Refuses to go on when the best next word has no probability that a search could use."""
     usable = best.isfinite()
     if usable.all():
@@ -59,7 +59,7 @@ def check_numbers(best: Float[Tensor, "rows"], sentences: Int[Tensor, "rows"], l
     raise ModelError(f"{place}: no word is possible; the model rules out the forced or every word")
 
 
-def _limits(sentences: int, longest: Longest, device: torch.device | str) -> Int[Tensor, "sentences"]:
+def _limits(sentences: int, longest: Longest, device: torch.device | str) -> Int[Tensor, " sentences"]:
     if isinstance(longest, int):
         limits = torch.full((sentences,), longest, device=device)
     else:
@@ -71,7 +71,7 @@ def _limits(sentences: int, longest: Longest, device: torch.device | str) -> Int
     return limits
 
 
-def _prefix(prefix: Prefix, limits: Int[Tensor, "sentences"]) -> Int[Tensor, "sentences words"]:
+def _prefix(prefix: Prefix, limits: Int[Tensor, " sentences"]) -> Int[Tensor, "sentences words"]:
     """The forced words as a table, -1 where the search is free."""
     if len(prefix) != len(limits):
         raise SettingsError(f"prefix: {len(prefix)} prefixes for {len(limits)} sentences; give one each")

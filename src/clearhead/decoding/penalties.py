@@ -47,7 +47,7 @@ def no_repeat_ngrams(size: int) -> Adjust:
 
 
 def force(
-    log_probabilities: Float[Tensor, "rows vocabulary"], words: Int[Tensor, "rows"]
+    log_probabilities: Float[Tensor, "rows vocabulary"], words: Int[Tensor, " rows"]
 ) -> Float[Tensor, "rows vocabulary"]:
     """Leaves only the given word possible, at its own log-probability; a row whose word is -1 stays free."""
     choices = torch.arange(log_probabilities.shape[1], device=words.device)

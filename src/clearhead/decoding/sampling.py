@@ -40,8 +40,8 @@ def sample(
     chances = _chances(seeds, guide.longest).to(device)
 
     def choose(
-        log_probabilities: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, "rows"], place: int
-    ) -> Int[Tensor, "rows"]:
+        log_probabilities: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], place: int
+    ) -> Int[Tensor, " rows"]:
         scores = log_probabilities / temperature
         if top_k is not None:
             scores = keep_top_k(scores, top_k)
@@ -75,8 +75,8 @@ def keep_min_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tens
 
 
 def draw(
-    probabilities: Float[Tensor, "rows vocabulary"], chances: Float[Tensor, "rows"]
-) -> Int[Tensor, "rows"]:
+    probabilities: Float[Tensor, "rows vocabulary"], chances: Float[Tensor, " rows"]
+) -> Int[Tensor, " rows"]:
     """The word at which the probabilities, summed up in order, pass the row's chance in [0, 1)."""
     summed = probabilities.double().cumsum(-1)
     marks = chances.double().unsqueeze(1) * summed[:, -1:]

@@ -97,10 +97,10 @@ def beam_search(
 
 
 def settled(
-    bar: Float[Tensor, "sentences"],
-    best_open: Float[Tensor, "sentences"],
-    largest_penalty: Float[Tensor, "sentences"],
-) -> Bool[Tensor, "sentences"]:
+    bar: Float[Tensor, " sentences"],
+    best_open: Float[Tensor, " sentences"],
+    largest_penalty: Float[Tensor, " sentences"],
+) -> Bool[Tensor, " sentences"]:
     """Whether no open hypothesis can still beat the last of the n best finished ones.
 
     A log-probability is never positive and only falls, and the penalty it is divided by only grows up to the

@@ -12,7 +12,7 @@ from clearhead.decoding.penalties import length_penalty
 from clearhead.decoding.step import Remembered, Step
 
 # From log-probabilities, the sentence of each row and the place in it, to one word a row.
-Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, "rows"], int], Int[Tensor, "rows"]]
+Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"], int], Int[Tensor, " rows"]]
 
 # Dropping rows copies what the model remembers of the others: done when this share of the rows is idle.
 IDLE_SHARE = 0.25

@@ -1,16 +1,17 @@
 """The seam between models and searches: one step of a model, and a state whose rows can be chosen."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 
+@runtime_checkable
 class State(Protocol):
     """What a model remembers about the words it has been given, a row per open hypothesis."""
 
-    def select(self, rows: Int[Tensor, "chosen"], /) -> None:
+    def select(self, rows: Int[Tensor, " chosen"], /) -> None:
         """Row i becomes what row rows[i] was, in place: reorders, duplicates and drops."""
         ...
 
@@ -19,11 +20,12 @@ Remembered = TypeVar("Remembered", bound=State)
 Remembered_contra = TypeVar("Remembered_contra", bound=State, contravariant=True)
 
 
+@runtime_checkable
 class Step(Protocol[Remembered_contra]):
     """Feeds one word to every row and advances the state; gives the logits of the next word."""
 
     def __call__(
-        self, words: Int[Tensor, "rows"], state: Remembered_contra, /
+        self, words: Int[Tensor, " rows"], state: Remembered_contra, /
     ) -> Float[Tensor, "rows vocabulary"]: ...
 
 
