@@ -1,0 +1,64 @@
+"""A tokenizer as JSON: the library's own description, and beside it what clearhead has to know."""
+
+import json
+from typing import Any
+
+import tokenizers
+
+from clearhead.config import parse_settings
+from clearhead.errors import ModelError, SettingsError
+from clearhead.text.kinds import SPECIALS, TokenizerConfig
+
+FORMAT = 1
+
+
+def pack(inner: tokenizers.Tokenizer, config: TokenizerConfig, specials: tuple[str, ...]) -> str:
+    about = {"format": FORMAT, "specials": specials, "settings": config.model_dump(exclude_none=True)}
+    return json.dumps({"clearhead": about, "tokenizer": json.loads(inner.to_str())}, ensure_ascii=False)
+
+
+def unpack(text: str, place: str) -> tuple[tokenizers.Tokenizer, TokenizerConfig, tuple[str, ...]]:
+    """What `pack` was given; raises a ModelError that names the place."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{place}: cut short or not JSON ({error}); copy the file again") from None
+    about = content.get("clearhead") if isinstance(content, dict) else None
+    if not isinstance(about, dict):
+        raise ModelError(f"{place}: not a tokenizer of clearhead; use the one that was saved with the model")
+    if about.get("format") != FORMAT:
+        raise ModelError(f"{place}: format {about.get('format')!r} is not {FORMAT}; use a newer clearhead")
+    config = _settings(about.get("settings"), place)
+    inner = bare(content.get("tokenizer"), place)
+    specials = _specials(about.get("specials"), inner, place)
+    return inner, config, specials
+
+
+def bare(description: Any, place: str = "tokenizer") -> tokenizers.Tokenizer:
+    """The library's tokenizer without what it would add to texts, cut from them or look for in them."""
+    if not isinstance(description, dict):
+        raise ModelError(f"{place}: the tokenizer itself is missing; copy the file again")
+    nothing = {"added_tokens": [], "truncation": None, "padding": None, "post_processor": None}
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(description | nothing))
+    except Exception as error:
+        raise ModelError(f"{place}: the tokenizer in it is broken ({error}); copy the file again") from None
+
+
+def _settings(values: Any, place: str) -> TokenizerConfig:
+    try:
+        return parse_settings(TokenizerConfig, values)
+    except SettingsError as error:
+        raise ModelError(f"{place}: settings of another clearhead: {error.problems[0]}") from None
+
+
+def _specials(names: Any, inner: tokenizers.Tokenizer, place: str) -> tuple[str, ...]:
+    """The special tokens, which must be where every model expects them."""
+    if not isinstance(names, list) or (names and tuple(names[: len(SPECIALS)]) != SPECIALS):
+        raise ModelError(f"{place}: special tokens are not {' '.join(SPECIALS)}; copy the file again")
+    for number, name in enumerate(names):
+        if not isinstance(name, str) or inner.token_to_id(name) != number:
+            raise ModelError(
+                f"{place}: special token {name!r} does not have id {number}; copy the file again"
+            )
+    return tuple(names)

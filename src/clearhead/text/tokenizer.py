@@ -1,0 +1,201 @@
+"""Text to ids and back: the one class between strings and models."""
+
+import copy
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Self
+
+import tokenizers
+
+from clearhead.errors import ModelError, SettingsError, TextError
+from clearhead.text import saved
+from clearhead.text.dropout import Drops, MergeDropout
+from clearhead.text.kinds import END, PAD, SPECIALS, START, UNKNOWN, TokenizerConfig, byte_signs
+from clearhead.text.learning import learn
+from clearhead.text.normalize import without_surrogates
+from clearhead.text.ranks import byte_level, read_ranks
+
+__all__ = ["END", "PAD", "SPECIALS", "START", "UNKNOWN", "Tokenizer", "TokenizerConfig"]
+
+VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
+
+
+class Tokenizer:
+    """Text <-> ids, immutable. Special tokens and tags have the first ids, and no text can produce them.
+
+    A tokenizer made from a rank file has that file's ids and no special tokens.
+    """
+
+    def __init__(self, inner: tokenizers.Tokenizer, config: TokenizerConfig, specials: tuple[str, ...]):
+        self.config = config
+        self.specials = specials
+        self._inner = inner
+        self._drops: tuple[float, str] | None = None
+        _quiet_forks()
+
+    @classmethod
+    def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
+        """Learns from texts, read one at a time; `tags` are further special tokens such as '<2de>'."""
+        specials = (*SPECIALS, *tags)
+        for tag in tags:
+            if not (tag.startswith("<") and tag.endswith(">") and any(map(str.isalnum, tag))):
+                raise SettingsError(f"tokenizer: tag {tag!r} is not of the form <2de>")
+            if specials.count(tag) > 1:
+                raise SettingsError(f"tokenizer: tag {tag} is given twice; name each tag once")
+        _quiet_forks()
+        learned = learn(texts, config, specials)
+        return cls(saved.bare(json.loads(learned.to_str())), config, specials)
+
+    @classmethod
+    def from_ranks(cls, path: Path | str) -> Self:
+        """The tokenizer of a tiktoken rank file such as cl100k_base.tiktoken, also as .xz or .gz."""
+        ranks = read_ranks(Path(path))
+        return cls(byte_level(ranks), TokenizerConfig(kind="bytes", vocabulary=len(ranks)), ())
+
+    @classmethod
+    def from_json(cls, text: str, place: str = "tokenizer") -> Self:
+        """What `to_json` has given; `place` is named when something is wrong with it."""
+        return cls(*saved.unpack(text, place))
+
+    def to_json(self) -> str:
+        return saved.pack(self._inner, self.config, self.specials)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ModelError(f"{path}: no such file; name the folder of a trained model") from None
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{path}: not UTF-8 text (byte {error.start}); copy the file again") from None
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
+        return cls.from_json(text, place=str(path))
+
+    def save(self, path: Path | str) -> None:
+        """Writes all or nothing: an older file stays until the new one is whole."""
+        path = Path(path)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            unfinished.write_text(self.to_json(), encoding="utf-8")
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    @functools.cached_property
+    def size(self) -> int:
+        """One more than the highest id, so that a model has a row for each."""
+        return max(self._ids.values()) + 1
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """The same for two tokenizers if and only if they give every text the same ids."""
+        content = json.dumps([self.specials, self._inner.to_str()])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def id(self, token: str) -> int | None:
+        return self._ids.get(token)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, with nothing added at its ends."""
+        if self._drops:
+            return self._encode_with_dropout(text, *self._drops)
+        return self._inner.encode(self._writable(text), add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts at once, on all cores."""
+        if self._drops:
+            return [self.encode(text) for text in texts]
+        encoded = self._inner.encode_batch_fast(list(map(self._writable, texts)), add_special_tokens=False)
+        return [one.ids for one in encoded]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids, without the special tokens."""
+        first = len(self.specials)
+        return self._inner.decode([number for number in ids if number >= first])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The token of each id as one can read it: blanks as ▁, bytes as text where they are text."""
+        return [self._readable(number) for number in ids]
+
+    def with_dropout(self, probability: float, *seed: int) -> "Tokenizer":
+        """A copy that cuts words with BPE dropout: chance hangs on the seed and the text alone.
+
+        So neither the order of texts nor a resumed run changes anything; give the epoch as part of the
+        seed to see other cuts in every epoch.
+        """
+        if not 0 <= probability <= 1:
+            raise SettingsError(f"tokenizer: dropout {probability} is not between 0 and 1")
+        if probability and self.config.kind not in ("bpe", "bytes"):
+            raise SettingsError(
+                f"tokenizer: kind {self.config.kind} has no merges to drop; use kind bpe or bytes"
+            )
+        result = copy.copy(self)
+        result._drops = (probability, "/".join(map(str, seed))) if probability else None
+        return result
+
+    def _encode_with_dropout(self, text: str, probability: float, seed: str) -> list[int]:
+        inner, text = self._inner, self._writable(text)
+        drops = Drops(probability, Random(f"{seed}/{text}"))
+        if inner.normalizer:
+            text = inner.normalizer.normalize_str(text)
+        words = inner.pre_tokenizer.pre_tokenize_str(text)
+        return [number for word, _ in words for number in self._merges.encode(word, drops)]
+
+    @functools.cached_property
+    def _merges(self) -> MergeDropout:
+        merges = json.loads(self._inner.to_str())["model"]["merges"]
+        return MergeDropout([tuple(pair) for pair in merges], self._ids, UNKNOWN)
+
+    @functools.cached_property
+    def _ids(self) -> dict[str, int]:
+        return self._inner.get_vocab(with_added_tokens=False)
+
+    def _writable(self, text: str) -> str:
+        clean = without_surrogates(text)
+        if clean != text and not self.config.normalizes:
+            place = next(place for place, sign in enumerate(text) if "\ud800" <= sign <= "\udfff")
+            raise TextError(
+                f"character {place} of the text is half a character (U+{ord(text[place]):04X}); "
+                "read the text as UTF-8, or use a tokenizer that normalizes"
+            )
+        return clean
+
+    def _readable(self, number: int) -> str:
+        token = self._inner.id_to_token(number)
+        if token is None:
+            raise TextError(f"id {number} is not in the vocabulary, which ends at {self.size - 1}")
+        if self.config.kind == "bytes" and number >= len(self.specials):
+            byte_of = _byte_of()
+            token = bytes(byte_of[sign] for sign in token).decode(errors="backslashreplace")
+        return token.translate(VISIBLE)
+
+
+@functools.cache
+def _byte_of() -> dict[str, int]:
+    return {sign: byte for byte, sign in enumerate(byte_signs())}
+
+
+@functools.cache
+def _quiet_forks() -> None:
+    """Forked processes encode on one core: the library's threads do not survive a fork, of which it warns."""
+    name = "TOKENIZERS_PARALLELISM"
+    chosen_here = False
+
+    def before() -> None:
+        nonlocal chosen_here
+        chosen_here = name not in os.environ
+        if chosen_here:
+            os.environ[name] = "false"
+
+    def after_in_parent() -> None:
+        if chosen_here:
+            del os.environ[name]
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after_in_parent)
