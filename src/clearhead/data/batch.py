@@ -1,0 +1,96 @@
+"""Batches: frozen groups of padded sentences as tensors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clearhead.data.store import Side
+from clearhead.text.tokenizer import END, PAD, START
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Sources end with </s>, targets are <s> … </s>, both padded on the right; lengths count these signs."""
+
+    source: Int[Tensor, "batch source"]
+    source_lengths: Int[Tensor, " batch"]
+    target: Int[Tensor, "batch target"]
+    target_lengths: Int[Tensor, " batch"]
+    source_tokens: int = -1
+    tokens: int = -1
+
+    def __post_init__(self) -> None:
+        # Counted while the lengths are still on the processor: asking a device later would make it wait.
+        if self.source_tokens < 0:
+            object.__setattr__(self, "source_tokens", int(self.source_lengths.sum()))
+        if self.tokens < 0:
+            object.__setattr__(self, "tokens", int(self.target_lengths.sum()) - len(self))
+
+    @classmethod
+    def of(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> "PairBatch":
+        """A batch of plain ids, to which the signs and the padding are added."""
+        return cls.gather(Side.of(sources), Side.of(targets))
+
+    @classmethod
+    def gather(cls, source: Side, target: Side) -> "PairBatch":
+        """All sentences of two sides as one batch."""
+        sources, source_lengths = _padded(source, ())
+        targets, target_lengths = _padded(target, (START,))
+        return cls(
+            source=torch.from_numpy(sources),
+            source_lengths=torch.from_numpy(source_lengths),
+            target=torch.from_numpy(targets),
+            target_lengths=torch.from_numpy(target_lengths),
+        )
+
+    @property
+    def inputs(self) -> Int[Tensor, "batch target-1"]:
+        """What the decoder is given."""
+        return self.target[:, :-1]
+
+    @property
+    def labels(self) -> Int[Tensor, "batch target-1"]:
+        """What the decoder should say to it; `tokens` counts those that are not padding."""
+        return self.target[:, 1:]
+
+    @property
+    def padding(self) -> float:
+        """The share of padded cells among those that encoder and decoder compute."""
+        cells = self.source.numel() + self.labels.numel()
+        return 1 - (self.source_tokens + self.tokens) / cells
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "PairBatch":
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pinned(self) -> "PairBatch":
+        """The batch in memory from which a GPU can copy while it computes."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, change) -> "PairBatch":
+        return replace(
+            self,
+            source=change(self.source),
+            source_lengths=change(self.source_lengths),
+            target=change(self.target),
+            target_lengths=change(self.target_lengths),
+        )
+
+
+def _padded(side: Side, before: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The sentences as rows, each with its signs; and their lengths, signs counted."""
+    first = len(before)
+    ends = side.lengths.astype(np.int64) + first
+    rows = np.full((len(side), int(ends.max(initial=0)) + 1), PAD, dtype=np.int64)
+    columns = np.arange(rows.shape[1])
+    rows[:, :first] = before
+    rows[(columns >= first) & (columns < ends[:, None])] = side.ids
+    rows[np.arange(len(side)), ends] = END
+    return rows, ends + 1

@@ -1,0 +1,179 @@
+"""Token stores are built here: tokenised in parallel, written whole or not at all, kept by what they hold."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from clearhead.data.cleaning import Tally
+from clearhead.data.pair import Pair
+from clearhead.data.store import FORMAT, PairStore
+from clearhead.errors import DataError
+
+CHUNK = 4096
+AHEAD = 2
+
+
+class Encoder(Protocol):
+    """What a store needs of a tokenizer."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def fingerprint(self) -> str: ...
+    def encode_batch(self, texts: list[str]) -> list[list[int]]: ...
+
+
+def cached_store(
+    cache: Path,
+    content: Mapping[str, Any],
+    pairs: Callable[[Tally], Iterable[Pair]],
+    tokenizer: Encoder,
+    longest: int,
+) -> PairStore:
+    """The store of these pairs, built unless it is in the cache already.
+
+    `content` tells the pairs apart from all others: hashes of files, languages, cleaning, part. `pairs` is
+    called only to build; the tally it is given, and fills, is kept in the store. Processes that want the
+    same store at the same time wait for the first of them.
+    """
+    described = {"content": content, "tokenizer": tokenizer.fingerprint, "longest": longest, "format": FORMAT}
+    key = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()[:32]
+    folder = cache / key
+    try:
+        return PairStore.open(folder)
+    except DataError:
+        pass
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f"{key}.lock"):
+            return _open_or_build(folder, described, pairs, tokenizer, longest)
+    except OSError as error:
+        raise DataError(
+            f"{folder}: the token store cannot be written ({error.strerror or error}); "
+            "make room or choose another cache folder"
+        ) from None
+
+
+def _open_or_build(
+    folder: Path,
+    described: dict[str, Any],
+    pairs: Callable[[Tally], Iterable[Pair]],
+    tokenizer: Encoder,
+    longest: int,
+) -> PairStore:
+    try:
+        return PairStore.open(folder)
+    except DataError:
+        for left in [folder, *folder.parent.glob(f".{folder.name}.*")]:
+            shutil.rmtree(left, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        tally = Tally()
+        meta = _write(part, pairs(tally), tokenizer, longest)
+        if not meta["pairs"]:
+            beyond = f"then {meta['too_long']:,} without tokens or with more than {longest}"
+            raise DataError(f"no pairs are left to train on: {tally}; {beyond}")
+        meta |= described | {"tally": {"kept": tally.kept, "dropped": dict(tally.dropped)}}
+        with (part / "meta.json").open("w", encoding="utf-8") as file:
+            json.dump(meta, file, indent=1, default=str)
+            _settle(file.fileno())
+        _settle_folder(part)
+        part.rename(folder)
+        _settle_folder(folder.parent)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return PairStore.open(folder)
+
+
+def _write(folder: Path, pairs: Iterable[Pair], tokenizer: Encoder, longest: int) -> dict[str, Any]:
+    kind = np.dtype(np.uint16 if tokenizer.size <= 1 << 16 else np.uint32)
+    count = too_long = 0
+    with ExitStack() as stack:
+        source, target = (SideWriter(folder, side, kind, stack) for side in ("source", "target"))
+        for sources, targets in _encoded(pairs, tokenizer):
+            rows = [
+                (ours, theirs)
+                for ours, theirs in zip(sources, targets, strict=True)
+                if 0 < len(ours) <= longest and 0 < len(theirs) <= longest
+            ]
+            count, too_long = count + len(rows), too_long + len(sources) - len(rows)
+            source.add([ours for ours, _ in rows])
+            target.add([theirs for _, theirs in rows])
+        source.settle()
+        target.settle()
+    sides = {side.name: {"tokens": side.tokens, "type": kind.name} for side in (source, target)}
+    return {"pairs": count, "too_long": too_long, **sides}
+
+
+def _encoded(pairs: Iterable[Pair], tokenizer: Encoder) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+    """Chunks of ids in the order of the pairs; one chunk is read while threads tokenise those before."""
+
+    def encode(chunk: list[Pair]) -> tuple[list[list[int]], list[list[int]]]:
+        ids = tokenizer.encode_batch([pair.source for pair in chunk] + [pair.target for pair in chunk])
+        return ids[: len(chunk)], ids[len(chunk) :]
+
+    stream = iter(pairs)
+    with ThreadPoolExecutor(max_workers=AHEAD) as threads:
+        waiting: deque[Future[tuple[list[list[int]], list[list[int]]]]] = deque()
+        while chunk := list(islice(stream, CHUNK)):
+            waiting.append(threads.submit(encode, chunk))
+            if len(waiting) > AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+class SideWriter:
+    """Appends sentences to the two files of one side."""
+
+    def __init__(self, folder: Path, name: str, kind: np.dtype[Any], stack: ExitStack):
+        self.name, self.tokens = name, 0
+        self._kind = kind
+        self._ids: BinaryIO = stack.enter_context((folder / f"{name}.ids").open("wb"))
+        self._offsets: BinaryIO = stack.enter_context((folder / f"{name}.offsets").open("wb"))
+        self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
+
+    def add(self, sentences: list[list[int]]) -> None:
+        ends = self.tokens + np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64)
+        self._offsets.write(ends.tobytes())
+        ids = np.fromiter((word for sentence in sentences for word in sentence), self._kind)
+        self._ids.write(ids.tobytes())
+        self.tokens += len(ids)
+
+    def settle(self) -> None:
+        for file in (self._ids, self._offsets):
+            file.flush()
+            _settle(file.fileno())
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Held by one process at a time, and let go by the system even if that process is killed."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _settle(descriptor: int) -> None:
+    os.fsync(descriptor)
+
+
+def _settle_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,112 @@
+"""What is left out of a corpus before anything learns from it, counted by reason."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from clearhead.config import Settings
+from clearhead.data.pair import Pair
+from clearhead.text.normalize import normalize
+
+CHUNK = 4096
+# Added to both lengths before they are compared, so that short phrases are not judged by a few letters.
+SLACK = 10
+
+
+class CleaningConfig(Settings):
+    """Limits are per sentence; the ratio is that of characters, longer side to shorter."""
+
+    longest_words: Annotated[int, Field(gt=0)] = 200
+    longest_characters: Annotated[int, Field(gt=0)] = 2000
+    ratio: Annotated[float, Field(ge=1)] = 4.0
+    drop_duplicates: bool = True
+    drop_identical: bool = True
+
+
+@dataclass
+class Tally:
+    """How many pairs were kept, and how many dropped for each reason."""
+
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def read(self) -> int:
+        return self.kept + self.dropped.total()
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
+        return f"{self.read:,} pairs read, {self.kept:,} kept" + (f"; dropped: {reasons}" if reasons else "")
+
+
+def clean(pairs: Iterable[Pair], config: CleaningConfig, tally: Tally | None = None) -> Iterator[Pair]:
+    """The normalised pairs worth keeping, in their order, as a stream."""
+    tally = tally if tally is not None else Tally()
+    seen = Seen()
+    stream = iter(pairs)
+    while chunk := list(islice(stream, CHUNK)):
+        kept = []
+        for source, target in chunk:
+            pair = Pair(normalize(source), normalize(target))
+            if reason := fault(pair, config):
+                tally.dropped[reason] += 1
+            else:
+                kept.append(pair)
+        if config.drop_duplicates and kept:
+            fresh = seen.add(np.array([_hash(pair) for pair in kept], dtype=np.uint64))
+            tally.dropped["duplicate"] += len(kept) - int(fresh.sum())
+            kept = [pair for pair, new in zip(kept, fresh.tolist(), strict=True) if new]
+        tally.kept += len(kept)
+        yield from kept
+    tally.dropped += Counter()  # forgets reasons that never occurred
+
+
+def fault(pair: Pair, config: CleaningConfig) -> str | None:
+    """Why a normalised pair should be dropped, looking at it alone."""
+    source, target = pair
+    if not source or not target:
+        return "empty"
+    shorter, longer = sorted((len(source), len(target)))
+    # A text has fewer blanks than letters: counting words can mostly be spared.
+    if longer > config.longest_characters or (
+        longer > config.longest_words and max(source.count(" "), target.count(" ")) >= config.longest_words
+    ):
+        return "too long"
+    if longer + SLACK > config.ratio * (shorter + SLACK):
+        return "unequal lengths"
+    if config.drop_identical and source == target:
+        return "identical"
+    return None
+
+
+class Seen:
+    """A set of 64-bit hashes at eight bytes each: sorted runs, merged as they grow."""
+
+    def __init__(self):
+        self._runs: list[NDArray[np.uint64]] = []
+
+    def add(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of these are met for the first time."""
+        fresh = np.zeros(len(hashes), dtype=bool)
+        fresh[np.unique(hashes, return_index=True)[1]] = True
+        for run in self._runs:
+            nearest = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
+            fresh &= run[nearest] != hashes
+        run = np.sort(hashes[fresh])
+        while self._runs and len(self._runs[-1]) <= 2 * len(run):
+            run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
+        if len(run):
+            self._runs.append(run)
+        return fresh
+
+
+def _hash(pair: Pair) -> int:
+    text = f"{pair.source}\t{pair.target}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

@@ -1,0 +1,58 @@
+"""Pairs and texts from files or shipped data sets, the reader chosen by the file's ending."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from clearhead.data.datasets import SHIPPED, shipped_file
+from clearhead.data.files import content_hash, ending, lines
+from clearhead.data.pair import Pair
+from clearhead.data.readers import READERS, Columns, read_aligned, read_tsv
+from clearhead.data.tmx import read_tmx
+from clearhead.errors import DataError
+
+__all__ = ["Columns", "Pair", "corpus_hash", "read_pairs", "read_texts"]
+
+Place = str | Path | tuple[str | Path, str | Path]
+
+
+def read_pairs(place: Place, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
+    """Pairs of (source, target) languages from a file, two aligned files, or a shipped data set by name.
+
+    Columns are numbers from 0 or names in the header. Left out, they are those named by the languages or
+    'source' and 'target', or else the first two.
+    """
+    if isinstance(place, tuple):
+        return read_aligned(Path(place[0]), Path(place[1]))
+    if (dataset := SHIPPED.get(str(place))) and not Path(place).exists():
+        if sorted(dataset.languages) != sorted(languages):
+            raise DataError(
+                f"{place}: holds {' and '.join(dataset.languages)}, not {' and '.join(languages)}"
+            )
+        source, target = (dataset.languages.index(language) for language in languages)
+        return read_tsv(shipped_file(dataset.name), languages, (source, target))
+    path = Path(place)
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; name a file in it")
+    kind = ending(path)
+    if kind == ".tmx":
+        return read_tmx(path, languages)
+    if kind not in READERS:
+        known = ", ".join([*READERS, ".tmx"])
+        raise DataError(
+            f"{path}: unknown ending '{kind}'; use {known} (also .gz, .xz, .zst), or give two aligned files"
+        )
+    return READERS[kind](path, languages, columns)
+
+
+def read_texts(path: str | Path) -> Iterator[str]:
+    """One text a line."""
+    return lines(Path(path))
+
+
+def corpus_hash(place: Place) -> str:
+    """A hash of the files' content, by which what is made of them can be kept."""
+    if isinstance(place, tuple):
+        return "+".join(content_hash(Path(part)) for part in place)
+    if str(place) in SHIPPED and not Path(place).exists():
+        return content_hash(shipped_file(str(place)))
+    return content_hash(Path(place))

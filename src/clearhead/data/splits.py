@@ -1,0 +1,92 @@
+"""Training, validation and test parts such that no sentence lies in two of them."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+import numpy as np
+
+from clearhead.data.pair import Pair
+from clearhead.errors import DataError
+from clearhead.text.normalize import normalize
+
+Part = Literal["train", "validation", "test"]
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Split:
+    """Decides by the hash of a pair's key sentence; the lowest hashes are the test part, the next validation.
+
+    The key is the English side where there is one, else the source: all translations of a sentence stay
+    together, and both directions of a language pair with English have the same parts.
+    """
+
+    key_side: int
+    seed: int
+    validation_size: int
+    test_size: int
+    test_end: int
+    validation_end: int
+
+    def part(self, pair: Pair) -> Part:
+        """Where a pair belongs."""
+        place = _hash(pair[self.key_side], self.seed)
+        if place < self.test_end:
+            return "test"
+        return "validation" if place < self.validation_end else "train"
+
+    def train(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        return self._select(pairs, "train")
+
+    def validation(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Exactly as many as asked for; what the last sentence has beyond that goes nowhere."""
+        return islice(self._select(pairs, "validation"), self.validation_size)
+
+    def test(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Exactly as many as asked for; what the last sentence has beyond that goes nowhere."""
+        return islice(self._select(pairs, "test"), self.test_size)
+
+    def _select(self, pairs: Iterable[Pair], part: Part) -> Iterator[Pair]:
+        return (pair for pair in pairs if self.part(pair) == part)
+
+
+def hold_out(
+    pairs: Iterable[Pair], languages: tuple[str, str], validation: int, test: int, seed: int = 0
+) -> Split:
+    """The bounds below which enough pairs lie, found in one pass; memory grows with what is held out."""
+    side = 1 if languages[1] == "en" else 0
+    stream = (_hash(pair[side], seed) for pair in pairs)
+    keys, counts = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+    total = 0
+    while chunk := list(islice(stream, CHUNK)):
+        total += len(chunk)
+        keys, places = np.unique(
+            np.concatenate([keys, np.array(chunk, dtype=np.uint64)]), return_inverse=True
+        )
+        weights = np.concatenate([counts, np.ones(len(chunk), dtype=np.int64)])
+        counts = np.bincount(places, weights).astype(np.int64)
+        keys, counts = keys[: validation + test + 1], counts[: validation + test + 1]
+    cumulated = np.cumsum(counts)
+    test_keys = int(np.searchsorted(cumulated, test)) + 1 if test else 0
+    tested = int(cumulated[min(test_keys, len(cumulated)) - 1]) if test and total else 0
+    held_keys = int(np.searchsorted(cumulated, tested + validation)) + 1 if validation else test_keys
+    if held_keys >= len(keys):
+        raise DataError(
+            f"{validation} pairs for validation and {test} for testing leave none of {total} to train on; "
+            "hold out fewer"
+        )
+    return Split(side, seed, validation, test, _bound(keys, test_keys), _bound(keys, held_keys))
+
+
+def _bound(keys: np.ndarray, count: int) -> int:
+    """A number above the first `count` keys and not above the next."""
+    return int(keys[count - 1]) + 1 if count else 0
+
+
+def _hash(text: str, seed: int) -> int:
+    key = normalize(text).casefold().encode()
+    salt = seed.to_bytes(8, "little", signed=True)
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8, salt=salt).digest(), "little")

@@ -1,0 +1,103 @@
+"""Token ids of a corpus, read from disk as needed: a corpus larger than memory can be trained on."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.errors import DataError
+
+FORMAT = 1
+Ids = NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The sentences of one language end to end; sentence i is ids[offsets[i] : offsets[i + 1]]."""
+
+    ids: Ids
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> "Side":
+        """Sentences held in memory."""
+        offsets = np.zeros(len(sentences) + 1, dtype=np.int64)
+        np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
+        ids = np.fromiter((word for sentence in sentences for word in sentence), np.uint32, int(offsets[-1]))
+        return cls(ids, offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> Ids:
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        # Cast before subtracting: no second array of the size of the offsets is needed.
+        return np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
+
+    def gather(self, rows: NDArray[np.int64]) -> "Side":
+        """Some of the sentences, copied into memory."""
+        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(self.lengths[rows], out=offsets[1:])
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], self.lengths[rows])
+        return Side(self.ids[places], offsets)
+
+
+class PairStore:
+    """Pairs of id sequences by number; `store[i]` is (source ids, target ids), without start and end."""
+
+    def __init__(self, source: Side, target: Side, meta: dict[str, Any] | None = None):
+        if len(source) != len(target):
+            raise DataError(f"a store needs as many targets as sources, not {len(target)} and {len(source)}")
+        self.source, self.target, self.meta = source, target, meta or {}
+
+    @classmethod
+    def of(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> "PairStore":
+        """A store held in memory."""
+        return cls(Side.of(sources), Side.of(targets))
+
+    @classmethod
+    def open(cls, folder: Path) -> "PairStore":
+        """The store in a folder; raises DataError if it is not whole."""
+        try:
+            meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+            if meta["format"] != FORMAT:
+                raise DataError(
+                    f"{folder}: a token store of format {meta['format']}, not {FORMAT}; build it anew"
+                )
+            return cls(_map(folder, "source", meta), _map(folder, "target", meta), meta)
+        except FileNotFoundError as error:
+            raise DataError(f"{folder}: no token store there (no {Path(error.filename).name})") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{folder}: the token store is damaged ({error}); build it anew") from None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> tuple[Ids, Ids]:
+        return self.source[index], self.target[index]
+
+    @property
+    def lengths(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Lengths of all sources and of all targets."""
+        return self.source.lengths, self.target.lengths
+
+
+def _map(folder: Path, side: str, meta: dict[str, Any]) -> Side:
+    pairs, tokens, kind = meta["pairs"], meta[side]["tokens"], np.dtype(meta[side]["type"])
+    for name, size in ((f"{side}.ids", tokens * kind.itemsize), (f"{side}.offsets", (pairs + 1) * 8)):
+        found = (folder / name).stat().st_size
+        if found != size:
+            raise ValueError(f"{name} has {found} bytes where {size} were written")
+    offsets = np.memmap(folder / f"{side}.offsets", dtype=np.int64, mode="r")
+    mapped = Side(np.memmap(folder / f"{side}.ids", dtype=kind, mode="r"), offsets)
+    if offsets[0] != 0 or offsets[-1] != tokens or mapped.lengths.min() <= 0:
+        raise ValueError(f"{side}.offsets are not in order")
+    return mapped

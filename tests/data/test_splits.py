@@ -1,0 +1,76 @@
+"""No sentence lies in two parts of a corpus."""
+
+from itertools import islice
+
+import pytest
+
+from clearhead.data.corpus import Pair, read_pairs
+from clearhead.data.splits import hold_out
+from clearhead.errors import DataError
+
+PAIRS = [Pair(f"sentence {number // 3}", f"Satz {number}") for number in range(3000)]
+LANGUAGES = ("en", "de")
+
+
+def turned(pairs: list[Pair]) -> list[Pair]:
+    return [Pair(target, source) for source, target in pairs]
+
+
+def test_the_parts_share_no_sentence_and_have_the_sizes_asked_for():
+    split = hold_out(PAIRS, LANGUAGES, validation=100, test=50)
+    train, validation, test = list(split.train(PAIRS)), list(split.validation(PAIRS)), list(split.test(PAIRS))
+    assert (len(validation), len(test)) == (100, 50)
+    assert len(train) >= len(PAIRS) - 150 - 4
+    sentences = [{pair.source for pair in part} for part in (train, validation, test)]
+    assert sum(map(len, sentences)) == len(set().union(*sentences)) == 1000
+
+
+def test_every_pair_has_exactly_one_part():
+    split = hold_out(PAIRS, LANGUAGES, validation=100, test=50)
+    parts = [split.part(pair) for pair in PAIRS]
+    assert 50 <= parts.count("test") <= 52
+    assert 100 <= parts.count("validation") <= 102
+
+
+def test_both_directions_have_the_same_split():
+    there = hold_out(PAIRS, LANGUAGES, validation=60, test=60)
+    back = hold_out(turned(PAIRS), ("de", "en"), validation=60, test=60)
+    assert turned(list(there.test(PAIRS))) == list(back.test(turned(PAIRS)))
+    assert turned(list(there.validation(PAIRS))) == list(back.validation(turned(PAIRS)))
+
+
+def test_without_english_the_source_is_the_key():
+    split = hold_out(PAIRS, ("fr", "de"), validation=30, test=30)
+    assert not {p.source for p in split.train(PAIRS)} & {p.source for p in split.test(PAIRS)}
+
+
+def test_the_split_depends_on_the_seed_but_not_on_order_case_or_spaces():
+    first = hold_out(PAIRS, LANGUAGES, 100, 50, seed=1)
+    assert first == hold_out(PAIRS[::-1], LANGUAGES, 100, 50, seed=1)
+    assert first != hold_out(PAIRS, LANGUAGES, 100, 50, seed=2)
+    pair = next(first.test(PAIRS))
+    assert first.part(Pair(" " + pair.source.upper().replace(" ", "\u00a0"), "x")) == "test"
+
+
+@pytest.mark.parametrize(("validation", "test"), [(0, 0), (10, 0), (0, 10)])
+def test_a_part_may_be_empty(validation, test):
+    split = hold_out(PAIRS, LANGUAGES, validation, test)
+    assert len(list(split.validation(PAIRS))) == validation
+    assert len(list(split.test(PAIRS))) == test
+
+
+@pytest.mark.parametrize(("validation", "test"), [(2000, 1000), (5000, 0), (0, 3000)])
+def test_holding_out_everything_is_refused(validation, test):
+    with pytest.raises(DataError, match=f"{validation} pairs .* {test} for testing leave none of 3000"):
+        hold_out(PAIRS, LANGUAGES, validation, test)
+    with pytest.raises(DataError, match="leave none of 0"):
+        hold_out([], LANGUAGES, 1, 1)
+
+
+def test_the_shipped_corpus_is_split_by_english_sentence():
+    pairs = list(islice(read_pairs("tatoeba-en-de", LANGUAGES), 0, None, 3))
+    split = hold_out(pairs, LANGUAGES, validation=1000, test=1000)
+    train = {pair.source.casefold() for pair in split.train(pairs)}
+    held = [*split.validation(pairs), *split.test(pairs)]
+    assert len(held) == 2000
+    assert not train & {pair.source.casefold() for pair in held}

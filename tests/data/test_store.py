@@ -1,0 +1,193 @@
+"""A token store is whole or not there, and built once."""
+
+import json
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clearhead.data.building import cached_store
+from clearhead.data.cleaning import CleaningConfig, Tally, clean
+from clearhead.data.corpus import Pair
+from clearhead.data.store import PairStore, Side
+from clearhead.errors import DataError
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+
+PAIRS = [Pair("a " * (1 + number % 7), "b " * (1 + number % 5)) for number in range(10_000)]
+
+
+class Letters:
+    """Stands in for a tokenizer: one id for each word, its letter's number."""
+
+    size = 300
+    fingerprint = "letters"
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        return [[ord(word[0]) for word in text.split()] for text in texts]
+
+
+class Large(Letters):
+    size = 100_000
+    fingerprint = "large"
+
+
+def stored(folder: Path, pairs=PAIRS, tokenizer=None, longest=100, **content) -> PairStore:
+    return cached_store(folder, content, lambda tally: pairs, tokenizer or Letters(), longest)
+
+
+def test_a_store_gives_back_what_the_tokenizer_gave(tmp_path):
+    store = stored(tmp_path)
+    sources, targets = (Letters().encode_batch([pair[side] for pair in PAIRS]) for side in (0, 1))
+    assert len(store) == len(PAIRS)
+    assert all(
+        store[i][0].tolist() == sources[i] and store[i][1].tolist() == targets[i]
+        for i in range(0, 10_000, 97)
+    )
+    assert store.lengths[0].tolist() == [len(ids) for ids in sources]
+    assert store.lengths[1].tolist() == [len(ids) for ids in targets]
+
+
+def test_gathered_rows_equal_rows_one_by_one(tmp_path):
+    side = stored(tmp_path).source
+    rows = np.array([5, 0, 9999, 5])
+    gathered = side.gather(rows)
+    assert [gathered[i].tolist() for i in range(4)] == [side[row].tolist() for row in rows]
+
+
+def test_ids_take_two_bytes_where_the_vocabulary_fits(tmp_path):
+    assert stored(tmp_path).source.ids.dtype == np.uint16
+    assert stored(tmp_path, tokenizer=Large()).source.ids.dtype == np.uint32
+
+
+def test_long_and_empty_sentences_are_dropped_and_counted(tmp_path):
+    store = stored(
+        tmp_path, [Pair("a", "b"), Pair("a a a a", "b"), Pair("a", "b b b b"), Pair("", "b")], longest=3
+    )
+    assert (len(store), store.meta["too_long"]) == (1, 3)
+
+
+def test_the_tally_of_cleaning_is_kept_with_the_store(tmp_path):
+    def pairs(tally: Tally):
+        return clean(PAIRS, CleaningConfig(), tally)
+
+    for _ in range(2):
+        store = cached_store(tmp_path, {}, pairs, Letters(), 100)
+        assert store.meta["tally"] == {"kept": 35, "dropped": {"duplicate": 9965}}
+
+
+def test_a_store_is_built_once_for_the_same_content_and_anew_for_other(tmp_path):
+    stored(tmp_path, part="train")
+    assert len(stored(tmp_path, pairs=None, part="train")) == len(PAIRS)
+    assert len(stored(tmp_path, PAIRS[:10], part="test")) == 10
+    assert len(stored(tmp_path, PAIRS[:10], part="train", longest=99)) == 10
+    assert len(stored(tmp_path, PAIRS[:10], tokenizer=Large(), part="train")) == 10
+
+
+@pytest.mark.parametrize("name", ["source.ids", "target.offsets", "meta.json"])
+def test_a_store_cut_short_is_built_anew(tmp_path, name):
+    stored(tmp_path)
+    [meta] = tmp_path.glob("*/meta.json")
+    damaged = meta.parent / name
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    with pytest.raises(DataError, match=r"the token store is damaged .*; build it anew"):
+        PairStore.open(meta.parent)
+    assert stored(tmp_path)[9999][0].tolist() == Letters().encode_batch([PAIRS[9999].source])[0]
+
+
+def test_offsets_out_of_order_and_missing_files_are_noticed(tmp_path):
+    stored(tmp_path)
+    [meta] = tmp_path.glob("*/meta.json")
+    folder = meta.parent
+    offsets = np.fromfile(folder / "source.offsets", dtype=np.int64)
+    offsets[[3, 4]] = offsets[[4, 3]]
+    offsets.tofile(folder / "source.offsets")
+    with pytest.raises(DataError, match=r"source\.offsets are not in order"):
+        PairStore.open(folder)
+    (folder / "source.offsets").unlink()
+    with pytest.raises(DataError, match=r"no token store there \(no source\.offsets\)"):
+        PairStore.open(folder)
+    meta.write_text(json.dumps({"format": 99}))
+    with pytest.raises(DataError, match="a token store of format 99"):
+        PairStore.open(folder)
+
+
+def test_nothing_left_to_train_on_says_why(tmp_path):
+    with pytest.raises(
+        DataError, match="no pairs are left to train on: 2 pairs read, 0 kept; dropped: 2 empty"
+    ):
+        cached_store(
+            tmp_path, {}, lambda tally: clean([Pair("", "b")] * 2, CleaningConfig(), tally), Letters(), 100
+        )
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("broken", ["write", "settle"])
+def test_a_full_disk_is_said_and_leaves_no_half_store(tmp_path, monkeypatch, broken):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    place = {"write": "clearhead.data.building.SideWriter.add", "settle": "os.fsync"}[broken]
+    with monkeypatch.context() as patch:
+        patch.setattr(place, full)
+        with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room"):
+            stored(tmp_path)
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(stored(tmp_path)) == len(PAIRS)
+
+
+def test_an_error_while_reading_leaves_no_half_store(tmp_path):
+    def pairs():
+        yield from PAIRS
+        raise DataError("x.tsv, line 3: not UTF-8")
+
+    with pytest.raises(DataError, match="line 3"):
+        stored(tmp_path, pairs())
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def slow_pairs(folder: Path, wait: float):
+    with (folder / "built").open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    for number, pair in enumerate(PAIRS):
+        if number % 1000 == 0:
+            time.sleep(wait)
+        yield pair
+
+
+def build_slowly(folder: str, wait: float, results) -> None:
+    store = stored(Path(folder, "cache"), slow_pairs(Path(folder), wait))
+    results.put((len(store), int(store.source.ids.sum())))
+
+
+def test_two_processes_build_one_store_and_a_killed_one_harms_nobody(tmp_path):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    killed = context.Process(target=build_slowly, args=(str(tmp_path), 0.5, results))
+    killed.start()
+    while not (tmp_path / "built").exists():
+        time.sleep(0.01)
+    both = [context.Process(target=build_slowly, args=(str(tmp_path), 0.02, results)) for _ in range(2)]
+    for process in both:
+        process.start()
+    killed.kill()
+    first, second = results.get(timeout=30), results.get(timeout=30)
+    for process in (*both, killed):
+        process.join()
+    assert first == second == (len(PAIRS), int(stored(tmp_path / "fresh").source.ids.sum()))
+    assert len((tmp_path / "built").read_text().split()) == 2
+    assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 1
+
+
+def test_sides_of_unequal_length_make_no_store():
+    with pytest.raises(DataError, match="as many targets as sources, not 2 and 1"):
+        PairStore(Side.of([[4]]), Side.of([[4], [5]]))
+
+
+def test_a_real_tokenizer_fills_a_store_that_decodes_again(tmp_path):
+    pairs = [Pair("The dog runs.", "Der Hund rennt."), Pair("A cat sleeps.", "Eine Katze schläft.")] * 50
+    tokenizer = Tokenizer.train([text for pair in pairs for text in pair], TokenizerConfig(vocabulary=80))
+    store = stored(tmp_path, pairs, tokenizer)
+    assert tokenizer.decode(store[1][1].tolist()) == "Eine Katze schläft."
