@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -20,26 +20,17 @@ from clearhead.data.cleaning import Tally
 from clearhead.data.pair import Pair
 from clearhead.data.store import FORMAT, PairStore
 from clearhead.errors import DataError
+from clearhead.text.tokenizer import Tokenizer
 
 CHUNK = 4096
 AHEAD = 2
-
-
-class Encoder(Protocol):
-    """What a store needs of a tokenizer."""
-
-    @property
-    def size(self) -> int: ...
-    @property
-    def fingerprint(self) -> str: ...
-    def encode_batch(self, texts: list[str]) -> list[list[int]]: ...
 
 
 def cached_store(
     cache: Path,
     content: Mapping[str, Any],
     pairs: Callable[[Tally], Iterable[Pair]],
-    tokenizer: Encoder,
+    tokenizer: Tokenizer,
     longest: int,
 ) -> PairStore:
     """The store of these pairs, built unless it is in the cache already.
@@ -70,7 +61,7 @@ def _open_or_build(
     folder: Path,
     described: dict[str, Any],
     pairs: Callable[[Tally], Iterable[Pair]],
-    tokenizer: Encoder,
+    tokenizer: Tokenizer,
     longest: int,
 ) -> PairStore:
     try:
@@ -88,7 +79,8 @@ def _open_or_build(
         meta |= described | {"tally": {"kept": tally.kept, "dropped": dict(tally.dropped)}}
         with (part / "meta.json").open("w", encoding="utf-8") as file:
             json.dump(meta, file, indent=1, default=str)
-            _settle(file.fileno())
+            _settle(file)
+        part.chmod(0o755)
         _settle_folder(part)
         part.rename(folder)
         _settle_folder(folder.parent)
@@ -98,7 +90,7 @@ def _open_or_build(
     return PairStore.open(folder)
 
 
-def _write(folder: Path, pairs: Iterable[Pair], tokenizer: Encoder, longest: int) -> dict[str, Any]:
+def _write(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
     kind = np.dtype(np.uint16 if tokenizer.size <= 1 << 16 else np.uint32)
     count = too_long = 0
     with ExitStack() as stack:
@@ -118,7 +110,9 @@ def _write(folder: Path, pairs: Iterable[Pair], tokenizer: Encoder, longest: int
     return {"pairs": count, "too_long": too_long, **sides}
 
 
-def _encoded(pairs: Iterable[Pair], tokenizer: Encoder) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+def _encoded(
+    pairs: Iterable[Pair], tokenizer: Tokenizer
+) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
     """Chunks of ids in the order of the pairs; one chunk is read while threads tokenise those before."""
 
     def encode(chunk: list[Pair]) -> tuple[list[list[int]], list[list[int]]]:
@@ -155,8 +149,7 @@ class SideWriter:
 
     def settle(self) -> None:
         for file in (self._ids, self._offsets):
-            file.flush()
-            _settle(file.fileno())
+            _settle(file)
 
 
 @contextmanager
@@ -167,8 +160,9 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _settle(descriptor: int) -> None:
-    os.fsync(descriptor)
+def _settle(file: IO[Any]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _settle_folder(folder: Path) -> None:

@@ -1,0 +1,93 @@
+"""Reads, cleans, tokenises and batches millions of pairs; prints the rate of each phase and the peak memory.
+
+The pairs are made of the shipped Tatoeba pairs: each line joins one, two or three of them, drawn at random.
+
+    python benchmarks/data_pipeline.py [--pairs 2000000] [--limit-gb 1.5]
+"""
+
+import argparse
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from clearhead.data.batching import Batches, BatchingConfig
+from clearhead.data.building import cached_store
+from clearhead.data.cleaning import Tally
+from clearhead.data.corpus import Corpus, read_pairs
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    arguments.add_argument("--pairs", type=int, default=2_000_000)
+    arguments.add_argument("--limit-gb", type=float, default=1.5)
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder), options.pairs)
+    peak = peak_gb()
+    print(f"peak memory {peak:.2f} GB, limit {options.limit_gb} GB")
+    sys.exit(peak > options.limit_gb)
+
+
+def measure(folder: Path, count: int) -> None:
+    corpus = Corpus(folder / "pairs.tsv", ("en", "de"))
+    with timed("made", count):
+        make(folder / "pairs.tsv", count)
+    with timed("read", count):
+        assert sum(1 for _ in read_pairs(folder / "pairs.tsv", corpus.languages)) == count
+    tally = Tally()
+    with timed("read and cleaned", count):
+        assert sum(1 for _ in corpus.pairs(tally)) == tally.kept
+    print(f"  {tally}")
+    sample = 100_000
+    with timed("tokenizer learned from", sample):
+        texts = (text for pair in islice(corpus.pairs(), sample) for text in pair)
+        tokenizer = Tokenizer.train(texts, TokenizerConfig(kind="bpe", vocabulary=8000))
+    with timed("read, cleaned, tokenised and stored", count):
+        store = cached_store(folder / "cache", corpus.content(), corpus.pairs, tokenizer, longest=256)
+    with timed("opened again from the cache", count):
+        store = cached_store(folder / "cache", corpus.content(), corpus.pairs, tokenizer, longest=256)
+    batches = Batches(store, BatchingConfig(tokens=4096), seed=0)
+    with timed("planned for an epoch", len(store)):
+        batches.count(0)
+    with timed("batched for an epoch", len(store)):
+        cells = real = 0
+        for batch in batches.epoch(0):
+            cells += batch.source.numel() + batch.labels.numel()
+            real += batch.source_tokens + batch.tokens
+    print(f"  {batches.count(0):,} batches, {real:,} tokens on both sides, padding {1 - real / cells:.1%}")
+
+
+def make(path: Path, count: int) -> None:
+    pairs = list(read_pairs("tatoeba-en-de", ("en", "de")))
+    draw = random.Random(0)
+    with path.open("w", encoding="utf-8") as file:
+        for _ in range(count):
+            sources, targets = zip(*draw.choices(pairs, k=draw.randint(1, 3)), strict=True)
+            file.write(f"{' '.join(sources)}\t{' '.join(targets)}\n")
+
+
+@contextmanager
+def timed(what: str, count: int) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds = time.perf_counter() - start
+    print(
+        f"{count:,} {what}: {seconds:.1f} s, {count / seconds:,.0f} a second, {peak_gb():.2f} GB", flush=True
+    )
+
+
+def peak_gb() -> float:
+    """The most memory held at once by this process, or by one of its children."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return max(resource.getrusage(one).ru_maxrss for one in who) / 1024**2
+
+
+if __name__ == "__main__":
+    main()
