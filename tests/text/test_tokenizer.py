@@ -308,8 +308,9 @@ def test_a_copy_sent_to_another_process_encodes_the_same(tokenizer: Tokenizer):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_forked_processes_encode_without_a_warning(
-    of_kind: Callable[[str], Tokenizer], capfd: pytest.CaptureFixture
+    of_kind: Callable[[str], Tokenizer], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     tokenizer = of_kind("bpe")
     expected = tokenizer.encode_batch(SENTENCES)
     with multiprocessing.get_context("fork").Pool(2) as pool:

@@ -21,7 +21,7 @@ def learn(texts: Iterable[str], config: TokenizerConfig, specials: Sequence[str]
     """The library's tokenizer: the special tokens first, then what the texts have taught it.
 
     The same texts give the same tokenizer, but for kind unigram: the library's trainer adds up in an
-    order that changes from run to run, so scores, and pieces with nearly equal scores, may differ.
+    order that changes from run to run, so scores differ slightly and with them some ids.
     """
     tokenizer = untrained(config)
     if config.kind == "character":

@@ -94,7 +94,7 @@ class Tokenizer:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """The same for two tokenizers if and only if they give every text the same ids."""
+        """A hash of all that decides which ids a text gets."""
         content = json.dumps([self.specials, self._inner.to_str()])
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -183,7 +183,7 @@ def _byte_of() -> dict[str, int]:
 
 @functools.cache
 def _quiet_forks() -> None:
-    """Forked processes encode on one core: the library's threads do not survive a fork, of which it warns."""
+    """Forked processes encode on one core, without the warning that tokenizers before 0.23 prints there."""
     name = "TOKENIZERS_PARALLELISM"
     chosen_here = False
 
