@@ -1,1 +1,31 @@
 """From batches to weights."""
+
+from clearhead.training.averaging import MovingAverage, average_weights
+from clearhead.training.config import AverageConfig, TrainingConfig
+from clearhead.training.devices import choose_device, choose_precision
+from clearhead.training.feed import Feed
+from clearhead.training.interrupt import Interrupt
+from clearhead.training.loss import smoothed_loss
+from clearhead.training.optimizer import Optimizer, OptimizerConfig
+from clearhead.training.schedule import ScheduleConfig, rate
+from clearhead.training.state import StateFolder
+from clearhead.training.trainer import Report, Trainer
+
+__all__ = [
+    "AverageConfig",
+    "Feed",
+    "Interrupt",
+    "MovingAverage",
+    "Optimizer",
+    "OptimizerConfig",
+    "Report",
+    "ScheduleConfig",
+    "StateFolder",
+    "Trainer",
+    "TrainingConfig",
+    "average_weights",
+    "choose_device",
+    "choose_precision",
+    "rate",
+    "smoothed_loss",
+]

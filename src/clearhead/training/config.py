@@ -1,0 +1,46 @@
+"""Everything that a recipe says under [training]."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from clearhead.config import Settings
+from clearhead.training.devices import Device, Precision
+from clearhead.training.optimizer import AdamConfig, OptimizerConfig
+from clearhead.training.schedule import InverseSquareRootSchedule, ScheduleConfig
+
+
+class AverageConfig(Settings):
+    """The published weights are the mean of this many saved ones."""
+
+    count: PositiveInt = 5
+    of: Literal["last", "best"] = "last"
+
+
+class TrainingConfig(Settings):
+    """The defaults suit a base Transformer on a corpus of a million pairs."""
+
+    steps: PositiveInt = 100_000
+    optimizer: OptimizerConfig = AdamConfig()
+    schedule: ScheduleConfig = InverseSquareRootSchedule()
+    accumulate: PositiveInt = 1
+    """batches whose gradients make one step"""
+    clip: Annotated[float, Field(gt=0)] | None = 1.0
+    """the longest gradient; longer ones are shortened to it"""
+    smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """the decay of a moving average of the weights"""
+    average: AverageConfig | None = None
+    device: Device = "auto"
+    precision: Precision = "auto"
+    compile: bool = False
+    seed: Annotated[int, Field(ge=0)] = 1
+    report_every: PositiveInt = 50
+    validate_every: PositiveInt = 1000
+    save_every: PositiveInt = 1000
+    keep_last: PositiveInt = 2
+    keep_best: Annotated[int, Field(ge=0)] = 1
+    stop_on: Literal["loss", "bleu"] = "loss"
+    """what validation must improve"""
+    patience: Annotated[int, Field(ge=0)] = 0
+    """validations without improvement before the run ends; 0: it goes to the last step"""

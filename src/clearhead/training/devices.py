@@ -1,0 +1,49 @@
+"""Where a run computes and in which precision, decided by rule and said once."""
+
+import logging
+from typing import Literal
+
+import torch
+
+from clearhead.errors import SettingsError
+
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "fp32", "bf16"]
+
+# Narrower products are too small for bf16 to earn back its conversions on a processor.
+WIDE_ENOUGH = 512
+
+log = logging.getLogger(__name__)
+
+
+def choose_device(wish: Device = "auto") -> torch.device:
+    """The device of a run: a GPU where there is one and nobody said otherwise."""
+    found = torch.cuda.is_available()
+    if wish == "cuda" and not found:
+        raise SettingsError("training.device: 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'")
+    if wish == "cpu" or not found:
+        log.info("device: cpu (%d threads)", torch.get_num_threads())
+        return torch.device("cpu")
+    device = torch.device("cuda", torch.cuda.current_device())
+    log.info("device: %s (%s)", device, torch.cuda.get_device_name(device))
+    return device
+
+
+def choose_precision(wish: Precision, device: torch.device, width: int) -> torch.dtype:
+    """The type in which products are taken; bfloat16 means autocast, the weights stay in float32."""
+    if device.type == "cuda":
+        able, reason = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU computes in it"
+    else:
+        able, reason = _processor_has_bf16() and width >= WIDE_ENOUGH, "the processor computes in it"
+    if wish == "bf16" and not able and device.type == "cuda":
+        raise SettingsError("training.precision: 'bf16', but this GPU cannot compute in it; use 'fp32'")
+    if wish == "bf16" or (wish == "auto" and able):
+        log.info("precision: bf16 autocast (%s)", "asked for" if wish == "bf16" else reason)
+        return torch.bfloat16
+    log.info("precision: fp32")
+    return torch.float32
+
+
+def _processor_has_bf16() -> bool:
+    able = torch.cpu.get_capabilities()
+    return bool(able.get("avx512_bf16") or able.get("amx_bf16"))

@@ -1,0 +1,141 @@
+"""The loss of a readout over a vocabulary: smoothed cross-entropy that never holds all logits at once."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+PADDING = 0
+
+
+# Chunks and chosen positions are no work for a compiler; torch.compiler.disable costs a second at import.
+@torch._disable_dynamo  # pyright: ignore[reportPrivateImportUsage]
+def smoothed_loss(
+    states: Float[Tensor, "*positions width"],
+    weight: Float[Tensor, "vocabulary width"],
+    labels: Int[Tensor, "*positions"],
+    smoothing: float = 0.0,
+    bias: Float[Tensor, "vocabulary"] | None = None,
+    ignore: int = PADDING,
+    count: int | None = None,
+) -> tuple[Float[Tensor, ""], int]:
+    """The sum of the losses at positions that are not padding, and their number.
+
+    The target gives 1 - smoothing to the label and spreads smoothing over all words alike (Szegedy et al.
+    2016), as torch's `label_smoothing` does. A caller who knows the number of labels says so with `count`:
+    a CUDA device is then not waited for.
+    """
+    labels = labels.flatten()
+    kept = labels != ignore
+    if count is None or not labels.is_cuda:
+        places = kept.nonzero().squeeze(1)
+    else:
+        places = torch.nonzero_static(kept, size=count).squeeze(1)
+    states, labels = states.flatten(0, -2)[places], labels[places]
+    if bias is None:
+        bias = weight.new_zeros(())
+    learned = any(tensor.requires_grad for tensor in (states, weight, bias))
+    if torch.is_grad_enabled() and learned:
+        total: Tensor = _ReadoutLoss.apply(states, weight, bias, labels, smoothing)  # pyright: ignore
+    else:
+        total = _walk(states, weight, bias, labels, smoothing, None)
+    return total, len(places)
+
+
+class _ReadoutLoss(torch.autograd.Function):
+    """Gradients are made in the forward pass, while a chunk of logits is at hand.
+
+    The gradient of the logits is softmax minus target, written over the logits themselves, so that the
+    three products are nearly all of the cost. Plain `cross_entropy` takes longer, most of all under bf16
+    autocast on a processor, and holds all logits several times over.
+    """
+
+    @staticmethod
+    def forward(ctx, states, weight, bias, labels, smoothing):
+        gradients = _Gradients(states, weight, bias, ctx.needs_input_grad)
+        total = _walk(states, weight, bias, labels, smoothing, gradients)
+        ctx.save_for_backward(gradients.states, gradients.weight, gradients.bias)
+        return total
+
+    @staticmethod
+    def backward(ctx, *outer):
+        return *(None if made is None else made * outer[0] for made in ctx.saved_tensors), None, None
+
+
+class _Gradients:
+    """What the chunks add to; None where nobody asked."""
+
+    def __init__(self, states: Tensor, weight: Tensor, bias: Tensor, needed: tuple[bool, ...]):
+        exact = torch.promote_types(weight.dtype, torch.float32)
+        self.states = torch.empty_like(states) if needed[0] else None
+        self.weight = torch.zeros_like(weight, dtype=exact) if needed[1] else None
+        self.bias = torch.zeros_like(bias, dtype=exact) if needed[2] else None
+
+
+def _walk(
+    states: Float[Tensor, "labels width"],
+    weight: Float[Tensor, "vocabulary width"],
+    bias: Float[Tensor, "*vocabulary"],
+    labels: Int[Tensor, "labels"],
+    smoothing: float,
+    gradients: _Gradients | None,
+) -> Float[Tensor, ""]:
+    """The summed loss, chunk by chunk; fills in the gradients where there are any."""
+    vocabulary = len(weight)
+    exact = torch.promote_types(weight.dtype, torch.float32)
+    fast = _product_type(weight)
+    narrow = weight.to(fast)
+    # The mean logit needs no logits: it is the state times the mean row.
+    mean_row, mean_bias = weight.mean(0, dtype=exact), bias.mean(dtype=exact)
+    total = torch.zeros((), dtype=exact, device=states.device)
+    rows = max(1, _chunk_size(states.device) // vocabulary)
+    with torch.autocast(states.device.type, enabled=False):
+        for start in range(0, len(states), rows):
+            chunk, label = states[start : start + rows], labels[start : start + rows, None]
+            narrow_chunk = chunk.to(fast)
+            logits = (narrow_chunk @ narrow.T).to(exact)
+            if bias.ndim:
+                logits += bias
+            wanted = logits.gather(1, label).sum()
+            mean = (chunk.to(exact) @ mean_row).sum() + mean_bias * len(chunk)
+            total += _log_normalisers(logits).sum() - (1 - smoothing) * wanted - smoothing * mean
+            if gradients is None:
+                continue
+            logits.scatter_add_(1, label, torch.full_like(label, smoothing - 1, dtype=exact))
+            slope = logits.to(fast)
+            if gradients.states is not None:
+                gradients.states[start : start + rows] = slope @ narrow - smoothing * mean_row
+            if gradients.weight is not None:
+                _add_product(gradients.weight, slope.T, narrow_chunk)
+            if gradients.bias is not None:
+                gradients.bias += logits.sum(0) - smoothing / vocabulary * len(chunk)
+        if gradients is not None and gradients.weight is not None:
+            gradients.weight -= states.sum(0, dtype=exact) * (smoothing / vocabulary)
+    return total
+
+
+def _log_normalisers(logits: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows"]:
+    """log Σ exp of each row; the logits become probabilities in place."""
+    highest = logits.amax(1)
+    torch.softmax(logits, 1, out=logits)
+    # The highest probability is at least 1 / vocabulary, so its logarithm is safe.
+    return highest - logits.amax(1).log()
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total.add_(left @ right)
+
+
+def _product_type(weight: Tensor) -> torch.dtype:
+    """The type in which the three products are taken: that of autocast where it is on."""
+    kind = weight.device.type
+    if torch.is_autocast_enabled(kind) and weight.dtype == torch.float32:
+        return torch.get_autocast_dtype(kind)
+    return weight.dtype
+
+
+def _chunk_size(device: torch.device) -> int:
+    """How many logits are held at once: 16 MB stay in a processor's cache, a GPU wants larger products."""
+    return 1 << 22 if device.type == "cpu" else 1 << 27

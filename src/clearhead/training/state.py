@@ -1,0 +1,162 @@
+"""The state of a run on disk: saved atomically, pruned, and found again whole after any kind of end."""
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from clearhead.errors import ModelError, TrainingError
+from clearhead.training.tensors import (
+    Tree,
+    read_checksum,
+    read_notes,
+    read_tree,
+    read_weights,
+    temporary_name,
+    write_tree,
+)
+
+log = logging.getLogger(__name__)
+
+
+class StateFolder:
+    """The `training` folder of a run, which one process at a time may hold.
+
+    `weights-N.safetensors` holds what step N would publish, `state-N.safetensors` all else that is needed to
+    go on from there. A step counts as saved when its state is there, and the state is written last. States
+    are kept for the last steps; weights, which are smaller and may be wanted for an average, also for the
+    best steps.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        keep_last: int = 2,
+        keep_best: int = 1,
+        keep_weights: int = 0,
+        better: Literal["lower", "higher"] = "lower",
+    ):
+        self.folder = folder
+        self.keep_last = keep_last
+        self.keep_best = keep_best
+        self.keep_weights = max(keep_last, keep_weights)
+        self.better = better
+        self._lock: int | None = None
+
+    def __enter__(self) -> "StateFolder":
+        """Takes the folder for this process; the kernel frees it when the process ends, however it ends."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _take(self.folder / "lock", self.folder)
+        for leftover in self.folder.glob(temporary_name(Path("*")).name):
+            log.warning("%s: half-written when an earlier run ended; removed", leftover)
+            leftover.unlink()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+        self._lock = None
+
+    def save(self, state: Tree, score: float | None = None) -> None:
+        """Saves a state, then removes what need not be kept; after an error everything older is untouched.
+
+        Expects "step" and "weights" in it, and else any names with tensors, JSON values or dicts of them.
+        """
+        if self._lock is None:
+            raise TrainingError(f"{self.folder}: enter the folder (with StateFolder(…)) before saving to it")
+        step, about = state["step"], {"step": state["step"], "score": score}
+        rest = {name: value for name, value in state.items() if name != "weights"}
+        try:
+            checksum = write_tree(self._weights(step), {**state["weights"], **about})
+            write_tree(self._state(step), {**rest, **about, "weights_sha256": checksum})
+        except OSError as error:
+            whole = [kept for kept in self.steps() if kept != step]
+            kept = f"the state of step {whole[-1]} is kept" if whole else "there is no earlier state"
+            reason = error.strerror or str(error)
+            raise TrainingError(
+                f"{self.folder}: cannot save step {step}: {reason}; {kept}; make room and resume"
+            ) from error
+        self._prune()
+
+    def latest(self) -> dict[str, Any] | None:
+        """The newest whole state as it was saved; None in a folder without any.
+
+        A broken one is reported and set aside under another name, and the one before is taken.
+        """
+        steps = self.steps()
+        for step in reversed(steps):
+            try:
+                return self._read(step)
+            except ModelError as error:
+                log.warning("%s; falling back to the state before", error)
+                self._set_aside(step)
+        if steps:
+            raise TrainingError(
+                f"{self.folder}: none of {len(steps)} saved states is whole; start the run anew"
+            )
+        return None
+
+    def steps(self) -> list[int]:
+        """The steps whose state is there, in order."""
+        return _steps(self.folder.glob("state-*.safetensors"))
+
+    def weights(self) -> list[Path]:
+        """The files of weights, in the order of their steps."""
+        return [self._weights(step) for step in _steps(self.folder.glob("weights-*.safetensors"))]
+
+    def best_weights(self, count: int) -> list[Path]:
+        """The weights with the best scores, best first; of equal ones the older."""
+        scores = {path: read_notes(path).get("score") for path in self.weights()}
+        scored = [(score, path) for path, score in scores.items() if score is not None]
+        sign = 1 if self.better == "lower" else -1
+        return [path for _, path in sorted(scored, key=lambda pair: sign * pair[0])[:count]]
+
+    def _read(self, step: int) -> dict[str, Any]:
+        state, path = read_tree(self._state(step)), self._weights(step)
+        weights = read_weights(path)
+        if read_checksum(path) != state.pop("weights_sha256"):
+            raise ModelError(f"{path}: not the weights that belong to {self._state(step).name}")
+        return {**state, "weights": weights}
+
+    def _prune(self) -> None:
+        kept = {
+            place(step) for step in self.steps()[-self.keep_last :] for place in (self._state, self._weights)
+        }
+        kept |= {*self.weights()[-self.keep_weights :], *self.best_weights(self.keep_best)}
+        for path in self.folder.glob("*.safetensors"):
+            if path not in kept:
+                path.unlink()
+
+    def _set_aside(self, step: int) -> None:
+        # Under their own names they would count among the last, and push out whole ones.
+        for path in (self._state(step), self._weights(step)):
+            if path.exists():
+                path.replace(path.with_suffix(".broken"))
+
+    def _state(self, step: int) -> Path:
+        return self.folder / f"state-{step:08}.safetensors"
+
+    def _weights(self, step: int) -> Path:
+        return self.folder / f"weights-{step:08}.safetensors"
+
+
+def _steps(paths: Iterable[Path]) -> list[int]:
+    return sorted(int(number) for path in paths if (number := path.stem.partition("-")[2]).isdecimal())
+
+
+def _take(path: Path, folder: Path) -> int:
+    """An open handle on a lock file that this process alone now has."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(handle, 32).decode(errors="replace").strip() or "unknown"
+        os.close(handle)
+        raise TrainingError(
+            f"{folder}: process {holder} is training here; wait for it, stop it, or choose another folder"
+        ) from None
+    os.ftruncate(handle, 0)
+    os.write(handle, f"{os.getpid()}\n".encode())
+    return handle

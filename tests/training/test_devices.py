@@ -1,0 +1,56 @@
+"""Device and precision follow rules, and impossible wishes are refused."""
+
+import logging
+
+import pytest
+import torch
+
+from clearhead.errors import SettingsError
+from clearhead.training import devices
+from clearhead.training.devices import choose_device, choose_precision
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def without_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_auto_is_the_processor_where_there_is_no_gpu(caplog):
+    caplog.set_level(logging.INFO)
+    assert choose_device("auto") == CPU
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("device: cpu")
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_a_missing_gpu_is_named_when_asked_for():
+    with pytest.raises(
+        SettingsError, match=r"training\.device: 'cuda', but torch finds no GPU here; use 'auto'"
+    ):
+        choose_device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("wish", "able", "width", "chosen"),
+    [
+        ("auto", True, 512, torch.bfloat16),
+        ("auto", True, 256, torch.float32),
+        ("auto", False, 512, torch.float32),
+        ("bf16", False, 64, torch.bfloat16),
+        ("fp32", True, 1024, torch.float32),
+    ],
+)
+def test_a_processor_uses_bf16_when_it_has_it_and_the_model_is_wide(monkeypatch, wish, able, width, chosen):
+    monkeypatch.setattr(devices, "_processor_has_bf16", lambda: able)
+    assert choose_precision(wish, CPU, width) == chosen
+
+
+def test_a_gpu_without_bf16_refuses_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    gpu = torch.device("cuda")
+    assert choose_precision("auto", gpu, 512) == torch.float32
+    with pytest.raises(SettingsError, match=r"training\.precision: 'bf16', but this GPU cannot"):
+        choose_precision("bf16", gpu, 512)

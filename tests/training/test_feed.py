@@ -1,0 +1,29 @@
+"""A feed never ends, and goes on where it stood."""
+
+from itertools import islice
+
+import pytest
+
+from clearhead.errors import TrainingError
+from clearhead.training import Feed
+
+
+def letters(number, skip):
+    return iter([f"{number}{letter}" for letter in "abc"][skip:])
+
+
+def test_epochs_follow_each_other():
+    assert list(islice(Feed(letters), 7)) == ["0a", "0b", "0c", "1a", "1b", "1c", "2a"]
+
+
+def test_a_feed_from_any_position_goes_on_as_the_first_would():
+    expected = list(islice(Feed(letters), 12))
+    feed = Feed(letters)
+    for given in range(9):
+        assert list(islice(Feed(letters, **feed.position), 3)) == expected[given : given + 3]
+        next(feed)
+
+
+def test_an_epoch_without_batches_is_an_error():
+    with pytest.raises(TrainingError, match="epoch 0: no batches"):
+        next(Feed(lambda number, skip: iter([])))

@@ -1,0 +1,24 @@
+"""Ctrl-C is a wish first and an order second."""
+
+import signal
+
+import pytest
+
+from clearhead.training import Interrupt
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_only_sets_the_flag(number):
+    with Interrupt() as interrupt:
+        assert not interrupt.requested
+        signal.raise_signal(number)
+        assert interrupt.requested
+
+
+def test_the_second_ctrl_c_raises_and_the_old_handler_returns():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupt():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before

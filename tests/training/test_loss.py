@@ -1,0 +1,124 @@
+"""The loss equals torch's, in value and in gradients, however it is cut into chunks."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from clearhead.training import loss as loss_module
+from clearhead.training.loss import smoothed_loss
+
+WIDTH, VOCABULARY = 6, 11
+
+
+@pytest.fixture(params=[4, 1 << 22], ids=["chunks of one row", "one chunk"])
+def chunks(request, monkeypatch):
+    monkeypatch.setattr(loss_module, "_chunk_size", lambda device: request.param)
+
+
+def problem(dtype=torch.float32, scale=1.0):
+    torch.manual_seed(5)
+    states = (torch.randn(4, 5, WIDTH, dtype=dtype) * scale).requires_grad_()
+    weight = torch.randn(VOCABULARY, WIDTH, dtype=dtype).requires_grad_()
+    bias = torch.randn(VOCABULARY, dtype=dtype).requires_grad_()
+    labels = torch.randint(1, VOCABULARY, (4, 5))
+    labels[1, 3:] = 0
+    labels[2, 1:] = 0
+    return states, weight, bias, labels
+
+
+def reference(states, weight, bias, labels, smoothing) -> Tensor:
+    logits = F.linear(states, weight, bias).flatten(0, 1)
+    return F.cross_entropy(
+        logits, labels.flatten(), ignore_index=0, label_smoothing=smoothing, reduction="sum"
+    )
+
+
+@pytest.mark.usefixtures("chunks")
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_value_and_gradients_equal_those_of_torch(smoothing, with_bias, dtype):
+    states, weight, bias, labels = problem(dtype)
+    inputs = [states, weight, bias] if with_bias else [states, weight]
+    expected = reference(states, weight, bias if with_bias else None, labels, smoothing)
+    total, count = smoothed_loss(states, weight, labels, smoothing, bias if with_bias else None)
+    assert count == int((labels != 0).sum())
+    torch.testing.assert_close(total, expected)
+    ours, theirs = torch.autograd.grad(total * 3, inputs), torch.autograd.grad(expected * 3, inputs)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.usefixtures("chunks")
+def test_gradients_pass_the_numerical_check():
+    states, weight, bias, labels = problem(torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda *inputs: smoothed_loss(inputs[0], inputs[1], labels, 0.1, inputs[2])[0], (states, weight, bias)
+    )
+
+
+def test_a_tied_weight_gets_both_gradients():
+    _, weight, _, labels = problem()
+
+    def gradient(loss):
+        states = F.embedding(labels, weight).tanh()
+        return torch.autograd.grad(loss(states), weight)[0]
+
+    ours = gradient(lambda states: smoothed_loss(states, weight, labels, 0.1)[0])
+    theirs = gradient(lambda states: reference(states, weight, None, labels, 0.1))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_an_improbable_label_has_a_finite_loss():
+    states, weight, _, labels = problem(scale=300.0)
+    total, _ = smoothed_loss(states, weight, labels)
+    assert total.isfinite()
+    torch.testing.assert_close(total, reference(states, weight, None, labels, 0.0))
+
+
+def test_padding_neither_counts_nor_gets_a_gradient():
+    states, weight, _, labels = problem()
+    total, _ = smoothed_loss(states, weight, labels, 0.1)
+    total.backward()
+    assert states.grad is not None
+    assert not states.grad[labels == 0].any()
+    assert states.grad[labels != 0].all()
+
+
+def test_evaluation_gives_the_same_value_and_does_no_gradient_work(monkeypatch):
+    states, weight, bias, labels = problem()
+    learning, _ = smoothed_loss(states, weight, labels, 0.1, bias)
+    monkeypatch.setattr(loss_module, "_Gradients", None)
+    with torch.no_grad():
+        total, _ = smoothed_loss(states, weight, labels, 0.1, bias)
+    assert not total.requires_grad
+    assert total == learning
+
+
+def test_under_autocast_products_are_narrow_and_the_sum_is_not():
+    states, weight, bias, labels = problem()
+    expected = reference(states, weight, bias, labels, 0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        total, _ = smoothed_loss(states.bfloat16(), weight, labels, 0.1, bias)
+    assert total.dtype == torch.float32
+    torch.testing.assert_close(total, expected, rtol=0.02, atol=0.02)
+    (ours,) = torch.autograd.grad(total, weight)
+    (theirs,) = torch.autograd.grad(expected, weight)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.05)
+
+
+def test_frozen_weights_get_no_gradient():
+    states, weight, _, labels = problem()
+    total, _ = smoothed_loss(states, weight.detach(), labels)
+    total.backward()
+    assert states.grad is not None
+    assert weight.grad is None
+
+
+def test_a_batch_of_padding_alone_has_no_loss():
+    states, weight, _, labels = problem()
+    total, count = smoothed_loss(states, weight, torch.zeros_like(labels), 0.1)
+    total.backward()
+    assert (total.item(), count) == (0.0, 0)

@@ -1,0 +1,139 @@
+"""Each parameter gets the treatment that suits it, and state goes by name."""
+
+import pytest
+import torch
+from torch import nn
+
+from clearhead.errors import TrainingError
+from clearhead.training.optimizer import AdamConfig, AdamWConfig, MuonConfig, Optimizer, hidden_matrices
+
+
+def give_gradients(model: nn.Module, seed: int = 0) -> None:
+    torch.manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+
+
+def values(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+@pytest.fixture
+def model(toy):
+    torch.manual_seed(1)
+    return toy()
+
+
+def test_hidden_matrices_are_the_linear_layers_inside(model):
+    assert set(hidden_matrices(model)) == {"project.weight", "output.weight"}
+
+
+@pytest.mark.parametrize(
+    ("config", "reference"),
+    [(AdamConfig(), torch.optim.Adam), (AdamWConfig(weight_decay=0), torch.optim.AdamW)],
+)
+def test_adam_is_torchs_adam(model, toy, config, reference):
+    twin = toy()
+    twin.load_state_dict(model.state_dict())
+    theirs = reference(twin.parameters(), lr=0.01, betas=config.betas, eps=config.eps, weight_decay=0)
+    ours = Optimizer(model, config)
+    for seed in range(3):
+        give_gradients(model, seed)
+        give_gradients(twin, seed)
+        ours.step(0.01)
+        theirs.step()
+    for mine, other in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("config", [AdamWConfig(weight_decay=0.5), MuonConfig(weight_decay=0.5)])
+def test_weight_decay_touches_hidden_matrices_only(model, config):
+    optimizer = Optimizer(model, config)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    before = values(model)
+    optimizer.step(0.1)
+    changed = {name for name, value in values(model).items() if not torch.equal(value, before[name])}
+    assert changed == {"project.weight", "output.weight"}
+
+
+def test_muon_orthogonalises_each_part_of_a_packed_matrix(model):
+    before = values(model)
+    optimizer = Optimizer(model, MuonConfig(weight_decay=0))
+    give_gradients(model)
+    optimizer.step(1.0)
+    change = model.project.weight.detach() - before["project.weight"]
+    for part in change.chunk(3):
+        # Scaled like a step of AdamW, all singular values are near 0.2 √width: Newton-Schulz is not exact.
+        sizes = torch.linalg.svdvals(part) / (0.2 * part.shape[1] ** 0.5)
+        assert sizes.min() > 0.3
+        assert sizes.max() < 1.5
+
+
+def test_a_packed_matrix_moves_as_three_matrices_would(model):
+    width = model.project.in_features
+    apart = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+    for linear, part in zip(apart, model.project.weight.detach().chunk(3), strict=True):
+        linear.weight.data.copy_(part)
+    packed, separate = Optimizer(model, MuonConfig()), Optimizer(apart, MuonConfig())
+    for seed in range(3):
+        give_gradients(model, seed)
+        for linear, part in zip(apart, model.project.weight.grad.chunk(3), strict=True):
+            linear.weight.grad, linear.bias.grad = part.clone(), torch.zeros(width)
+        packed.step(0.05)
+        separate.step(0.05)
+    assert torch.equal(model.project.weight, torch.cat([linear.weight for linear in apart]))
+
+
+def test_the_adam_part_of_muon_has_its_own_rate(model, toy):
+    twin = toy()
+    twin.load_state_dict(model.state_dict())
+    faster, plain = Optimizer(model, MuonConfig(adam_factor=2.0)), Optimizer(twin, MuonConfig())
+    for each in (model, twin):
+        give_gradients(each)
+    start = values(model)
+    faster.step(0.01)
+    plain.step(0.01)
+    torch.testing.assert_close(
+        model.norm.weight - start["norm.weight"], 2 * (twin.norm.weight - start["norm.weight"])
+    )
+    assert torch.equal(model.output.weight, twin.output.weight)
+
+
+@pytest.mark.parametrize("config", [AdamConfig(), AdamWConfig(), MuonConfig()])
+def test_a_loaded_state_goes_on_exactly_and_shares_no_memory(model, toy, config):
+    optimizer = Optimizer(model, config)
+    give_gradients(model)
+    optimizer.step(0.01)
+    twin = toy()
+    twin.load_state_dict(model.state_dict())
+    loaded = Optimizer(twin, config)
+    loaded.load_state_dict(optimizer.state_dict())
+    for each, stepping in ((model, optimizer), (twin, loaded)):
+        give_gradients(each, seed=7)
+        stepping.step(0.01)
+    for name, value in values(model).items():
+        assert torch.equal(value, values(twin)[name])
+
+
+def test_a_state_of_another_kind_or_model_is_refused(model):
+    adam, muon = Optimizer(model, AdamConfig()), Optimizer(model, MuonConfig())
+    give_gradients(model)
+    adam.step(0.01)
+    with pytest.raises(TrainingError, match="optimizer: the run began with 'adam', not with 'muon'"):
+        muon.load_state_dict(adam.state_dict())
+    with pytest.raises(
+        TrainingError, match=r"the saved state knows embedding.weight, which this model lacks"
+    ):
+        Optimizer(nn.Linear(2, 2), AdamConfig()).load_state_dict(adam.state_dict())
+
+
+def test_zero_grad_forgets_all_gradients(model):
+    optimizer = Optimizer(model, MuonConfig())
+    give_gradients(model)
+    optimizer.step(0.01)
+    optimizer.zero_grad()
+    assert all(p.grad is None for p in model.parameters())
+    before = values(model)
+    optimizer.step(0.01)
+    assert all(torch.equal(value, before[name]) for name, value in values(model).items())

@@ -1,0 +1,150 @@
+"""Steps are exact: accumulated, clipped, averaged, resumed, and refused when they would do harm."""
+
+import math
+
+import pytest
+import torch
+
+from clearhead.errors import TrainingError
+from clearhead.training.optimizer import AdamConfig, MuonConfig
+from clearhead.training.schedule import InverseSquareRootSchedule, rate
+from clearhead.training.weights import weights
+
+
+def same(one, other) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def copied(state):
+    if isinstance(state, torch.Tensor):
+        return state.clone()
+    return {name: copied(value) for name, value in state.items()} if isinstance(state, dict) else state
+
+
+def test_the_loss_falls(make_trainer, feed):
+    batch = next(feed())
+    losses = [report.loss for report in make_trainer(steps=60).steps([batch] * 60)]
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_a_report_says_what_happened(make_trainer, feed):
+    schedule = InverseSquareRootSchedule(peak=0.01, warmup=2)
+    reports = list(make_trainer(steps=3, schedule=schedule).steps(feed()))
+    assert [report.step for report in reports] == [1, 2, 3]
+    assert [report.rate for report in reports] == [rate(schedule, step, 3, 12) for step in (1, 2, 3)]
+    for report in reports:
+        assert report.padding == 0.25
+        assert report.tokens_per_second == pytest.approx(report.tokens / report.seconds)
+        assert report.gradient > 0
+
+
+def test_steps_end_with_the_batches_when_these_are_fewer(make_trainer, feed):
+    batches = [next(feed()) for _ in range(5)]
+    assert len(list(make_trainer(accumulate=2).steps(batches))) == 2
+
+
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_accumulation_equals_one_big_batch(make_trainer, words, clip):
+    # Rows of unequal numbers of words: a mean of means would be wrong.
+    rows = torch.randint(1, 20, (8, 7))
+    for row in range(8):
+        rows[row, 7 - row // 2 :] = 0
+    batches = [words(rows[:1]), words(rows[1:6]), words(rows[6:])]
+    settings = {"dropout": 0.0, "steps": 1, "clip": clip, "optimizer": AdamConfig(eps=1.0)}
+    whole, parts = make_trainer(**settings), make_trainer(accumulate=3, **settings)
+    (one,) = whole.steps([words(rows)])
+    (three,) = parts.steps(batches)
+    assert (one.tokens, one.loss) == (three.tokens, pytest.approx(three.loss, abs=1e-6))
+    assert one.gradient == pytest.approx(three.gradient, abs=1e-6)
+    for name, parameter in whole.model.named_parameters():
+        torch.testing.assert_close(parameter, parts.model.get_parameter(name), rtol=0, atol=1e-6)
+
+
+def test_clipping_shortens_the_gradient_to_the_limit(make_trainer, feed):
+    trainer = make_trainer(clip=0.01, steps=1)
+    seen = []
+    trainer.optimizer.step = lambda rate: seen.extend(p.grad.clone() for p in trainer.model.parameters())
+    (report,) = trainer.steps(feed())
+    assert report.gradient > 0.01
+    assert torch.cat([gradient.flatten() for gradient in seen]).norm() == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_diverging_step_is_refused_and_nothing_of_it_remains(make_trainer, loss, feed, bad):
+    calls = []
+
+    def spoiled(model, batch):
+        calls.append(batch)
+        total, count = loss(model, batch)
+        return total * (bad if len(calls) == 3 else 1.0), count
+
+    trainer = make_trainer(loss=spoiled, ema=0.9)
+    steps = trainer.steps(feed())
+    next(steps), next(steps)
+    good = copied(trainer.state())
+    with pytest.raises(TrainingError, match=r"step 3: the run diverged \(loss (nan|inf), gradient .*step 2;"):
+        next(steps)
+    kept = trainer.state()
+    assert kept["step"] == 2
+    for group in ("weights", "model"):
+        for state in (kept, good):
+            del state[group]["calls"]  # the forward pass itself counts these
+        assert same(kept[group], good[group])
+    assert all(p.grad is None for p in trainer.model.parameters())
+
+
+@pytest.mark.parametrize("optimizer", [AdamConfig(), MuonConfig()])
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_a_resumed_run_ends_bit_identically(make_trainer, feed, optimizer, ema):
+    settings = {"optimizer": optimizer, "ema": ema, "accumulate": 2}
+    straight = make_trainer(**settings)
+    for _ in straight.steps(feed()):
+        pass
+
+    first, source = make_trainer(**settings), feed()
+    saved, position = {}, {}
+    for report in first.steps(source):
+        if report.step == 7:
+            saved, position = copied(first.state()), source.position
+            break
+    assert position["consumed"] != 0, "the test is about resuming in mid-epoch"
+    torch.rand(5)
+
+    second = make_trainer(seed=99, **settings)
+    second.load_state(saved)
+    for _ in second.steps(feed(**position)):
+        pass
+    assert second.step == straight.step == 12
+    assert same(weights(second.model), weights(straight.model))
+    assert same(second.weights(), straight.weights())
+
+
+def test_a_state_of_another_model_is_refused_by_name(make_trainer):
+    trainer = make_trainer()
+    state = trainer.state()
+    shorter = {name: tensor for name, tensor in state["weights"].items() if name != "norm.bias"}
+    with pytest.raises(TrainingError, match=r"norm\.bias: only the model has it"):
+        trainer.load_state(state | {"weights": shorter})
+    wrong = state["weights"] | {"norm.bias": torch.zeros(3)}
+    with pytest.raises(TrainingError, match=r"norm\.bias: 3 in the saved state, but the model has 12"):
+        trainer.load_state(state | {"weights": wrong})
+    with pytest.raises(TrainingError, match=r"training\.ema: the run began with another choice"):
+        make_trainer(ema=0.5).load_state(state)
+
+
+def test_compiling_changes_no_name_and_hardly_a_number(make_trainer, feed, monkeypatch):
+    plain = make_trainer(dropout=0.0, steps=3)
+    compiled_by = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **settings: compiled_by(f, backend="eager", **settings))
+    compiled = make_trainer(dropout=0.0, steps=3, compile=True)
+    for one, other in zip(plain.steps(feed()), compiled.steps(feed()), strict=True):
+        assert one.loss == pytest.approx(other.loss, abs=1e-5)
+    assert plain.weights().keys() == compiled.weights().keys()
+
+
+def test_bf16_trains_with_weights_in_fp32(make_trainer, feed):
+    batch = next(feed())
+    trainer = make_trainer(precision="bf16", steps=40)
+    losses = [report.loss for report in trainer.steps([batch] * 40)]
+    assert losses[-1] < 0.8 * losses[0]
+    assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
