@@ -77,9 +77,21 @@ def test_parquet_gives_the_same_pairs_from_columns_and_from_structures(tmp_path)
     assert list(read_pairs(tmp_path / "nested.parquet", ("de", "en"))) == [Pair(t, s) for s, t in PAIRS]
 
 
-def test_what_is_missing_in_parquet_is_empty(tmp_path):
+def test_what_is_missing_is_empty(tmp_path):
+    expected = [Pair("a", "b"), Pair("", "c")]
     parquet.write_table(pyarrow.table({"en": ["a", None], "de": ["b", "c"]}), tmp_path / "x.parquet")
-    assert list(read_pairs(tmp_path / "x.parquet", LANGUAGES)) == [Pair("a", "b"), Pair("", "c")]
+    assert list(read_pairs(tmp_path / "x.parquet", LANGUAGES)) == expected
+    path = written(tmp_path / "x.jsonl", '{"en": "a", "de": "b"}\n{"en": null, "de": "c"}\n')
+    assert list(read_pairs(path, LANGUAGES)) == expected
+    nested = [{"en": "a", "de": "b"}, None]
+    parquet.write_table(pyarrow.table({"translation": nested}), tmp_path / "y.parquet")
+    assert list(read_pairs(tmp_path / "y.parquet", LANGUAGES)) == [Pair("a", "b"), Pair("", "")]
+
+
+def test_words_kept_once_in_parquet_are_text_too(tmp_path):
+    column = pyarrow.array(["a", "b", "a"]).dictionary_encode()
+    parquet.write_table(pyarrow.table({"en": column, "de": ["x", "y", "z"]}), tmp_path / "x.parquet")
+    assert [pair.source for pair in read_pairs(tmp_path / "x.parquet", LANGUAGES)] == ["a", "b", "a"]
 
 
 def test_aligned_files_give_pairs_whatever_their_endings(tmp_path):
@@ -184,6 +196,8 @@ def test_a_column_or_field_that_is_not_there_is_named_with_those_that_are(tmp_pa
     ("line", "reason"),
     [
         ("{", "not valid JSON"),
+        ('{"n": ' + "1" * 5000 + "}", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
         ("[1]", "a JSON object is needed, not list"),
         ('{"source": 3, "target": "b"}', "field 'source' is 3, not text"),
     ],

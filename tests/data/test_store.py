@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import resource
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -137,6 +138,24 @@ def test_a_full_disk_is_said_and_leaves_no_half_store(tmp_path, monkeypatch, bro
             stored(tmp_path)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
     assert len(stored(tmp_path)) == len(PAIRS)
+
+
+def build_within(folder: str, most: int, results) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    try:
+        stored(Path(folder))
+    except DataError as error:
+        results.put(str(error))
+
+
+def test_a_file_that_may_not_grow_is_said_and_leaves_no_half_store(tmp_path):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    process = context.Process(target=build_within, args=(str(tmp_path), 30_000, results))
+    process.start()
+    assert "the token store cannot be written (File too large); make room" in results.get(timeout=30)
+    process.join()
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
 def test_an_error_while_reading_leaves_no_half_store(tmp_path):

@@ -61,11 +61,11 @@ def clean(pairs: Iterable[Pair], config: CleaningConfig, tally: Tally | None = N
                 kept.append(pair)
         if config.drop_duplicates and kept:
             fresh = seen.add(np.array([_hash(pair) for pair in kept], dtype=np.uint64))
-            tally.dropped["duplicate"] += len(kept) - int(fresh.sum())
+            if repeated := len(kept) - int(fresh.sum()):
+                tally.dropped["duplicate"] += repeated
             kept = [pair for pair, new in zip(kept, fresh.tolist(), strict=True) if new]
         tally.kept += len(kept)
         yield from kept
-    tally.dropped += Counter()  # forgets reasons that never occurred
 
 
 def fault(pair: Pair, config: CleaningConfig) -> str | None:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.data.cleaning import CleaningConfig, Tally, clean
+from clearhead.data.columns import Columns
 from clearhead.data.datasets import SHIPPED, shipped_file
 from clearhead.data.files import content_hash, ending, lines
 from clearhead.data.pair import Pair
-from clearhead.data.readers import READERS, Columns, read_aligned, read_tsv
+from clearhead.data.readers import read_aligned, read_csv, read_jsonl, read_tsv
 from clearhead.data.tmx import read_tmx
 from clearhead.errors import DataError
 
@@ -59,15 +60,25 @@ def read_pairs(place: Place, languages: tuple[str, str], columns: Columns | None
     path = Path(place)
     if path.is_dir():
         raise DataError(f"{path}: is a folder; name a file in it")
-    kind = ending(path)
-    if kind == ".tmx":
-        return read_tmx(path, languages)
-    if kind not in READERS:
-        known = ", ".join([*READERS, ".tmx"])
-        raise DataError(
-            f"{path}: unknown ending '{kind}'; use {known} (also .gz, .xz, .zst), or give two aligned files"
-        )
-    return READERS[kind](path, languages, columns)
+    match ending(path):
+        case ".tsv" | ".txt":
+            return read_tsv(path, languages, columns)
+        case ".csv":
+            return read_csv(path, languages, columns)
+        case ".jsonl" | ".ndjson":
+            return read_jsonl(path, languages, columns)
+        case ".tmx":
+            return read_tmx(path, languages)
+        case ".parquet":
+            # Imported only when needed: pyarrow is slow to load.
+            from clearhead.data.parquet import read_parquet
+
+            return read_parquet(path, languages, columns)
+        case unknown:
+            raise DataError(
+                f"{path}: unknown ending '{unknown}'; use .tsv, .txt, .csv, .jsonl, .parquet or .tmx "
+                "(also .gz, .xz, .zst), or give two aligned files"
+            )
 
 
 def read_texts(path: str | Path) -> Iterator[str]:

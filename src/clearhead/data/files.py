@@ -107,7 +107,8 @@ class ZstandardFile(io.RawIOBase):
             packed = self._frame.unused_data if self._frame.eof else b""
             if self._frame.eof:
                 self._frame, self._started = zstandard.ZstdDecompressor().decompressobj(), False
-            packed = packed or self._packed.read(1 << 16)
+            # In small bites: a few bytes may unpack to a great deal, all at once.
+            packed = packed or self._packed.read(1 << 12)
             if not packed:
                 if self._started:
                     raise EOFError("the last frame has no end")

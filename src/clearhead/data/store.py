@@ -27,7 +27,7 @@ class Side:
     def of(cls, sentences: Sequence[Sequence[int]]) -> "Side":
         """Sentences held in memory."""
         offsets = np.zeros(len(sentences) + 1, dtype=np.int64)
-        np.cumsum([len(sentence) for sentence in sentences], out=offsets[1:])
+        offsets[1:] = np.cumsum([len(sentence) for sentence in sentences])
         ids = np.fromiter((word for sentence in sentences for word in sentence), np.uint32, int(offsets[-1]))
         return cls(ids, offsets)
 
@@ -96,8 +96,9 @@ def _map(folder: Path, side: str, meta: dict[str, Any]) -> Side:
         found = (folder / name).stat().st_size
         if found != size:
             raise ValueError(f"{name} has {found} bytes where {size} were written")
-    offsets = np.memmap(folder / f"{side}.offsets", dtype=np.int64, mode="r")
-    mapped = Side(np.memmap(folder / f"{side}.ids", dtype=kind, mode="r"), offsets)
+    # As plain arrays: slicing a memmap object costs several times as much.
+    offsets = np.asarray(np.memmap(folder / f"{side}.offsets", dtype=np.int64, mode="r"))
+    mapped = Side(np.asarray(np.memmap(folder / f"{side}.ids", dtype=kind, mode="r")), offsets)
     if offsets[0] != 0 or offsets[-1] != tokens or mapped.lengths.min() <= 0:
         raise ValueError(f"{side}.offsets are not in order")
     return mapped
