@@ -13,14 +13,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from clearhead.data.batching import Batches, BatchingConfig
 from clearhead.data.building import cached_store
-from clearhead.data.cleaning import Tally
-from clearhead.data.corpus import Corpus, read_pairs
+from clearhead.data.cleaning import CleaningConfig, Tally, clean
+from clearhead.data.corpus import Pair, corpus_hash, read_pairs
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+
+LANGUAGES = ("en", "de")
 
 
 def main() -> None:
@@ -36,23 +39,24 @@ def main() -> None:
 
 
 def measure(folder: Path, count: int) -> None:
-    corpus = Corpus(folder / "pairs.tsv", ("en", "de"))
+    path = folder / "pairs.tsv"
     with timed("made", count):
-        make(folder / "pairs.tsv", count)
+        make(path, count)
     with timed("read", count):
-        assert sum(1 for _ in read_pairs(folder / "pairs.tsv", corpus.languages)) == count
+        assert sum(1 for _ in read_pairs(path, LANGUAGES)) == count
     tally = Tally()
     with timed("read and cleaned", count):
-        assert sum(1 for _ in corpus.pairs(tally)) == tally.kept
+        assert sum(1 for _ in cleaned(path, tally)) == tally.kept
     print(f"  {tally}")
-    sample = 100_000
+    sample = min(count, 100_000)
     with timed("tokenizer learned from", sample):
-        texts = (text for pair in islice(corpus.pairs(), sample) for text in pair)
+        texts = (text for pair in islice(cleaned(path, Tally()), sample) for text in pair)
         tokenizer = Tokenizer.train(texts, TokenizerConfig(kind="bpe", vocabulary=8000))
+    content = {"files": corpus_hash(path), "cleaning": CleaningConfig().model_dump()}
     with timed("read, cleaned, tokenised and stored", count):
-        store = cached_store(folder / "cache", corpus.content(), corpus.pairs, tokenizer, longest=256)
+        cached_store(folder / "cache", content, partial(cleaned, path), tokenizer, longest=256)
     with timed("opened again from the cache", count):
-        store = cached_store(folder / "cache", corpus.content(), corpus.pairs, tokenizer, longest=256)
+        store = cached_store(folder / "cache", content, partial(cleaned, path), tokenizer, longest=256)
     batches = Batches(store, BatchingConfig(tokens=4096), seed=0)
     with timed("planned for an epoch", len(store)):
         batches.count(0)
@@ -64,8 +68,12 @@ def measure(folder: Path, count: int) -> None:
     print(f"  {batches.count(0):,} batches, {real:,} tokens on both sides, padding {1 - real / cells:.1%}")
 
 
+def cleaned(path: Path, tally: Tally) -> Iterator[Pair]:
+    return clean(read_pairs(path, LANGUAGES), CleaningConfig(), tally)
+
+
 def make(path: Path, count: int) -> None:
-    pairs = list(read_pairs("tatoeba-en-de", ("en", "de")))
+    pairs = list(read_pairs("tatoeba-en-de", LANGUAGES))
     draw = random.Random(0)
     with path.open("w", encoding="utf-8") as file:
         for _ in range(count):

@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import resource
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 
 from clearhead.data.building import cached_store
 from clearhead.data.cleaning import CleaningConfig, Tally, clean
-from clearhead.data.corpus import Corpus, Pair
+from clearhead.data.corpus import Pair
 from clearhead.data.store import PairStore, Side
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -199,19 +198,6 @@ def test_two_processes_build_one_store_and_a_killed_one_harms_nobody(tmp_path):
     assert first == second == (len(PAIRS), int(stored(tmp_path / "fresh").source.ids.sum()))
     assert len((tmp_path / "built").read_text().split()) == 2
     assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 1
-
-
-def test_a_corpus_knows_its_pairs_and_what_tells_them_apart(tmp_path):
-    path = tmp_path / "x.tsv"
-    path.write_text("a\tb\na\tb\n\tc\nc d\te\n")
-    corpus = Corpus(path, ("en", "de"))
-    for _ in range(2):
-        store = cached_store(tmp_path / "cache", corpus.content(), corpus.pairs, Letters(), 100)
-        assert store.meta["tally"] == {"kept": 2, "dropped": {"duplicate": 1, "empty": 1}}
-    assert corpus.content() != replace(corpus, languages=("de", "en")).content()
-    assert corpus.content() != replace(corpus, cleaning=CleaningConfig(ratio=2.0)).content()
-    path.write_text("c\td\n")
-    assert len(cached_store(tmp_path / "cache", corpus.content(), corpus.pairs, Letters(), 100)) == 1
 
 
 def test_sides_of_unequal_length_make_no_store():

@@ -1,11 +1,8 @@
 """Pairs and texts from files or shipped data sets, the reader chosen by the file's ending."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from clearhead.data.cleaning import CleaningConfig, Tally, clean
 from clearhead.data.columns import Columns
 from clearhead.data.datasets import SHIPPED, shipped_file
 from clearhead.data.files import content_hash, ending, lines
@@ -14,32 +11,9 @@ from clearhead.data.readers import read_aligned, read_csv, read_jsonl, read_tsv
 from clearhead.data.tmx import read_tmx
 from clearhead.errors import DataError
 
-__all__ = ["Columns", "Corpus", "Pair", "corpus_hash", "read_pairs", "read_texts"]
+__all__ = ["Columns", "Pair", "Place", "corpus_hash", "read_pairs", "read_texts"]
 
 Place = str | Path | tuple[str | Path, str | Path]
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Where pairs are and how they are cleaned; a stream of them as often as one is wanted."""
-
-    place: Place
-    languages: tuple[str, str]
-    columns: Columns | None = None
-    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
-
-    def pairs(self, tally: Tally | None = None) -> Iterator[Pair]:
-        """The cleaned pairs; what was dropped is counted in the tally."""
-        return clean(read_pairs(self.place, self.languages, self.columns), self.cleaning, tally)
-
-    def content(self) -> dict[str, Any]:
-        """What tells these pairs apart from all others; reads the files to hash them."""
-        return {
-            "files": corpus_hash(self.place),
-            "languages": list(self.languages),
-            "columns": list(self.columns or ()),
-            "cleaning": self.cleaning.model_dump(mode="json"),
-        }
 
 
 def read_pairs(place: Place, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
