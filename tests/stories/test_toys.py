@@ -1,0 +1,71 @@
+"""All six scores learn to copy and to reverse in the same translator, on lines they have never seen."""
+
+from itertools import islice
+
+import pytest
+import torch
+
+from clearhead.data.batch import PairBatch
+from clearhead.data.toys import Toy, toy_batches, toy_pairs
+from clearhead.decoding.search import greedy_search
+from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.text.tokenizer import END, START
+from clearhead.training.loss import smoothed_loss
+from clearhead.training.optimizer import AdamConfig, Optimizer
+
+VOCABULARY, LONGEST, SENTENCES, RATE = 12, 5, 64, 1e-2
+STEPS: dict[Toy, int] = {"copy": 200, "reverse": 300}
+Line = tuple[int, ...]
+
+
+def make_translator(score: str) -> Translator:
+    torch.manual_seed(0)
+    settings = {
+        "width": 32,
+        "hidden": 64,
+        "attention": {"heads": 4, "score": score},
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "norm_place": "pre",
+        "dropout": 0.0,
+        "longest": LONGEST + 2,
+    }
+    return Translator(TranslatorConfig.model_validate(settings), VOCABULARY)
+
+
+def train(model: Translator, task: Toy) -> set[Line]:
+    """Trains the model and gives back the lines it has seen."""
+    seen: set[Line] = set()
+    optimizer, steps = Optimizer(model, AdamConfig()), STEPS[task]
+    batches = toy_batches(task, SENTENCES, seed=0, vocabulary=VOCABULARY, longest=LONGEST)
+    for number, batch in enumerate(islice(batches, steps)):
+        states = model.states(batch.source, batch.source_lengths, batch.inputs)
+        loss, tokens = smoothed_loss(states, model.readout_weight, batch.labels)
+        optimizer.zero_grad()
+        (loss / tokens).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step(RATE * min((number + 1) / 50, 2 * (steps - number) / steps, 1))
+        lines = zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)
+        seen.update(tuple(line[: length - 1]) for line, length in lines)
+    return seen
+
+
+def translate(model: Translator, sources: list[list[int]]) -> list[list[int]]:
+    batch = PairBatch.of(sources, sources)
+    state = model.eval().start(batch.source, batch.source_lengths)
+    found = greedy_search(model.step, state, len(sources), START, END, longest=LONGEST + 1)
+    return [hypothesis.words for hypothesis in found]
+
+
+@pytest.mark.parametrize("score", ["dot", "scaled", "general", "additive", "cosine", "location"])
+@pytest.mark.parametrize("task", STEPS)
+def test_every_score_learns(task: Toy, score: str):
+    model = make_translator(score)
+    seen = train(model, task)
+    pairs = toy_pairs(task, 1000, seed=1, vocabulary=VOCABULARY, longest=LONGEST)
+    unseen = [pair for pair in pairs if tuple(pair[0]) not in seen]
+    assert len(unseen) > 200
+    with torch.no_grad():
+        answers = translate(model, [source for source, _ in unseen])
+    right = sum(found == target for found, (_, target) in zip(answers, unseen, strict=True))
+    assert right / len(unseen) > 0.95
