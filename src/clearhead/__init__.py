@@ -1,1 +1,33 @@
 """clearhead: a Transformer you can see through and still put in production."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearhead.errors import ClearheadError
+    from clearhead.inspection import Trace, capture
+    from clearhead.tasks.translation import Sampling, Translation, TranslationModel, load
+
+__all__ = ["ClearheadError", "Sampling", "Trace", "Translation", "TranslationModel", "capture", "load"]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ClearheadError": "clearhead.errors",
+    "Sampling": "clearhead.tasks.translation",
+    "Trace": "clearhead.inspection",
+    "Translation": "clearhead.tasks.translation",
+    "TranslationModel": "clearhead.tasks.translation",
+    "capture": "clearhead.inspection",
+    "load": "clearhead.tasks.translation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported on first use: torch takes seconds, and `clearhead --help` does not need it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'clearhead' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

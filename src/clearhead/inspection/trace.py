@@ -15,7 +15,7 @@ SHOWN = ("queries", "keys", "values", "scores", "masked", "weights", "mixed")
 
 
 class Trace(Mapping[str, Tensor]):
-    """What was captured, by name: `decoder.blocks.3.cross_attention.weights`. A later pass replaces an earlier."""
+    """What was captured, by name: `decoder.blocks.3.cross_attention.weights`; a later pass replaces it."""
 
     def __init__(self):
         self._tensors: dict[str, Tensor] = {}
@@ -35,7 +35,7 @@ class Trace(Mapping[str, Tensor]):
 
 @contextmanager
 def capture(model: nn.Module, names: Sequence[str] = ("*",)) -> Iterator[Trace]:
-    """Captures what matches the names (`*` stands for anything) until the context ends; outputs do not change.
+    """Captures what matches the names (`*` stands for anything) until the context ends; changes no output.
 
     Capture the plain module, not a compiled or distributed wrapper of it, and one at a time.
     """

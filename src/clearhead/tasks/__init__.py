@@ -1,1 +1,1 @@
-"""The stories: train a translator, translate, explain."""
+"""The stories: train a translator, translate, measure."""

@@ -1,0 +1,79 @@
+"""clearhead evaluate: how good a translator is, alone or against another."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli.options import Json, Pairs, place, put
+from clearhead.cli.progress import tracked
+
+if TYPE_CHECKING:
+    from clearhead.tasks.measuring import Measured
+    from clearhead.tasks.translation import TranslationModel
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="The folder of a trained model.", metavar="DIR")],
+    pairs: Pairs = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Another model's folder, or a file of its translations.", metavar="DIR|FILE"),
+    ] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Write the translations here.", metavar="FILE")] = None,
+    json: Json = False,
+) -> None:
+    """Measure a translator: BLEU, chrF and TER with their signatures, and by source length.
+
+    Without --pairs, on the test pairs that were kept from its training. With --against, the
+    difference to another system is tested by paired bootstrap resampling.
+
+        clearhead evaluate runs/quickstart
+
+        clearhead evaluate runs/mine --pairs test.tsv --against runs/quickstart
+
+        clearhead evaluate runs/mine --pairs test.en,test.de --json
+    """
+    from clearhead.data.files import lines
+    from clearhead.tasks.measuring import measure, unseen_pairs
+    from clearhead.tasks.translation import load
+    from clearhead.training.devices import choose_device
+
+    chosen = choose_device(device)  # pyright: ignore[reportArgumentType]
+    translator = load(model, chosen)
+    test = unseen_pairs(place(pairs) if pairs else None, model, translator.languages)
+    sources = [pair.source for pair in test]
+    translations = _translations(translator, sources, beam)
+    if out:
+        out.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
+    rival = None
+    if against and against.is_dir():
+        rival = _translations(load(against, chosen), sources, beam)
+    elif against:
+        rival = list(lines(against))
+    measured = measure(test, translations, translator.languages[1], rival)
+    put(asdict(measured)) if json else _show(measured, model, against)
+
+
+def _translations(translator: "TranslationModel", sources: list[str], beam: int | None) -> list[str]:
+    wishes = {} if beam is None else {"beam": beam}
+    found = translator.stream(sources, at_once=256, **wishes)
+    return [str(one) for one in tracked(found, "translating", len(sources), "sentences")]
+
+
+def _show(measured: "Measured", model: Path, against: Path | None) -> None:
+    put(f"{model} on {measured.sentences:,} sentences")
+    for score in measured.scores:
+        put(f"  {score.name:<26}{score.value:6.2f}  {score.signature}")
+    put("by words in the source")
+    put(f"  {'words':<10}{'sentences':>10}{'BLEU':>8}{'chrF':>8}{'length':>8}")
+    for row in measured.by_length:
+        put(f"  {row.label:<10}{row.sentences:>10,}{row.bleu:8.2f}{row.chrf:8.2f}{row.length_ratio:8.2f}")
+    if measured.comparisons:
+        put(f"against {against} (95 % intervals, paired bootstrap)")
+    for row in measured.comparisons:
+        ours, theirs = (f"{e.value:.2f} [{e.low:.2f}, {e.high:.2f}]" for e in (row.ours, row.theirs))
+        put(f"  {row.name:<6} {ours} against {theirs}  p = {row.p_value:.4f}")

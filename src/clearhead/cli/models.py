@@ -1,0 +1,30 @@
+"""clearhead models: which trained models are here."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.options import Json, put, say
+
+
+def models(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Where to look; else here and in runs.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List trained models: folder, languages, size, best validation.
+
+    clearhead models
+
+    clearhead models ~/translators --json
+    """
+    from clearhead.tasks.shelf import find_models
+
+    found = find_models(folders or [Path(), Path("runs")])
+    for model in found:
+        record = model.record()
+        put(record if json else "  ".join(f"{value}" for value in record.values() if value is not None))
+    if not found:
+        say("no trained models here; make one: clearhead train recipes/quickstart.toml --out runs/quickstart")

@@ -1,0 +1,140 @@
+"""clearhead train: a recipe, or just a file of pairs."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli.options import Json, Pairs, place, put, say
+from clearhead.cli.progress import Progress, duration
+from clearhead.errors import SettingsError
+
+if TYPE_CHECKING:
+    from clearhead.tasks.events import Event
+    from clearhead.tasks.recipe import TranslationRecipe
+
+
+def train(
+    recipe: Annotated[Path | None, typer.Argument(help="A recipe.", metavar="RECIPE.toml")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder of the model.", metavar="DIR")] = None,
+    pairs: Pairs = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="Language of the sources.", metavar="LANG")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--to", help="Language of the targets.", metavar="LANG")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a setting.", metavar="NAME=VALUE")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    json: Json = False,
+) -> None:
+    """Train a translator by a recipe; or from a file of pairs alone, which sizes everything to it.
+
+    Ctrl-C saves and says how to go on; a killed run goes on with --resume as if nothing had happened.
+
+        clearhead train recipes/quickstart.toml --out runs/quickstart
+
+        clearhead train --pairs my.en-de.tsv --out runs/mine
+
+        clearhead train recipes/quickstart.toml --out runs/wide --set model.width=256
+
+        clearhead train --resume --out runs/mine
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    changes = changes or []
+    if out is None and recipe is None:
+        raise SettingsError("--out: name a folder for the model, for example --out runs/mine")
+    folder = out or Path("runs") / recipe.stem  # pyright: ignore[reportOptionalMemberAccess]
+    if resume:
+        if pairs or recipe:
+            raise SettingsError(
+                "--resume: goes on with the recipe saved in --out; give no recipe and no --pairs"
+            )
+        from clearhead.tasks.run import resume as resume_run
+
+        _show(resume_run(folder, changes), folder, json)
+        return
+    if bool(pairs) == bool(recipe):
+        raise SettingsError("train: give either a recipe or --pairs FILE (see clearhead train --help)")
+    chosen = _from_recipe(recipe, changes) if recipe else _from_pairs(pairs or "", source, target, changes)
+    from clearhead.tasks.run import train as train_run
+
+    _show(train_run(chosen, folder), folder, json)
+
+
+def _from_recipe(path: Path, changes: list[str]) -> "TranslationRecipe":
+    from clearhead.config import read_settings
+    from clearhead.tasks.recipe import TranslationRecipe
+
+    return read_settings(TranslationRecipe, path, changes)
+
+
+def _from_pairs(
+    pairs: str, source: str | None, target: str | None, changes: list[str]
+) -> "TranslationRecipe":
+    from clearhead.config import changed, parse_settings
+    from clearhead.tasks.recipe import TranslationRecipe
+    from clearhead.tasks.sizing import Fitted, estimate_seconds, fit
+    from clearhead.training.devices import choose_device
+
+    if bool(source) != bool(target):
+        raise SettingsError("--from and --to: give both, or neither where the file's name tells them")
+    fitted = fit(place(pairs), (source, target) if source and target else None)
+    values = changed(fitted.recipe.model_dump(mode="json", exclude_none=True), changes)
+    recipe = parse_settings(TranslationRecipe, values)
+    fitted = Fitted(recipe, fitted.tally, fitted.tokens, fitted.steps_per_epoch)
+    for choice in fitted.choices():
+        say(choice)
+    device = choose_device(recipe.training.device)
+    say(f"time: about {duration(estimate_seconds(fitted, device))} on this {device.type}, at the most")
+    return recipe
+
+
+def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
+    from clearhead.tasks.events import Begun, Finished, Note, Validation
+    from clearhead.training import Report
+
+    with Progress("training", "steps") as progress:
+        for event in events:
+            match event:
+                case Note(text):
+                    say(text)
+                case Begun():
+                    progress.begin(event.steps)
+                case Report():
+                    progress.at(event.step, _report(event))
+                case Validation():
+                    say(_validation(event))
+                    if json:
+                        put({"step": event.step, "loss": event.loss, "bleu": event.bleu, "best": event.best})
+                case Finished():
+                    _finish(event, folder, json)
+
+
+def _finish(event, folder: Path, json: bool) -> None:
+    if event.interrupted:
+        say(f"stopped after step {event.step:,} and saved; go on: clearhead train --resume --out {folder}")
+        return
+    say(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
+    say(f'try it: clearhead translate --model {folder} "..."; measure it: clearhead evaluate {folder}')
+    if json:
+        put({"folder": str(folder), "step": event.step})
+    else:
+        put(str(folder))
+
+
+def _report(report) -> str:
+    return (
+        f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  "
+        f"padding {report.padding:.1%}  rate {report.rate:.2e}"
+    )
+
+
+def _validation(event) -> str:
+    bleu = f", BLEU {event.bleu:.1f}" if event.bleu is not None else ""
+    best = ", the best so far" if event.best else ""
+    return f"step {event.step:,}: validation loss {event.loss:.3f}{bleu}{best} ({event.seconds:.1f} s)"

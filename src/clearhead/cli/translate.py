@@ -1,0 +1,95 @@
+"""clearhead translate: texts, or standard input line by line."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli.options import Json, put
+from clearhead.cli.progress import tracked
+from clearhead.errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from clearhead.tasks.translation import Translation
+
+
+def translate(
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, lines of stdin.")] = None,
+    model: Annotated[Path | None, typer.Option(help="The folder of a trained model.", metavar="DIR")] = None,
+    to: Annotated[str | None, typer.Option(help="The language to translate into.", metavar="LANG")] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = None,
+    nbest: Annotated[int, typer.Option(help="Translations of each text, best first.")] = 1,
+    alpha: Annotated[float | None, typer.Option(help="Power of the length penalty.")] = None,
+    prefix: Annotated[str, typer.Option(help="How each translation begins.")] = "",
+    repetition: Annotated[float, typer.Option(help="Above 1, used words become less likely.")] = 1.0,
+    no_repeat: Annotated[int, typer.Option(help="No run of so many tokens comes twice.")] = 0,
+    temperature: Annotated[float | None, typer.Option(help="Draw instead of search: 1 as the model.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw among the k best tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Draw among the best with this share.")] = None,
+    min_p: Annotated[float | None, typer.Option(help="Draw above this share of the best.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    at_once: Annotated[int, typer.Option(help="Lines of stdin read before translating.", min=1)] = 512,
+    json: Json = False,
+) -> None:
+    """Translate texts, or standard input line by line.
+
+    One line out for each line in, in order; blank lines stay blank. With --nbest N, N lines of
+    score, tab, translation. With --temperature, --top-k, --top-p or --min-p the translation is drawn.
+
+        clearhead translate --model runs/quickstart "Where is the station?"
+
+        clearhead translate --model runs/quickstart --nbest 3 "I am tired."
+
+        clearhead translate --model runs/quickstart < english.txt > german.txt
+    """
+    if model is None:
+        raise SettingsError(
+            "--model: name the folder of a trained model; "
+            "one can be had with: clearhead train recipes/quickstart.toml --out runs/quickstart"
+        )
+    from clearhead.tasks.translation import Sampling, load
+    from clearhead.training.devices import choose_device
+
+    translator = load(model, choose_device(device))  # pyright: ignore[reportArgumentType]
+    if to:
+        translator.check_target(to)
+    wishes = {"nbest": nbest, "prefix": prefix, "repetition": repetition, "no_repeat": no_repeat}
+    wishes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    drawn = {name: value for name, value in drawn.items() if value is not None}
+    if drawn:
+        wishes["sampling"] = Sampling(seed=seed, **drawn)
+    interactive = sys.stdin.isatty()
+    found = translator.stream(texts or _lines(), 1 if interactive and not texts else at_once, **wishes)
+    quiet = bool(texts) or interactive or not sys.stderr.isatty() or sys.stdout.isatty()
+    for translation in found if quiet else tracked(found, "translating", None, "lines"):
+        _show(translation, nbest, json)
+
+
+def _show(translation: "Translation", nbest: int, json: bool) -> None:
+    if json:
+        record = {"source": translation.source, "translation": translation.text, "score": translation.score}
+        if nbest > 1:
+            record["nbest"] = [{"translation": one.text, "score": one.score} for one in translation.nbest]
+        if not translation.complete:
+            record["complete"] = False
+        put(record)
+    elif nbest > 1:
+        for one in translation.nbest:
+            put(f"{one.score:.4f}\t{one.text}")
+    else:
+        put(translation.text)
+
+
+def _lines() -> Iterator[str]:
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"standard input, line {number}: not UTF-8 (byte 0x{line[error.start]:02x}); "
+                "the lines before it are translated"
+            ) from None

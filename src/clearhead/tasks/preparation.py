@@ -1,0 +1,95 @@
+"""From a recipe's files to a tokenizer and token stores; nothing is made twice."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+from clearhead.data.building import cached_store
+from clearhead.data.cleaning import Tally, clean
+from clearhead.data.corpus import Pair, corpus_hash, read_pairs
+from clearhead.data.splits import Part, Split, hold_out
+from clearhead.data.store import PairStore
+from clearhead.tasks.recipe import DataConfig, TranslationRecipe
+from clearhead.text.tokenizer import Tokenizer
+
+# More than a tokenizer can learn from: what follows in a larger corpus would only cost time.
+TOKENIZER_PAIRS = 1_000_000
+
+
+def cache_folder() -> Path:
+    """Where token stores are kept between runs: CLEARHEAD_CACHE, or the user's cache."""
+    named = os.environ.get("CLEARHEAD_CACHE")
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(named) if named else Path(user) / "clearhead"
+
+
+@dataclass
+class Corpus:
+    """The cleaned pairs of a recipe in three parts, read anew whenever asked for."""
+
+    config: DataConfig
+    seed: int
+
+    def pairs(self, part: Part, tally: Tally | None = None) -> Iterator[Pair]:
+        """The pairs of a part, as a stream."""
+        files = getattr(self.config, part)
+        if part == "train":
+            return self._train(tally)
+        if files:
+            return self._read(files, tally)
+        if not getattr(self.config.hold_out, part):
+            return iter(())
+        select = self._split.validation if part == "validation" else self._split.test
+        return select(self._read(self.config.train, tally))
+
+    @property
+    def described(self) -> dict[str, object]:
+        """What the pairs depend on."""
+        return {
+            "files": [corpus_hash(place) for place in self.config.places],
+            "data": self.config.model_dump(mode="json", exclude={"train", "validation", "test"}),
+            "counts": [len(self.config.train), len(self.config.validation), len(self.config.test)],
+            "seed": self.seed,
+        }
+
+    def _train(self, tally: Tally | None) -> Iterator[Pair]:
+        everything = self._read(self.config.train, tally)
+        return self._split.train(everything) if self._held_out else everything
+
+    def _read(self, files: tuple, tally: Tally | None) -> Iterator[Pair]:
+        config = self.config
+        read = chain.from_iterable(read_pairs(file, config.languages, config.columns) for file in files)
+        return clean(read, config.cleaning, tally)
+
+    @property
+    def _held_out(self) -> tuple[int, int]:
+        """How many pairs of the training files are kept for validation and test."""
+        sizes = self.config.hold_out
+        return (0 if self.config.validation else sizes.validation, 0 if self.config.test else sizes.test)
+
+    @cached_property
+    def _split(self) -> Split:
+        everything = self._read(self.config.train, None)
+        return hold_out(everything, self.config.languages, *self._held_out, seed=self.seed)
+
+
+def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
+    """One tokenizer for both languages, learned from the training part."""
+
+    def texts() -> Iterator[str]:
+        for number, pair in enumerate(corpus.pairs("train")):
+            if number == TOKENIZER_PAIRS:
+                return
+            yield from pair
+
+    return Tokenizer.train(texts(), recipe.tokenizer)
+
+
+def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationRecipe) -> PairStore:
+    """The ids of a part; sentences that the model could not hold are left out."""
+    read: Callable[[Tally], Iterator[Pair]] = lambda tally: corpus.pairs(part, tally)  # noqa: E731
+    longest = recipe.model.longest - 2  # room for <s> and </s>
+    return cached_store(cache_folder(), {**corpus.described, "part": part}, read, tokenizer, longest)

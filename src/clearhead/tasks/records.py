@@ -1,0 +1,70 @@
+"""A run's measurements on disk: metrics.jsonl, TensorBoard, and the picture of the curves."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+METRICS, CURVES = "metrics.jsonl", "curves.png"
+
+
+class Records:
+    """Appends measurements; on resuming, those after the saved step are dropped, as they will come again."""
+
+    def __init__(self, folder: Path, step: int):
+        # Imported here because it is slow to import and only training needs it.
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.path = folder / METRICS
+        kept = [line for line in read_metrics(folder) if line["step"] <= step]
+        self.path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        self._file = self.path.open("a", encoding="utf-8")
+        self._board = SummaryWriter(folder / "training" / "tensorboard", purge_step=step + 1)
+
+    def add(self, step: int, kind: str, values: Mapping[str, float | None]) -> None:
+        known = {name: value for name, value in values.items() if value is not None}
+        self._file.write(json.dumps({"step": step, "kind": kind, **known}) + "\n")
+        self._file.flush()
+        for name, value in known.items():
+            self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        self._file.close()
+        self._board.close()
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The measurements of a run so far; a last line that was cut by a crash is left out."""
+    path = folder / METRICS
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+def draw_curves(folder: Path) -> Path:
+    """Loss over steps in training and validation, BLEU beside it where it was measured."""
+    from matplotlib.figure import Figure
+
+    metrics = read_metrics(folder)
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    left = figure.subplots()
+    for kind, marker in (("train", ""), ("validation", "o")):
+        points = [(line["step"], line["loss"]) for line in metrics if line["kind"] == kind]
+        if points:
+            left.plot(*zip(*points, strict=True), label=f"{kind} loss", marker=marker)
+    left.set(xlabel="step", ylabel="loss per token")
+    scores = [(line["step"], line["bleu"]) for line in metrics if "bleu" in line]
+    if scores:
+        right = left.twinx()
+        right.plot(*zip(*scores, strict=True), color="tab:green", marker="s", label="validation BLEU")
+        right.set(ylabel="BLEU", ylim=(0, None))
+    figure.legend(loc="outside upper center", ncols=3)
+    path = folder / CURVES
+    figure.savefig(path, dpi=120)
+    return path

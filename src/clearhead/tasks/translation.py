@@ -1,0 +1,239 @@
+"""A trained translator in use: texts in, translations out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+
+from clearhead.checkpoint import Checkpoint, load_checkpoint
+from clearhead.data.batch import PairBatch
+from clearhead.decoding import (
+    Adjust,
+    Hypothesis,
+    beam_search,
+    greedy_search,
+    no_repeat_ngrams,
+    repetition_penalty,
+    sample,
+)
+from clearhead.errors import SettingsError, TextError
+from clearhead.models import Translator
+from clearhead.tasks.recipe import SearchConfig
+from clearhead.text.tokenizer import END, START, Tokenizer
+
+# As in the paper: a translation may have so many tokens more than its source.
+EXTRA_TOKENS = 50
+# Rows times source length that are translated at once; beyond it, larger batches gain nothing.
+BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation; `str()` gives the text."""
+
+    source: str
+    text: str
+    score: float
+    """The log-probability over the length penalty."""
+    log_probability: float = 0.0
+    complete: bool = True
+    """False when the longest length cut it off."""
+    nbest: tuple["Translation", ...] = field(default=(), repr=False)
+    """All that were asked for, best first; the first is this one."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class TooLongError(TextError):
+    """A text that has more tokens than the model takes."""
+
+    def __init__(self, number: int, text: str, tokens: int, longest: int):
+        shown = text[:40].strip()
+        super().__init__(
+            f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {longest}: split it"
+        )
+        self.place = (text, tokens, longest)
+        self.number = number
+
+    def shifted(self, before: int) -> "TooLongError":
+        """The same for a text that follows others."""
+        return TooLongError(self.number + before, *self.place)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Draw translations instead of searching for the best."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How to look for translations: a beam of one is greedy search; with `sampling`, they are drawn."""
+
+    beam: int = 5
+    nbest: int = 1
+    alpha: float = 0.6
+    prefix: str = ""
+    """How each translation begins."""
+    repetition: float = 1.0
+    """Above 1, words that were used already become less likely."""
+    no_repeat: int = 0
+    """No run of so many tokens comes twice; 0: any may."""
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise SettingsError(f"beam: {self.beam} should be at least 1")
+        if self.sampling and self.nbest > 1:
+            raise SettingsError(f"nbest: {self.nbest} goes with a beam; draw with several seeds instead")
+        if not 1 <= self.nbest <= self.beam:
+            raise SettingsError(f"nbest: {self.nbest} should be from 1 to the beam, {self.beam}")
+
+    @property
+    def adjust(self) -> list[Adjust]:
+        adjustments = []
+        if self.repetition != 1:
+            adjustments.append(repetition_penalty(self.repetition))
+        if self.no_repeat:
+            adjustments.append(no_repeat_ngrams(self.no_repeat))
+        return adjustments
+
+
+class TranslationModel:
+    """A model with its tokenizer and languages."""
+
+    def __init__(
+        self, model: Translator, tokenizer: Tokenizer, languages: tuple[str, str], search: SearchConfig
+    ):
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.languages = languages
+        self.search = search
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> "TranslationModel":
+        assert isinstance(checkpoint.model, Translator)
+        data = checkpoint.settings.get("data", {})
+        languages = (data.get("source", "und"), data.get("target", "und"))
+        search = SearchConfig.model_validate(checkpoint.settings.get("search", {}))
+        return cls(checkpoint.model, checkpoint.tokenizer, languages, search)
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.readout_weight.device
+
+    @property
+    def longest(self) -> int:
+        """The most tokens a text may have, </s> not counted."""
+        return self.model.config.longest - 1
+
+    def check_target(self, language: str) -> None:
+        if language != self.languages[1]:
+            source, target = self.languages
+            raise TextError(f"--to {language}: this model translates from {source} to {target} only")
+
+    @overload
+    def translate(self, texts: str, **wishes: Any) -> Translation: ...
+    @overload
+    def translate(self, texts: list[str], **wishes: Any) -> list[Translation]: ...
+    def translate(self, texts: str | list[str], **wishes: Any) -> Translation | list[Translation]:
+        """Translates a text, or several in their order; blank ones stay blank. Wishes are those of `Wishes`.
+
+        What a text gives does not depend on the texts beside it.
+        """
+        wish = Wishes(**{"beam": self.search.beam, "alpha": self.search.alpha, **wishes})
+        several = [texts] if isinstance(texts, str) else texts
+        encoded = self._encode(several)
+        found: dict[int, list[Hypothesis]] = {}
+        for rows in _batches([len(ids) for ids in encoded]):
+            hypotheses = self._search([encoded[row] for row in rows], rows, wish)
+            found.update(zip(rows, hypotheses, strict=True))
+        translations = [self._translation(text, found.get(row, [])) for row, text in enumerate(several)]
+        return translations[0] if isinstance(texts, str) else translations
+
+    def stream(self, texts: Iterable[str], at_once: int = 512, **wishes: Any) -> Iterator[Translation]:
+        """Translations in the order of the texts, so many at once, without end if the texts have none."""
+        texts = iter(texts)
+        done = 0
+        while chunk := list(islice(texts, at_once)):
+            try:
+                yield from self.translate(chunk, **wishes)
+            except TooLongError as error:
+                raise error.shifted(done) from None
+            done += len(chunk)
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        encoded = self.tokenizer.encode_batch(texts)
+        for number, (text, ids) in enumerate(zip(texts, encoded, strict=True), start=1):
+            if len(ids) > self.longest:
+                raise TooLongError(number, text, len(ids), self.longest)
+        return encoded
+
+    @torch.inference_mode()
+    def _search(self, encoded: list[list[int]], rows: list[int], wishes: Wishes) -> list[list[Hypothesis]]:
+        batch = PairBatch.of(encoded, [[] for _ in encoded]).to(self.device)
+        state = self.model.start(batch.source, batch.source_lengths)
+        longest = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.longest - 1)
+        common = (self.model.step, state, len(encoded), START, END)
+        forced = self.tokenizer.encode(wishes.prefix) if wishes.prefix else []
+        prefix = [forced] * len(encoded) if forced else None
+        shared = {"longest": longest, "prefix": prefix, "adjust": wishes.adjust, "device": self.device}
+        if wishes.sampling:
+            drawn = wishes.sampling
+            return [
+                [hypothesis]
+                for hypothesis in sample(
+                    *common,
+                    seeds=[drawn.seed + row for row in rows],
+                    temperature=drawn.temperature,
+                    top_k=drawn.top_k,
+                    top_p=drawn.top_p,
+                    min_p=drawn.min_p,
+                    **shared,
+                )
+            ]
+        if wishes.beam == 1:
+            return [[one] for one in greedy_search(*common, alpha=wishes.alpha, **shared)]
+        return beam_search(*common, beam=wishes.beam, alpha=wishes.alpha, nbest=wishes.nbest, **shared)
+
+    def _translation(self, source: str, found: list[Hypothesis]) -> Translation:
+        if not found:
+            return Translation(source, "", 0.0)
+        several = tuple(
+            Translation(
+                source,
+                self.tokenizer.decode(one.words),
+                one.score,
+                one.log_probability,
+                one.complete,
+            )
+            for one in found
+        )
+        best = several[0]
+        return Translation(source, best.text, best.score, best.log_probability, best.complete, several)
+
+
+def load(name: str | Path, device: torch.device | str = "cpu") -> TranslationModel:
+    """The model in a folder."""
+    return TranslationModel.of(load_checkpoint(Path(name), device))
+
+
+def _batches(lengths: list[int]) -> Iterator[list[int]]:
+    """Rows that are translated together: alike in length, within the budget; empty ones in none."""
+    batch: list[int] = []
+    for row in sorted((row for row, length in enumerate(lengths) if length), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * (lengths[row] + 1) > BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch

@@ -1,0 +1,59 @@
+"""How a model in training does on sentences that it does not learn from."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import torch
+
+from clearhead.data.batch import PairBatch
+from clearhead.data.batching import Batches, BatchingConfig
+from clearhead.data.corpus import Pair
+from clearhead.data.store import PairStore
+from clearhead.evaluation.bleu import bleu
+from clearhead.models import Translator
+from clearhead.tasks.recipe import SearchConfig, TranslationRecipe
+from clearhead.tasks.translation import TranslationModel
+from clearhead.text.tokenizer import Tokenizer
+from clearhead.training import smoothed_loss
+
+
+def translation_loss(model: Translator, batch: PairBatch, smoothing: float) -> tuple[torch.Tensor, int]:
+    """The summed loss of a batch, and over how many tokens."""
+    states = model.states(batch.source, batch.source_lengths, batch.inputs)
+    return smoothed_loss(states, model.readout_weight, batch.labels, smoothing, count=batch.tokens)
+
+
+class Validator:
+    """The held-out pairs, ready for measuring a model as often as one likes."""
+
+    def __init__(self, pairs: Sequence[Pair], tokenizer: Tokenizer, recipe: TranslationRecipe):
+        self.tokenizer, self.recipe = tokenizer, recipe
+        fitting = [pair for pair in pairs if self._fits(pair)]
+        sources, targets = ([pair[side] for pair in fitting] for side in (0, 1))
+        store = PairStore.of(tokenizer.encode_batch(sources), tokenizer.encode_batch(targets))
+        self.batches = Batches(store, BatchingConfig(tokens=recipe.batches.tokens), seed=0)
+        self.sources = sources[: recipe.validation.sentences]
+        self.references = targets[: recipe.validation.sentences]
+
+    @torch.no_grad()
+    def loss(self, model: Translator, autocast: AbstractContextManager) -> float:
+        """Per token, without smoothing."""
+        total, tokens = 0.0, 0
+        for batch in self.batches.epoch(0):
+            with autocast:
+                loss, count = translation_loss(model, batch.to(model.readout_weight.device), smoothing=0.0)
+            total, tokens = total + loss.item(), tokens + count
+        return total / tokens
+
+    def bleu(self, model: Translator) -> float | None:
+        """Of the first sentences; None where none are asked for."""
+        if not self.sources:
+            return None
+        data, beam = self.recipe.data, self.recipe.validation.beam
+        translator = TranslationModel(model, self.tokenizer, data.languages, SearchConfig(beam=beam))
+        translations = [str(one) for one in translator.translate(self.sources)]
+        return bleu(translations, self.references, data.target).value
+
+    def _fits(self, pair: Pair) -> bool:
+        longest = self.recipe.model.longest - 2
+        return all(0 < len(self.tokenizer.encode(text)) <= longest for text in pair)
