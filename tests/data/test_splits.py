@@ -3,6 +3,8 @@
 from itertools import islice
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clearhead.data.corpus import Pair, read_pairs
 from clearhead.data.splits import hold_out
@@ -65,6 +67,29 @@ def test_holding_out_everything_is_refused(validation, test):
         hold_out(PAIRS, LANGUAGES, validation, test)
     with pytest.raises(DataError, match="leave none of 0"):
         hold_out([], LANGUAGES, 1, 1)
+
+
+@given(
+    keys=st.lists(st.integers(0, 25), min_size=1, max_size=80),
+    validation=st.integers(0, 20),
+    test=st.integers(0, 20),
+    chunk=st.integers(1, 100),
+)
+def test_any_corpus_is_split_exactly_or_refused(keys, validation, test, chunk):
+    pairs = [Pair(f"key {key}", f"{number}") for number, key in enumerate(keys)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("clearhead.data.splits.CHUNK", chunk)
+        try:
+            split = hold_out(pairs, LANGUAGES, validation, test)
+        except DataError:
+            most = max(keys.count(key) for key in keys)
+            assert len(keys) - validation - test <= 2 * most
+            return
+    parts = [list(part) for part in (split.train(pairs), split.validation(pairs), split.test(pairs))]
+    assert parts[0]
+    assert [len(part) for part in parts[1:]] == [validation, test]
+    sentences = [{pair.source for pair in part} for part in parts]
+    assert sum(map(len, sentences)) == len(set().union(*sentences))
 
 
 def test_the_shipped_corpus_is_split_by_english_sentence():

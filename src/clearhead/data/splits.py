@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearhead.data.pair import Pair
 from clearhead.errors import DataError
@@ -58,17 +59,8 @@ def hold_out(
 ) -> Split:
     """The bounds below which enough pairs lie, found in one pass; memory grows with what is held out."""
     side = 1 if languages[1] == "en" else 0
-    stream = (_hash(pair[side], seed) for pair in pairs)
-    keys, counts = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
-    total = 0
-    while chunk := list(islice(stream, CHUNK)):
-        total += len(chunk)
-        keys, places = np.unique(
-            np.concatenate([keys, np.array(chunk, dtype=np.uint64)]), return_inverse=True
-        )
-        weights = np.concatenate([counts, np.ones(len(chunk), dtype=np.int64)])
-        counts = np.bincount(places, weights).astype(np.int64)
-        keys, counts = keys[: validation + test + 1], counts[: validation + test + 1]
+    hashes = (_hash(pair[side], seed) for pair in pairs)
+    keys, counts, total = _lowest(hashes, most=validation + test + 1)
     cumulated = np.cumsum(counts)
     test_keys = int(np.searchsorted(cumulated, test)) + 1 if test else 0
     tested = int(cumulated[min(test_keys, len(cumulated)) - 1]) if test and total else 0
@@ -81,7 +73,21 @@ def hold_out(
     return Split(side, seed, validation, test, _bound(keys, test_keys), _bound(keys, held_keys))
 
 
-def _bound(keys: np.ndarray, count: int) -> int:
+def _lowest(hashes: Iterator[int], most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
+    """The lowest distinct hashes in order, how often each occurs, and the number of all hashes."""
+    keys, counts = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+    total = 0
+    while chunk := list(islice(hashes, CHUNK)):
+        total += len(chunk)
+        met = np.concatenate([keys, np.array(chunk, dtype=np.uint64)])
+        times = np.concatenate([counts, np.ones(len(chunk), dtype=np.int64)])
+        keys, places = np.unique(met, return_inverse=True)
+        counts = np.bincount(places, times).astype(np.int64)
+        keys, counts = keys[:most], counts[:most]
+    return keys, counts, total
+
+
+def _bound(keys: NDArray[np.uint64], count: int) -> int:
     """A number above the first `count` keys and not above the next."""
     return int(keys[count - 1]) + 1 if count else 0
 
