@@ -179,23 +179,27 @@ def test_dropped_weights_are_dropped_in_training_only():
     assert torch.equal(attention(queries, memory, Mask()), attention(queries, memory, Mask()))
 
 
+@pytest.mark.parametrize("learning", [True, False])
 @pytest.mark.parametrize("relative", RELATIVES)
 @pytest.mark.parametrize("score", SCORES)
-def test_half_precision_stays_near_full_precision(score: str, relative: str):
+def test_half_precision_stays_near_full_precision(score: str, relative: str, learning: bool):
     attention = make_attention(score, relative)
     x = torch.randn(BATCH, PLACES, WIDTH)
     mask = Causal() & Lengths(torch.tensor([7, 4, 1]))
 
-    def look(tap: object) -> Tensor:
-        attention.tap = tap  # pyright: ignore[reportAttributeAccessIssue]
+    def look() -> Tensor:
         queries, memory = attention.both(x)
         return attention(queries, memory, mask)
 
-    full = look(None)
-    with torch.autocast("cpu", torch.bfloat16):
-        half, half_explicit = look(None), look(look_on)
+    with torch.set_grad_enabled(learning):
+        full = look()
+        with torch.autocast("cpu", torch.bfloat16):
+            half = look()
+            attention.tap = look_on
+            explicit = look()
+    assert half.dtype == explicit.dtype == torch.bfloat16
     torch.testing.assert_close(half.float(), full, atol=0.05, rtol=0.05)
-    torch.testing.assert_close(half_explicit.float(), full, atol=0.05, rtol=0.05)
+    torch.testing.assert_close(explicit.float(), full, atol=0.05, rtol=0.05)
 
 
 def test_the_location_score_refuses_more_places_than_it_knows():
