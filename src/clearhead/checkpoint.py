@@ -1,5 +1,6 @@
 """A model's folder: resolved settings, tokenizer, weights and card. Loading one never runs code from it."""
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     model = build(config, tokenizer.size)
     load_weights(model, folder / WEIGHTS)
+    _check_tokenizer(folder)
     return Checkpoint(model.to(device).eval(), tokenizer, settings)
 
 
@@ -52,15 +54,17 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
-    """Writes the file whole or not at all."""
+    """Writes the file whole or not at all, with a hash of the tokenizer beside it."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file({name: value.cpu().contiguous() for name, value in values.items()}, partial)
+        tensors = {name: value.cpu().contiguous() for name, value in values.items()}
+        save_file(tensors, partial, {"tokenizer": _hash(path.with_name(TOKENIZER))})
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: could not be written: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"{path}: could not be written ({reason}); make room and try again") from None
     finally:
         partial.unlink(missing_ok=True)
 
@@ -89,6 +93,21 @@ def _check_fit(wanted: Mapping[str, tuple], found: Mapping[str, tuple], path: Pa
             )
     if extra := sorted(found.keys() - wanted.keys()):
         raise ModelError(f"{path}: {extra[0]} has no place in the model that {SETTINGS} describes")
+
+
+def _check_tokenizer(folder: Path) -> None:
+    """Refuses a tokenizer of the right size that the weights were not trained with."""
+    with safe_open(folder / WEIGHTS, framework="pt") as file:
+        wanted = (file.metadata() or {}).get("tokenizer")
+    if wanted and wanted != _hash(folder / TOKENIZER):
+        raise ModelError(
+            f"{folder / TOKENIZER}: not the tokenizer that {WEIGHTS} was trained with; "
+            "the files belong to different models"
+        )
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
 
 def _by(shape: tuple) -> str:
