@@ -1,6 +1,6 @@
 """A trained translator in use: texts in, translations out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -8,7 +8,8 @@ from typing import Any, overload
 
 import torch
 
-from clearhead.checkpoint import Checkpoint, load_checkpoint
+from clearhead.checkpoint import SETTINGS, Checkpoint, load_checkpoint
+from clearhead.config import parse_settings
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import (
     Adjust,
@@ -19,7 +20,7 @@ from clearhead.decoding import (
     repetition_penalty,
     sample,
 )
-from clearhead.errors import SettingsError, TextError
+from clearhead.errors import ClearheadError, ModelError, SettingsError, TextError
 from clearhead.models import Translator
 from clearhead.tasks.recipe import SearchConfig
 from clearhead.text.tokenizer import END, START, Tokenizer
@@ -52,7 +53,7 @@ class TooLongError(TextError):
     """A text that has more tokens than the model takes."""
 
     def __init__(self, number: int, text: str, tokens: int, longest: int):
-        shown = text[:40].strip()
+        shown = " ".join(text[:80].split())[:40]
         super().__init__(
             f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {longest}: split it"
         )
@@ -122,10 +123,13 @@ class TranslationModel:
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "TranslationModel":
         assert isinstance(checkpoint.model, Translator)
-        data = checkpoint.settings.get("data", {})
-        languages = (data.get("source", "und"), data.get("target", "und"))
-        search = SearchConfig.model_validate(checkpoint.settings.get("search", {}))
-        return cls(checkpoint.model, checkpoint.tokenizer, languages, search)
+        data = checkpoint.settings.get("data")
+        source, target = (
+            str(data.get(side, "und")) if isinstance(data, Mapping) else "und"
+            for side in ("source", "target")
+        )
+        search = parse_settings(SearchConfig, checkpoint.settings.get("search", {}), place="search")
+        return cls(checkpoint.model, checkpoint.tokenizer, (source, target), search)
 
     @property
     def device(self) -> torch.device:
@@ -150,26 +154,39 @@ class TranslationModel:
 
         What a text gives does not depend on the texts beside it.
         """
-        wish = Wishes(**{"beam": self.search.beam, "alpha": self.search.alpha, **wishes})
-        several = [texts] if isinstance(texts, str) else texts
-        encoded = self._encode(several)
-        found: dict[int, list[Hypothesis]] = {}
-        for rows in _batches([len(ids) for ids in encoded]):
-            hypotheses = self._search([encoded[row] for row in rows], rows, wish)
-            found.update(zip(rows, hypotheses, strict=True))
-        translations = [self._translation(text, found.get(row, [])) for row, text in enumerate(several)]
-        return translations[0] if isinstance(texts, str) else translations
+        found = self._translate([texts] if isinstance(texts, str) else texts, self._wish(wishes))
+        return found[0] if isinstance(texts, str) else found
 
     def stream(self, texts: Iterable[str], at_once: int = 512, **wishes: Any) -> Iterator[Translation]:
-        """Translations in the order of the texts, so many at once, without end if the texts have none."""
-        texts = iter(texts)
+        """Translations in the order of the texts, so many at once, without end if the texts have none.
+
+        Where a text cannot be read or translated, the translations of all before it come first.
+        """
+        wish = self._wish(wishes)
         done = 0
-        while chunk := list(islice(texts, at_once)):
+        for chunk, problem in _chunks(iter(texts), at_once):
             try:
-                yield from self.translate(chunk, **wishes)
+                found = self._translate(chunk, wish, done)
             except TooLongError as error:
-                raise error.shifted(done) from None
+                found = self._translate(chunk[: error.number - 1], wish, done)
+                problem = error.shifted(done)
+            yield from found
+            if problem:
+                raise problem
             done += len(chunk)
+
+    def _wish(self, wishes: dict[str, Any]) -> Wishes:
+        return Wishes(**{"beam": self.search.beam, "alpha": self.search.alpha, **wishes})
+
+    def _translate(self, texts: Sequence[str], wish: Wishes, before: int = 0) -> list[Translation]:
+        """Translations of texts that follow so many others: each is drawn with a seed of its own."""
+        encoded = self._encode(texts)
+        found: dict[int, list[Hypothesis]] = {}
+        for rows in _batches([len(ids) for ids in encoded]):
+            numbers = [before + row for row in rows]
+            hypotheses = self._search([encoded[row] for row in rows], numbers, wish)
+            found.update(zip(rows, hypotheses, strict=True))
+        return [self._translation(text, found.get(row, [])) for row, text in enumerate(texts)]
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         encoded = self.tokenizer.encode_batch(texts)
@@ -179,7 +196,7 @@ class TranslationModel:
         return encoded
 
     @torch.inference_mode()
-    def _search(self, encoded: list[list[int]], rows: list[int], wishes: Wishes) -> list[list[Hypothesis]]:
+    def _search(self, encoded: list[list[int]], numbers: list[int], wishes: Wishes) -> list[list[Hypothesis]]:
         batch = PairBatch.of(encoded, [[] for _ in encoded]).to(self.device)
         state = self.model.start(batch.source, batch.source_lengths)
         longest = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.longest - 1)
@@ -193,7 +210,7 @@ class TranslationModel:
                 [hypothesis]
                 for hypothesis in sample(
                     *common,
-                    seeds=[drawn.seed + row for row in rows],
+                    seeds=[drawn.seed + number for number in numbers],
                     temperature=drawn.temperature,
                     top_k=drawn.top_k,
                     top_p=drawn.top_p,
@@ -224,7 +241,26 @@ class TranslationModel:
 
 def load(name: str | Path, device: torch.device | str = "cpu") -> TranslationModel:
     """The model in a folder."""
-    return TranslationModel.of(load_checkpoint(Path(name), device))
+    try:
+        return TranslationModel.of(load_checkpoint(Path(name), device))
+    except SettingsError as error:
+        raise ModelError("\n".join(f"{Path(name) / SETTINGS}: {line}" for line in error.problems)) from None
+
+
+def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], ClearheadError | None]]:
+    """The texts, so many at once; the last chunk comes with the error that ended them, if any did."""
+    while True:
+        chunk: list[str] = []
+        problem = None
+        try:
+            for text in islice(texts, size):
+                chunk.append(text)
+        except ClearheadError as error:
+            problem = error
+        if chunk or problem:
+            yield chunk, problem
+        if problem or len(chunk) < size:
+            return
 
 
 def _batches(lengths: list[int]) -> Iterator[list[int]]:
