@@ -57,7 +57,7 @@ class Corpus:
 
     def _train(self, tally: Tally | None) -> Iterator[Pair]:
         everything = self._read(self.config.train, tally)
-        return self._split.train(everything) if self._held_out else everything
+        return self._split.train(everything) if any(self._held_out) else everything
 
     def _read(self, files: tuple, tally: Tally | None) -> Iterator[Pair]:
         config = self.config

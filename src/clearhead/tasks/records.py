@@ -1,9 +1,12 @@
 """A run's measurements on disk: metrics.jsonl, TensorBoard, and the picture of the curves."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from clearhead.errors import TrainingError
 
 METRICS, CURVES = "metrics.jsonl", "curves.png"
 
@@ -17,20 +20,37 @@ class Records:
 
         self.path = folder / METRICS
         kept = [line for line in read_metrics(folder) if line["step"] <= step]
-        self.path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-        self._file = self.path.open("a", encoding="utf-8")
+        # Under another name first: whoever is killed here must not lose what was measured.
+        rewritten = self.path.with_name(f".{METRICS}")
+        with writing(self.path):
+            rewritten.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+            rewritten.replace(self.path)
+            self._file = self.path.open("a", encoding="utf-8")
         self._board = SummaryWriter(folder / "training" / "tensorboard", purge_step=step + 1)
 
     def add(self, step: int, kind: str, values: Mapping[str, float | None]) -> None:
         known = {name: value for name, value in values.items() if value is not None}
-        self._file.write(json.dumps({"step": step, "kind": kind, **known}) + "\n")
-        self._file.flush()
-        for name, value in known.items():
-            self._board.add_scalar(f"{kind}/{name}", value, step)
+        with writing(self.path):
+            self._file.write(json.dumps({"step": step, "kind": kind, **known}) + "\n")
+            self._file.flush()
+            for name, value in known.items():
+                self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
-        self._file.close()
-        self._board.close()
+        # Everything was flushed when it was added; a full disk has been told of by then.
+        for writer in (self._file, self._board):
+            with suppress(OSError):
+                writer.close()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses to write becomes an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise TrainingError(f"{path}: cannot be written ({reason}); make room there and resume") from None
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -41,9 +61,11 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            found.append(json.loads(line))
+            measured = json.loads(line)
         except json.JSONDecodeError:
             continue
+        if isinstance(measured, dict) and {"step", "kind"} <= measured.keys():
+            found.append(measured)
     return found
 
 
@@ -66,5 +88,6 @@ def draw_curves(folder: Path) -> Path:
         right.set(ylabel="BLEU", ylim=(0, None))
     figure.legend(loc="outside upper center", ncols=3)
     path = folder / CURVES
-    figure.savefig(path, dpi=120)
+    with writing(path):
+        figure.savefig(path, dpi=120)
     return path

@@ -24,7 +24,7 @@ from clearhead.tasks.card import model_card
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store
 from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.records import Records, draw_curves, read_metrics
+from clearhead.tasks.records import Records, draw_curves, read_metrics, writing
 from clearhead.tasks.validator import Validator, translation_loss
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 from clearhead.training import Feed, Interrupt, StateFolder, Trainer, average_weights
@@ -82,7 +82,9 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[
     corpus = Corpus(recipe.data, recipe.training.seed)
     if not (out / TOKENIZER).exists():
         yield Note("learning the tokenizer …")
-        learn_tokenizer(corpus, recipe).save(out / TOKENIZER)
+        learned = learn_tokenizer(corpus, recipe)
+        with writing(out / TOKENIZER):
+            learned.save(out / TOKENIZER)
     tokenizer = Tokenizer.load(out / TOKENIZER)
     yield Note(f"tokenizer: {tokenizer.size:,} tokens ({recipe.tokenizer.kind}), shared by both languages")
 
@@ -271,9 +273,8 @@ def _tsv(pairs: Iterable[Pair]) -> str:
 def _write(path: Path, text: str) -> None:
     partial_file = path.with_name(f".{path.name}.partial")
     try:
-        partial_file.write_text(text, encoding="utf-8")
-        partial_file.replace(path)
-    except OSError as error:
-        raise TrainingError(f"{path}: cannot be written ({error.strerror})") from None
+        with writing(path):
+            partial_file.write_text(text, encoding="utf-8")
+            partial_file.replace(path)
     finally:
         partial_file.unlink(missing_ok=True)

@@ -39,9 +39,10 @@ def _read(folder: Path) -> Shelved | None:
     if not (folder / SETTINGS).is_file() or not (folder / WEIGHTS).is_file():
         return None
     try:
-        data = read_toml(folder / SETTINGS).get("data", {})
+        data = read_toml(folder / SETTINGS).get("data")
     except SettingsError:
         return None
+    data = data if isinstance(data, dict) else {}
     scores = [line["bleu"] for line in read_metrics(folder) if "bleu" in line]
     return Shelved(
         str(folder),

@@ -14,7 +14,7 @@ from clearhead.data.datasets import SHIPPED
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.recipe import DataConfig, HoldOut, TranslationRecipe
-from clearhead.text.languages import NAMES
+from clearhead.text.languages import NAMES, check
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
@@ -78,6 +78,8 @@ class Fitted:
 def fit(place: Place, languages: tuple[str, str] | None) -> Fitted:
     """Reads the corpus once and chooses by its size."""
     languages = languages or guess_languages(place)
+    for language in languages:
+        check(language)
     tally, words = Tally(), 0
     for pair in clean(read_pairs(place, languages), CleaningConfig(), tally):
         words += len(pair.target.split()) + 1

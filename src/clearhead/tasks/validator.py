@@ -9,6 +9,7 @@ from clearhead.data.batch import PairBatch
 from clearhead.data.batching import Batches, BatchingConfig
 from clearhead.data.corpus import Pair
 from clearhead.data.store import PairStore
+from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
 from clearhead.models import Translator
 from clearhead.tasks.recipe import SearchConfig, TranslationRecipe
@@ -29,6 +30,11 @@ class Validator:
     def __init__(self, pairs: Sequence[Pair], tokenizer: Tokenizer, recipe: TranslationRecipe):
         self.tokenizer, self.recipe = tokenizer, recipe
         fitting = [pair for pair in pairs if self._fits(pair)]
+        if not fitting:
+            raise DataError(
+                f"validation: none of {len(pairs)} pairs has from 1 to {recipe.model.longest - 2} tokens; "
+                "give shorter ones or raise model.longest"
+            )
         sources, targets = ([pair[side] for pair in fitting] for side in (0, 1))
         store = PairStore.of(tokenizer.encode_batch(sources), tokenizer.encode_batch(targets))
         self.batches = Batches(store, BatchingConfig(tokens=recipe.batches.tokens), seed=0)
