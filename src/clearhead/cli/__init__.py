@@ -1,8 +1,8 @@
 """The command line: one thin file per verb."""
 
 import errno
-import os
 import sys
+from typing import Any
 
 import typer
 
@@ -27,23 +27,38 @@ app.command("models")(models.models)
 app.add_typer(data.app, name="data")
 
 # What the machine refuses and a person can change; anything else is a bug and deserves a traceback.
-MENDABLE = {errno.EACCES, errno.EDQUOT, errno.EISDIR, errno.ENOENT, errno.ENOSPC, errno.ENOTDIR, errno.EROFS}
+MENDABLE = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENOENT,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
+# Newer versions of typer bring their own copy of click: its errors can be named only from there.
+UsageError: Any = typer.BadParameter.__base__
 
 
 def main() -> None:
     """Runs a command; what the user can mend is said in a line each, and ends with 2."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        # Without a message, the help has been shown instead.
+        if message := " ".join(error.format_message().split()):
+            command = error.ctx.command_path if error.ctx else "clearhead"
+            sys.stderr.write(f"clearhead: {message} (see {command} --help)\n")
+        sys.exit(2)
     except ClearheadError as error:
         for line in str(error).splitlines():
             sys.stderr.write(f"clearhead: {line}\n")
         sys.exit(2)
-    except BrokenPipeError:
-        # Whoever read our output has enough; Python would complain again when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:
         if error.errno not in MENDABLE:
             raise
-        sys.stderr.write(f"clearhead: {error.filename or 'writing'}: {error.strerror}\n")
+        place = error.filename or "a file of this run"
+        sys.stderr.write(f"clearhead: {place}: {error.strerror}; choose another place or make room there\n")
         sys.exit(2)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Json, Pairs, place, put
+from clearhead.cli.options import Device, Json, Pairs, chosen_device, place, put
 from clearhead.cli.progress import tracked
+from clearhead.errors import DataError, ModelError
 
 if TYPE_CHECKING:
     from clearhead.tasks.measuring import Measured
@@ -22,7 +23,7 @@ def evaluate(
         typer.Option(help="Another model's folder, or a file of its translations.", metavar="DIR|FILE"),
     ] = None,
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Write the translations here.", metavar="FILE")] = None,
     json: Json = False,
 ) -> None:
@@ -40,21 +41,30 @@ def evaluate(
     from clearhead.data.files import lines
     from clearhead.tasks.measuring import measure, unseen_pairs
     from clearhead.tasks.translation import load
-    from clearhead.training.devices import choose_device
 
-    chosen = choose_device(device)  # pyright: ignore[reportArgumentType]
+    chosen = chosen_device(device)
     translator = load(model, chosen)
     test = unseen_pairs(place(pairs) if pairs else None, model, translator.languages)
     sources = [pair.source for pair in test]
+    # Everything that can be wrong is looked at before the work begins.
+    rival = load(against, chosen) if against and against.is_dir() else None
+    if rival and rival.languages != translator.languages:
+        raise ModelError(
+            f"{against}: translates {'-'.join(rival.languages)}, not {'-'.join(translator.languages)}"
+        )
+    theirs = list(lines(against)) if against and not rival else None
+    if theirs and len(theirs) != len(test):
+        raise DataError(
+            f"{against}: {len(theirs)} lines for {len(test)} test pairs; give one translation each"
+        )
+    if out:
+        out.touch()
     translations = _translations(translator, sources, beam)
     if out:
         out.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
-    rival = None
-    if against and against.is_dir():
-        rival = _translations(load(against, chosen), sources, beam)
-    elif against:
-        rival = list(lines(against))
-    measured = measure(test, translations, translator.languages[1], rival)
+    if rival:
+        theirs = _translations(rival, sources, beam)
+    measured = measure(test, translations, translator.languages[1], theirs)
     put(asdict(measured)) if json else _show(measured, model, against)
 
 

@@ -1,13 +1,19 @@
 """Options that several commands share, and how their values are read."""
 
 import json
+import os
 import sys
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearhead.errors import SettingsError
 
+if TYPE_CHECKING:
+    import torch
+
+DEVICES = ("auto", "cpu", "cuda")
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
 Pairs = Annotated[
     str | None,
@@ -17,14 +23,24 @@ Pairs = Annotated[
         metavar="FILE",
     ),
 ]
+Device = Annotated[str, typer.Option(help=f"{', '.join(DEVICES[:-1])} or {DEVICES[-1]}.")]
 
 
 def place(pairs: str) -> str | tuple[str, str]:
     """A file or data set, or the two aligned files of 'SOURCE,TARGET'."""
-    parts = pairs.split(",")
+    parts = [pairs] if Path(pairs).exists() else pairs.split(",")
     if len(parts) > 2:
         raise SettingsError(f"--pairs {pairs}: give one file, or two aligned ones as SOURCE,TARGET")
     return (parts[0], parts[1]) if len(parts) == 2 else pairs
+
+
+def chosen_device(name: str) -> "torch.device":
+    """The device that a user named."""
+    from clearhead.training.devices import choose_device
+
+    if name not in DEVICES:
+        raise SettingsError(f"--device {name}: is not one of {', '.join(DEVICES)}")
+    return choose_device(name)  # pyright: ignore[reportArgumentType]
 
 
 def say(text: str = "") -> None:
@@ -35,5 +51,10 @@ def say(text: str = "") -> None:
 
 def put(line: str | dict[str, Any]) -> None:
     """A result: a line of text, or an object as a line of JSON."""
-    sys.stdout.write((line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write((line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python would complain again when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None

@@ -18,15 +18,15 @@ class Progress:
         self.what, self.unit = what, unit
         self.total: int | None = None
         self._began = self._said = monotonic()
-        self._start: int | None = None
+        self._before = 0
         self._bar = None
 
     def __enter__(self) -> "Progress":
         return self
 
-    def begin(self, total: int | None) -> None:
-        """The work starts now; until then nothing is shown."""
-        self.total = total
+    def begin(self, total: int | None, before: int = 0) -> None:
+        """The work starts now, after what was done before; until then nothing is shown."""
+        self.total, self._before, self._began = total, before, monotonic()
         if sys.stderr.isatty():
             self._bar = _bar(self.what, total)
 
@@ -35,11 +35,9 @@ class Progress:
             self._bar[0].stop()
 
     def at(self, done: int, details: str = "") -> None:
-        """`done` of the total; the rate counts from the first call on, not what was done before."""
-        if self._start is None:
-            self._start, self._began = done - 1, monotonic()
+        """`done` of the total; the rate leaves out what was done before."""
         now = monotonic()
-        rate = (done - self._start) / max(now - self._began, 1e-9)
+        rate = (done - self._before) / max(now - self._began, 1e-9)
         left = f", {duration((self.total - done) / rate)} left" if self.total and rate else ""
         text = f"{rate:.1f} {self.unit}/s{left}{'  ' + details if details else ''}"
         if self._bar:

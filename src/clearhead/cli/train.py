@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from clearhead.tasks.events import Event
     from clearhead.tasks.recipe import TranslationRecipe
 
+# The customary exit status after Ctrl-C: a script must not go on with a model that is not finished.
+INTERRUPTED = 130
+
 
 def train(
     recipe: Annotated[Path | None, typer.Argument(help="A recipe.", metavar="RECIPE.toml")] = None,
@@ -49,6 +52,8 @@ def train(
     if out is None and recipe is None:
         raise SettingsError("--out: name a folder for the model, for example --out runs/mine")
     folder = out or Path("runs") / recipe.stem  # pyright: ignore[reportOptionalMemberAccess]
+    if (source or target) and not pairs:
+        raise SettingsError("--from and --to: go with --pairs; a recipe names its languages itself")
     if resume:
         if pairs or recipe:
             raise SettingsError(
@@ -95,6 +100,14 @@ def _from_pairs(
 
 
 def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
+    try:
+        _show_all(events, folder, json)
+    except KeyboardInterrupt:
+        say(f"stopped at once; go on: clearhead train --resume --out {folder}")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _show_all(events: "Iterator[Event]", folder: Path, json: bool) -> None:
     from clearhead.tasks.events import Begun, Finished, Note, Validation
     from clearhead.training import Report
 
@@ -104,7 +117,7 @@ def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
                 case Note(text):
                     say(text)
                 case Begun():
-                    progress.begin(event.steps)
+                    progress.begin(event.steps, event.done)
                 case Report():
                     progress.at(event.step, _report(event))
                 case Validation():
@@ -118,7 +131,7 @@ def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
 def _finish(event, folder: Path, json: bool) -> None:
     if event.interrupted:
         say(f"stopped after step {event.step:,} and saved; go on: clearhead train --resume --out {folder}")
-        return
+        raise typer.Exit(INTERRUPTED)
     say(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
     say(f'try it: clearhead translate --model {folder} "..."; measure it: clearhead evaluate {folder}')
     if json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Json, put
+from clearhead.cli.options import Device, Json, chosen_device, put
 from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, SettingsError
 
@@ -30,7 +30,7 @@ def translate(
     top_p: Annotated[float | None, typer.Option(help="Draw among the best with this share.")] = None,
     min_p: Annotated[float | None, typer.Option(help="Draw above this share of the best.")] = None,
     seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     at_once: Annotated[int, typer.Option(help="Lines of stdin read before translating.", min=1)] = 512,
     json: Json = False,
 ) -> None:
@@ -51,9 +51,8 @@ def translate(
             "one can be had with: clearhead train recipes/quickstart.toml --out runs/quickstart"
         )
     from clearhead.tasks.translation import Sampling, load
-    from clearhead.training.devices import choose_device
 
-    translator = load(model, choose_device(device))  # pyright: ignore[reportArgumentType]
+    translator = load(model, chosen_device(device))
     if to:
         translator.check_target(to)
     wishes = {"nbest": nbest, "prefix": prefix, "repetition": repetition, "no_repeat": no_repeat}
@@ -62,8 +61,10 @@ def translate(
     drawn = {name: value for name, value in drawn.items() if value is not None}
     if drawn:
         wishes["sampling"] = Sampling(seed=seed, **drawn)
-    interactive = sys.stdin.isatty()
-    found = translator.stream(texts or _lines(), 1 if interactive and not texts else at_once, **wishes)
+    interactive = bool(sys.stdin) and sys.stdin.isatty()
+    found = translator.stream(
+        _checked(texts) if texts else _lines(), 1 if interactive and not texts else at_once, **wishes
+    )
     quiet = bool(texts) or interactive or not sys.stderr.isatty() or sys.stdout.isatty()
     for translation in found if quiet else tracked(found, "translating", None, "lines"):
         _show(translation, nbest, json)
@@ -84,7 +85,16 @@ def _show(translation: "Translation", nbest: int, json: bool) -> None:
         put(translation.text)
 
 
+def _checked(texts: list[str]) -> Iterator[str]:
+    for number, text in enumerate(texts, start=1):
+        if not text.isascii() and any("\udc80" <= sign <= "\udcff" for sign in text):
+            raise DataError(f"text {number}: not UTF-8; the texts before it are translated")
+        yield text
+
+
 def _lines() -> Iterator[str]:
+    if sys.stdin is None:
+        raise DataError("standard input: is closed; give texts as arguments, or a file with < FILE")
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
