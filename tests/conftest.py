@@ -1,6 +1,8 @@
-"""Shared by all tests: one thread, checked shapes, and where the measuring data lies, if anywhere."""
+"""Shared by all tests: one thread, checked shapes, a cache of their own, and a toy translator."""
 
 import os
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ hook = install_import_hook(["clearhead.layers", "clearhead.models"], "beartype.b
 
 torch.set_num_threads(1)
 
+DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
 
 @pytest.fixture(scope="session")
 def measuring_data() -> Path:
@@ -19,3 +23,88 @@ def measuring_data() -> Path:
     if not Path(place).is_dir():
         pytest.skip("no measuring data: name its folder in CLEARHEAD_DATA")
     return Path(place)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Token stores made by tests never meet those of the user."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLEARHEAD_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def numbers() -> Callable[[int], list[tuple[str, str]]]:
+    """So many pairs of a toy language: 'three one four' is '3 1 4'."""
+
+    def make(count: int) -> list[tuple[str, str]]:
+        chance = random.Random(0)
+        found: dict[tuple[int, ...], None] = {}
+        while len(found) < count:
+            found[tuple(chance.randrange(10) for _ in range(chance.randint(2, 5)))] = None
+        return [(" ".join(DIGITS[digit] for digit in line), " ".join(map(str, line))) for line in found]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def number_recipe(numbers) -> Callable[..., Path]:
+    """Writes a file of pairs and a recipe that learns them in seconds; gives the recipe's place."""
+
+    def make(folder: Path, steps: int = 200, more: str = "") -> Path:
+        pairs = folder / "numbers.en-de.tsv"
+        pairs.write_text("".join(f"{source}\t{target}\n" for source, target in numbers(400)))
+        path = folder / "recipe.toml"
+        path.write_text(RECIPE.format(pairs=pairs, steps=steps) + more)
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def number_model(tmp_path_factory: pytest.TempPathFactory, number_recipe) -> Path:
+    """The folder of a trained translator; a test that changes something in it makes a copy first."""
+    from clearhead.config import read_settings
+    from clearhead.tasks.recipe import TranslationRecipe
+    from clearhead.tasks.run import train
+
+    folder = tmp_path_factory.mktemp("numbers")
+    recipe = read_settings(TranslationRecipe, number_recipe(folder))
+    for _ in train(recipe, folder / "model"):
+        pass
+    return folder / "model"
+
+
+RECIPE = """
+[data]
+source = "en"
+target = "de"
+train = ["{pairs}"]
+hold_out = {{ validation = 30, test = 40 }}
+
+[tokenizer]
+kind = "word"
+vocabulary = 40
+
+[model]
+width = 32
+hidden = 64
+encoder_layers = 1
+decoder_layers = 1
+attention = {{ heads = 2 }}
+norm_place = "pre"
+dropout = 0.0
+longest = 16
+
+[batches]
+tokens = 800
+
+[training]
+device = "cpu"
+steps = {steps}
+schedule = {{ kind = "warmup-stable-decay", peak = 1e-2, warmup = 20, decay = 0.5 }}
+report_every = 20
+validate_every = 50
+save_every = 25
+"""
