@@ -5,7 +5,7 @@ backward, Adam. The first table is fp32 at width 256; the second sets ours under
 Hugging Face in fp32 at width 512. The lengths are those of Multi30k where CLEARHEAD_DATA has it, else of
 the shipped Tatoeba.
 
-    python benchmarks/train_cpu.py [--threads 1] [--rounds 12] [--tokens 2048] [--json FILE]
+    python benchmarks/train_cpu.py [--threads 1] [--rounds 8] [--tokens 2048] [--json FILE]
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Shape:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--threads", type=int, default=1)
-    arguments.add_argument("--rounds", type=int, default=12)
+    arguments.add_argument("--rounds", type=int, default=8)
     arguments.add_argument("--tokens", type=int, default=2048, help="budget of a batch")
     arguments.add_argument("--json", type=Path, help="write the figures to this file")
     options = arguments.parse_args()
