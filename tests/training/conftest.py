@@ -51,8 +51,7 @@ class Toy(nn.Module):
         return self.dropout(self.norm(self.output(a.tanh() * b.sigmoid() + c.cumsum(1))))
 
 
-def toy_loss(model: nn.Module, batch: Words) -> tuple[Tensor, int]:
-    assert isinstance(model, Toy)
+def toy_loss(model: Toy, batch: Words) -> tuple[Tensor, int]:
     states = model(batch.words[:, :-1])
     return smoothed_loss(states, model.readout.weight, batch.words[:, 1:], 0.1, model.readout.bias)
 
@@ -76,7 +75,7 @@ def words() -> type[Words]:
 
 
 @pytest.fixture
-def loss() -> Callable[[nn.Module, Any], tuple[Tensor, int]]:
+def loss() -> Callable[[Toy, Words], tuple[Tensor, int]]:
     return toy_loss
 
 
@@ -86,10 +85,12 @@ def feed() -> Callable[..., Feed[Words]]:
 
 
 @pytest.fixture
-def make_trainer() -> Callable[..., Trainer[Words]]:
+def make_trainer() -> Callable[..., Trainer[Toy, Words]]:
     """A trainer of a fresh toy; the same seed gives the same toy."""
 
-    def make(dropout: float = 0.2, seed: int = 3, loss: Any = toy_loss, **settings: Any) -> Trainer[Words]:
+    def make(
+        dropout: float = 0.2, seed: int = 3, loss: Any = toy_loss, **settings: Any
+    ) -> Trainer[Toy, Words]:
         torch.manual_seed(seed)
         chosen = {"schedule": ConstantSchedule(peak=0.01), "device": "cpu", "steps": 12} | settings
         return Trainer(Toy(dropout), loss, TrainingConfig(**chosen), WIDTH)

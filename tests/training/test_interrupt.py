@@ -1,6 +1,7 @@
 """Ctrl-C is a wish first and an order second."""
 
 import signal
+import threading
 
 import pytest
 
@@ -22,3 +23,16 @@ def test_the_second_ctrl_c_raises_and_the_old_handler_returns():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_another_thread_the_context_does_nothing():
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    def work():
+        with Interrupt() as interrupt:
+            seen.append((interrupt.requested, signal.getsignal(signal.SIGINT)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]

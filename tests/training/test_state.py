@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from clearhead.errors import ModelError, TrainingError
-from clearhead.training import StateFolder
+from clearhead.training import AverageConfig, StateFolder, TrainingConfig
 from clearhead.training.randomness import random_state, set_random_state
 from clearhead.training.tensors import read_tree, write_tree
 
@@ -213,6 +213,30 @@ def test_the_lock_of_a_killed_process_is_free(folder):
         holder.kill()
     with StateFolder(folder):
         pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with (
+        pytest.raises(TrainingError, match="training: cannot be used for a run: Not a directory"),
+        StateFolder(tmp_path / "file" / "training"),
+    ):
+        pass
+
+
+def test_the_settings_say_what_is_kept_and_what_is_averaged(folder):
+    best = TrainingConfig(average=AverageConfig(count=3, of="best"), stop_on="bleu", keep_last=1)
+    last = TrainingConfig(average=AverageConfig(count=3, of="last"), keep_last=1, keep_best=0)
+    scores = [9.0, 8.0, 1.0, 7.0, 2.0]
+    for config, expected in ((best, [0, 1, 3]), (last, [2, 3, 4])):
+        place = folder / config.stop_on
+        with StateFolder.of(place, config) as states:
+            for step, score in enumerate(scores):
+                states.save(state_of(step), score)
+            assert config.average is not None
+            assert [int(path.stem[8:]) for path in states.to_average(config.average)] == expected
+            assert states.steps() == [4]
+            assert {int(path.stem[8:]) for path in states.weights()} == {*expected, 4}
 
 
 def test_saving_without_holding_the_folder_is_refused(folder):

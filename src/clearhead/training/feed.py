@@ -1,7 +1,7 @@
 """Batches without end, and the place in the data where a run stands."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from clearhead.errors import TrainingError
 
@@ -21,7 +21,7 @@ class Feed(Generic[Batch]):
         self._batches = epoch(number, consumed)
 
     @property
-    def position(self) -> dict[str, Any]:
+    def position(self) -> dict[str, int]:
         """Epoch and batches of it already given; `Feed(epoch, **position)` goes on from here."""
         return {"number": self.number, "consumed": self.consumed}
 

@@ -1,13 +1,16 @@
 """Ctrl-C as a wish that a loop can grant after its current step."""
 
 import signal
+import threading
 from types import FrameType
+
+HEARD = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
     """Inside the context the first Ctrl-C or SIGTERM only sets `requested`; a second Ctrl-C ends at once.
 
-    Signals are heard by the main thread, so the context belongs there.
+    Only the main thread hears signals; in another, nothing is ever requested.
     """
 
     def __init__(self) -> None:
@@ -15,9 +18,8 @@ class Interrupt:
         self._before = {}
 
     def __enter__(self) -> "Interrupt":
-        self._before = {
-            number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in HEARD}
         return self
 
     def __exit__(self, *exception: object) -> None:

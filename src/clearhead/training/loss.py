@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-PADDING = 0
+from clearhead.text.tokenizer import PAD
 
 
 # Chunks and chosen positions are no work for a compiler; torch.compiler.disable costs a second at import.
@@ -15,7 +15,7 @@ def smoothed_loss(
     labels: Int[Tensor, "*positions"],
     smoothing: float = 0.0,
     bias: Float[Tensor, "vocabulary"] | None = None,
-    ignore: int = PADDING,
+    ignore: int = PAD,
     count: int | None = None,
 ) -> tuple[Float[Tensor, ""], int]:
     """The sum of the losses at positions that are not padding, and their number.
@@ -51,7 +51,7 @@ class _ReadoutLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, states, weight, bias, labels, smoothing):
-        gradients = _Gradients(states, weight, bias, ctx.needs_input_grad)
+        gradients = _Gradients(states, weight, bias, smoothing, ctx.needs_input_grad)
         total = _walk(states, weight, bias, labels, smoothing, gradients)
         ctx.save_for_backward(gradients.states, gradients.weight, gradients.bias)
         return total
@@ -64,11 +64,15 @@ class _ReadoutLoss(torch.autograd.Function):
 class _Gradients:
     """What the chunks add to; None where nobody asked."""
 
-    def __init__(self, states: Tensor, weight: Tensor, bias: Tensor, needed: tuple[bool, ...]):
+    def __init__(
+        self, states: Tensor, weight: Tensor, bias: Tensor, smoothing: float, needed: tuple[bool, ...]
+    ):
         exact = torch.promote_types(weight.dtype, torch.float32)
+        # The smoothed target pulls every word alike: that part is there from the start.
+        pull = -smoothing / len(weight)
         self.states = torch.empty_like(states) if needed[0] else None
-        self.weight = torch.zeros_like(weight, dtype=exact) if needed[1] else None
-        self.bias = torch.zeros_like(bias, dtype=exact) if needed[2] else None
+        self.weight = (pull * states.sum(0, dtype=exact)).repeat(len(weight), 1) if needed[1] else None
+        self.bias = torch.full_like(bias, pull * len(states), dtype=exact) if needed[2] else None
 
 
 def _walk(
@@ -80,45 +84,48 @@ def _walk(
     gradients: _Gradients | None,
 ) -> Float[Tensor, ""]:
     """The summed loss, chunk by chunk; fills in the gradients where there are any."""
-    vocabulary = len(weight)
     exact = torch.promote_types(weight.dtype, torch.float32)
     fast = _product_type(weight)
     narrow = weight.to(fast)
     # The mean logit needs no logits: it is the state times the mean row.
     mean_row, mean_bias = weight.mean(0, dtype=exact), bias.mean(dtype=exact)
     total = torch.zeros((), dtype=exact, device=states.device)
-    rows = max(1, _chunk_size(states.device) // vocabulary)
+    rows = max(1, _chunk_size(states.device) // len(weight))
     with torch.autocast(states.device.type, enabled=False):
         for start in range(0, len(states), rows):
             chunk, label = states[start : start + rows], labels[start : start + rows, None]
             narrow_chunk = chunk.to(fast)
-            logits = (narrow_chunk @ narrow.T).to(exact)
+            logits = narrow_chunk @ narrow.T
             if bias.ndim:
                 logits += bias
-            wanted = logits.gather(1, label).sum()
+            wanted = logits.gather(1, label).sum(dtype=exact)
             mean = (chunk.to(exact) @ mean_row).sum() + mean_bias * len(chunk)
-            total += _log_normalisers(logits).sum() - (1 - smoothing) * wanted - smoothing * mean
+            normaliser, slope = _normalised(logits, exact)
+            total += normaliser - (1 - smoothing) * wanted - smoothing * mean
             if gradients is None:
                 continue
-            logits.scatter_add_(1, label, torch.full_like(label, smoothing - 1, dtype=exact))
-            slope = logits.to(fast)
+            slope.scatter_add_(1, label, torch.full_like(label, smoothing - 1, dtype=exact))
+            if gradients.bias is not None:
+                gradients.bias += slope.sum(0)
+            slope = slope.to(fast)
             if gradients.states is not None:
                 gradients.states[start : start + rows] = slope @ narrow - smoothing * mean_row
             if gradients.weight is not None:
                 _add_product(gradients.weight, slope.T, narrow_chunk)
-            if gradients.bias is not None:
-                gradients.bias += logits.sum(0) - smoothing / vocabulary * len(chunk)
-        if gradients is not None and gradients.weight is not None:
-            gradients.weight -= states.sum(0, dtype=exact) * (smoothing / vocabulary)
     return total
 
 
-def _log_normalisers(logits: Float[Tensor, "rows vocabulary"]) -> Float[Tensor, "rows"]:
-    """log Σ exp of each row; the logits become probabilities in place."""
-    highest = logits.amax(1)
-    torch.softmax(logits, 1, out=logits)
+def _normalised(
+    logits: Float[Tensor, "rows vocabulary"], exact: torch.dtype
+) -> tuple[Float[Tensor, ""], Float[Tensor, "rows vocabulary"]]:
+    """The sum of log Σ exp over the rows, and the probabilities, which take the logits' place if they fit."""
+    highest = logits.amax(1).to(exact)
+    if logits.dtype == exact:
+        probabilities = torch.softmax(logits, 1, out=logits)
+    else:
+        probabilities = torch.softmax(logits, 1, dtype=exact)
     # The highest probability is at least 1 / vocabulary, so its logarithm is safe.
-    return highest - logits.amax(1).log()
+    return (highest - probabilities.amax(1).log()).sum(), probabilities
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
@@ -137,5 +144,5 @@ def _product_type(weight: Tensor) -> torch.dtype:
 
 
 def _chunk_size(device: torch.device) -> int:
-    """How many logits are held at once: 16 MB stay in a processor's cache, a GPU wants larger products."""
-    return 1 << 22 if device.type == "cpu" else 1 << 27
+    """How many logits are held at once: measured; too few spoil the products, too many the cache."""
+    return 1 << 23 if device.type == "cpu" else 1 << 27

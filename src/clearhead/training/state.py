@@ -5,9 +5,10 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from clearhead.errors import ModelError, TrainingError
+from clearhead.training.config import AverageConfig, TrainingConfig
 from clearhead.training.tensors import (
     Tree,
     read_checksum,
@@ -45,10 +46,24 @@ class StateFolder:
         self.better = better
         self._lock: int | None = None
 
-    def __enter__(self) -> "StateFolder":
+    @classmethod
+    def of(cls, folder: Path, config: TrainingConfig) -> Self:
+        """A folder that keeps what the settings say, and what an average will need."""
+        last, best = config.keep_last, config.keep_best
+        if config.average and config.average.of == "best":
+            best = max(best, config.average.count)
+        elif config.average:
+            last = max(last, config.average.count)
+        better = "higher" if config.stop_on == "bleu" else "lower"
+        return cls(folder, config.keep_last, best, keep_weights=last, better=better)
+
+    def __enter__(self) -> Self:
         """Takes the folder for this process; the kernel frees it when the process ends, however it ends."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _take(self.folder / "lock", self.folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = _take(self.folder / "lock", self.folder)
+        except OSError as error:
+            raise TrainingError(f"{self.folder}: cannot be used for a run: {error.strerror}") from error
         for leftover in self.folder.glob(temporary_name(Path("*")).name):
             log.warning("%s: half-written when an earlier run ended; removed", leftover)
             leftover.unlink()
@@ -91,7 +106,8 @@ class StateFolder:
                 return self._read(step)
             except ModelError as error:
                 log.warning("%s; falling back to the state before", error)
-                self._set_aside(step)
+                if self._lock is not None:
+                    self._set_aside(step)
         if steps:
             raise TrainingError(
                 f"{self.folder}: none of {len(steps)} saved states is whole; start the run anew"
@@ -112,6 +128,10 @@ class StateFolder:
         scored = [(score, path) for path, score in scores.items() if score is not None]
         sign = 1 if self.better == "lower" else -1
         return [path for _, path in sorted(scored, key=lambda pair: sign * pair[0])[:count]]
+
+    def to_average(self, config: AverageConfig) -> list[Path]:
+        """The weights whose mean the settings ask for; fewer at the beginning of a run."""
+        return self.best_weights(config.count) if config.of == "best" else self.weights()[-config.count :]
 
     def _read(self, step: int) -> dict[str, Any]:
         state, path = read_tree(self._state(step)), self._weights(step)

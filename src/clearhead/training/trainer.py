@@ -31,8 +31,9 @@ class Trainable(Protocol):
     def to(self, device: torch.device, non_blocking: bool = False) -> Self: ...
 
 
+Model = TypeVar("Model", bound=nn.Module)
 Batch = TypeVar("Batch", bound=Trainable)
-Loss = Callable[[nn.Module, Batch], tuple[Tensor, int]]
+Loss = Callable[[Model, Batch], tuple[Tensor, int]]
 """The sum of the losses of a batch, and over how many tokens."""
 
 
@@ -54,14 +55,14 @@ class Report:
     """since the step before"""
 
 
-class Trainer(Generic[Batch]):
+class Trainer(Generic[Model, Batch]):
     """A model in training: moves it to its device and takes steps.
 
     The device is waited for once a step, for the loss and the gradient's norm together: only if both are
     finite is the step taken.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss[Batch], config: TrainingConfig, width: int):
+    def __init__(self, model: Model, loss: Loss[Model, Batch], config: TrainingConfig, width: int):
         self.device = choose_device(config.device)
         self.precision = choose_precision(config.precision, self.device, width)
         self.model = model.to(self.device)

@@ -1,0 +1,49 @@
+"""The trainer teaches the Translator on real batches."""
+
+import torch
+
+from clearhead.data.batch import PairBatch
+from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.training import Trainer, TrainingConfig, smoothed_loss
+from clearhead.training.optimizer import MuonConfig, hidden_matrices
+from clearhead.training.schedule import ConstantSchedule
+
+VOCABULARY = 16
+SHAPE = {"width": 32, "hidden": 64, "attention": {"heads": 2}, "encoder_layers": 1, "decoder_layers": 1}
+
+
+def translator() -> Translator:
+    torch.manual_seed(0)
+    return Translator(TranslatorConfig.model_validate({**SHAPE, "dropout": 0.0}), VOCABULARY)
+
+
+def loss(model: Translator, batch: PairBatch) -> tuple[torch.Tensor, int]:
+    states = model.states(batch.source, batch.source_lengths, batch.inputs)
+    return smoothed_loss(states, model.readout_weight, batch.labels, 0.0, count=batch.tokens)
+
+
+def batches(count: int):
+    chance = torch.Generator().manual_seed(1)
+    for _ in range(count):
+        lengths = torch.randint(2, 6, (24,), generator=chance).tolist()
+        sources = [torch.randint(4, VOCABULARY, (length,), generator=chance).tolist() for length in lengths]
+        yield PairBatch.of(sources, [source[::-1] for source in sources])
+
+
+def test_a_translator_learns_to_reverse():
+    config = TrainingConfig(
+        steps=150, optimizer=MuonConfig(), schedule=ConstantSchedule(peak=0.01), device="cpu", smoothing=0.0
+    )
+    trainer = Trainer(translator(), loss, config, width=32)
+    reports = list(trainer.steps(batches(150)))
+    assert reports[0].loss > 2.5
+    assert reports[-1].loss < 0.5
+    assert all(0 <= report.padding < 0.6 for report in reports)
+
+
+def test_its_matrices_are_told_from_its_embeddings():
+    model = translator()
+    names = set(hidden_matrices(model))
+    assert "readout_weight" not in names
+    assert not any("embedding" in name or "norm" in name for name in names)
+    assert {name.rpartition(".")[0].rpartition(".")[2] for name in names} >= {"project", "output"}
