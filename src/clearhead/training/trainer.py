@@ -52,7 +52,7 @@ class Report:
     gradient: float
     """norm, before clipping"""
     seconds: float
-    """since the step before"""
+    """of this step, waiting for its batches included"""
 
 
 class Trainer(Generic[Model, Batch]):
