@@ -72,13 +72,16 @@ def _states(recipe: TranslationRecipe, out: Path) -> StateFolder:
         out / STATES,
         keep_last=config.keep_last,
         keep_best=max(config.keep_best, average.count if average and average.of == "best" else 1),
-        keep_weights=average.count if average and average.of == "last" else 0,
+        # Room for two saved out of turn beside those that will be averaged; see Run._forget.
+        keep_weights=average.count + 2 if average and average.of == "last" else 0,
         better="higher" if config.stop_on == "bleu" else "lower",
     )
 
 
 def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[Event]:
     """Prepares the data, then trains; what an earlier try has prepared is not made again."""
+    for leftover in [path for name in (TOKENIZER, WEIGHTS) for path in out.glob(f".{name}.*")]:
+        leftover.unlink()  # half-written when an earlier try was killed
     corpus = Corpus(recipe.data, recipe.training.seed)
     if not (out / TOKENIZER).exists():
         yield Note("learning the tokenizer …")
@@ -142,6 +145,7 @@ class Run:
         self.epoch = batches.epoch
         self.feed = Feed(batches.epoch)
         self.standing = Standing()
+        self.out_of_turn: list[int] = []
 
     def events(self, out: Path) -> Generator[Event, None, Finished]:
         saved = self.states.latest()
@@ -181,8 +185,9 @@ class Run:
             if validation:
                 records.add(step, "validation", asdict(validation))
                 yield validation
-            if validation or step % config.save_every == 0 or last or interrupt.requested:
-                self._save(validation)
+            in_turn = bool(validation) or step % config.save_every == 0 or last
+            if in_turn or interrupt.requested:
+                self._save(validation, in_turn)
                 yield Saved(step)
             if validation and validation.best:
                 save_weights(self.trainer.weights(), out / WEIGHTS)
@@ -216,15 +221,31 @@ class Run:
         """What the run is judged by; settings see to it that BLEU is measured where it is asked for."""
         return bleu if self.config.stop_on == "bleu" and bleu is not None else loss
 
-    def _save(self, validation: Validation | None) -> None:
+    def _save(self, validation: Validation | None, in_turn: bool) -> None:
+        if not in_turn:
+            self.out_of_turn.append(self.trainer.step)
         standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
-        state = self.trainer.state() | {"feed": self.feed.position, "standing": standing}
+        place = {"feed": self.feed.position, "standing": standing, "out_of_turn": self.out_of_turn}
+        state = self.trainer.state() | place
         self.states.save(state, self._score(validation.loss, validation.bleu) if validation else None)
+        self._forget()
 
     def _load(self, state: dict[str, Any]) -> None:
         self.trainer.load_state(state)
         self.feed = Feed(self.epoch, **state["feed"])
         self.standing = Standing(**state["standing"])
+        self.out_of_turn = state["out_of_turn"]
+        self._forget()
+
+    def _forget(self) -> None:
+        """Removes what Ctrl-C saved between two turns, once there is a later state.
+
+        An average would take it in, and so be another than that of an undisturbed run.
+        """
+        for step in [step for step in self.out_of_turn if step != self.trainer.step]:
+            for kind in ("state", "weights"):
+                (self.states.folder / f"{kind}-{step:08}.safetensors").unlink(missing_ok=True)
+            self.out_of_turn.remove(step)
 
 
 def _with_dropout(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> Encode:
