@@ -1,0 +1,110 @@
+"""A training that is killed or interrupted, and resumed, ends as if nothing had happened."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli import main
+from clearhead.tasks.run import resume
+
+PROGRAM = Path(sys.executable).with_name("clearhead")
+SCRIPT = Path(__file__).with_name("run_to_be_killed.py")
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+# With everything in it that must not be forgotten between two lives.
+MORE = """
+ema = 0.9
+accumulate = 2
+average = { count = 3, of = "last" }
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, number_recipe) -> Path:
+    """Holds a recipe, an undisturbed run of it and one that was killed again and again."""
+    folder = tmp_path_factory.mktemp("killed")
+    recipe = number_recipe(folder, steps=100, more=MORE)
+    recipe.write_text(recipe.read_text().replace("dropout = 0.0", "dropout = 0.1"))
+    recipe.write_text(
+        recipe.read_text().replace("_every = 50", "_every = 20").replace("_every = 25", "_every = 8")
+    )
+    command = [sys.executable, SCRIPT, folder, recipe, "17"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | ONE_THREAD, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout.splitlines()[-1]) >= 14
+    return folder
+
+
+def start(*arguments: object) -> subprocess.Popen[str]:
+    command = [PROGRAM, "train", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=os.environ | ONE_THREAD)
+
+
+def wait_for_a_state(out: Path, process: subprocess.Popen[str]) -> None:
+    while not list(out.glob("training/state-*.safetensors")):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.002)
+
+
+def measurements(out: Path) -> list[dict]:
+    """Everything that was measured but times."""
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
+
+
+def assert_same(first: Path, second: Path) -> None:
+    for name in (
+        "model.safetensors",
+        "tokenizer.json",
+        "config.toml",
+        "test.tsv",
+        "validation.tsv",
+        "README.md",
+    ):
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+    assert measurements(first) == measurements(second)
+    left = {path.name for path in second.rglob("*") if path.is_file() and "tensorboard" not in path.parts}
+    assert left == {
+        path.name for path in first.rglob("*") if path.is_file() and "tensorboard" not in path.parts
+    }
+
+
+def test_killed_at_any_moment_and_resumed_equals_uninterrupted_in_every_bit(folder):
+    assert_same(folder / "straight", folder / "killed")
+    assert [path for path in (folder / "killed cache").iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_real_program_survives_a_kill_and_a_ctrl_c(folder, capsys, monkeypatch):
+    recipe, out = folder / "recipe.toml", folder / "interrupted"
+    process = start(recipe, "--out", out)
+    wait_for_a_state(out, process)
+    # While it runs, a second run into the same folder is refused.
+    for arguments in (["train", str(recipe)], ["train", "--resume"]):
+        monkeypatch.setattr(sys, "argv", ["clearhead", *arguments, "--out", str(out)])
+        with pytest.raises(SystemExit) as refused:
+            main()
+        said = capsys.readouterr().err
+        assert refused.value.code == 2
+        assert said.count("\n") == 1
+        assert f"process {process.pid} is training here" in said
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+    process = start("--resume", "--out", out)
+    while "step 40" not in (line := process.stderr.readline()):  # pyright: ignore[reportOptionalMemberAccess]
+        assert line, "ended before step 40"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert f"saved; go on: clearhead train --resume --out {out}\n" in said
+    for _ in resume(out):
+        pass
+    assert_same(folder / "straight", out)

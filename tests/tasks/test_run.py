@@ -1,0 +1,194 @@
+"""A run that stops in any way and is resumed gives what an undisturbed one gives."""
+
+import errno
+import json
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from clearhead.checkpoint import WEIGHTS
+from clearhead.config import changed, parse_settings, read_toml
+from clearhead.errors import ModelError, SettingsError, TrainingError
+from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
+from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.run import resume, train
+from clearhead.training import Report
+
+SHORT = ["training.steps=24", "training.save_every=5", "training.validate_every=8", "training.report_every=3"]
+SMALL = ["model.dropout=0.1", "model.width=16", "model.hidden=32", "batches.tokens=400"]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory, number_recipe):
+    """The toy's recipe, shortened, with changes."""
+    values = read_toml(number_recipe(tmp_path_factory.mktemp("recipe")))
+
+    def make(*changes: str) -> TranslationRecipe:
+        return parse_settings(TranslationRecipe, changed(values, [*SHORT, *SMALL, *changes]))
+
+    return make
+
+
+def finish(events: Iterable[Event]) -> Finished:
+    *_, last = events
+    assert isinstance(last, Finished)
+    return last
+
+
+def interrupted_at(steps: set[int], events: Iterator[Event]) -> Finished:
+    """The end of a run to which Ctrl-C is pressed during each of these steps."""
+    last = None
+    for last in events:
+        if isinstance(last, Report) and last.step in steps:
+            signal.raise_signal(signal.SIGINT)
+    assert isinstance(last, Finished)
+    return last
+
+
+def measurements(out: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
+
+
+VARIANTS = {
+    "plain": [],
+    "average of the last": ['training.average={count = 3, of = "last"}'],
+    "average of the best": ['training.average={count = 2, of = "best"}'],
+    "moving average": ["training.ema=0.9"],
+    "accumulated": ["training.accumulate=2", "training.optimizer={kind = 'muon'}"],
+    "BPE dropout": ['tokenizer={kind = "bpe", vocabulary = 60, dropout = 0.3}'],
+    "nothing held out": ["data.hold_out={validation = 0, test = 0}"],
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_interrupted_again_and_again_equals_undisturbed(variant, tmp_path, recipe):
+    chosen = recipe(*VARIANTS[variant])
+    finish(train(chosen, tmp_path / "straight"))
+    out = tmp_path / "interrupted"
+    for steps, events in (({3}, train(chosen, out)), ({21}, resume(out)), ({22}, resume(out))):
+        ended = interrupted_at(steps, events)
+        assert ended.interrupted
+        assert ended.step in steps
+    assert not finish(resume(out)).interrupted
+    assert (out / WEIGHTS).read_bytes() == (tmp_path / "straight" / WEIGHTS).read_bytes()
+    assert measurements(out) == measurements(tmp_path / "straight")
+
+
+def test_a_run_that_ends_between_any_two_events_can_be_resumed(tmp_path, recipe):
+    chosen = recipe("training.steps=8", "training.validate_every=4", "training.save_every=3")
+    told = list(train(chosen, tmp_path / "straight"))
+    out = tmp_path / "stopped"
+    for count in range(1, len(told), 3):
+        events = resume(out) if (out / "config.toml").exists() else train(chosen, out)
+        for _, _ in zip(range(count), events, strict=False):
+            pass
+        events.close()
+    finish(resume(out))
+    assert (out / WEIGHTS).read_bytes() == (tmp_path / "straight" / WEIGHTS).read_bytes()
+    assert measurements(out) == measurements(tmp_path / "straight")
+
+
+def test_the_events_come_in_order_and_the_best_is_published(tmp_path, recipe):
+    out = tmp_path / "run"
+    events = list(train(recipe(), out))
+    kinds = [type(event) for event in events]
+    begun = kinds.index(Begun)
+    assert set(kinds[:begun]) == {Note}
+    assert [event.step for event in events if isinstance(event, Report)] == list(range(1, 25))
+    assert [event.step for event in events if isinstance(event, Validation)] == [8, 16, 24]
+    assert [event.step for event in events if isinstance(event, Saved)] == [5, 8, 10, 15, 16, 20, 24]
+    assert events[-1] == Finished(out, 24, False, "all steps are done")
+
+
+def test_a_resumed_run_may_go_on_for_longer(tmp_path, recipe):
+    constant = 'training.schedule={kind = "constant", peak = 1e-3}'
+    finish(train(recipe("training.steps=10", constant), tmp_path / "longer"))
+    assert finish(resume(tmp_path / "longer", ["training.steps=24"])).step == 24
+    finish(train(recipe(constant), tmp_path / "straight"))
+    first, second = (measurements(tmp_path / name)[-1] for name in ("longer", "straight"))
+    assert first == second
+    assert read_toml(tmp_path / "longer" / "config.toml")["training"]["steps"] == 24
+
+
+def test_a_finished_run_can_be_resumed_and_stays_as_it_is(tmp_path, recipe):
+    finish(train(recipe(), tmp_path))
+    before = (tmp_path / WEIGHTS).read_bytes(), measurements(tmp_path)
+    assert finish(resume(tmp_path)) == Finished(tmp_path, 24, False, "all steps are done")
+    assert ((tmp_path / WEIGHTS).read_bytes(), measurements(tmp_path)) == before
+
+
+def test_a_run_without_improvement_stops_and_keeps_its_best(tmp_path, recipe):
+    hot = 'training.schedule={kind = "constant", peak = 0.5}'
+    ended = finish(train(recipe(hot, "training.patience=2", "training.validate_every=2"), tmp_path))
+    assert ended.reason == "no improvement any more"
+    assert ended.step < 24
+    losses = {line["step"]: line["loss"] for line in measurements(tmp_path) if line["kind"] == "validation"}
+    best = min(losses, key=losses.__getitem__)
+    published = load_file(tmp_path / WEIGHTS)
+    kept = load_file(tmp_path / "training" / f"weights-{best:08}.safetensors")
+    assert all(published[name].equal(kept[name]) for name in published)
+    # Resumed, it knows that its patience is at an end.
+    assert finish(resume(tmp_path)) == ended
+
+
+def test_a_diverging_run_says_so_and_keeps_the_last_good_state(tmp_path, recipe):
+    wild = 'training.schedule={kind = "constant", peak = 1e38}'
+    with pytest.raises(TrainingError, match=r"step \d+: the run diverged .* lower the learning rate"):
+        finish(train(recipe(wild, "training.clip=1e38", "training.save_every=1"), tmp_path))
+    assert list(tmp_path.glob("training/state-*.safetensors"))
+
+
+def test_a_folder_with_a_run_is_not_overwritten(tmp_path, recipe):
+    finish(train(recipe("training.steps=2"), tmp_path))
+    before = (tmp_path / WEIGHTS).read_bytes()
+    with pytest.raises(TrainingError, match=r"holds a run already; go on with it \(--resume\), or choose"):
+        finish(train(recipe(), tmp_path))
+    assert (tmp_path / WEIGHTS).read_bytes() == before
+
+
+def test_only_settings_that_do_not_change_what_is_learned_may_be_changed_on_resuming(tmp_path, recipe):
+    finish(train(recipe("training.steps=2"), tmp_path))
+    before = (tmp_path / "config.toml").read_text()
+    for change in ("model.width=32", "training.seed=2", "data.source=fr", "nonsense"):
+        with pytest.raises(SettingsError, match=f"--set {change}: a resumed run keeps its settings but for"):
+            finish(resume(tmp_path, [change]))
+    assert (tmp_path / "config.toml").read_text() == before
+
+
+def test_what_is_missing_for_resuming_is_named(tmp_path):
+    with pytest.raises(TrainingError, match=r"no run to resume here, config\.toml is missing"):
+        finish(resume(tmp_path))
+
+
+@pytest.mark.parametrize("variant", ["early", "during a state", "at the end"])
+def test_a_full_disk_costs_nothing_but_the_step(variant, tmp_path, recipe, monkeypatch):
+    chosen = recipe("training.save_every=4", "training.validate_every=100")
+    finish(train(chosen, tmp_path / "straight"))
+    out = tmp_path / "full"
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        match variant:
+            case "early":
+                patch.setattr(Path, "write_text", full)
+            case "during a state":
+                patch.setattr("clearhead.training.tensors.save_file", full)
+            case "at the end":
+                patch.setattr("clearhead.checkpoint.save_file", full)
+        with pytest.raises((TrainingError, ModelError), match=r"full.*No space left on device.*make room"):
+            finish(train(chosen, out))
+    finish(resume(out) if (out / "config.toml").exists() else train(chosen, out))
+    assert (out / WEIGHTS).read_bytes() == (tmp_path / "straight" / WEIGHTS).read_bytes()
+    assert measurements(out) == measurements(tmp_path / "straight")
+
+
+def test_the_settings_in_the_folder_are_those_of_the_run(tmp_path, recipe):
+    chosen = recipe("training.steps=1", *VARIANTS["average of the best"])
+    finish(train(chosen, tmp_path))
+    assert parse_settings(TranslationRecipe, read_toml(tmp_path / "config.toml")) == chosen
