@@ -45,7 +45,7 @@ UsageError: Any = typer.BadParameter.__base__
 def main() -> None:
     """Runs a command; what the user can mend is said in a line each, and ends with 2."""
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(prog_name="clearhead", standalone_mode=False))
     except UsageError as error:
         # Without a message, the help has been shown instead.
         if message := " ".join(error.format_message().split()):

@@ -11,6 +11,8 @@ from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, ModelError
 
 if TYPE_CHECKING:
+    import torch
+
     from clearhead.tasks.measuring import Measured
     from clearhead.tasks.translation import TranslationModel
 
@@ -38,7 +40,6 @@ def evaluate(
 
         clearhead evaluate runs/mine --pairs test.en,test.de --json
     """
-    from clearhead.data.files import lines
     from clearhead.tasks.measuring import measure, unseen_pairs
     from clearhead.tasks.translation import load
 
@@ -46,26 +47,37 @@ def evaluate(
     translator = load(model, chosen)
     test = unseen_pairs(place(pairs) if pairs else None, model, translator.languages)
     sources = [pair.source for pair in test]
-    # Everything that can be wrong is looked at before the work begins.
-    rival = load(against, chosen) if against and against.is_dir() else None
-    if rival and rival.languages != translator.languages:
-        raise ModelError(
-            f"{against}: translates {'-'.join(rival.languages)}, not {'-'.join(translator.languages)}"
-        )
-    theirs = list(lines(against)) if against and not rival else None
-    if theirs and len(theirs) != len(test):
-        raise DataError(
-            f"{against}: {len(theirs)} lines for {len(test)} test pairs; give one translation each"
-        )
+    # What can be wrong with the rival or the output is found before the work begins.
+    rival = _rival(against, translator.languages, len(test), chosen) if against else None
     if out:
         out.touch()
     translations = _translations(translator, sources, beam)
     if out:
         out.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
-    if rival:
-        theirs = _translations(rival, sources, beam)
+    theirs = rival if rival is None or isinstance(rival, list) else _translations(rival, sources, beam)
     measured = measure(test, translations, translator.languages[1], theirs)
     put(asdict(measured)) if json else _show(measured, model, against)
+
+
+def _rival(
+    place: Path, languages: tuple[str, str], count: int, device: "torch.device"
+) -> "TranslationModel | list[str]":
+    """The model in a folder, or the translations in a file."""
+    from clearhead.data.files import lines
+    from clearhead.tasks.translation import load
+
+    if place.is_dir():
+        rival = load(place, device)
+        if rival.languages != languages:
+            theirs, ours = (" to ".join(pair) for pair in (rival.languages, languages))
+            raise ModelError(f"{place}: translates {theirs}, not {ours}; name a model for the same languages")
+        return rival
+    translations = list(lines(place))
+    if len(translations) != count:
+        raise DataError(
+            f"{place}: {len(translations)} lines for {count} test pairs; give one translation each"
+        )
+    return translations
 
 
 def _translations(translator: "TranslationModel", sources: list[str], beam: int | None) -> list[str]:

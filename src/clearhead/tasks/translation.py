@@ -29,6 +29,8 @@ from clearhead.text.tokenizer import END, START, Tokenizer
 EXTRA_TOKENS = 50
 # Rows times source length that are translated at once; beyond it, larger batches gain nothing.
 BATCH_TOKENS = 4096
+# Below what torch takes: the number of a text is added to it.
+LARGEST_SEED = 2**62
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class TooLongError(TextError):
     """A text that has more tokens than the model takes."""
 
     def __init__(self, number: int, text: str, tokens: int, longest: int):
-        shown = " ".join(text[:80].split())[:40]
+        shown = " ".join(text[:80].split())[:40].strip()
         super().__init__(
             f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {longest}: split it"
         )
@@ -74,6 +76,10 @@ class Sampling:
     top_p: float = 1.0
     min_p: float = 0.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise SettingsError(f"seed: {self.seed} should be from 0 to {LARGEST_SEED}")
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,8 @@ class Wishes:
             raise SettingsError(f"nbest: {self.nbest} goes with a beam; draw with several seeds instead")
         if not 1 <= self.nbest <= self.beam:
             raise SettingsError(f"nbest: {self.nbest} should be from 1 to the beam, {self.beam}")
+        if self.no_repeat < 0:
+            raise SettingsError(f"no_repeat: {self.no_repeat} should be at least 0 (0 forbids nothing)")
 
     @property
     def adjust(self) -> list[Adjust]:
