@@ -86,7 +86,7 @@ def test_a_run_that_ends_between_any_two_events_can_be_resumed(tmp_path, recipe)
         events = resume(out) if (out / "config.toml").exists() else train(chosen, out)
         for _, _ in zip(range(count), events, strict=False):
             pass
-        events.close()
+        events.close()  # pyright: ignore[reportAttributeAccessIssue]
     finish(resume(out))
     assert (out / WEIGHTS).read_bytes() == (tmp_path / "straight" / WEIGHTS).read_bytes()
     assert measurements(out) == measurements(tmp_path / "straight")

@@ -1,0 +1,208 @@
+"""What the commands print: results alone on stdout, talk on stderr, JSON where it is asked for."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from clearhead.cli import options, progress
+
+
+def parsed(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# translate
+
+
+def test_each_line_gives_a_line_and_blank_ones_stay_blank(call, number_model):
+    ended = call("translate", "--model", number_model, stdin=b"one two\n\n   \nthree four\n")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "1 2\n\n\n3 4\n"
+
+
+def test_line_ends_of_windows_and_a_byte_order_mark_change_nothing(call, number_model):
+    plain = call("translate", "--model", number_model, stdin=b"one two\nfive six\n")
+    foreign = call("translate", "--model", number_model, stdin=b"\xef\xbb\xbfone two\r\nfive six")
+    assert plain == foreign
+
+
+def test_no_input_gives_no_output(call, number_model):
+    ended = call("translate", "--model", number_model)
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 512])
+def test_the_number_of_lines_read_at_once_changes_nothing(at_once, call, number_model):
+    lines = b"one two\nthree\n\nfour five six\nseven eight nine zero\n"
+    for drawn in ([], ["--temperature", "2", "--seed", "5"]):
+        usual = call("translate", "--model", number_model, *drawn, stdin=lines)
+        assert call("translate", "--model", number_model, "--at-once", at_once, *drawn, stdin=lines) == usual
+
+
+def test_json_tells_source_translation_and_score(call, number_model):
+    found = parsed(call("translate", "--model", number_model, "--json", "one two", "").out)
+    assert [(one["source"], one["translation"]) for one in found] == [("one two", "1 2"), ("", "")]
+    assert found[0]["score"] < 0
+
+
+def test_the_best_translations_come_with_scores_in_order(call, number_model):
+    ended = call("translate", "--model", number_model, "--nbest", "3", "one two")
+    scores, texts = zip(*(line.split("\t") for line in ended.lines), strict=True)
+    assert len(texts) == 3
+    assert texts[0] == "1 2"
+    assert list(scores) == sorted(scores, key=float, reverse=True)
+    record = parsed(call("translate", "--model", number_model, "--nbest", "3", "--json", "one two").out)[0]
+    assert [one["translation"] for one in record["nbest"]] == list(texts)
+
+
+def test_a_prefix_begins_every_translation(call, number_model):
+    ended = call("translate", "--model", number_model, "--prefix", "7", "one two", "three four")
+    assert all(line.startswith("7") for line in ended.lines)
+
+
+def test_drawing_again_with_the_same_seed_gives_the_same(call, number_model):
+    def draw(seed: int) -> str:
+        return call("translate", "--model", number_model, "--temperature", "3", "--seed", seed, "one two").out
+
+    assert draw(1) == draw(1)
+    assert len({draw(seed) for seed in range(5)}) > 1
+
+
+def test_a_translation_cut_off_says_so(call, number_model):
+    hot = ["--temperature", "1e9", "--json"]
+    found = parsed(call("translate", "--model", number_model, *hot, *["one two"] * 20).out)
+    assert any(one.get("complete") is False for one in found)
+
+
+def test_a_reader_that_has_enough_ends_the_program_quietly(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with pytest.raises(typer.Exit) as ended:
+            options.put("a line")
+        assert ended.value.exit_code == 0
+
+
+# evaluate
+
+
+def test_a_measurement_says_what_was_measured_and_how(call, number_model):
+    ended = call("evaluate", number_model)
+    assert ended.code == 0
+    assert ended.lines[0] == f"{number_model} on 40 sentences"
+    assert any(line.startswith("  BLEU ") and "tok:13a" in line for line in ended.lines)
+    assert any(line.startswith("  0-10 ") for line in ended.lines)
+    measured = json.loads(call("evaluate", number_model, "--json").out)
+    assert measured["sentences"] == 40
+    assert {score["name"] for score in measured["scores"]} >= {"BLEU", "chrF2", "TER"}
+
+
+def test_another_model_or_a_file_of_its_translations_compare_alike(call, number_model, tmp_path):
+    written = call("evaluate", number_model, "--beam", "1", "--out", tmp_path / "greedy.txt", "--json")
+    assert written.code == 0
+    assert len((tmp_path / "greedy.txt").read_text().splitlines()) == 40
+    by_file = json.loads(call("evaluate", number_model, "--against", tmp_path / "greedy.txt", "--json").out)
+    by_model = json.loads(call("evaluate", number_model, "--against", number_model, "--json").out)
+    for measured in (by_file, by_model):
+        assert [row["name"] for row in measured["comparisons"]] == ["BLEU", "chrF2"]
+    assert all(row["p_value"] == 1.0 for row in by_model["comparisons"])
+    assert "95 % intervals" in call("evaluate", number_model, "--against", number_model).out
+
+
+def test_named_pairs_are_measured_whatever_their_format(call, number_model, tmp_path):
+    rows = [line.split("\t") for line in (number_model / "test.tsv").read_text().splitlines()[:9]]
+    (tmp_path / "test.en").write_text("".join(f"{source}\n" for source, _ in rows))
+    (tmp_path / "test.de").write_text("".join(f"{target}\n" for _, target in rows))
+    records = (json.dumps({"source": source, "target": target}) for source, target in rows)
+    (tmp_path / "a,b.jsonl").write_text("\n".join(records))
+    aligned = call("evaluate", number_model, "--json", "--pairs", f"{tmp_path}/test.en,{tmp_path}/test.de")
+    assert json.loads(aligned.out)["sentences"] == 9
+    # A comma in the name of a file that is there does not make two of it.
+    assert call("evaluate", number_model, "--json", "--pairs", tmp_path / "a,b.jsonl").out == aligned.out
+
+
+# train
+
+
+def test_a_run_tells_its_validations_as_json(call, number_recipe, tmp_path):
+    changes = [part for name in ("steps", "validate_every") for part in ("--set", f"training.{name}=3")]
+    ended = call("train", number_recipe(tmp_path), "--out", tmp_path / "out", "--json", *changes)
+    validation, last = parsed(ended.out)
+    assert validation["step"] == 3
+    assert last == {"folder": str(tmp_path / "out"), "step": 3}
+    assert "all steps are done" in ended.err
+
+
+def test_a_recipe_without_out_goes_to_runs(call, number_recipe, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call("train", number_recipe(tmp_path), "--set", "training.steps=1").out == "runs/recipe\n"
+    assert call("models").lines[0].startswith("runs/recipe  en-de")
+
+
+# models and data
+
+
+def test_models_are_listed_without_being_loaded(call, copied):
+    (copied / "tokenizer.json").write_text("not even looked at")
+    found = parsed(call("models", copied.parent, "--json").out)
+    assert [model["folder"] for model in found] == [str(copied)]
+    assert found[0]["languages"] == "en-de"
+    assert found[0]["bleu"] > 80
+
+
+def test_where_there_are_no_models_the_way_to_one_is_said(call, tmp_path):
+    ended = call("models", tmp_path)
+    assert (ended.code, ended.out) == (0, "")
+    assert "clearhead train recipes/quickstart.toml" in ended.err
+
+
+def test_data_sets_are_listed_with_their_licences(call):
+    names = [data["name"] for data in parsed(call("data", "list", "--json").out)]
+    assert names == ["tatoeba-en-de", "tatoeba-en-fr", "multi30k", "newstest"]
+    assert "CC-BY 2.0" in call("data", "list").out
+
+
+def test_a_shipped_data_set_is_written_out(call, tmp_path):
+    ended = call("data", "get", "tatoeba-en-de", "--out", tmp_path)
+    path = Path(ended.lines[0])
+    assert path.parent == tmp_path
+    with path.open(encoding="utf-8") as file:
+        assert sum(1 for _ in file) == 166_384
+
+
+# help and progress
+
+
+@pytest.mark.parametrize("command", [[], ["translate"], ["train"], ["evaluate"], ["models"], ["data", "get"]])
+def test_every_command_has_help_with_an_example(command, call):
+    ended = call(*command, "--help")
+    assert ended.code == 0
+    assert f"clearhead {' '.join(command)}" in ended.out
+
+
+def test_without_a_command_the_help_is_shown(call):
+    ended = call()
+    assert ended.code == 2
+    assert "Usage: clearhead" in ended.out + ended.err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (59, "59 s"), (61, "1 min 01 s"), (3600, "1 h 00 min"), (7325, "2 h 02 min")],
+)
+def test_durations_are_said_as_people_say_them(seconds, said):
+    assert progress.duration(seconds) == said
+
+
+def test_progress_counts_from_where_a_resumed_job_began(monkeypatch, capsys):
+    clock = iter([0.0, 100.0, 110.0])
+    monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
+    with progress.Progress("training", "steps") as shown:
+        shown.begin(1000, before=980)
+        shown.at(990, "loss 1")
+    assert capsys.readouterr().err == "training 990 of 1,000: 1.0 steps/s, 10 s left  loss 1\n"
