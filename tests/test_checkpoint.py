@@ -1,0 +1,179 @@
+"""A model's folder gives back exactly what was put in, and runs nothing on the way."""
+
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from clearhead import checkpoint
+from clearhead.checkpoint import load_checkpoint, load_weights, save_weights, weights
+from clearhead.errors import ModelError
+from clearhead.models import Translator, TranslatorConfig
+from clearhead.training import weights as training_weights
+
+SMALL = {"width": 16, "hidden": 32, "attention": {"heads": 2}, "encoder_layers": 1, "decoder_layers": 1}
+
+
+def make_translator(seed: int = 0, vocabulary: int = 24, **settings) -> Translator:
+    torch.manual_seed(seed)
+    return Translator(TranslatorConfig.model_validate(SMALL | settings), vocabulary)
+
+
+@pytest.fixture
+def folder(number_model, tmp_path) -> Path:
+    """A copy of a trained model's folder."""
+    return Path(shutil.copytree(number_model, tmp_path / "model"))
+
+
+@pytest.mark.parametrize("tied", ["all", "target", "none"])
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "alibi", "none"])
+@pytest.mark.parametrize("score", ["scaled", "additive", "location"])
+def test_weights_come_back_exactly(tied, position, score, tmp_path):
+    attention = {"heads": 2, "score": score}
+    settings = {"tied": tied, "position": position, "attention": attention}
+    model, other = (make_translator(seed, **settings) for seed in (0, 1))
+    # What training saves and what a folder expects are the same names.
+    save_weights(training_weights.weights(model), tmp_path / "model.safetensors")
+    load_weights(other, tmp_path / "model.safetensors")
+    ours, theirs = weights(model), weights(other)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize(("tied", "matrices"), [("all", 1), ("target", 2), ("none", 3)])
+def test_a_shared_matrix_is_stored_once(tied, matrices, tmp_path):
+    model = make_translator(tied=tied, vocabulary=23)
+    save_weights(weights(model), tmp_path / "model.safetensors")
+    stored = load_file(tmp_path / "model.safetensors")
+    assert sum(tensor.shape == (23, 16) for tensor in stored.values()) == matrices
+
+
+def test_a_loaded_model_is_ready_for_use(number_model):
+    loaded = load_checkpoint(number_model)
+    assert not loaded.model.training
+    assert loaded.settings["data"]["source"] == "en"
+    stored = load_file(number_model / "model.safetensors")
+    assert all(torch.equal(stored[name], value) for name, value in weights(loaded.model).items())
+
+
+def test_half_precision_weights_are_taken(folder):
+    stored = load_file(folder / "model.safetensors")
+    save_file({name: value.bfloat16() for name, value in stored.items()}, folder / "model.safetensors")
+    loaded = weights(load_checkpoint(folder).model)
+    assert all(torch.equal(loaded[name], value.bfloat16().float()) for name, value in stored.items())
+
+
+def test_loading_runs_no_code(folder, tmp_path):
+    class Hostile:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "harm"),)
+
+    for name, message in (
+        ("model.safetensors", "cut short or not a weights file"),
+        ("tokenizer.json", "not UTF-8 text|cut short or not JSON"),
+        ("config.toml", "not UTF-8 text|not valid TOML"),
+    ):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(pickle.dumps(Hostile()))
+        with pytest.raises(ModelError, match=f"{name}: ({message})"):
+            load_checkpoint(folder)
+        (folder / name).write_bytes(whole)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_nothing_in_the_package_reads_pickles():
+    for path in Path(checkpoint.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert "pickle" not in text, path
+        assert "torch.load(" not in text, path
+
+
+@pytest.mark.parametrize("name", ["config.toml", "tokenizer.json", "model.safetensors"])
+def test_a_missing_file_is_named(name, folder):
+    (folder / name).unlink()
+    with pytest.raises(ModelError, match=f"model: no trained model here, {name} is missing"):
+        load_checkpoint(folder)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(ModelError, match="nowhere: no such model folder"):
+        load_checkpoint(tmp_path / "nowhere")
+
+
+def test_every_wrong_setting_of_the_model_is_named(folder):
+    settings = folder / "config.toml"
+    settings.write_text(settings.read_text().replace("hidden = 64", "hiden = 64\nbeauty = 2"))
+    with pytest.raises(ModelError) as refused:
+        load_checkpoint(folder)
+    lines = str(refused.value).splitlines()
+    assert lines == [
+        f"{settings}: model: hiden: unknown setting (did you mean hidden?)",
+        f"{settings}: model: beauty: unknown setting",
+    ]
+
+
+def test_weights_of_another_model_are_refused(folder):
+    path = folder / "model.safetensors"
+    stored = load_file(path)
+    name = next(name for name in stored if name.startswith("decoder"))
+
+    save_file({other: value for other, value in stored.items() if other != name}, path)
+    with pytest.raises(
+        ModelError, match=f"has no {name}; it belongs to another model than config.toml describes"
+    ):
+        load_checkpoint(folder)
+
+    save_file(stored | {"extra": torch.ones(1)}, path)
+    with pytest.raises(ModelError, match=r"extra has no place in the model that config\.toml describes"):
+        load_checkpoint(folder)
+
+    save_file(stored | {name: torch.ones(3, 5)}, path)
+    with pytest.raises(
+        ModelError, match=f"{name} is 3 x 5, config.toml and tokenizer.json ask for .* different models"
+    ):
+        load_checkpoint(folder)
+
+
+def test_a_tokenizer_of_another_model_is_refused_even_if_it_has_the_same_size(folder):
+    tokenizer = folder / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text().replace('"seven"', '"sieben"'))
+    with pytest.raises(ModelError, match=r"not the tokenizer that model\.safetensors was trained with"):
+        load_checkpoint(folder)
+    # Weights from elsewhere say nothing of a tokenizer; then the sizes alone must fit.
+    save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors")
+    assert load_checkpoint(folder).tokenizer.id("sieben")
+
+
+def test_what_cannot_be_written_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "model.safetensors"
+    save_weights(weights(make_translator(0)), path)
+    before = path.read_bytes()
+
+    def full(tensors, file, metadata):
+        Path(file).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(
+        ModelError, match=r"model.safetensors: could not be written \(No space left on device\)"
+    ):
+        save_weights(weights(make_translator(1)), path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_a_place_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(
+        ModelError, match=r"no/model\.safetensors: could not be written .*make room and try again"
+    ):
+        save_weights(weights(make_translator()), tmp_path / "no" / "model.safetensors")
+
+
+def test_the_file_says_which_tokenizer_it_belongs_to(number_model):
+    with safe_open(number_model / "model.safetensors", framework="pt") as file:
+        assert set(file.metadata()) == {"tokenizer"}
