@@ -86,7 +86,8 @@ def draw_curves(folder: Path) -> Path:
         right = left.twinx()
         right.plot(*zip(*scores, strict=True), color="tab:green", marker="s", label="validation BLEU")
         right.set(ylabel="BLEU", ylim=(0, None))
-    figure.legend(loc="outside upper center", ncols=3)
+    if metrics:
+        figure.legend(loc="outside upper center", ncols=3)
     path = folder / CURVES
     with writing(path):
         figure.savefig(path, dpi=120)
