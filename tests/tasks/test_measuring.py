@@ -1,0 +1,45 @@
+"""A measurement is made of the pairs that are there, in their order."""
+
+import pytest
+
+from clearhead.data.corpus import Pair
+from clearhead.errors import DataError
+from clearhead.evaluation import scores
+from clearhead.tasks.measuring import measure, unseen_pairs
+
+PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]
+LANGUAGES = ("en", "de")
+
+
+def test_the_kept_test_pairs_are_the_default(tmp_path):
+    (tmp_path / "test.tsv").write_text("a\tb\n")
+    assert unseen_pairs(None, tmp_path, LANGUAGES) == [Pair("a", "b")]
+    for content in (None, ""):
+        (tmp_path / "test.tsv").unlink() if content is None else (tmp_path / "test.tsv").write_text(content)
+        with pytest.raises(
+            DataError, match="no test pairs were kept for this model; name a file with --pairs"
+        ):
+            unseen_pairs(None, tmp_path, LANGUAGES)
+
+
+def test_pairs_are_normalised_as_in_training_and_empty_ones_left_out(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("a\u00a0 b\tc \nd\t\n\te\nf\tg\n", encoding="utf-8")
+    assert unseen_pairs(str(path), tmp_path, LANGUAGES) == [Pair("a b", "c"), Pair("f", "g")]
+
+
+def test_the_scores_are_those_of_the_evaluation(tmp_path):
+    ours = [pair.target.replace("steht", "liegt") for pair in PAIRS]
+    measured = measure(PAIRS, ours, "de")
+    assert measured.sentences == 12
+    assert measured.scores == scores(ours, [pair.target for pair in PAIRS], "de")
+    assert sum(bucket.sentences for bucket in measured.by_length) == 12
+    assert measured.comparisons == []
+
+
+def test_a_better_rival_is_told_from_chance():
+    ours = [pair.target.replace("steht", "liegt") for pair in PAIRS]
+    theirs = [pair.target for pair in PAIRS]
+    bleu = measure(PAIRS, ours, "de", theirs).comparisons[0]
+    assert bleu.ours.value < bleu.theirs.value
+    assert bleu.p_value < 0.05

@@ -1,0 +1,151 @@
+"""From files to parts, tokenizer and stores: nothing is in two parts, nothing is made twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clearhead.data.cleaning import Tally
+from clearhead.data.corpus import Pair
+from clearhead.errors import DataError
+from clearhead.tasks import preparation
+from clearhead.tasks.preparation import Corpus, cache_folder, learn_tokenizer, store
+from clearhead.tasks.recipe import DataConfig, TranslationRecipe
+
+PARTS = ("train", "validation", "test")
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    """English sentences with one to three translations each, which do not lie together."""
+    rows = [
+        f"sentence {number}\tSatz {number} {'so ' * (version + 1)}"
+        for version in range(3)
+        for number in range(300)
+        if number % 3 >= version
+    ]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("en\tde\n" + "\n".join(rows))
+    return path
+
+
+def config(file: Path, source: str = "en", target: str = "de", **more) -> DataConfig:
+    settings = {"hold_out": {"validation": 40, "test": 30}, **more}
+    return DataConfig.model_validate({"source": source, "target": target, "train": [str(file)], **settings})
+
+
+def parts(data: DataConfig, seed: int = 1) -> dict[str, list[Pair]]:
+    corpus = Corpus(data, seed)
+    return {part: list(corpus.pairs(part)) for part in PARTS}
+
+
+def test_no_english_sentence_is_in_two_parts_in_either_direction(file):
+    for source, target, english in (("en", "de", 0), ("de", "en", 1)):
+        found = parts(config(file, source, target))
+        assert (len(found["validation"]), len(found["test"])) == (40, 30)
+        sentences = [{pair[english] for pair in found[part]} for part in PARTS]
+        assert not sentences[0] & sentences[1]
+        assert not sentences[0] & sentences[2]
+        assert not sentences[1] & sentences[2]
+        assert len(sentences[0]) < len(found["train"])
+
+
+def test_both_directions_have_the_same_parts(file):
+    forth, back = parts(config(file)), parts(config(file, "de", "en"))
+    for part in PARTS:
+        assert forth[part] == [Pair(pair.target, pair.source) for pair in back[part]]
+
+
+def test_another_seed_holds_out_other_sentences(file):
+    first, same, other = (parts(config(file), seed)["test"] for seed in (1, 1, 2))
+    assert first == same
+    assert set(first) != set(other)
+
+
+def test_named_files_are_taken_as_they_are_and_nothing_is_held_out_for_them(file, tmp_path):
+    (tmp_path / "test.tsv").write_text("one\teins\n")
+    found = parts(config(file, test=[str(tmp_path / "test.tsv")]))
+    assert found["test"] == [Pair("one", "eins")]
+    assert len(found["validation"]) == 40
+    everything = parts(config(file, hold_out={"validation": 0, "test": 0}))
+    assert everything["validation"] == everything["test"] == []
+    assert len(everything["train"]) == 600
+
+
+def test_where_nothing_is_held_out_the_corpus_is_read_once(file, monkeypatch):
+    reads = []
+
+    def read_pairs(*arguments):
+        reads.append(arguments)
+        return iter([Pair("one", "eins")])
+
+    monkeypatch.setattr(preparation, "read_pairs", read_pairs)
+    assert list(Corpus(config(file, hold_out={"validation": 0, "test": 0}), 1).pairs("train")) == [
+        Pair("one", "eins")
+    ]
+    assert len(reads) == 1
+
+
+def test_holding_out_more_than_there_is_is_refused(file):
+    with pytest.raises(DataError, match="hold out fewer"):
+        parts(config(file, hold_out={"validation": 500, "test": 500}))
+
+
+def test_the_tally_counts_what_was_read(file):
+    tally = Tally()
+    list(Corpus(config(file), 1).pairs("train", tally))
+    assert str(tally) == "600 pairs read, 600 kept"
+
+
+@pytest.fixture
+def recipe(file) -> TranslationRecipe:
+    settings = {
+        "data": config(file).model_dump(),
+        "tokenizer": {"vocabulary": 80},
+        "model": {"preset": "tiny", "longest": 12},
+    }
+    return TranslationRecipe.model_validate(settings)
+
+
+def test_the_tokenizer_learns_from_the_training_part_alone(file, recipe):
+    texts = parts(config(file))
+    corpus = Corpus(recipe.data, 1)
+    tokenizer = learn_tokenizer(corpus, recipe)
+    assert tokenizer.fingerprint == learn_tokenizer(corpus, recipe).fingerprint
+    file.write_text("en\tde\n" + "".join(f"{source}\t{target}\n" for source, target in texts["train"]))
+    alone = Corpus(config(file, hold_out={"validation": 0, "test": 0}), 1)
+    assert learn_tokenizer(alone, recipe).fingerprint == tokenizer.fingerprint
+
+
+def test_a_store_is_made_once_and_holds_what_the_model_can(file, recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    corpus = Corpus(recipe.data, 1)
+    tokenizer = learn_tokenizer(corpus, recipe)
+    pairs = store(corpus, "train", tokenizer, recipe)
+    assert max(lengths.max() for lengths in pairs.lengths) <= 10
+    expected = [pair for pair in corpus.pairs("train") if max(map(len, map(tokenizer.encode, pair))) <= 10]
+    assert [
+        tuple(tokenizer.decode(side.tolist()) for side in pairs[row]) for row in range(len(pairs))
+    ] == expected
+
+    monkeypatch.setattr(preparation, "read_pairs", lambda *_: pytest.fail("read again"))
+    assert len(store(Corpus(recipe.data, 1), "train", tokenizer, recipe)) == len(pairs)
+    [folder] = [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    assert json.loads((folder / "meta.json").read_text())["content"]["part"] == "train"
+
+
+def test_a_changed_file_makes_another_store(file, recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    tokenizer = learn_tokenizer(Corpus(recipe.data, 1), recipe)
+    before = len(store(Corpus(recipe.data, 1), "train", tokenizer, recipe))
+    file.write_text(file.read_text() + "\nsentence 999\tSatz 999")
+    assert len(store(Corpus(recipe.data, 1), "train", tokenizer, recipe)) == before + 1
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CLEARHEAD_CACHE")
+    assert cache_folder() == tmp_path / "clearhead"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "clearhead"

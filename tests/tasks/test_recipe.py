@@ -1,0 +1,74 @@
+"""A recipe is checked as a whole before any work; the ones in the repository are whole."""
+
+from pathlib import Path
+
+import pytest
+
+from clearhead.config import parse_settings, read_settings, settings_toml
+from clearhead.errors import SettingsError
+from clearhead.tasks.card import model_card
+from clearhead.tasks.recipe import TranslationRecipe
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+DATA = {"source": "en", "target": "de", "train": ["a.tsv"]}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=[path.stem for path in RECIPES])
+def test_every_recipe_can_be_read_and_comes_back_from_what_is_saved(path, tmp_path):
+    recipe = read_settings(TranslationRecipe, path)
+    saved = tmp_path / "config.toml"
+    saved.write_text(settings_toml(recipe))
+    assert read_settings(TranslationRecipe, saved) == recipe
+
+
+def test_files_may_be_single_or_aligned_pairs():
+    recipe = parse_settings(TranslationRecipe, {"data": DATA | {"train": ["a.tsv", ["b.en", "b.de"]]}})
+    assert recipe.data.train == ("a.tsv", ("b.en", "b.de"))
+    assert recipe.data.places == ["a.tsv", ("b.en", "b.de")]
+    assert recipe.data.languages == ("en", "de")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"data": DATA | {"train": []}}, "data.train: "),
+        ({"data": DATA | {"train": "a.tsv"}}, "data.train: "),
+        ({"data": DATA | {"train": [["a", "b", "c"]]}}, "data.train"),
+        (
+            {"data": DATA | {"source": "EN"}},
+            "data.source: language 'EN' is unknown; did you mean en (English)?",
+        ),
+        ({"data": DATA | {"hold_out": {"validation": -1}}}, "data.hold_out.validation: -1 should be"),
+        (
+            {"data": DATA | {"hold_out": {"validation": 0}}, "training": {"stop_on": "bleu"}},
+            "training.stop_on is 'bleu', but no sentences are kept for validation",
+        ),
+        (
+            {"data": DATA, "validation": {"sentences": 0}, "training": {"stop_on": "bleu"}},
+            "training.stop_on is 'bleu', but no sentences are kept for validation",
+        ),
+        (
+            {"data": DATA | {"hold_out": {"validation": 0}}, "training": {"average": {"of": "best"}}},
+            "training.average.of is 'best', but no sentences are kept for validation",
+        ),
+    ],
+)
+def test_what_is_wrong_or_contradicts_itself_is_refused(values, message):
+    with pytest.raises(SettingsError) as refused:
+        parse_settings(TranslationRecipe, values)
+    assert message in str(refused.value)
+
+
+def test_a_card_tells_languages_data_and_scores():
+    files = ["tatoeba-en-de", "mine.tsv", ["b.en", "b.de"]]
+    recipe = parse_settings(TranslationRecipe, {"data": DATA | {"train": files}})
+    card = model_card(recipe, 1234567, 500, ["BLEU 30.0 (step 400)"])
+    assert card.startswith("# English to German\n")
+    assert (
+        "1,234,567 parameters, width 512, 6 + 6 layers, 8 heads, bpe vocabulary; 500 training steps" in card
+    )
+    assert "- tatoeba-en-de: 166,384 short everyday sentence pairs" in card
+    assert "CC-BY 2.0" in card
+    assert "- mine.tsv\n- b.en and b.de\n" in card
+    assert "- BLEU 30.0 (step 400)" in card
+    assert "- not measured" in model_card(recipe, 1, 1, [])

@@ -1,0 +1,111 @@
+"""A corpus alone decides what is trained, and the choices are said."""
+
+import pytest
+import torch
+
+from clearhead.errors import DataError, SettingsError, TextError
+from clearhead.tasks.sizing import SIZES, estimate_seconds, fit, guess_languages
+
+
+def write(path, count: int):
+    path.write_text("".join(f"sentence number {number}\tSatz Nummer {number}\n" for number in range(count)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("count", "vocabulary", "width", "steps", "held_out"),
+    [
+        (20, 1000, 128, 200, 1),
+        (1_000, 1000, 128, 500, 50),
+        (5_001, 4000, 128, 240, 250),
+        (50_001, 8000, 256, 1260, 1000),
+    ],
+)
+def test_a_larger_corpus_gets_a_larger_model(count, vocabulary, width, steps, held_out, tmp_path):
+    fitted = fit(str(write(tmp_path / "a.en-de.tsv", count)), None)
+    recipe = fitted.recipe
+    assert (recipe.tokenizer.vocabulary, recipe.model.width) == (vocabulary, width)
+    assert recipe.data.hold_out.validation == recipe.data.hold_out.test == held_out
+    assert recipe.training.steps == steps
+    assert recipe.training.validate_every < steps
+    assert recipe.training.patience
+
+
+def test_the_sizes_grow_and_cover_every_corpus():
+    pairs = [size.pairs for size in SIZES]
+    assert pairs == sorted(pairs)
+    assert pairs[-1] == float("inf")
+    assert [size.vocabulary for size in SIZES] == sorted(size.vocabulary for size in SIZES)
+
+
+def test_the_choices_are_said(tmp_path):
+    said = fit(str(write(tmp_path / "a.en-de.tsv", 1_000)), None).choices()
+    assert said == [
+        "corpus: 1,000 pairs read, 1,000 kept",
+        "languages: en to de",
+        "vocabulary: 1,000 subwords, shared",
+        "model: width 128, hidden 256, 4 + 4 layers, 4 heads, dropout 0.3",
+        "run: 500 steps of about 1,000 tokens (100 epochs), validated every 50, "
+        "stopped when 5 validations bring nothing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("place", "languages"),
+    [
+        ("news.en-de.tsv", ("en", "de")),
+        ("/data/de-en/fr_en.tmx.gz", ("fr", "en")),
+        ("my-file.en-fr.csv", ("en", "fr")),
+        ("EN.gsw-de.tsv", ("gsw", "de")),
+        ("tatoeba-en-fr", ("en", "fr")),
+        (("train.en", "train.de"), ("en", "de")),
+        (("a/train.cs.gz", "b/train.uk.zst"), ("cs", "uk")),
+    ],
+)
+def test_the_languages_are_read_from_the_name(place, languages):
+    assert guess_languages(place) == languages
+
+
+@pytest.mark.parametrize("place", ["mine.tsv", "sen-det.tsv", ("a.txt", "b.txt"), "xx-yy.tsv", "open.tsv"])
+def test_a_name_that_does_not_tell_them_wants_them_said(place):
+    with pytest.raises(SettingsError, match="its name does not tell the languages; say --from en --to de"):
+        guess_languages(place)
+
+
+def test_said_languages_go_before_those_of_the_name(tmp_path):
+    fitted = fit(str(write(tmp_path / "a.en-de.tsv", 30)), ("fr", "nl"))
+    assert fitted.recipe.data.languages == ("fr", "nl")
+
+
+def test_an_unknown_language_is_refused_before_anything_is_read(tmp_path):
+    with pytest.raises(TextError, match=r"language 'german' is unknown; did you mean de \(German\)\?"):
+        fit(str(tmp_path / "missing.tsv"), ("en", "german"))
+
+
+def test_a_corpus_too_small_is_refused_with_its_count(tmp_path):
+    path = write(tmp_path / "a.en-de.tsv", 19)
+    with pytest.raises(
+        DataError, match=r"a\.en-de\.tsv: 19 pairs read, 19 kept; a translator needs at least 20"
+    ):
+        fit(str(path), None)
+
+
+def test_aligned_files_are_kept_as_two(tmp_path):
+    for language in ("en", "de"):
+        (tmp_path / f"a.{language}").write_text("".join(f"{language} {number}\n" for number in range(30)))
+    place = (str(tmp_path / "a.en"), str(tmp_path / "a.de"))
+    assert fit(place, None).recipe.data.train == (place,)
+
+
+def test_the_estimate_grows_with_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("clearhead.tasks.sizing._products_per_second", lambda device, width: 1e9)
+    small, large = (
+        estimate_seconds(fit(str(write(tmp_path / f"{count}.en-de.tsv", count)), None), torch.device("cpu"))
+        for count in (1_000, 50_001)
+    )
+    assert 0 < small < large
+
+
+def test_the_speed_of_this_machine_is_measured_in_a_moment(tmp_path):
+    fitted = fit(str(write(tmp_path / "a.en-de.tsv", 30)), None)
+    assert estimate_seconds(fitted, torch.device("cpu")) > 0
