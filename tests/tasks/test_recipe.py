@@ -31,9 +31,12 @@ def test_files_may_be_single_or_aligned_pairs():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"data": DATA | {"train": []}}, "data.train: "),
-        ({"data": DATA | {"train": "a.tsv"}}, "data.train: "),
-        ({"data": DATA | {"train": [["a", "b", "c"]]}}, "data.train"),
+        ({"data": DATA | {"train": []}}, "data.train: names no file"),
+        ({"data": DATA | {"train": "a.tsv"}}, "data.train: 'a.tsv' is not a list of files; write ['a.tsv']"),
+        (
+            {"data": DATA | {"test": [["a", "b", "c"]]}},
+            "data.test: ['a', 'b', 'c'] is neither a file nor two",
+        ),
         (
             {"data": DATA | {"source": "EN"}},
             "data.source: language 'EN' is unknown; did you mean en (English)?",

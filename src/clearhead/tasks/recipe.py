@@ -2,7 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from clearhead.config import Settings
 from clearhead.data.batching import BatchingConfig
@@ -32,7 +39,7 @@ class DataConfig(Settings):
 
     source: str
     target: str
-    train: Annotated[Files, Field(min_length=1)]
+    train: Files
     validation: Files = ()
     test: Files = ()
     hold_out: HoldOut = HoldOut()
@@ -50,10 +57,15 @@ class DataConfig(Settings):
 
     @field_validator("train", "validation", "test", mode="before")
     @classmethod
-    def _pairs_of_files_are_tuples(cls, files: object) -> object:
-        """TOML knows only lists."""
+    def _names_files(cls, files: object, info: ValidationInfo) -> object:
+        """Aligned files are lists in TOML, and tuples from here on."""
         if not isinstance(files, list | tuple):
-            return files
+            raise ValueError(f"{files!r} is not a list of files; write [{files!r}]")
+        if not files and info.field_name == "train":
+            raise ValueError("names no file")
+        for file in files:
+            if not isinstance(file, str) and not (isinstance(file, list | tuple) and len(file) == 2):
+                raise ValueError(f"{file!r} is neither a file nor two aligned ones, source first")
         return tuple(tuple(file) if isinstance(file, list) else file for file in files)
 
     @property
@@ -67,7 +79,7 @@ class DataConfig(Settings):
 
 
 class ValidationConfig(Settings):
-    """How a run looks at itself: the loss always, and BLEU of the first so many sentences."""
+    """How a run looks at itself: the loss always, and BLEU of so many of the sentences."""
 
     sentences: NonNegativeInt = 500
     beam: PositiveInt = 1
