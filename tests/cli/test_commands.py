@@ -59,6 +59,11 @@ def test_the_best_translations_come_with_scores_in_order(call, number_model):
     assert [one["translation"] for one in record["nbest"]] == list(texts)
 
 
+def test_a_blank_line_stays_blank_among_several_translations_each(call, number_model):
+    ended = call("translate", "--model", number_model, "--nbest", "2", "one", "", "two")
+    assert [bool(line) for line in ended.lines] == [True, True, False, True, True]
+
+
 def test_a_prefix_begins_every_translation(call, number_model):
     ended = call("translate", "--model", number_model, "--prefix", "7", "one two", "three four")
     assert all(line.startswith("7") for line in ended.lines)
@@ -136,6 +141,19 @@ def test_a_run_tells_its_validations_as_json(call, number_recipe, tmp_path):
     assert validation["step"] == 3
     assert last == {"folder": str(tmp_path / "out"), "step": 3}
     assert "all steps are done" in ended.err
+
+
+def test_ctrl_c_before_the_first_step_says_how_to_go_on(call, number_recipe, tmp_path, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "my run"
+    with monkeypatch.context() as patch:
+        patch.setattr("clearhead.tasks.run.learn_tokenizer", interrupted)
+        ended = call("train", number_recipe(tmp_path), "--out", out, "--set", "training.steps=1")
+    assert ended.code == 130
+    assert ended.err.endswith(f"stopped at once; go on: clearhead train --resume --out '{out}'\n")
+    assert call("train", "--resume", "--out", out).code == 0
 
 
 def test_a_recipe_without_out_goes_to_runs(call, number_recipe, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -103,7 +104,7 @@ def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
     try:
         _show_all(events, folder, json)
     except KeyboardInterrupt:
-        say(f"stopped at once; go on: clearhead train --resume --out {folder}")
+        say(f"stopped at once; go on: clearhead train --resume --out {quote(str(folder))}")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -129,11 +130,12 @@ def _show_all(events: "Iterator[Event]", folder: Path, json: bool) -> None:
 
 
 def _finish(event, folder: Path, json: bool) -> None:
+    named = quote(str(folder))
     if event.interrupted:
-        say(f"stopped after step {event.step:,} and saved; go on: clearhead train --resume --out {folder}")
+        say(f"stopped after step {event.step:,} and saved; go on: clearhead train --resume --out {named}")
         raise typer.Exit(INTERRUPTED)
     say(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
-    say(f'try it: clearhead translate --model {folder} "..."; measure it: clearhead evaluate {folder}')
+    say(f'try it: clearhead translate --model {named} "..."; measure it: clearhead evaluate {named}')
     if json:
         put({"folder": str(folder), "step": event.step})
     else:

@@ -78,7 +78,7 @@ def _show(translation: "Translation", nbest: int, json: bool) -> None:
         if not translation.complete:
             record["complete"] = False
         put(record)
-    elif nbest > 1:
+    elif nbest > 1 and translation.nbest:
         for one in translation.nbest:
             put(f"{one.score:.4f}\t{one.text}")
     else:
