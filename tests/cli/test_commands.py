@@ -1,5 +1,6 @@
 """What the commands print: results alone on stdout, talk on stderr, JSON where it is asked for."""
 
+import io
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ import pytest
 import typer
 
 from clearhead.cli import options, progress
+from clearhead.errors import DataError
 
 
 def parsed(text: str) -> list[dict]:
@@ -91,6 +93,22 @@ def test_a_reader_that_has_enough_ends_the_program_quietly(monkeypatch):
         with pytest.raises(typer.Exit) as ended:
             options.put("a line")
         assert ended.value.exit_code == 0
+
+
+def test_a_full_disk_behind_standard_output_is_named(monkeypatch):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(
+            DataError, match=r"standard output: cannot be written \(No space left on device\)"
+        ):
+            options.put("a line")
+
+
+def test_output_is_utf8_whatever_the_locale(monkeypatch):
+    latin = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", latin)
+    options.put({"text": "東京 ü"})
+    assert latin.buffer.getvalue().decode() == '{"text": "東京 ü"}\n'  # pyright: ignore[reportAttributeAccessIssue]
 
 
 # evaluate

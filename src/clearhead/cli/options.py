@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.errors import SettingsError
+from clearhead.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     import torch
@@ -50,11 +50,14 @@ def say(text: str = "") -> None:
 
 
 def put(line: str | dict[str, Any]) -> None:
-    """A result: a line of text, or an object as a line of JSON."""
+    """A result: a line of text, or an object as a line of JSON; always UTF-8, as input is."""
+    text = line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
     try:
-        sys.stdout.write((line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read our output has enough; Python would complain again when it flushes at the end.
+        sys.stdout.buffer.write(f"{text}\n".encode())
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # Python would complain again when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+        if isinstance(error, BrokenPipeError):  # whoever reads our output has enough
+            raise typer.Exit(0) from None
+        raise DataError(f"standard output: cannot be written ({error.strerror}); send it elsewhere") from None
