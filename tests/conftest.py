@@ -9,7 +9,8 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-hook = install_import_hook(["clearhead.layers", "clearhead.models"], "beartype.beartype")
+CHECKED = ["clearhead.decoding", "clearhead.layers", "clearhead.models"]
+hook = install_import_hook(CHECKED, "beartype.beartype")
 
 torch.set_num_threads(1)
 

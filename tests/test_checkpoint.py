@@ -14,7 +14,6 @@ from clearhead import checkpoint
 from clearhead.checkpoint import load_checkpoint, load_weights, save_weights, weights
 from clearhead.errors import ModelError
 from clearhead.models import Translator, TranslatorConfig
-from clearhead.training import weights as training_weights
 
 SMALL = {"width": 16, "hidden": 32, "attention": {"heads": 2}, "encoder_layers": 1, "decoder_layers": 1}
 
@@ -37,8 +36,7 @@ def test_weights_come_back_exactly(tied, position, score, tmp_path):
     attention = {"heads": 2, "score": score}
     settings = {"tied": tied, "position": position, "attention": attention}
     model, other = (make_translator(seed, **settings) for seed in (0, 1))
-    # What training saves and what a folder expects are the same names.
-    save_weights(training_weights.weights(model), tmp_path / "model.safetensors")
+    save_weights(weights(model), tmp_path / "model.safetensors")
     load_weights(other, tmp_path / "model.safetensors")
     ours, theirs = weights(model), weights(other)
     assert ours.keys() == theirs.keys()

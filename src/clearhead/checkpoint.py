@@ -1,7 +1,6 @@
 """A model's folder: resolved settings, tokenizer, weights and card. Loading one never runs code from it."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +8,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from clearhead.config import parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.models import ModelConfig, build
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.writing import replacing
 
 SETTINGS, TOKENIZER, WEIGHTS, CARD = "config.toml", "tokenizer.json", "model.safetensors", "README.md"
 
@@ -49,50 +49,50 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters by name, a shared one once."""
-    return {name: value.detach() for name, value in model.named_parameters()}
+    """Parameters and saved buffers by name, a shared one once; the tensors are those in use, not copies."""
+    first: dict[int, str] = {}
+    held = model.state_dict(keep_vars=True)
+    for name, tensor in held.items():
+        first.setdefault(id(tensor), name)
+    return {name: held[name].detach() for name in first.values()}
+
+
+@torch.no_grad()
+def set_weights(model: nn.Module, values: Mapping[str, Tensor], place: str) -> None:
+    """Writes values over a model's weights, which they must fit exactly; `place` is where they are from."""
+    held = weights(model)
+    for name, tensor in held.items():
+        if name not in values:
+            raise ModelError(f"{place}: has no {name}; it belongs to another model than {SETTINGS} describes")
+        if values[name].shape != tensor.shape:
+            raise ModelError(
+                f"{place}: {name} is {_by(values[name])}, {SETTINGS} and {TOKENIZER} ask for {_by(tensor)}; "
+                "the files belong to different models"
+            )
+    if extra := sorted(values.keys() - held.keys()):
+        raise ModelError(f"{place}: {extra[0]} has no place in the model that {SETTINGS} describes")
+    for name, tensor in held.items():
+        tensor.copy_(values[name])
 
 
 def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
     """Writes the file whole or not at all, with a hash of the tokenizer beside it."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    tensors = {name: value.cpu().contiguous() for name, value in values.items()}
     try:
-        tensors = {name: value.cpu().contiguous() for name, value in values.items()}
-        save_file(tensors, partial, {"tokenizer": _hash(path.with_name(TOKENIZER))})
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
+        with replacing(path) as temporary:
+            save_file(tensors, temporary, {"tokenizer": _hash(path.with_name(TOKENIZER))})
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ModelError(f"{path}: could not be written ({reason}); make room and try again") from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fills the model's parameters from a file that must fit them exactly."""
-    wanted = weights(model)
+    """Fills a model with the weights of a file that must fit it exactly."""
     try:
-        with safe_open(path, framework="pt") as file:
-            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-            _check_fit({name: tuple(value.shape) for name, value in wanted.items()}, found, path)
-            for name, value in wanted.items():
-                value.copy_(file.get_tensor(name))
+        values = load_file(path)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path}: cut short or not a weights file ({error}); copy it again") from None
-
-
-def _check_fit(wanted: Mapping[str, tuple], found: Mapping[str, tuple], path: Path) -> None:
-    for name, shape in wanted.items():
-        if name not in found:
-            raise ModelError(f"{path}: has no {name}; it belongs to another model than {SETTINGS} describes")
-        if found[name] != shape:
-            raise ModelError(
-                f"{path}: {name} is {_by(found[name])}, {SETTINGS} and {TOKENIZER} ask for {_by(shape)}; "
-                "the files belong to different models"
-            )
-    if extra := sorted(found.keys() - wanted.keys()):
-        raise ModelError(f"{path}: {extra[0]} has no place in the model that {SETTINGS} describes")
+    set_weights(model, values, place=str(path))
 
 
 def _check_tokenizer(folder: Path) -> None:
@@ -110,5 +110,5 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
 
-def _by(shape: tuple) -> str:
-    return " x ".join(map(str, shape))
+def _by(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape))

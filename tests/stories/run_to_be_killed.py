@@ -66,7 +66,7 @@ def attempt(out: Path, recipe: str, delay: float = 120.0, calls: int = 0) -> boo
 
 
 def kill_until_the_end(out: Path, recipe: str, chance: random.Random) -> int:
-    # The first dozen calls in a life write settings, tokenizer, token store, held-out pairs, metrics and a state.
+    # The first dozen calls write settings, tokenizer, token store, held-out pairs, metrics and a state.
     kills = sum(not attempt(out, recipe, calls=calls) for calls in range(1, 13))
     # Longer with every try, so that the end comes even on a busy machine.
     delay = 0.5

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from clearhead.checkpoint import set_weights, weights
 from clearhead.errors import ModelError
 from clearhead.training import MovingAverage, average_weights
 from clearhead.training.tensors import write_tree
-from clearhead.training.weights import load_weights, weights
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_single_file_averages_to_itself(toy, files):
 def test_tied_weights_stay_tied(model, files):
     mean = average_weights(files)
     assert "readout.weight" not in mean
-    load_weights(model, mean)
+    set_weights(model, mean, place="the average")
     assert model.readout.weight is model.embedding.weight
     assert torch.equal(model.readout.weight, mean["embedding.weight"])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import TrainingError
+from clearhead.writing import write_text
 
 METRICS, CURVES = "metrics.jsonl", "curves.png"
 
@@ -20,17 +21,14 @@ class Records:
 
         self.path = folder / METRICS
         kept = [line for line in read_metrics(folder) if line["step"] <= step]
-        # Under another name first: whoever is killed here must not lose what was measured.
-        rewritten = self.path.with_name(f".{METRICS}")
-        with writing(self.path):
-            rewritten.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-            rewritten.replace(self.path)
+        with naming(self.path):
+            write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
             self._file = self.path.open("a", encoding="utf-8")
         self._board = SummaryWriter(folder / "training" / "tensorboard", purge_step=step + 1)
 
     def add(self, step: int, kind: str, values: Mapping[str, float | None]) -> None:
         known = {name: value for name, value in values.items() if value is not None}
-        with writing(self.path):
+        with naming(self.path):
             self._file.write(json.dumps({"step": step, "kind": kind, **known}) + "\n")
             self._file.flush()
             for name, value in known.items():
@@ -44,7 +42,7 @@ class Records:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """What the system refuses to write becomes an error that names the file."""
     try:
         yield
@@ -89,6 +87,6 @@ def draw_curves(folder: Path) -> Path:
     if metrics:
         figure.legend(loc="outside upper center", ncols=3)
     path = folder / CURVES
-    with writing(path):
+    with naming(path):
         figure.savefig(path, dpi=120)
     return path

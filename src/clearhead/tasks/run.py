@@ -24,10 +24,11 @@ from clearhead.tasks.card import model_card
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store
 from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.records import Records, draw_curves, read_metrics, writing
+from clearhead.tasks.records import Records, draw_curves, naming, read_metrics
 from clearhead.tasks.validator import Validator, translation_loss
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 from clearhead.training import Feed, Interrupt, StateFolder, Trainer, average_weights
+from clearhead.writing import temporary_name, write_text
 
 STATES = "training"
 # What a resumed run may change: how long and how often, not what is learned.
@@ -80,13 +81,13 @@ def _states(recipe: TranslationRecipe, out: Path) -> StateFolder:
 
 def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[Event]:
     """Prepares the data, then trains; what an earlier try has prepared is not made again."""
-    for leftover in [path for name in (TOKENIZER, WEIGHTS) for path in out.glob(f".{name}.*")]:
+    for leftover in out.glob(temporary_name(Path("*")).name):
         leftover.unlink()  # half-written when an earlier try was killed
     corpus = Corpus(recipe.data, recipe.training.seed)
     if not (out / TOKENIZER).exists():
         yield Note("learning the tokenizer …")
         learned = learn_tokenizer(corpus, recipe)
-        with writing(out / TOKENIZER):
+        with naming(out / TOKENIZER):
             learned.save(out / TOKENIZER)
     tokenizer = Tokenizer.load(out / TOKENIZER)
     yield Note(f"tokenizer: {tokenizer.size:,} tokens ({recipe.tokenizer.kind}), shared by both languages")
@@ -292,10 +293,5 @@ def _tsv(pairs: Iterable[Pair]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    partial_file = path.with_name(f".{path.name}.partial")
-    try:
-        with writing(path):
-            partial_file.write_text(text, encoding="utf-8")
-            partial_file.replace(path)
-    finally:
-        partial_file.unlink(missing_ok=True)
+    with naming(path):
+        write_text(path, text)

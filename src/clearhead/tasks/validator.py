@@ -38,8 +38,10 @@ class Validator:
         sources, targets = ([pair[side] for pair in fitting] for side in (0, 1))
         store = PairStore.of(tokenizer.encode_batch(sources), tokenizer.encode_batch(targets))
         self.batches = Batches(store, BatchingConfig(tokens=recipe.batches.tokens), seed=0)
-        self.sources = sources[: recipe.validation.sentences]
-        self.references = targets[: recipe.validation.sentences]
+        # Spread over all of them: corpora are often sorted, and the first would be the shortest.
+        every = max(1, len(fitting) // max(1, recipe.validation.sentences))
+        scored = slice(0, every * recipe.validation.sentences, every)
+        self.sources, self.references = sources[scored], targets[scored]
 
     @torch.no_grad()
     def loss(self, model: Translator, autocast: AbstractContextManager) -> float:
@@ -52,7 +54,7 @@ class Validator:
         return total / tokens
 
     def bleu(self, model: Translator) -> float | None:
-        """Of the first sentences; None where none are asked for."""
+        """Of some sentences; None where none are asked for."""
         if not self.sources:
             return None
         data, beam = self.recipe.data, self.recipe.validation.beam

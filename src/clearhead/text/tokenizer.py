@@ -19,6 +19,7 @@ from clearhead.text.kinds import END, PAD, SPECIALS, START, UNKNOWN, TokenizerCo
 from clearhead.text.learning import learn
 from clearhead.text.normalize import without_surrogates
 from clearhead.text.ranks import byte_level, read_ranks
+from clearhead.writing import write_text
 
 __all__ = ["END", "PAD", "SPECIALS", "START", "UNKNOWN", "Tokenizer", "TokenizerConfig"]
 
@@ -79,13 +80,7 @@ class Tokenizer:
 
     def save(self, path: Path | str) -> None:
         """Writes all or nothing: an older file stays until the new one is whole."""
-        path = Path(path)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            unfinished.write_text(self.to_json(), encoding="utf-8")
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_text(Path(path), self.to_json())
 
     @functools.cached_property
     def size(self) -> int:

@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from clearhead.checkpoint import weights
 from clearhead.errors import ModelError
 from clearhead.training.tensors import read_weights
-from clearhead.training.weights import weights
 
 
 class MovingAverage:

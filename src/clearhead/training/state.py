@@ -15,9 +15,9 @@ from clearhead.training.tensors import (
     read_notes,
     read_tree,
     read_weights,
-    temporary_name,
     write_tree,
 )
+from clearhead.writing import temporary_name
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,5 @@
 """Trees of tensors and JSON values as safetensors files: written whole or not at all, checked when read."""
 
-import contextlib
 import hashlib
 import json
 import os
@@ -15,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clearhead.errors import ModelError
+from clearhead.writing import replacing
 
 Tree = Mapping[str, Any]
 """Names to tensors, JSON values, or trees."""
@@ -26,16 +26,8 @@ def write_tree(path: Path, tree: Tree) -> str:
     tensors = _apart(tensors)
     about = {"notes": json.dumps(notes)}
     about["sha256"] = _checksum(tensors, about["notes"])
-    temporary = temporary_name(path)
-    try:
+    with replacing(path) as temporary:
         _save(tensors, temporary, about)
-        _force(temporary)
-        temporary.replace(path)
-        _force(path.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
     return about["sha256"]
 
 
@@ -67,10 +59,6 @@ def read_notes(path: Path) -> dict[str, Any]:
 def read_checksum(path: Path) -> str | None:
     """The checksum that the file was written with."""
     return _about(path).get("sha256")
-
-
-def temporary_name(path: Path) -> Path:
-    return path.with_name(path.name + ".tmp")
 
 
 def _flatten(tree: Tree) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -127,15 +115,6 @@ def _save(tensors: Mapping[str, Tensor], path: Path, about: dict[str, str]) -> N
         if number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
-
-
-def _force(path: Path) -> None:
-    """Returns when the file, or the folder's list of files, is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _about(path: Path) -> dict[str, str]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
+from clearhead.checkpoint import set_weights, weights
 from clearhead.errors import TrainingError
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
@@ -18,7 +19,6 @@ from clearhead.training.devices import choose_device, choose_precision
 from clearhead.training.optimizer import Optimizer
 from clearhead.training.randomness import random_state, set_random_state
 from clearhead.training.schedule import rate
-from clearhead.training.weights import load_weights, weights
 
 
 class Trainable(Protocol):
@@ -104,7 +104,7 @@ class Trainer(Generic[Model, Batch]):
             raise TrainingError(
                 "training.ema: the run began with another choice; resume with the same settings"
             )
-        load_weights(self.model, state.get("model", state["weights"]))
+        set_weights(self.model, state.get("model", state["weights"]), place="the saved state")
         if self.average:
             self.average.load(state["weights"], state["average"]["updates"])
         self.optimizer.load_state_dict(state["optimizer"])
