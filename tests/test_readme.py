@@ -1,0 +1,63 @@
+"""README tells of everything that is there, and of nothing that is not."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "clearhead"
+
+
+def listed() -> dict[str, str]:
+    """The tree in README: each path below src/clearhead with what is said of it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, _, tree = text.partition("src/clearhead/\n")
+    found, room = {}, ""
+    for line in tree.partition("```")[0].splitlines():
+        name, _, said = line.strip().partition(" ")
+        depth = (len(line) - len(line.lstrip())) // 2
+        room = name if depth == 1 and name.endswith("/") else room
+        found[name if depth == 1 else room + name] = said.strip()
+    return found
+
+
+def test_the_tree_lists_every_file_of_the_package_with_a_line():
+    there = {
+        str(path.relative_to(PACKAGE)).replace("/__init__.py", "/")
+        for path in PACKAGE.rglob("*.py")
+        if not any(part.startswith(".") for part in path.parts)
+    }
+    missing, gone = sorted(there - listed().keys()), sorted(listed().keys() - there)
+    assert (missing, gone) == ([], [])
+    assert [path for path, said in listed().items() if not said] == []
+
+
+def test_every_file_that_readme_links_to_is_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+    recipes = set(re.findall(r"recipes/[\w-]+\.toml", text))
+    assert recipes
+    assert [recipe for recipe in recipes if not (ROOT / recipe).exists()] == []
+
+
+def test_the_two_commands_are_named_and_made():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    made = (ROOT / "Makefile").read_text()
+    for command in ("demo", "test"):
+        assert f"make {command}" in text
+        assert re.search(rf"^{command}:", made, re.MULTILINE)
+
+
+def test_nothing_is_left_to_fill_in():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"@@\w+@@|TODO|FIXME", text) == []
+
+
+def test_what_readme_does_in_python_can_be_done(number_model, capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    # The toy's encoder has one block where the quickstart's has two.
+    code = "".join(blocks).replace("runs/quickstart", str(number_model)).replace("blocks.1.", "blocks.0.")
+    exec(compile(code, "README.md", "exec"), {})
+    assert "torch.Size" in capsys.readouterr().out
