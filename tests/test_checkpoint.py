@@ -110,8 +110,8 @@ def test_every_wrong_setting_of_the_model_is_named(folder):
         load_checkpoint(folder)
     lines = str(refused.value).splitlines()
     assert lines == [
-        f"{settings}: model: hiden: unknown setting (did you mean hidden?)",
-        f"{settings}: model: beauty: unknown setting",
+        f"{settings}: model.hiden: unknown setting (did you mean hidden?)",
+        f"{settings}: model.beauty: unknown setting",
     ]
 
 

@@ -108,3 +108,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes, words: 
 def test_a_missing_file_is_named(tmp_path: Path):
     with pytest.raises(SettingsError, match="no such file"):
         read_settings(Farm, tmp_path / "none.toml")
+
+
+def test_a_value_where_a_group_belongs_is_named():
+    assert refused({"name": "a", "model": 3}) == ("model: 3 is a value, but this is a group of settings",)

@@ -38,7 +38,7 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
             raise ModelError(f"{folder}: no trained model here, {name} is missing")
     try:
         settings = read_toml(folder / SETTINGS)
-        config = parse_settings(ModelConfig, settings.get("model", {}), place=f"{folder / SETTINGS}: model")
+        config = parse_settings(ModelConfig, settings.get("model", {}), str(folder / SETTINGS), "model")
     except SettingsError as error:
         raise ModelError(str(error)) from None
     tokenizer = Tokenizer.load(folder / TOKENIZER)

@@ -42,12 +42,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
 
 
-def parse_settings(kind: type[S], values: Mapping[str, Any], place: str = "") -> S:
-    """`values` as settings of a kind; raises one SettingsError that lists every problem."""
+def parse_settings(kind: type[S], values: Mapping[str, Any], place: str = "", group: str = "") -> S:
+    """`values` as settings of a kind; raises one SettingsError that lists every problem.
+
+    `place` is the file they are from, `group` the path in it.
+    """
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        before = f"{place}: " if place else ""
+        before = (f"{place}: " if place else "") + (f"{group}." if group else "")
         raise SettingsError(*(before + problem for problem in problems(kind, error))) from None
 
 
@@ -146,6 +149,9 @@ def _say(detail: ErrorDetails, parent: type[Settings] | None) -> str:
             return f"{value!r} is not true or false"
         case "value_error":
             return str(context["error"])
+        case "model_type" | "model_attributes_type":
+            return f"{value!r} is a value, but this is a group of settings"
         case _:
-            message = detail["msg"].removeprefix("Input should be ")
-            return f"{value!r} should be {message}" if not isinstance(value, Mapping) else detail["msg"]
+            # pydantic's own words, with the value in the place of its kind: "Input should be greater than 0".
+            _, should, rest = detail["msg"].partition(" should ")
+            return f"{value!r} should {rest}" if should else detail["msg"].lower()

@@ -330,8 +330,8 @@ def test_damaged_settings_of_a_model_are_named(refused, call, copied):
     settings = copied / "config.toml"
     whole = settings.read_text()
     for old, new, message in (
-        ("width = 32", "width = 0", "model: width"),
-        ("beam = 5", "beam = 0", "search: beam"),
+        ("width = 32", "width = 0", "model.width"),
+        ("beam = 5", "beam = 0", "search.beam"),
         ("[model]", "[model", "not valid TOML"),
     ):
         settings.write_text(whole.replace(old, new))

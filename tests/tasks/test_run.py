@@ -192,3 +192,24 @@ def test_the_settings_in_the_folder_are_those_of_the_run(tmp_path, recipe):
     chosen = recipe("training.steps=1", *VARIANTS["average of the best"])
     finish(train(chosen, tmp_path))
     assert parse_settings(TranslationRecipe, read_toml(tmp_path / "config.toml")) == chosen
+
+
+def test_a_run_whose_files_have_changed_is_not_resumed(tmp_path, recipe):
+    chosen = recipe("training.steps=8")
+    place = Path(str(chosen.data.train[0]))
+    copy = tmp_path / "pairs.tsv"
+    copy.write_bytes(place.read_bytes())
+    moved = recipe("training.steps=8", f'data.train=["{copy}"]')
+    interrupted_at({3}, train(moved, tmp_path / "out"))
+    with copy.open("a") as file:
+        file.write("nine nine nine\t9 9 9\n")
+    with pytest.raises(TrainingError, match="data: the files have changed since the run began"):
+        finish(resume(tmp_path / "out"))
+
+
+def test_a_bf16_run_resumes_bit_identically_too(tmp_path, recipe):
+    chosen = recipe("training.precision='bf16'")
+    finish(train(chosen, tmp_path / "straight"))
+    interrupted_at({13}, train(chosen, tmp_path / "out"))
+    finish(resume(tmp_path / "out"))
+    assert (tmp_path / "out" / WEIGHTS).read_bytes() == (tmp_path / "straight" / WEIGHTS).read_bytes()

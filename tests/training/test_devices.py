@@ -37,7 +37,7 @@ def test_a_missing_gpu_is_named_when_asked_for():
     ("wish", "able", "width", "chosen"),
     [
         ("auto", True, 512, torch.bfloat16),
-        ("auto", True, 256, torch.float32),
+        ("auto", True, 64, torch.float32),
         ("auto", False, 512, torch.float32),
         ("bf16", False, 64, torch.bfloat16),
         ("fp32", True, 1024, torch.float32),

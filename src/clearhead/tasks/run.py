@@ -145,6 +145,7 @@ class Run:
         self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width)
         self.epoch = batches.epoch
         self.feed = Feed(batches.epoch)
+        self.files = batches.store.meta["content"]["files"]
         self.standing = Standing()
         self.out_of_turn: list[int] = []
 
@@ -227,11 +228,16 @@ class Run:
             self.out_of_turn.append(self.trainer.step)
         standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
         place = {"feed": self.feed.position, "standing": standing, "out_of_turn": self.out_of_turn}
-        state = self.trainer.state() | place
+        state = self.trainer.state() | place | {"files": self.files}
         self.states.save(state, self._score(validation.loss, validation.bleu) if validation else None)
         self._forget()
 
     def _load(self, state: dict[str, Any]) -> None:
+        if state["files"] != self.files:
+            raise TrainingError(
+                "data: the files have changed since the run began; bring the old ones back, or start anew "
+                "in another folder"
+            )
         self.trainer.load_state(state)
         self.feed = Feed(self.epoch, **state["feed"])
         self.standing = Standing(**state["standing"])

@@ -136,7 +136,7 @@ class TranslationModel:
             str(data.get(side, "und")) if isinstance(data, Mapping) else "und"
             for side in ("source", "target")
         )
-        search = parse_settings(SearchConfig, checkpoint.settings.get("search", {}), place="search")
+        search = parse_settings(SearchConfig, checkpoint.settings.get("search", {}), group="search")
         return cls(checkpoint.model, checkpoint.tokenizer, (source, target), search)
 
     @property

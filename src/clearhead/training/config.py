@@ -25,8 +25,8 @@ class TrainingConfig(Settings):
     schedule: ScheduleConfig = InverseSquareRootSchedule()
     accumulate: PositiveInt = 1
     """batches whose gradients make one step"""
-    clip: Annotated[float, Field(gt=0)] | None = 1.0
-    """the longest gradient; longer ones are shortened to it"""
+    clip: Annotated[float, Field(ge=0)] = 1.0
+    """the longest gradient; longer ones are shortened to it; 0: none is"""
     smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """the decay of a moving average of the weights"""

@@ -11,7 +11,7 @@ Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "fp32", "bf16"]
 
 # Narrower products are too small for bf16 to earn back its conversions on a processor.
-WIDE_ENOUGH = 512
+WIDE_ENOUGH = 128
 
 log = logging.getLogger(__name__)
 
