@@ -45,9 +45,9 @@ UsageError: Any = typer.BadParameter.__base__
 
 def main() -> None:
     """Runs a command; what the user can mend is said in a line each, and ends with 2."""
-    # torch's threads would else wait for each other by spinning; where another program wants a core too, that
-    # makes training many times slower. Read when torch is imported, which the commands do.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # torch's threads wait for each other by spinning; where another program wants a core too, the usual count
+    # makes training several times slower. Read when torch is imported, which the commands do.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         sys.exit(app(prog_name="clearhead", standalone_mode=False))
     except UsageError as error:
