@@ -23,6 +23,17 @@ class Settings(BaseModel):
 
 S = TypeVar("S", bound=Settings)
 
+# What is said of a value, by pydantic's name for the mistake.
+NOT_OF_A_TYPE = {
+    "int_type": "is not a whole number",
+    "int_from_float": "is not a whole number",
+    "float_type": "is not a number",
+    "string_type": "is not text (put it in quotes)",
+    "bool_type": "is not true or false",
+    "model_type": "is a value, but this is a group of settings",
+    "model_attributes_type": "is a value, but this is a group of settings",
+}
+
 
 def read_settings(kind: type[S], path: Path, changes: Sequence[str] = ()) -> S:
     """The settings in a TOML file, after changes of the form 'a.b=value'."""
@@ -139,18 +150,10 @@ def _say(detail: ErrorDetails, parent: type[Settings] | None) -> str:
             return f"{shown!r} is not one of {choices.replace(' or ', ', ').replace(chr(39), '')}"
         case "union_tag_not_found":
             return "kind is missing"
-        case "int_type" | "int_from_float":
-            return f"{value!r} is not a whole number"
-        case "float_type":
-            return f"{value!r} is not a number"
-        case "string_type":
-            return f"{value!r} is not text (put it in quotes)"
-        case "bool_type":
-            return f"{value!r} is not true or false"
         case "value_error":
             return str(context["error"])
-        case "model_type" | "model_attributes_type":
-            return f"{value!r} is a value, but this is a group of settings"
+        case kind if kind in NOT_OF_A_TYPE:
+            return f"{value!r} {NOT_OF_A_TYPE[kind]}"
         case _:
             # pydantic's own words, with the value in the place of its kind: "Input should be greater than 0".
             _, should, rest = detail["msg"].partition(" should ")
