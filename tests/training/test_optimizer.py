@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from clearhead.errors import TrainingError
+from clearhead.layers.attention import Packed
 from clearhead.training.optimizer import AdamConfig, AdamWConfig, MuonConfig, Optimizer, hidden_matrices
 
 
@@ -16,6 +17,18 @@ def give_gradients(model: nn.Module, seed: int = 0) -> None:
 
 def values(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+@pytest.fixture
+def toy(toy):
+    """The toy with its packed matrix declared, as attention does."""
+
+    def make():
+        made = toy()
+        made.project = Packed(made.project.in_features, parts=3)
+        return made
+
+    return make
 
 
 @pytest.fixture
@@ -83,6 +96,23 @@ def test_a_packed_matrix_moves_as_three_matrices_would(model):
         packed.step(0.05)
         separate.step(0.05)
     assert torch.equal(model.project.weight, torch.cat([linear.weight for linear in apart]))
+
+
+def test_a_matrix_that_only_looks_packed_moves_as_a_whole():
+    torch.manual_seed(1)
+    hidden, packed = nn.Linear(8, 24), Packed(8, parts=3)
+    reference = torch.optim.Muon(
+        [nn.Parameter(hidden.weight.detach().clone())], weight_decay=0, adjust_lr_fn="match_rms_adamw"
+    )
+    packed.load_state_dict(hidden.state_dict())
+    for each in (hidden, packed):
+        give_gradients(each)
+        Optimizer(each, MuonConfig(weight_decay=0)).step(0.05)
+    [whole] = reference.param_groups[0]["params"]
+    whole.grad, reference.param_groups[0]["lr"] = hidden.weight.grad, 0.05
+    reference.step()
+    assert torch.equal(hidden.weight, whole)
+    assert not torch.allclose(hidden.weight, packed.weight)
 
 
 def test_the_adam_part_of_muon_has_its_own_rate(model, toy):

@@ -40,6 +40,14 @@ class KeyValues:
         return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
 
+class Packed(nn.Linear):
+    """Square matrices in one, a product for all: whoever treats matrices as wholes treats each by itself."""
+
+    def __init__(self, width: int, parts: int):
+        super().__init__(width, parts * width)
+        self.parts = parts
+
+
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017) with any score; it knows no cache and has no mode.
 
@@ -51,12 +59,12 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = config.heads
         self.dropout = config.dropout
-        self.project = nn.Linear(width, 3 * width)
+        self.project = Packed(width, parts=3)
         self.output = nn.Linear(width, width)
         self.score = make_score(config.score, config.heads, width // config.heads, longest)
         self.relative = relative or Relative()
         self.tap: Tap | None = None
-        for part in self.project.weight.chunk(3):
+        for part in self.project.weight.chunk(self.project.parts):
             nn.init.xavier_uniform_(part)
         nn.init.xavier_uniform_(self.output.weight)
         nn.init.zeros_(self.project.bias)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from clearhead.config import Settings
 from clearhead.errors import TrainingError
+from clearhead.layers.attention import Packed
 
 Decay = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -59,9 +60,9 @@ class Optimizer:
     """One optimizer over all parameters of a model, whatever it is made of inside.
 
     Weight decay falls on hidden matrices only, never on embeddings, readouts, norms and biases. torch's Muon
-    orthogonalises a parameter as a whole; a matrix of three square parts, as attention packs queries, keys
-    and values, is therefore given to it as three parameters that share the matrix's memory. So build the
-    optimizer when the model is on its device, and change weights in place only.
+    orthogonalises a parameter as a whole; a packed one, as attention has for queries, keys and values, is
+    therefore given to it as several parameters that share its memory. So build the optimizer when the model
+    is on its device, and change weights in place only.
     """
 
     def __init__(self, model: nn.Module, config: OptimizerConfig):
@@ -69,9 +70,11 @@ class Optimizer:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         hidden = {name: p for name, p in hidden_matrices(model).items() if p.requires_grad}
         others = {name: p for name, p in model.named_parameters() if p.requires_grad and name not in hidden}
-        self._parts = {}
+        self._parts: dict[str, _Part] = {}
         if isinstance(config, MuonConfig):
-            self._parts = {name: part for whole in hidden.items() for name, part in _parts(*whole)}
+            packed = {id(one.weight): one.parts for one in model.modules() if isinstance(one, Packed)}
+            for name, whole in hidden.items():
+                self._parts.update(_parts(name, whole, packed.get(id(whole), 1)))
             matrices = {name: part.matrix for name, part in self._parts.items()}
             self._members = [
                 _Member(_muon(matrices, config), matrices, 1.0),
@@ -158,14 +161,11 @@ class _Part(NamedTuple):
     rows: slice
 
 
-def _parts(name: str, whole: nn.Parameter) -> Iterator[tuple[str, _Part]]:
-    rows, columns = whole.shape
-    if rows != 3 * columns:
-        yield name, _Part(whole.detach(), whole, slice(None))
-        return
-    for part in range(3):
-        place = slice(part * columns, (part + 1) * columns)
-        yield f"{name}[{part}]", _Part(whole.detach()[place], whole, place)
+def _parts(name: str, whole: nn.Parameter, count: int) -> Iterator[tuple[str, _Part]]:
+    rows = len(whole) // count
+    for part in range(count):
+        place = slice(part * rows, (part + 1) * rows)
+        yield name if count == 1 else f"{name}[{part}]", _Part(whole.detach()[place], whole, place)
 
 
 def _muon(matrices: Mapping[str, Tensor], config: MuonConfig) -> torch.optim.Optimizer:
