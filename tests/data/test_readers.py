@@ -10,7 +10,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from clearhead.data.corpus import Pair, corpus_hash, read_pairs, read_texts
+from clearhead.data.corpus import Pair, corpus_hash, read_pairs, read_texts, reader_name
 from clearhead.errors import DataError
 
 LANGUAGES = ("en", "de")
@@ -139,6 +139,20 @@ def test_the_hash_of_a_corpus_follows_its_content(tmp_path):
     assert corpus_hash(first) == corpus_hash(second)
     assert corpus_hash(first) != corpus_hash(written(tmp_path / "z.tsv", "a\tc\n"))
     assert corpus_hash((first, second)) != corpus_hash(first)
+
+
+def test_a_reader_is_named_by_what_chooses_it(tmp_path):
+    names = ["x.tsv", "x.csv", "x.tsv.gz", "x.tsv.XZ", "x.2014.jsonl"]
+    assert [reader_name(tmp_path / name) for name in names] == [
+        ".tsv",
+        ".csv",
+        ".tsv.gz",
+        ".tsv.xz",
+        ".jsonl",
+    ]
+    assert reader_name("tatoeba-en-de") == "shipped"
+    packed, plain = tmp_path / "x.en.gz", tmp_path / "x.de"
+    assert reader_name((packed, plain)) != reader_name((plain, packed)) != reader_name((plain, plain))
 
 
 def test_a_missing_file_an_empty_one_and_a_folder_are_named(tmp_path):

@@ -11,6 +11,7 @@ from clearhead.errors import DataError
 from clearhead.tasks import preparation
 from clearhead.tasks.preparation import Corpus, cache_folder, learn_tokenizer, store
 from clearhead.tasks.recipe import DataConfig, TranslationRecipe
+from clearhead.text.tokenizer import Tokenizer
 
 PARTS = ("train", "validation", "test")
 
@@ -140,6 +141,35 @@ def test_a_changed_file_makes_another_store(file, recipe, tmp_path, monkeypatch)
     before = len(store(Corpus(recipe.data, 1), "train", tokenizer, recipe))
     file.write_text(file.read_text() + "\nsentence 999\tSatz 999")
     assert len(store(Corpus(recipe.data, 1), "train", tokenizer, recipe)) == before + 1
+
+
+def rows(recipe: TranslationRecipe, tokenizer: Tokenizer) -> list[list[str]]:
+    pairs = store(Corpus(recipe.data, 1), "train", tokenizer, recipe)
+    return [[tokenizer.decode(side.tolist()) for side in pairs[row]] for row in range(len(pairs))]
+
+
+def test_the_same_bytes_under_another_ending_make_another_store(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    tokenizer = learn_tokenizer(Corpus(recipe.data, 1), recipe)
+    for name in ("x.tsv", "x.csv"):
+        (tmp_path / name).write_text("en,x\tde,x\nsentence 1,Satz 2\tSatz 1,x\n")
+
+    def read(name: str) -> list[list[str]]:
+        data = config(tmp_path / name, columns=(0, 1), hold_out={"validation": 0, "test": 0})
+        return rows(recipe.model_copy(update={"data": data}), tokenizer)
+
+    assert read("x.csv") != read("x.tsv")
+    assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 2
+
+
+def test_the_other_direction_and_a_new_preparation_make_other_stores(file, recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    tokenizer = learn_tokenizer(Corpus(recipe.data, 1), recipe)
+    back = recipe.model_copy(update={"data": config(file, "de", "en")})
+    assert rows(back, tokenizer) == [pair[::-1] for pair in rows(recipe, tokenizer)]
+    monkeypatch.setattr(preparation, "PREPARATION", preparation.PREPARATION + 1)
+    rows(recipe, tokenizer)
+    assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 3
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):

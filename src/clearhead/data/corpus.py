@@ -5,13 +5,13 @@ from pathlib import Path
 
 from clearhead.data.columns import Columns
 from clearhead.data.datasets import SHIPPED, shipped_file
-from clearhead.data.files import content_hash, ending, lines
+from clearhead.data.files import content_hash, ending, lines, packing
 from clearhead.data.pair import Pair
 from clearhead.data.readers import read_aligned, read_csv, read_jsonl, read_tsv
 from clearhead.data.tmx import read_tmx
 from clearhead.errors import DataError
 
-__all__ = ["Columns", "Pair", "Place", "corpus_hash", "read_pairs", "read_texts"]
+__all__ = ["Columns", "Pair", "Place", "corpus_hash", "read_pairs", "read_texts", "reader_name"]
 
 Place = str | Path | tuple[str | Path, str | Path]
 
@@ -24,7 +24,8 @@ def read_pairs(place: Place, languages: tuple[str, str], columns: Columns | None
     """
     if isinstance(place, tuple):
         return read_aligned(Path(place[0]), Path(place[1]))
-    if (dataset := SHIPPED.get(str(place))) and not Path(place).exists():
+    if _is_shipped(place):
+        dataset = SHIPPED[str(place)]
         if sorted(dataset.languages) != sorted(languages):
             raise DataError(
                 f"{place}: holds {' and '.join(dataset.languages)}, not {' and '.join(languages)}"
@@ -61,9 +62,18 @@ def read_texts(path: str | Path) -> Iterator[str]:
 
 
 def corpus_hash(place: Place) -> str:
-    """A hash of the files' content, by which what is made of them can be kept."""
+    """A hash of the files' content; with the reader's name, what is made of them can be kept under it."""
     if isinstance(place, tuple):
         return "+".join(content_hash(Path(part)) for part in place)
-    if str(place) in SHIPPED and not Path(place).exists():
-        return content_hash(shipped_file(str(place)))
-    return content_hash(Path(place))
+    return content_hash(shipped_file(str(place)) if _is_shipped(place) else Path(place))
+
+
+def reader_name(place: Place) -> str:
+    """How a place is read: the same bytes under another ending are other pairs, or none."""
+    if isinstance(place, tuple):
+        return "aligned" + "+".join(packing(Path(part)) for part in place)
+    return "shipped" if _is_shipped(place) else ending(Path(place)) + packing(Path(place))
+
+
+def _is_shipped(place: str | Path) -> bool:
+    return str(place) in SHIPPED and not Path(place).exists()

@@ -22,7 +22,12 @@ CHUNK = 1 << 20
 
 def ending(path: Path) -> str:
     """What the file holds, by its name without the ending of a packer: 'x.TSV.gz' is '.tsv'."""
-    return (Path(path.stem) if path.suffix.lower() in PACKED else path).suffix.lower()
+    return (Path(path.stem) if packing(path) else path).suffix.lower()
+
+
+def packing(path: Path) -> str:
+    """The ending of the packer, or nothing."""
+    return path.suffix.lower() if path.suffix.lower() in PACKED else ""
 
 
 @contextmanager
@@ -79,7 +84,7 @@ def content_hash(path: Path) -> str:
 
 def _unpacked(packed: BinaryIO, path: Path) -> io.RawIOBase:
     # A buffered reader around gzip and lzma makes reading line by line several times faster.
-    match path.suffix.lower():
+    match packing(path):
         case ".gz":
             return cast(io.RawIOBase, gzip.GzipFile(fileobj=packed))
         case ".xz":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clearhead.data.building import cached_store
 from clearhead.data.cleaning import Tally, clean
-from clearhead.data.corpus import Pair, corpus_hash, read_pairs
+from clearhead.data.corpus import Pair, corpus_hash, read_pairs, reader_name
 from clearhead.data.splits import Part, Split, hold_out
 from clearhead.data.store import PairStore
 from clearhead.tasks.recipe import DataConfig, TranslationRecipe
@@ -17,6 +17,9 @@ from clearhead.text.tokenizer import Tokenizer
 
 # More than a tokenizer can learn from: what follows in a larger corpus would only cost time.
 TOKENIZER_PAIRS = 1_000_000
+# To be raised with every change by which reading, normalising, cleaning or splitting gives other pairs: a
+# token store kept from before is then not taken for one of today.
+PREPARATION = 1
 
 
 def cache_folder() -> Path:
@@ -47,9 +50,11 @@ class Corpus:
 
     @property
     def described(self) -> dict[str, object]:
-        """What the pairs depend on."""
+        """What the pairs depend on; languages, columns and cleaning are among the data's settings."""
         return {
+            "preparation": PREPARATION,
             "files": [corpus_hash(place) for place in self.config.places],
+            "readers": [reader_name(place) for place in self.config.places],
             "data": self.config.model_dump(mode="json", exclude={"train", "validation", "test"}),
             "counts": [len(self.config.train), len(self.config.validation), len(self.config.test)],
             "seed": self.seed,
