@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.data.cleaning import CleaningConfig, Seen, Tally, clean
+from clearhead.data.cleaning import CleaningConfig, Seen, Tally, clean, normalized
 from clearhead.data.corpus import Pair
 
 CONFIG = CleaningConfig(longest_words=5, longest_characters=40, ratio=3.0)
@@ -47,6 +47,15 @@ def test_short_phrases_are_not_judged_by_a_few_letters():
 def test_each_rule_can_be_lifted():
     config = CleaningConfig(drop_duplicates=False, drop_identical=False)
     assert len(cleaned(("Taxi!", "Taxi!"), ("Taxi!", "Taxi!"), config=config)[0]) == 2
+
+
+def test_normalising_alone_drops_only_pairs_without_a_side():
+    long = "word " * 3000
+    pairs = [Pair("a\u00a0 b", "c"), Pair("a b", "c"), Pair("x", "x"), Pair(long, "y"), Pair(" ", "z")]
+    tally = Tally()
+    kept = list(normalized(pairs, tally))
+    assert kept == [Pair("a b", "c"), Pair("a b", "c"), Pair("x", "x"), Pair(long.strip(), "y")]
+    assert (tally.kept, tally.dropped) == (4, {"empty": 1})
 
 
 def test_the_tally_prints_as_one_line():

@@ -73,6 +73,18 @@ def test_named_files_are_taken_as_they_are_and_nothing_is_held_out_for_them(file
     assert len(everything["train"]) == 600
 
 
+def test_a_named_file_keeps_what_cleaning_would_drop_from_the_training_files(file, tmp_path):
+    (tmp_path / "odd.tsv").write_text("one\teins\none\teins\nTaxi\tTaxi\n\tzwei\nno\t" + "nein " * 300)
+    odd = [Pair("one", "eins")] * 2 + [Pair("Taxi", "Taxi"), Pair("no", ("nein " * 300).strip())]
+    named = [str(tmp_path / "odd.tsv")]
+    found = parts(config(file, train=named, validation=named, test=named))
+    assert found["validation"] == found["test"] == odd
+    assert found["train"] == [Pair("one", "eins")]
+    tally = Tally()
+    list(Corpus(config(file, test=named), 1).pairs("test", tally))
+    assert str(tally) == "5 pairs read, 4 kept; dropped: 1 empty"
+
+
 def test_where_nothing_is_held_out_the_corpus_is_read_once(file, monkeypatch):
     reads = []
 

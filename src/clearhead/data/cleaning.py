@@ -46,6 +46,18 @@ class Tally:
         return f"{self.read:,} pairs read, {self.kept:,} kept" + (f"; dropped: {reasons}" if reasons else "")
 
 
+def normalized(pairs: Iterable[Pair], tally: Tally | None = None) -> Iterator[Pair]:
+    """All pairs that have two sides: scores on a published set compare only where it is taken whole."""
+    tally = tally if tally is not None else Tally()
+    for source, target in pairs:
+        pair = Pair(normalize(source), normalize(target))
+        if pair.source and pair.target:
+            tally.kept += 1
+            yield pair
+        else:
+            tally.dropped["empty"] += 1
+
+
 def clean(pairs: Iterable[Pair], config: CleaningConfig, tally: Tally | None = None) -> Iterator[Pair]:
     """The normalised pairs worth keeping, in their order, as a stream."""
     tally = tally if tally is not None else Tally()

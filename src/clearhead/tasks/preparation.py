@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 
 from clearhead.data.building import cached_store
-from clearhead.data.cleaning import Tally, clean
-from clearhead.data.corpus import Pair, corpus_hash, read_pairs, reader_name
+from clearhead.data.cleaning import Tally, clean, normalized
+from clearhead.data.corpus import Pair, Place, corpus_hash, read_pairs, reader_name
 from clearhead.data.splits import Part, Split, hold_out
 from clearhead.data.store import PairStore
 from clearhead.tasks.recipe import DataConfig, TranslationRecipe
@@ -31,7 +31,11 @@ def cache_folder() -> Path:
 
 @dataclass
 class Corpus:
-    """The cleaned pairs of a recipe in three parts, read anew whenever asked for."""
+    """The pairs of a recipe in three parts, read anew whenever asked for.
+
+    The training files are cleaned, and so is what is held out of them; files named for validation and test
+    are not.
+    """
 
     config: DataConfig
     seed: int
@@ -42,11 +46,11 @@ class Corpus:
         if part == "train":
             return self._train(tally)
         if files:
-            return self._read(files, tally)
+            return normalized(self._read(files), tally)
         if not getattr(self.config.hold_out, part):
             return iter(())
         select = self._split.validation if part == "validation" else self._split.test
-        return select(self._read(self.config.train, tally))
+        return select(self._cleaned(tally))
 
     @property
     def described(self) -> dict[str, object]:
@@ -61,13 +65,15 @@ class Corpus:
         }
 
     def _train(self, tally: Tally | None) -> Iterator[Pair]:
-        everything = self._read(self.config.train, tally)
+        everything = self._cleaned(tally)
         return self._split.train(everything) if any(self._held_out) else everything
 
-    def _read(self, files: tuple, tally: Tally | None) -> Iterator[Pair]:
+    def _cleaned(self, tally: Tally | None) -> Iterator[Pair]:
+        return clean(self._read(self.config.train), self.config.cleaning, tally)
+
+    def _read(self, files: tuple[Place, ...]) -> Iterator[Pair]:
         config = self.config
-        read = chain.from_iterable(read_pairs(file, config.languages, config.columns) for file in files)
-        return clean(read, config.cleaning, tally)
+        return chain.from_iterable(read_pairs(file, config.languages, config.columns) for file in files)
 
     @property
     def _held_out(self) -> tuple[int, int]:
@@ -77,8 +83,7 @@ class Corpus:
 
     @cached_property
     def _split(self) -> Split:
-        everything = self._read(self.config.train, None)
-        return hold_out(everything, self.config.languages, *self._held_out, seed=self.seed)
+        return hold_out(self._cleaned(None), self.config.languages, *self._held_out, seed=self.seed)
 
 
 def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
