@@ -2,6 +2,7 @@
 
 from itertools import islice
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +53,14 @@ def test_the_split_depends_on_the_seed_but_not_on_order_case_or_spaces():
     assert first != hold_out(PAIRS, LANGUAGES, 100, 50, seed=2)
     pair = next(first.test(PAIRS))
     assert first.part(Pair(" " + pair.source.upper().replace(" ", "\u00a0"), "x")) == "test"
+
+
+def test_every_seed_that_numpy_takes_makes_its_own_split():
+    seeds = [0, 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64, 2**200]
+    for seed in seeds:
+        np.random.default_rng(seed)
+    bounds = {hold_out(PAIRS, LANGUAGES, 100, 50, seed=seed).test_end for seed in seeds}
+    assert len(bounds) == len(seeds)
 
 
 @pytest.mark.parametrize(("validation", "test"), [(0, 0), (10, 0), (0, 10)])

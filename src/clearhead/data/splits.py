@@ -94,5 +94,11 @@ def _bound(keys: NDArray[np.uint64], count: int) -> int:
 
 def _hash(text: str, seed: int) -> int:
     key = normalize(text).casefold().encode()
-    salt = seed.to_bytes(8, "little", signed=True)
-    return int.from_bytes(hashlib.blake2b(key, digest_size=8, salt=salt).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8, salt=_salt(seed)).digest(), "little")
+
+
+def _salt(seed: int) -> bytes:
+    """Eight bytes of any seed; one too large for them is hashed."""
+    if seed < 1 << 63:
+        return seed.to_bytes(8, "little", signed=True)
+    return hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
