@@ -232,23 +232,35 @@ def test_a_command_that_does_not_hang_together_is_refused(arguments, message, re
         (["--nbest", "6"], "nbest: 6 should be from 1 to the beam, 5"),
         (["--nbest", "0"], "nbest: 0 should be from 1 to the beam, 5"),
         (["--nbest", "2", "--top-k", "3"], "nbest: 2 goes with a beam; draw with several seeds instead"),
-        (["--alpha", "-1"], "alpha: -1.0 should be at least 0 (0 leaves lengths alone)"),
-        (["--alpha", "nan"], "alpha: nan should be at least 0"),
-        (["--temperature", "0"], "temperature: 0.0 should be greater than 0; greedy search is its limit"),
+        (["--beam", "4", "--top-k", "3"], "beam: 4 goes with a search, but drawing was asked for"),
+        (["--alpha", "1", "--top-k", "3"], "alpha: 1.0 goes with a search, but drawing was asked for"),
+        (["--alpha", "-1"], "alpha: -1.0 should be from 0 to 10 (0 leaves lengths alone)"),
+        (["--alpha", "nan"], "alpha: nan should be from 0 to 10"),
+        (["--alpha", "inf"], "alpha: inf should be from 0 to 10"),
+        (
+            ["--temperature", "0"],
+            "temperature: 0.0 should be finite and at least 1e-06; greedy search is its",
+        ),
+        (["--temperature", "inf"], "temperature: inf should be finite and at least 1e-06"),
         (["--top-k", "0"], "top_k: 0 should be at least 1"),
         (["--top-p", "0"], "top_p: 0.0 should be greater than 0 and at most 1"),
         (["--min-p", "2"], "min_p: 2.0 should be from 0 to 1"),
-        (["--repetition", "0"], "repetition: 0.0 should be greater than 0 (1 changes nothing)"),
+        (["--repetition", "0"], "repetition: 0.0 should be from 0.01 to 100 (1 changes nothing)"),
+        (["--repetition", "nan"], "repetition: nan should be from 0.01 to 100 (1 changes nothing)"),
         (["--no-repeat", "-1"], "no_repeat: -1 should be at least 0 (0 forbids nothing)"),
         (["--prefix", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"], "leave nothing of longest"),
         (["--to", "fr"], "--to fr: this model translates from en to de only"),
         (["--device", "tpu"], "--device tpu: is not one of auto, cpu, cuda"),
         (["--seed", str(1 << 70), "--top-k", "3"], "should be from 0 to 4611686018427387904"),
+        (["--seed", "3"], "--seed 3: goes with --temperature, --top-k, --top-p or --min-p"),
         (["--at-once", "0"], "--at-once"),
     ],
 )
 def test_a_wish_that_cannot_be_granted_is_refused(options, message, refused, number_model):
     assert message in refused("translate", "--model", number_model, "one two", *options)
+    # Whether a prefix fits depends on the text; all else is wrong whatever the text.
+    if "--prefix" not in options:
+        assert message in refused("translate", "--model", number_model, " ", *options)
 
 
 # Texts

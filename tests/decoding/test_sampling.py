@@ -96,8 +96,13 @@ def test_min_p_keeps_what_is_near_the_best():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": 0.0}, "temperature: 0.0 should be greater than 0; greedy search is its limit"),
-        ({"temperature": -1.0}, "temperature: -1.0 should be greater than 0; greedy search is its limit"),
+        *(
+            (
+                {"temperature": wrong},
+                f"temperature: {wrong} should be finite and at least 1e-06; greedy search is its limit",
+            )
+            for wrong in (0.0, -1.0, 1e-300, torch.inf, torch.nan)
+        ),
         ({"top_k": 0}, "top_k: 0 should be at least 1"),
         ({"top_p": 0.0}, "top_p: 0.0 should be greater than 0 and at most 1"),
         ({"top_p": 1.5}, "top_p: 1.5 should be greater than 0 and at most 1"),

@@ -190,7 +190,9 @@ def test_half_precision_logits_are_summed_in_single_precision(toy):
         ({"longest": 0}, "longest: 0 should be at least 1"),
         ({"longest": torch.tensor([5, 0])}, "longest: 0 should be at least 1"),
         ({"longest": torch.tensor([5])}, "longest: 1 lengths for 2 sentences; give one each"),
-        ({"alpha": -0.5}, "alpha: -0.5 should be at least 0 (0 leaves lengths alone)"),
+        ({"alpha": -0.5}, "alpha: -0.5 should be from 0 to 10 (0 leaves lengths alone)"),
+        ({"alpha": torch.inf}, "alpha: inf should be from 0 to 10 (0 leaves lengths alone)"),
+        ({"alpha": torch.nan}, "alpha: nan should be from 0 to 10 (0 leaves lengths alone)"),
         ({"prefix": [[2]]}, "prefix: 1 prefixes for 2 sentences; give one each"),
         (
             {"prefix": [[], [2] * 8]},

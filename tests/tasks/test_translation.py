@@ -173,12 +173,17 @@ def test_what_goes_wrong_while_reading_comes_after_what_was_read(model):
         ({"nbest": 6}, "nbest: 6 should be from 1 to the beam, 5"),
         ({"nbest": 2, "sampling": Sampling()}, "nbest: 2 goes with a beam; draw with several seeds instead"),
         ({"no_repeat": -1}, "no_repeat: -1 should be at least 0"),
-        ({"alpha": -0.5}, "alpha: -0.5 should be at least 0"),
+        ({"alpha": -0.5}, "alpha: -0.5 should be from 0 to 10"),
+        ({"alpha": float("inf")}, "alpha: inf should be from 0 to 10"),
+        ({"repetition": float("nan")}, r"repetition: nan should be from 0\.01 to 100"),
+        ({"beam": 2, "sampling": Sampling()}, "beam: 2 goes with a search, but drawing was asked for"),
+        ({"alpha": 0.5, "sampling": Sampling()}, r"alpha: 0\.5 goes with a search"),
     ],
 )
 def test_wishes_that_contradict_are_refused(model, wishes, message):
-    with pytest.raises(SettingsError, match=message):
-        model.translate("one", **wishes)
+    for texts in ("one", "", []):
+        with pytest.raises(SettingsError, match=message):
+            model.translate(texts, **wishes)
 
 
 def test_seeds_that_torch_could_not_take_are_refused():

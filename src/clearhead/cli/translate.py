@@ -29,7 +29,7 @@ def translate(
     top_k: Annotated[int | None, typer.Option(help="Draw among the k best tokens.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Draw among the best with this share.")] = None,
     min_p: Annotated[float | None, typer.Option(help="Draw above this share of the best.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Of the draw; 0 unless said.")] = None,
     device: Device = "auto",
     at_once: Annotated[int, typer.Option(help="Lines of stdin read before translating.", min=1)] = 512,
     json: Json = False,
@@ -60,7 +60,9 @@ def translate(
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     drawn = {name: value for name, value in drawn.items() if value is not None}
     if drawn:
-        wishes["sampling"] = Sampling(seed=seed, **drawn)
+        wishes["sampling"] = Sampling(seed=seed or 0, **drawn)
+    elif seed is not None:
+        raise SettingsError(f"--seed {seed}: goes with --temperature, --top-k, --top-p or --min-p")
     interactive = bool(sys.stdin) and sys.stdin.isatty()
     found = translator.stream(
         _checked(texts) if texts else _lines(), 1 if interactive and not texts else at_once, **wishes

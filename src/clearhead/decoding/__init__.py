@@ -2,8 +2,8 @@
 
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.penalties import length_penalty, no_repeat_ngrams, repetition_penalty
-from clearhead.decoding.sampling import sample
-from clearhead.decoding.search import beam_search, greedy_search
+from clearhead.decoding.sampling import check_sampling, sample
+from clearhead.decoding.search import beam_search, check_search, greedy_search
 from clearhead.decoding.step import Adjust, State, Step
 
 __all__ = [
@@ -12,6 +12,8 @@ __all__ = [
     "State",
     "Step",
     "beam_search",
+    "check_sampling",
+    "check_search",
     "greedy_search",
     "length_penalty",
     "no_repeat_ngrams",

@@ -7,6 +7,9 @@ from torch import Tensor
 from clearhead.decoding.step import Adjust
 from clearhead.errors import SettingsError
 
+# Far beyond use; logits stay finite.
+LARGEST_STRENGTH = 100
+
 
 def length_penalty(length: int, alpha: float) -> float:
     """What the log-probability of so many words, </s> counted, is divided by (Wu et al. 2016)."""
@@ -15,8 +18,11 @@ def length_penalty(length: int, alpha: float) -> float:
 
 def repetition_penalty(strength: float) -> Adjust:
     """Makes words that were used already less likely, for a strength above 1 (Keskar et al. 2019)."""
-    if strength <= 0:
-        raise SettingsError(f"repetition: {strength} should be greater than 0 (1 changes nothing)")
+    if not 1 / LARGEST_STRENGTH <= strength <= LARGEST_STRENGTH:
+        raise SettingsError(
+            f"repetition: {strength} should be from {1 / LARGEST_STRENGTH} to {LARGEST_STRENGTH} "
+            "(1 changes nothing)"
+        )
 
     def adjust(
         logits: Float[Tensor, "rows vocabulary"], words: Int[Tensor, "rows words"]

@@ -1,5 +1,6 @@
 """Drawing sentences at random from a model, and the filters that keep the draw sensible."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -11,6 +12,9 @@ from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.single import single_path
 from clearhead.decoding.step import Adjust, Remembered, Step
 from clearhead.errors import SettingsError
+
+# Below it, single precision cannot hold what the log-probabilities become.
+SMALLEST_TEMPERATURE = 1e-6
 
 
 def sample(
@@ -33,7 +37,7 @@ def sample(
 
     The log-probabilities of the hypotheses are the model's own, before temperature and filters.
     """
-    _check(temperature, top_k, top_p, min_p)
+    check_sampling(temperature, top_k, top_p, min_p)
     if len(seeds) != sentences:
         raise SettingsError(f"seeds: {len(seeds)} seeds for {sentences} sentences; give one each")
     guide = Guide(sentences, longest, prefix, adjust, device)
@@ -90,10 +94,14 @@ def _chances(seeds: Sequence[int], longest: int) -> Float[Tensor, "sentences lon
     return torch.stack(rows) if rows else torch.empty(0, longest)
 
 
-def _check(temperature: float, top_k: int | None, top_p: float, min_p: float) -> None:
+def check_sampling(temperature: float, top_k: int | None, top_p: float, min_p: float) -> None:
+    """Refuses what cannot be drawn by, all at once."""
     problems = []
-    if not temperature > 0:
-        problems.append(f"temperature: {temperature} should be greater than 0; greedy search is its limit")
+    if not SMALLEST_TEMPERATURE <= temperature < math.inf:
+        problems.append(
+            f"temperature: {temperature} should be finite and at least {SMALLEST_TEMPERATURE}; "
+            "greedy search is its limit"
+        )
     if top_k is not None and top_k < 1:
         problems.append(f"top_k: {top_k} should be at least 1")
     if not 0 < top_p <= 1:

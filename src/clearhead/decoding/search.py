@@ -14,6 +14,9 @@ from clearhead.decoding.single import single_path
 from clearhead.decoding.step import Adjust, Remembered, Step
 from clearhead.errors import SettingsError
 
+# Far beyond use; the penalty of a long sentence still fits single precision.
+LARGEST_ALPHA = 10
+
 
 def greedy_search(
     step: Step[Remembered],
@@ -28,7 +31,7 @@ def greedy_search(
     device: torch.device | str = "cpu",
 ) -> list[Hypothesis]:
     """The most probable word at every step, up to </s> or `longest` steps; `alpha` only scales the score."""
-    _check_alpha(alpha)
+    check_search(alpha=alpha)
     guide = Guide(sentences, longest, prefix, adjust, device)
     return single_path(step, state, guide, lambda scores, *_: scores.argmax(-1), start, end, alpha)
 
@@ -55,8 +58,7 @@ def beam_search(
     many end; an ended one counts if it is among the `beam` best. A beam of one stops at its first end, as
     greedy search does.
     """
-    _check_beam(beam, nbest)
-    _check_alpha(alpha)
+    check_search(beam, nbest, alpha)
     guide = Guide(sentences, longest, prefix, adjust, device)
     pool = Pool(sentences, nbest, end, device)
     penalties = torch.tensor([length_penalty(n, alpha) for n in range(guide.longest + 1)], device=device)
@@ -109,13 +111,11 @@ def settled(
     return bar >= best_open / largest_penalty
 
 
-def _check_beam(beam: int, nbest: int) -> None:
+def check_search(beam: int = 1, nbest: int = 1, alpha: float = 0.0) -> None:
+    """Refuses what no search can do."""
     if beam < 1:
         raise SettingsError(f"beam: {beam} should be at least 1")
     if not 1 <= nbest <= beam:
         raise SettingsError(f"nbest: {nbest} should be from 1 to the beam, {beam}; widen the beam for more")
-
-
-def _check_alpha(alpha: float) -> None:
-    if not alpha >= 0:
-        raise SettingsError(f"alpha: {alpha} should be at least 0 (0 leaves lengths alone)")
+    if not 0 <= alpha <= LARGEST_ALPHA:
+        raise SettingsError(f"alpha: {alpha} should be from 0 to {LARGEST_ALPHA} (0 leaves lengths alone)")

@@ -15,6 +15,8 @@ from clearhead.decoding import (
     Adjust,
     Hypothesis,
     beam_search,
+    check_sampling,
+    check_search,
     greedy_search,
     no_repeat_ngrams,
     repetition_penalty,
@@ -80,6 +82,7 @@ class Sampling:
     def __post_init__(self) -> None:
         if not 0 <= self.seed <= LARGEST_SEED:
             raise SettingsError(f"seed: {self.seed} should be from 0 to {LARGEST_SEED}")
+        check_sampling(self.temperature, self.top_k, self.top_p, self.min_p)
 
 
 @dataclass(frozen=True)
@@ -98,17 +101,16 @@ class Wishes:
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise SettingsError(f"beam: {self.beam} should be at least 1")
+        """What is wrong is said even where there is nothing to translate."""
         if self.sampling and self.nbest > 1:
             raise SettingsError(f"nbest: {self.nbest} goes with a beam; draw with several seeds instead")
-        if not 1 <= self.nbest <= self.beam:
-            raise SettingsError(f"nbest: {self.nbest} should be from 1 to the beam, {self.beam}")
+        check_search(self.beam, self.nbest, self.alpha)
         if self.no_repeat < 0:
             raise SettingsError(f"no_repeat: {self.no_repeat} should be at least 0 (0 forbids nothing)")
+        self.adjustments()
 
-    @property
-    def adjust(self) -> list[Adjust]:
+    def adjustments(self) -> list[Adjust]:
+        """What bends the probabilities."""
         adjustments = []
         if self.repetition != 1:
             adjustments.append(repetition_penalty(self.repetition))
@@ -184,6 +186,12 @@ class TranslationModel:
             done += len(chunk)
 
     def _wish(self, wishes: dict[str, Any]) -> Wishes:
+        if wishes.get("sampling"):
+            for name in ("beam", "alpha"):
+                if name in wishes:
+                    raise SettingsError(
+                        f"{name}: {wishes[name]} goes with a search, but drawing was asked for"
+                    )
         return Wishes(**{"beam": self.search.beam, "alpha": self.search.alpha, **wishes})
 
     def _translate(self, texts: Sequence[str], wish: Wishes, before: int = 0) -> list[Translation]:
@@ -211,7 +219,7 @@ class TranslationModel:
         common = (self.model.step, state, len(encoded), START, END)
         forced = self.tokenizer.encode(wishes.prefix) if wishes.prefix else []
         prefix = [forced] * len(encoded) if forced else None
-        shared = {"longest": longest, "prefix": prefix, "adjust": wishes.adjust, "device": self.device}
+        shared = {"longest": longest, "prefix": prefix, "adjust": wishes.adjustments(), "device": self.device}
         if wishes.sampling:
             drawn = wishes.sampling
             return [
