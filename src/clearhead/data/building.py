@@ -3,7 +3,6 @@
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections import deque
@@ -12,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from clearhead.data.pair import Pair
 from clearhead.data.store import FORMAT, PairStore
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.writing import force
 
 CHUNK = 4096
 AHEAD = 2
@@ -77,13 +77,12 @@ def _open_or_build(
             beyond = f"then {meta['too_long']:,} without tokens or with more than {longest}"
             raise DataError(f"no pairs are left to train on: {tally}; {beyond}")
         meta |= described | {"tally": {"kept": tally.kept, "dropped": dict(tally.dropped)}}
-        with (part / "meta.json").open("w", encoding="utf-8") as file:
-            json.dump(meta, file, indent=1, default=str)
-            _settle(file)
+        (part / "meta.json").write_text(json.dumps(meta, indent=1, default=str), encoding="utf-8")
         part.chmod(0o755)
-        _settle_folder(part)
+        for written in [*part.iterdir(), part]:
+            force(written)
         part.rename(folder)
-        _settle_folder(folder.parent)
+        force(folder.parent)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
@@ -104,8 +103,6 @@ def _write(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, longest: i
             count, too_long = count + len(rows), too_long + len(sources) - len(rows)
             source.add([ours for ours, _ in rows])
             target.add([theirs for _, theirs in rows])
-        source.settle()
-        target.settle()
     sides = {side.name: {"tokens": side.tokens, "type": kind.name} for side in (source, target)}
     return {"pairs": count, "too_long": too_long, **sides}
 
@@ -147,10 +144,6 @@ class SideWriter:
         self._ids.write(ids.tobytes())
         self.tokens += len(ids)
 
-    def settle(self) -> None:
-        for file in (self._ids, self._offsets):
-            _settle(file)
-
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
@@ -158,16 +151,3 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _settle(file: IO[Any]) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _settle_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

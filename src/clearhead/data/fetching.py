@@ -6,7 +6,6 @@ import lzma
 import os
 import shutil
 import tarfile
-import tempfile
 import urllib.error
 import urllib.request
 import zlib
@@ -17,6 +16,7 @@ from typing import IO, Any
 from clearhead.data.datasets import DATASETS, MIRROR, Dataset, PublicFile, shipped_file
 from clearhead.data.files import content_hash
 from clearhead.errors import DataError
+from clearhead.writing import replacing
 
 NETWORK = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
 UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
@@ -79,19 +79,11 @@ def _download(file: PublicFile, path: Path) -> Path:
 
 def _write(content: IO[bytes] | Any, path: Path, sha256: str | None = None) -> Path:
     """A file that takes its name only when it is complete and what it should be."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        temporary = Path(file.name)
-        try:
+    with replacing(path) as temporary:
+        with temporary.open("wb") as file:
             shutil.copyfileobj(content, file)
-            file.close()
-            found = content_hash(temporary)
-            if sha256 and found != sha256:
-                raise DataError(
-                    f"{path.name}: SHA-256 is {found[:12]}…, not {sha256[:12]}… as published; fetch it anew"
-                )
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        if sha256 and (found := content_hash(temporary)) != sha256:
+            raise DataError(
+                f"{path.name}: SHA-256 is {found[:12]}…, not {sha256[:12]}… as published; fetch it anew"
+            )
     return path
