@@ -65,7 +65,7 @@ def test_what_is_wrong_or_contradicts_itself_is_refused(values, message):
 def test_a_card_tells_languages_data_and_scores():
     files = ["tatoeba-en-de", "mine.tsv", ["b.en", "b.de"]]
     recipe = parse_settings(TranslationRecipe, {"data": DATA | {"train": files}})
-    card = model_card(recipe, 1234567, 500, ["BLEU 30.0 (step 400)"])
+    card = model_card(recipe, 1234567, 500, {"loss": 1.5, "bleu": 30.0})
     assert card.startswith("# English to German\n")
     assert (
         "1,234,567 parameters, width 512, 6 + 6 layers, 8 heads, bpe vocabulary; 500 training steps" in card
@@ -73,5 +73,5 @@ def test_a_card_tells_languages_data_and_scores():
     assert "- tatoeba-en-de: 166,384 short everyday sentence pairs" in card
     assert "CC-BY 2.0" in card
     assert "- mine.tsv\n- b.en and b.de\n" in card
-    assert "- BLEU 30.0 (step 400)" in card
-    assert "- not measured" in model_card(recipe, 1, 1, [])
+    assert "- loss per token 1.50\n- BLEU 30.00\n" in card
+    assert "- not measured" in model_card(recipe, 1, 1, {})

@@ -57,6 +57,7 @@ VARIANTS = {
     "plain": [],
     "average of the last": ['training.average={count = 3, of = "last"}'],
     "average of the best": ['training.average={count = 2, of = "best"}'],
+    "saved by the clock": ["training.save_minutes=1e-9", 'training.average={count = 3, of = "last"}'],
     "moving average": ["training.ema=0.9"],
     "accumulated": ["training.accumulate=2", "training.optimizer={kind = 'muon'}"],
     "BPE dropout": ['tokenizer={kind = "bpe", vocabulary = 60, dropout = 0.3}'],
@@ -213,3 +214,30 @@ def test_a_bf16_run_resumes_bit_identically_too(tmp_path, recipe):
     interrupted_at({13}, train(chosen, tmp_path / "out"))
     finish(resume(tmp_path / "out"))
     assert (tmp_path / "out" / WEIGHTS).read_bytes() == (tmp_path / "straight" / WEIGHTS).read_bytes()
+
+
+def test_settings_edited_by_hand_are_refused_by_name(tmp_path, recipe):
+    out = tmp_path / "out"
+    interrupted_at({3}, train(recipe("training.steps=8"), out))
+    saved = out / "config.toml"
+    saved.write_text(saved.read_text().replace("smoothing = 0.1", "smoothing = 0.2"))
+    with pytest.raises(TrainingError, match=r"training\.smoothing: changed since the run began"):
+        finish(resume(out))
+
+
+def test_the_card_and_the_measurements_tell_how_the_published_weights_do(tmp_path, recipe):
+    out = tmp_path / "out"
+    finish(train(recipe('training.average={count = 3, of = "last"}'), out))
+    finish(resume(out))
+    final = [line for line in measurements(out) if line["kind"] == "final"]
+    assert len(final) == 1
+    assert f"loss per token {final[0]['loss']:.2f}" in (out / "README.md").read_text()
+
+
+def test_a_run_can_be_resumed_from_another_folder(tmp_path, recipe, monkeypatch):
+    place = Path(str(recipe().data.train[0]))
+    monkeypatch.chdir(place.parent)
+    out = tmp_path / "out"
+    interrupted_at({3}, train(recipe("training.steps=8", f'data.train=["{place.name}"]'), out))
+    monkeypatch.chdir(tmp_path)
+    assert finish(resume(out)).step == 8

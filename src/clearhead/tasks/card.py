@@ -1,13 +1,16 @@
 """The card that goes with a model: what it is, what it learned from, how good it is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from pathlib import Path
 
 from clearhead.data.datasets import SHIPPED
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.text.languages import NAMES
 
+_NAMES = {"loss": "loss per token", "bleu": "BLEU"}
 
-def model_card(recipe: TranslationRecipe, parameters: int, step: int, scores: Sequence[str]) -> str:
+
+def model_card(recipe: TranslationRecipe, parameters: int, step: int, scores: Mapping[str, float]) -> str:
     """A README in Markdown for a model's folder."""
     source, target = (NAMES[code] for code in recipe.data.languages)
     model = recipe.model
@@ -31,7 +34,8 @@ def model_card(recipe: TranslationRecipe, parameters: int, step: int, scores: Se
         "",
         "## On the validation sentences",
         "",
-        *(f"- {score}" for score in scores or ["not measured"]),
+        *(f"- {_NAMES[name]} {value:.2f}" for name, value in scores.items()),
+        *([] if scores else ["- not measured"]),
         "",
         "All settings are in `config.toml`, all measurements in `metrics.jsonl`.",
         "",
@@ -42,4 +46,4 @@ def model_card(recipe: TranslationRecipe, parameters: int, step: int, scores: Se
 def _data(file: str | tuple[str, str]) -> str:
     if isinstance(file, str) and file in SHIPPED:
         return f"{file}: {SHIPPED[file].description} ({SHIPPED[file].licence})"
-    return file if isinstance(file, str) else " and ".join(file)
+    return " and ".join(Path(one).name for one in ([file] if isinstance(file, str) else file))

@@ -1,5 +1,6 @@
 """What a translation recipe says: the settings of every room, in one file."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -15,6 +16,7 @@ from clearhead.config import Settings
 from clearhead.data.batching import BatchingConfig
 from clearhead.data.cleaning import CleaningConfig
 from clearhead.data.corpus import Place
+from clearhead.data.datasets import SHIPPED
 from clearhead.errors import TextError
 from clearhead.models import TranslatorConfig
 from clearhead.text.languages import check
@@ -68,6 +70,11 @@ class DataConfig(Settings):
                 raise ValueError(f"{file!r} is neither a file nor two aligned ones, source first")
         return tuple(tuple(file) if isinstance(file, list) else file for file in files)
 
+    def anchored(self) -> "DataConfig":
+        """The same with whole paths, so that a run can be resumed from any folder."""
+        parts = {part: tuple(map(_whole, getattr(self, part))) for part in ("train", "validation", "test")}
+        return self.model_copy(update=parts)
+
     @property
     def languages(self) -> tuple[str, str]:
         return self.source, self.target
@@ -76,6 +83,12 @@ class DataConfig(Settings):
     def places(self) -> list[Place]:
         """Everything that training reads, for naming what was made of it."""
         return [*self.train, *self.validation, *self.test]
+
+
+def _whole(file: str | tuple[str, str]) -> str | tuple[str, str]:
+    if isinstance(file, tuple):
+        return str(Path(file[0]).absolute()), str(Path(file[1]).absolute())
+    return file if file in SHIPPED and not Path(file).exists() else str(Path(file).absolute())
 
 
 class ValidationConfig(Settings):

@@ -10,6 +10,8 @@ from clearhead.errors import TrainingError
 from clearhead.writing import write_text
 
 METRICS, CURVES = "metrics.jsonl", "curves.png"
+# The kind of measurement that is made of the published weights.
+FINAL = "final"
 
 
 class Records:
@@ -20,7 +22,7 @@ class Records:
         from torch.utils.tensorboard import SummaryWriter
 
         self.path = folder / METRICS
-        kept = [line for line in read_metrics(folder) if line["step"] <= step]
+        kept = [line for line in read_metrics(folder) if line["step"] <= step and line["kind"] != FINAL]
         with naming(self.path):
             write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
             self._file = self.path.open("a", encoding="utf-8")
@@ -67,6 +69,14 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def add_final(folder: Path, step: int, values: Mapping[str, float]) -> None:
+    """Writes down how the published weights do, in the place of what was said before."""
+    lines = [line for line in read_metrics(folder) if line["kind"] != FINAL]
+    lines.append({"step": step, "kind": FINAL, **values})
+    with naming(folder / METRICS):
+        write_text(folder / METRICS, "".join(json.dumps(line) + "\n" for line in lines))
+
+
 def draw_curves(folder: Path) -> Path:
     """Loss over steps in training and validation, BLEU beside it where it was measured."""
     from matplotlib.figure import Figure
@@ -79,7 +89,9 @@ def draw_curves(folder: Path) -> Path:
         if points:
             left.plot(*zip(*points, strict=True), label=f"{kind} loss", marker=marker)
     left.set(xlabel="step", ylabel="loss per token")
-    scores = [(line["step"], line["bleu"]) for line in metrics if "bleu" in line]
+    scores = [
+        (line["step"], line["bleu"]) for line in metrics if line["kind"] == "validation" and "bleu" in line
+    ]
     if scores:
         right = left.twinx()
         right.plot(*zip(*scores, strict=True), color="tab:green", marker="s", label="validation BLEU")

@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -12,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights
+from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights, set_weights
 from clearhead.config import changed, parse_settings, read_toml, settings_toml
 from clearhead.data.batching import Batches, Encode
 from clearhead.data.cleaning import Tally
@@ -24,20 +25,33 @@ from clearhead.tasks.card import model_card
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store
 from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.records import Records, draw_curves, naming, read_metrics
+from clearhead.tasks.records import Records, add_final, draw_curves, naming
 from clearhead.tasks.validator import Validator, translation_loss
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
-from clearhead.training import Feed, Interrupt, StateFolder, Trainer, average_weights
+from clearhead.training import Feed, Interrupt, Report, StateFolder, Trainer, average_weights
 from clearhead.writing import temporary_name, write_text
 
 STATES = "training"
-# What a resumed run may change: how long and how often, not what is learned.
-CHANGEABLE = ("average", "keep_best", "keep_last", "patience", "report_every", "save_every", "steps")
+PARTS = ("train", "validation", "test")
+# What a resumed run may change: how long and how often; and what may save a run that diverged.
+CHANGEABLE = (
+    "average",
+    "clip",
+    "keep_best",
+    "keep_last",
+    "patience",
+    "report_every",
+    "save_every",
+    "save_minutes",
+    "schedule",
+    "steps",
+)
 
 
 def train(recipe: TranslationRecipe, out: Path) -> Iterator[Event]:
     """Trains a translator into a new folder; the events tell how it goes."""
-    with _states(recipe, out) as states:
+    recipe = recipe.model_copy(update={"data": recipe.data.anchored()})
+    with StateFolder.of(out / STATES, recipe.training) as states:
         if states.steps() or (out / WEIGHTS).exists():
             raise TrainingError(
                 f"{out}: holds a run already; go on with it (--resume), or choose another folder"
@@ -52,7 +66,7 @@ def resume(out: Path, changes: Sequence[str] = ()) -> Iterator[Event]:
     if not (out / SETTINGS).exists():
         raise TrainingError(f"{out}: no run to resume here, {SETTINGS} is missing")
     recipe = _resumed(out, changes)
-    with _states(recipe, out) as states:
+    with StateFolder.of(out / STATES, recipe.training) as states:
         _write(out / SETTINGS, settings_toml(recipe))
         yield from _run(recipe, out, states)
 
@@ -65,18 +79,6 @@ def _resumed(out: Path, changes: Sequence[str]) -> TranslationRecipe:
             raise SettingsError(f"--set {change}: a resumed run keeps its settings but for {allowed}")
     saved = read_toml(out / SETTINGS)
     return parse_settings(TranslationRecipe, changed(saved, changes), place=str(out / SETTINGS))
-
-
-def _states(recipe: TranslationRecipe, out: Path) -> StateFolder:
-    config, average = recipe.training, recipe.training.average
-    return StateFolder(
-        out / STATES,
-        keep_last=config.keep_last,
-        keep_best=max(config.keep_best, average.count if average and average.of == "best" else 1),
-        # Room for two saved out of turn beside those that will be averaged; see Run._forget.
-        keep_weights=average.count + 2 if average and average.of == "last" else 0,
-        better="higher" if config.stop_on == "bleu" else "lower",
-    )
 
 
 def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[Event]:
@@ -109,8 +111,12 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[
     run = Run(recipe, model, batches, validator, states)
     finished = yield from run.events(out)
     if not finished.interrupted:
-        save_weights(run.final_weights(), out / WEIGHTS)
-        _write(out / CARD, model_card(recipe, parameters, finished.step, _scores(out)))
+        final = run.final_weights()
+        save_weights(final, out / WEIGHTS)
+        set_weights(model, final, place="the final weights")
+        scores = validator.measure(model, run.trainer.autocast()) if validator else {}
+        add_final(out, finished.step, scores)
+        _write(out / CARD, model_card(recipe, parameters, finished.step, scores))
         draw_curves(out)
     yield finished
 
@@ -125,8 +131,38 @@ class Standing:
     def improved(self, score: float, higher_is_better: bool) -> bool:
         """Whether a new score is the best; remembers it."""
         better = self.best is None or (score > self.best if higher_is_better else score < self.best)
+        better = better and isfinite(score)
         self.best, self.waited = (score, 0) if better else (self.best, self.waited + 1)
         return better
+
+
+@dataclass
+class Window:
+    """The steps since the last measurement; saved, so that a resumed run measures the same."""
+
+    loss: float = 0.0
+    tokens: int = 0
+    padding: float = 0.0
+    seconds: float = 0.0
+    steps: int = 0
+
+    def add(self, report: Report) -> None:
+        self.loss += report.loss * report.tokens
+        self.tokens += report.tokens
+        self.padding += report.padding
+        self.seconds += report.seconds
+        self.steps += 1
+
+    def measurement(self, last: Report) -> dict[str, float]:
+        """Means over the window, where a mean says more than the last step."""
+        return {
+            "loss": self.loss / self.tokens,
+            "tokens": self.tokens,
+            "tokens_per_second": self.tokens / self.seconds,
+            "padding": self.padding / self.steps,
+            "rate": last.rate,
+            "gradient": last.gradient,
+        }
 
 
 class Run:
@@ -146,8 +182,10 @@ class Run:
         self.epoch = batches.epoch
         self.feed = Feed(batches.epoch)
         self.files = batches.store.meta["content"]["files"]
+        self.settings = _lasting(recipe)
         self.standing = Standing()
-        self.out_of_turn: list[int] = []
+        self.window = Window()
+        self.saved_at = perf_counter()
 
     def events(self, out: Path) -> Generator[Event, None, Finished]:
         saved = self.states.latest()
@@ -166,30 +204,27 @@ class Run:
     def final_weights(self) -> dict[str, torch.Tensor]:
         """What is published at the end: the average that was asked for, else the best, else the last."""
         average = self.config.average
-        if average:
-            best = average.of == "best"
-            states = self.states
-            return average_weights(
-                states.best_weights(average.count) if best else states.weights()[-average.count :]
-            )
-        best = self.states.best_weights(1)
-        return average_weights(best) if best else self.trainer.weights()
+        chosen = self.states.to_average(average) if average else self.states.best_weights(1)
+        return average_weights(chosen) if chosen else self.trainer.weights()
 
     def _loop(self, out: Path, records: Records, interrupt: Interrupt) -> Generator[Event, None, str]:
         config = self.config
         for report in self._steps():
             step = report.step
             last = step == config.steps
+            self.window.add(report)
             if step % config.report_every == 0 or last:
-                records.add(step, "train", asdict(report))
+                records.add(step, "train", self.window.measurement(report))
+                self.window = Window()
             yield report
             validation = self._validate(step) if step % config.validate_every == 0 or last else None
             if validation:
                 records.add(step, "validation", asdict(validation))
                 yield validation
             in_turn = bool(validation) or step % config.save_every == 0 or last
-            if in_turn or interrupt.requested:
-                self._save(validation, in_turn)
+            overdue = perf_counter() - self.saved_at > 60 * config.save_minutes
+            if in_turn or overdue or interrupt.requested:
+                self._save(validation, passing=not in_turn)
                 yield Saved(step)
             if validation and validation.best:
                 save_weights(self.trainer.weights(), out / WEIGHTS)
@@ -201,7 +236,12 @@ class Run:
         """Reports for as long as there are steps and patience left."""
         reports = self.trainer.steps(self.feed)
         while not self.config.patience or self.standing.waited < self.config.patience:
-            report = next(reports, None)
+            try:
+                report = next(reports, None)
+            except TrainingError:
+                if self.trainer.step not in self.states.steps():
+                    self._save(None, passing=True)
+                raise
             if report is None:
                 return
             yield report
@@ -211,28 +251,28 @@ class Run:
             return None
         began = perf_counter()
         average = self.trainer.average
-        self.model.eval()
         with average.swapped() if average else nullcontext():
-            loss = self.validator.loss(self.model, self.trainer.autocast())
-            bleu = self.validator.bleu(self.model)
-        score = self._score(loss, bleu)
-        best = self.standing.improved(score, higher_is_better=self.config.stop_on == "bleu")
-        return Validation(step, loss, bleu, best, perf_counter() - began)
+            scores = self.validator.measure(self.model, self.trainer.autocast())
+        # Settings see to it that BLEU is measured where the run is judged by it.
+        judged_by = self.config.stop_on
+        best = self.standing.improved(scores[judged_by], higher_is_better=judged_by == "bleu")
+        return Validation(step, scores["loss"], scores.get("bleu"), best, perf_counter() - began)
 
-    def _score(self, loss: float, bleu: float | None) -> float:
-        """What the run is judged by; settings see to it that BLEU is measured where it is asked for."""
-        return bleu if self.config.stop_on == "bleu" and bleu is not None else loss
-
-    def _save(self, validation: Validation | None, in_turn: bool) -> None:
-        if not in_turn:
-            self.out_of_turn.append(self.trainer.step)
+    def _save(self, validation: Validation | None, passing: bool) -> None:
         standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
-        place = {"feed": self.feed.position, "standing": standing, "out_of_turn": self.out_of_turn}
-        state = self.trainer.state() | place | {"files": self.files}
-        self.states.save(state, self._score(validation.loss, validation.bleu) if validation else None)
-        self._forget()
+        place = {"feed": self.feed.position, "window": asdict(self.window), "standing": standing}
+        made_with = {"files": self.files, "settings": self.settings}
+        score = getattr(validation, self.config.stop_on, None)
+        self.states.save(self.trainer.state() | place | made_with, score, passing)
+        self.saved_at = perf_counter()
 
     def _load(self, state: dict[str, Any]) -> None:
+        if changed_settings := [
+            name for name in self.settings if state["settings"][name] != self.settings[name]
+        ]:
+            raise TrainingError(
+                f"{changed_settings[0]}: changed since the run began; put it back, or start anew elsewhere"
+            )
         if state["files"] != self.files:
             raise TrainingError(
                 "data: the files have changed since the run began; bring the old ones back, or start anew "
@@ -241,18 +281,7 @@ class Run:
         self.trainer.load_state(state)
         self.feed = Feed(self.epoch, **state["feed"])
         self.standing = Standing(**state["standing"])
-        self.out_of_turn = state["out_of_turn"]
-        self._forget()
-
-    def _forget(self) -> None:
-        """Removes what Ctrl-C saved between two turns, once there is a later state.
-
-        An average would take it in, and so be another than that of an undisturbed run.
-        """
-        for step in [step for step in self.out_of_turn if step != self.trainer.step]:
-            for kind in ("state", "weights"):
-                (self.states.folder / f"{kind}-{step:08}.safetensors").unlink(missing_ok=True)
-            self.out_of_turn.remove(step)
+        self.window = Window(**state["window"])
 
 
 def _with_dropout(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> Encode:
@@ -281,17 +310,14 @@ def _tally(pairs: PairStore) -> Tally:
     return Tally(counts["kept"], Counter(counts["dropped"]))
 
 
-def _scores(out: Path) -> list[str]:
-    """The best validation in words."""
-    measured = [line for line in read_metrics(out) if line["kind"] == "validation"]
-    if not measured:
-        return []
-    best = min(measured, key=lambda line: line["loss"])
-    words = [f"loss per token {best['loss']:.3f} (step {best['step']:,})"]
-    if any("bleu" in line for line in measured):
-        top = max(measured, key=lambda line: line.get("bleu", 0.0))
-        words.append(f"BLEU {top['bleu']:.1f} (step {top['step']:,})")
-    return words
+def _lasting(recipe: TranslationRecipe) -> dict[str, Any]:
+    """The settings that a run must keep, by path; files are known by their content instead."""
+    groups = recipe.model_dump(mode="json", exclude={"kind", "search"})
+    named = {
+        f"{group}.{name}": value for group, settings in groups.items() for name, value in settings.items()
+    }
+    ours = {f"training.{name}" for name in (*CHANGEABLE, "device")} | {f"data.{part}" for part in PARTS}
+    return {path: value for path, value in named.items() if path not in ours}
 
 
 def _tsv(pairs: Iterable[Pair]) -> str:

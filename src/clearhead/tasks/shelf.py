@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.checkpoint import SETTINGS, WEIGHTS
 from clearhead.config import read_toml
 from clearhead.errors import SettingsError
-from clearhead.tasks.records import read_metrics
+from clearhead.tasks.records import FINAL, read_metrics
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Shelved:
     languages: str
     megabytes: float
     bleu: float | None
-    """The best on its validation sentences."""
+    """Of the published weights, on its validation sentences."""
 
     def record(self) -> dict[str, Any]:
         return asdict(self)
@@ -43,10 +43,10 @@ def _read(folder: Path) -> Shelved | None:
     except SettingsError:
         return None
     data = data if isinstance(data, dict) else {}
-    scores = [line["bleu"] for line in read_metrics(folder) if "bleu" in line]
+    scores = [line["bleu"] for line in read_metrics(folder) if line["kind"] == FINAL and "bleu" in line]
     return Shelved(
         str(folder),
         f"{data.get('source', '?')}-{data.get('target', '?')}",
         round((folder / WEIGHTS).stat().st_size / 1e6, 1),
-        round(max(scores), 1) if scores else None,
+        round(scores[-1], 1) if scores else None,
     )

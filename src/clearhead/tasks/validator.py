@@ -43,6 +43,12 @@ class Validator:
         scored = slice(0, every * recipe.validation.sentences, every)
         self.sources, self.references = sources[scored], targets[scored]
 
+    def measure(self, model: Translator, autocast: AbstractContextManager) -> dict[str, float]:
+        """The loss, and BLEU where sentences are asked for, by name."""
+        model.eval()
+        scores = {"loss": self.loss(model, autocast), "bleu": self.bleu(model)}
+        return {name: value for name, value in scores.items() if value is not None}
+
     @torch.no_grad()
     def loss(self, model: Translator, autocast: AbstractContextManager) -> float:
         """Per token, without smoothing."""

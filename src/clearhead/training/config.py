@@ -38,8 +38,10 @@ class TrainingConfig(Settings):
     report_every: PositiveInt = 50
     validate_every: PositiveInt = 1000
     save_every: PositiveInt = 1000
+    save_minutes: Annotated[float, Field(gt=0)] = 10.0
+    """the state is saved at least so often, between the turns too"""
     keep_last: PositiveInt = 2
-    keep_best: Annotated[int, Field(ge=0)] = 1
+    keep_best: PositiveInt = 1
     stop_on: Literal["loss", "bleu"] = "loss"
     """what validation must improve"""
     patience: Annotated[int, Field(ge=0)] = 0

@@ -28,7 +28,8 @@ class StateFolder:
     `weights-N.safetensors` holds what step N would publish, `state-N.safetensors` all else that is needed to
     go on from there. A step counts as saved when its state is there, and the state is written last. States
     are kept for the last steps; weights, which are smaller and may be wanted for an average, also for the
-    best steps.
+    best steps. A passing state, saved between two turns, is kept only until there is a later one, and no
+    average takes it in.
     """
 
     def __init__(
@@ -74,14 +75,15 @@ class StateFolder:
             os.close(self._lock)
         self._lock = None
 
-    def save(self, state: Tree, score: float | None = None) -> None:
+    def save(self, state: Tree, score: float | None = None, passing: bool = False) -> None:
         """Saves a state, then removes what need not be kept; after an error everything older is untouched.
 
         Expects "step" and "weights" in it, and else any names with tensors, JSON values or dicts of them.
         """
         if self._lock is None:
             raise TrainingError(f"{self.folder}: enter the folder (with StateFolder(…)) before saving to it")
-        step, about = state["step"], {"step": state["step"], "score": score}
+        step = state["step"]
+        about = {"step": step, "score": score, "passing": passing}
         rest = {name: value for name, value in state.items() if name != "weights"}
         try:
             checksum = write_tree(self._weights(step), {**state["weights"], **about})
@@ -103,7 +105,9 @@ class StateFolder:
         steps = self.steps()
         for step in reversed(steps):
             try:
-                return self._read(step)
+                state = self._read(step)
+                self._drop_later_weights(step)
+                return state
             except ModelError as error:
                 log.warning("%s; falling back to the state before", error)
                 if self._lock is not None:
@@ -119,8 +123,9 @@ class StateFolder:
         return _steps(self.folder.glob("state-*.safetensors"))
 
     def weights(self) -> list[Path]:
-        """The files of weights, in the order of their steps."""
-        return [self._weights(step) for step in _steps(self.folder.glob("weights-*.safetensors"))]
+        """The files of weights but passing ones, in the order of their steps."""
+        paths = [self._weights(step) for step in _steps(self.folder.glob("weights-*.safetensors"))]
+        return [path for path in paths if not read_notes(path).get("passing")]
 
     def best_weights(self, count: int) -> list[Path]:
         """The weights with the best scores, best first; of equal ones the older."""
@@ -141,13 +146,21 @@ class StateFolder:
         return {**state, "weights": weights}
 
     def _prune(self) -> None:
-        kept = {
-            place(step) for step in self.steps()[-self.keep_last :] for place in (self._state, self._weights)
-        }
+        *earlier, newest = self.steps()
+        lasting = [step for step in earlier if not read_notes(self._state(step)).get("passing")]
+        going_on = [*lasting, newest][-self.keep_last :]
+        kept = {place(step) for step in going_on for place in (self._state, self._weights)}
         kept |= {*self.weights()[-self.keep_weights :], *self.best_weights(self.keep_best)}
         for path in self.folder.glob("*.safetensors"):
             if path not in kept:
                 path.unlink()
+
+    def _drop_later_weights(self, step: int) -> None:
+        """Removes weights whose state was never written: the run will make them again, or others."""
+        if self._lock is not None:
+            for later in _steps(self.folder.glob("weights-*.safetensors")):
+                if later > step:
+                    self._weights(later).unlink()
 
     def _set_aside(self, step: int) -> None:
         # Under their own names they would count among the last, and push out whole ones.

@@ -142,5 +142,6 @@ class Trainer(Generic[Model, Batch]):
         self.optimizer.zero_grad()
         raise TrainingError(
             f"step {self.step + 1}: the run diverged (loss {loss:g}, gradient {norm:g}); the weights are"
-            f" still those of step {self.step}; lower the learning rate, lengthen its warm-up or clip more"
+            f" still those of step {self.step}; lower the learning rate (training.schedule), lengthen its"
+            " warm-up, or lower training.clip"
         )
