@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.data.corpus import Pair, read_pairs
-from clearhead.data.splits import hold_out
+from clearhead.data.splits import HeldOut, Split, hold_out
 from clearhead.errors import DataError
 
 PAIRS = [Pair(f"sentence {number // 3}", f"Satz {number}") for number in range(3000)]
@@ -19,9 +19,14 @@ def turned(pairs: list[Pair]) -> list[Pair]:
     return [Pair(target, source) for source, target in pairs]
 
 
+def parts(split: Split, pairs: list[Pair]) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    held: HeldOut = {"validation": [], "test": []}
+    return list(split.train(pairs, held)), held["validation"], held["test"]
+
+
 def test_the_parts_share_no_sentence_and_have_the_sizes_asked_for():
     split = hold_out(PAIRS, LANGUAGES, validation=100, test=50)
-    train, validation, test = list(split.train(PAIRS)), list(split.validation(PAIRS)), list(split.test(PAIRS))
+    train, validation, test = parts(split, PAIRS)
     assert (len(validation), len(test)) == (100, 50)
     assert len(train) >= len(PAIRS) - 150 - 4
     sentences = [{pair.source for pair in part} for part in (train, validation, test)]
@@ -30,28 +35,29 @@ def test_the_parts_share_no_sentence_and_have_the_sizes_asked_for():
 
 def test_every_pair_has_exactly_one_part():
     split = hold_out(PAIRS, LANGUAGES, validation=100, test=50)
-    parts = [split.part(pair) for pair in PAIRS]
-    assert 50 <= parts.count("test") <= 52
-    assert 100 <= parts.count("validation") <= 102
+    found = [split.part(pair) for pair in PAIRS]
+    assert 50 <= found.count("test") <= 52
+    assert 100 <= found.count("validation") <= 102
 
 
 def test_both_directions_have_the_same_split():
     there = hold_out(PAIRS, LANGUAGES, validation=60, test=60)
     back = hold_out(turned(PAIRS), ("de", "en"), validation=60, test=60)
-    assert turned(list(there.test(PAIRS))) == list(back.test(turned(PAIRS)))
-    assert turned(list(there.validation(PAIRS))) == list(back.validation(turned(PAIRS)))
+    for forth, other in zip(parts(there, PAIRS), parts(back, turned(PAIRS)), strict=True):
+        assert turned(forth) == other
 
 
 def test_without_english_the_source_is_the_key():
     split = hold_out(PAIRS, ("fr", "de"), validation=30, test=30)
-    assert not {p.source for p in split.train(PAIRS)} & {p.source for p in split.test(PAIRS)}
+    train, _, test = parts(split, PAIRS)
+    assert not {pair.source for pair in train} & {pair.source for pair in test}
 
 
 def test_the_split_depends_on_the_seed_but_not_on_order_case_or_spaces():
     first = hold_out(PAIRS, LANGUAGES, 100, 50, seed=1)
     assert first == hold_out(PAIRS[::-1], LANGUAGES, 100, 50, seed=1)
     assert first != hold_out(PAIRS, LANGUAGES, 100, 50, seed=2)
-    pair = next(first.test(PAIRS))
+    pair = parts(first, PAIRS)[2][0]
     assert first.part(Pair(" " + pair.source.upper().replace(" ", "\u00a0"), "x")) == "test"
 
 
@@ -66,8 +72,7 @@ def test_every_seed_that_numpy_takes_makes_its_own_split():
 @pytest.mark.parametrize(("validation", "test"), [(0, 0), (10, 0), (0, 10)])
 def test_a_part_may_be_empty(validation, test):
     split = hold_out(PAIRS, LANGUAGES, validation, test)
-    assert len(list(split.validation(PAIRS))) == validation
-    assert len(list(split.test(PAIRS))) == test
+    assert [len(part) for part in parts(split, PAIRS)[1:]] == [validation, test]
 
 
 @pytest.mark.parametrize(("validation", "test"), [(2000, 1000), (5000, 0), (0, 3000)])
@@ -94,17 +99,17 @@ def test_any_corpus_is_split_exactly_or_refused(keys, validation, test, chunk):
             most = max(keys.count(key) for key in keys)
             assert len(keys) - validation - test <= 2 * most
             return
-    parts = [list(part) for part in (split.train(pairs), split.validation(pairs), split.test(pairs))]
-    assert parts[0]
-    assert [len(part) for part in parts[1:]] == [validation, test]
-    sentences = [{pair.source for pair in part} for part in parts]
+    found = parts(split, pairs)
+    assert found[0]
+    assert [len(part) for part in found[1:]] == [validation, test]
+    sentences = [{pair.source for pair in part} for part in found]
     assert sum(map(len, sentences)) == len(set().union(*sentences))
 
 
 def test_the_shipped_corpus_is_split_by_english_sentence():
     pairs = list(islice(read_pairs("tatoeba-en-de", LANGUAGES), 0, None, 3))
     split = hold_out(pairs, LANGUAGES, validation=1000, test=1000)
-    train = {pair.source.casefold() for pair in split.train(pairs)}
-    held = [*split.validation(pairs), *split.test(pairs)]
+    train, validation, test = parts(split, pairs)
+    held = [*validation, *test]
     assert len(held) == 2000
-    assert not train & {pair.source.casefold() for pair in held}
+    assert not {pair.source.casefold() for pair in train} & {pair.source.casefold() for pair in held}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from clearhead.data import corpus
 from clearhead.data.cleaning import Tally
 from clearhead.data.corpus import Pair
 from clearhead.errors import DataError
@@ -13,7 +14,8 @@ from clearhead.tasks.preparation import Corpus, cache_folder, learn_tokenizer, s
 from clearhead.tasks.recipe import DataConfig, TranslationRecipe
 from clearhead.text.tokenizer import Tokenizer
 
-PARTS = ("train", "validation", "test")
+HELD_OUT = ("validation", "test")
+PARTS = ("train", *HELD_OUT)
 
 
 @pytest.fixture
@@ -85,18 +87,37 @@ def test_a_named_file_keeps_what_cleaning_would_drop_from_the_training_files(fil
     assert str(tally) == "5 pairs read, 4 kept; dropped: 1 empty"
 
 
-def test_where_nothing_is_held_out_the_corpus_is_read_once(file, monkeypatch):
-    reads = []
+@pytest.fixture
+def reads(monkeypatch) -> list[str]:
+    """The files that were read, one after the other."""
+    names = []
 
-    def read_pairs(*arguments):
-        reads.append(arguments)
-        return iter([Pair("one", "eins")])
+    def read_pairs(place, *others):
+        names.append(Path(place).name)
+        return corpus.read_pairs(place, *others)
 
     monkeypatch.setattr(preparation, "read_pairs", read_pairs)
-    assert list(Corpus(config(file, hold_out={"validation": 0, "test": 0}), 1).pairs("train")) == [
-        Pair("one", "eins")
-    ]
-    assert len(reads) == 1
+    return names
+
+
+def test_where_nothing_is_held_out_the_corpus_is_read_once(file, reads):
+    whole = Corpus(config(file, hold_out={"validation": 0, "test": 0}), 1)
+    assert len(list(whole.pairs("train"))) == 600
+    assert not list(whole.pairs("validation"))
+    assert reads == ["pairs.tsv"]
+
+
+def test_the_held_out_parts_need_no_reading_of_their_own(file, reads):
+    one = Corpus(config(file), 1)
+    train = list(one.pairs("train"))
+    assert len(reads) == 2  # to find the split, and to part by it
+    assert {"train": train} | {part: list(one.pairs(part)) for part in HELD_OUT} == parts(config(file))
+    assert len(reads) == 4
+
+    other = Corpus(config(file), 1)
+    assert next(other.pairs("train")) == train[0]  # looked at in part only: nothing is known yet
+    assert [list(other.pairs(part)) for part in HELD_OUT] == [list(one.pairs(part)) for part in HELD_OUT]
+    assert len(reads) == 7
 
 
 def test_holding_out_more_than_there_is_is_refused(file):

@@ -14,6 +14,7 @@ from clearhead.errors import DataError
 from clearhead.text.normalize import normalize
 
 Part = Literal["train", "validation", "test"]
+HeldOut = dict[Literal["validation", "test"], list[Pair]]
 CHUNK = 1 << 16
 
 
@@ -39,19 +40,18 @@ class Split:
             return "test"
         return "validation" if place < self.validation_end else "train"
 
-    def train(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        return self._select(pairs, "train")
+    def train(self, pairs: Iterable[Pair], held: HeldOut) -> Iterator[Pair]:
+        """The pairs to train on; the others are put into `held` as they go by.
 
-    def validation(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Exactly as many as asked for; what the last sentence has beyond that goes nowhere."""
-        return islice(self._select(pairs, "validation"), self.validation_size)
-
-    def test(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Exactly as many as asked for; what the last sentence has beyond that goes nowhere."""
-        return islice(self._select(pairs, "test"), self.test_size)
-
-    def _select(self, pairs: Iterable[Pair], part: Part) -> Iterator[Pair]:
-        return (pair for pair in pairs if self.part(pair) == part)
+        There they are exactly as many as asked for; what the last sentence has beyond that goes nowhere.
+        """
+        sizes = {"validation": self.validation_size, "test": self.test_size}
+        for pair in pairs:
+            part = self.part(pair)
+            if part == "train":
+                yield pair
+            elif len(held[part]) < sizes[part]:
+                held[part].append(pair)
 
 
 def hold_out(

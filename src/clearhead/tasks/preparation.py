@@ -1,16 +1,18 @@
 """From a recipe's files to a tokenizer and token stores; nothing is made twice."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Literal
 
 from clearhead.data.building import cached_store
 from clearhead.data.cleaning import Tally, clean, normalized
 from clearhead.data.corpus import Pair, Place, corpus_hash, read_pairs, reader_name
-from clearhead.data.splits import Part, Split, hold_out
+from clearhead.data.splits import HeldOut, Part, Split, hold_out
 from clearhead.data.store import PairStore
 from clearhead.tasks.recipe import DataConfig, TranslationRecipe
 from clearhead.text.tokenizer import Tokenizer
@@ -31,7 +33,7 @@ def cache_folder() -> Path:
 
 @dataclass
 class Corpus:
-    """The pairs of a recipe in three parts, read anew whenever asked for.
+    """The pairs of a recipe in three parts; that to train on is read anew whenever asked for.
 
     The training files are cleaned, and so is what is held out of them; files named for validation and test
     are not.
@@ -39,18 +41,14 @@ class Corpus:
 
     config: DataConfig
     seed: int
+    _held: HeldOut | None = field(default=None, init=False, repr=False)
 
     def pairs(self, part: Part, tally: Tally | None = None) -> Iterator[Pair]:
-        """The pairs of a part, as a stream."""
-        files = getattr(self.config, part)
+        """The pairs of a part, as a stream; what is held out is tallied without what cleaning has dropped."""
         if part == "train":
             return self._train(tally)
-        if files:
-            return normalized(self._read(files), tally)
-        if not getattr(self.config.hold_out, part):
-            return iter(())
-        select = self._split.validation if part == "validation" else self._split.test
-        return select(self._cleaned(tally))
+        files = getattr(self.config, part)
+        return normalized(self._read(files) if files else self._put_aside(part), tally)
 
     @property
     def described(self) -> dict[str, object]:
@@ -65,8 +63,16 @@ class Corpus:
         }
 
     def _train(self, tally: Tally | None) -> Iterator[Pair]:
+        """What is left to train on; once all has gone by, what is held out is known and kept in memory."""
+        held: HeldOut = {"validation": [], "test": []}
         everything = self._cleaned(tally)
-        return self._split.train(everything) if any(self._held_out) else everything
+        yield from self._split.train(everything, held) if any(self._sizes) else everything
+        self._held = held
+
+    def _put_aside(self, part: Literal["validation", "test"]) -> list[Pair]:
+        if self._held is None and any(self._sizes):
+            deque(self._train(None), maxlen=0)
+        return self._held[part] if self._held else []
 
     def _cleaned(self, tally: Tally | None) -> Iterator[Pair]:
         return clean(self._read(self.config.train), self.config.cleaning, tally)
@@ -76,14 +82,14 @@ class Corpus:
         return chain.from_iterable(read_pairs(file, config.languages, config.columns) for file in files)
 
     @property
-    def _held_out(self) -> tuple[int, int]:
+    def _sizes(self) -> tuple[int, int]:
         """How many pairs of the training files are kept for validation and test."""
         sizes = self.config.hold_out
         return (0 if self.config.validation else sizes.validation, 0 if self.config.test else sizes.test)
 
     @cached_property
     def _split(self) -> Split:
-        return hold_out(self._cleaned(None), self.config.languages, *self._held_out, seed=self.seed)
+        return hold_out(self._cleaned(None), self.config.languages, *self._sizes, seed=self.seed)
 
 
 def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
