@@ -137,7 +137,7 @@ class Standing:
 
 
 @dataclass
-class Window:
+class Stretch:
     """The steps since the last measurement; saved, so that a resumed run measures the same."""
 
     loss: float = 0.0
@@ -154,7 +154,7 @@ class Window:
         self.steps += 1
 
     def measurement(self, last: Report) -> dict[str, float]:
-        """Means over the window, where a mean says more than the last step."""
+        """Means over the stretch, where a mean says more than the last step."""
         return {
             "loss": self.loss / self.tokens,
             "tokens": self.tokens,
@@ -184,7 +184,7 @@ class Run:
         self.files = batches.store.meta["content"]["files"]
         self.settings = _lasting(recipe)
         self.standing = Standing()
-        self.window = Window()
+        self.stretch = Stretch()
         self.saved_at = perf_counter()
 
     def events(self, out: Path) -> Generator[Event, None, Finished]:
@@ -212,10 +212,10 @@ class Run:
         for report in self._steps():
             step = report.step
             last = step == config.steps
-            self.window.add(report)
+            self.stretch.add(report)
             if step % config.report_every == 0 or last:
-                records.add(step, "train", self.window.measurement(report))
-                self.window = Window()
+                records.add(step, "train", self.stretch.measurement(report))
+                self.stretch = Stretch()
             yield report
             validation = self._validate(step) if step % config.validate_every == 0 or last else None
             if validation:
@@ -260,7 +260,7 @@ class Run:
 
     def _save(self, validation: Validation | None, passing: bool) -> None:
         standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
-        place = {"feed": self.feed.position, "window": asdict(self.window), "standing": standing}
+        place = {"feed": self.feed.position, "stretch": asdict(self.stretch), "standing": standing}
         made_with = {"files": self.files, "settings": self.settings}
         score = getattr(validation, self.config.stop_on, None)
         self.states.save(self.trainer.state() | place | made_with, score, passing)
@@ -281,7 +281,7 @@ class Run:
         self.trainer.load_state(state)
         self.feed = Feed(self.epoch, **state["feed"])
         self.standing = Standing(**state["standing"])
-        self.window = Window(**state["window"])
+        self.stretch = Stretch(**state["stretch"])
 
 
 def _with_dropout(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> Encode:
