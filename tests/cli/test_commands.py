@@ -149,6 +149,42 @@ def test_named_pairs_are_measured_whatever_their_format(call, number_model, tmp_
     assert call("evaluate", number_model, "--json", "--pairs", tmp_path / "a,b.jsonl").out == aligned.out
 
 
+def test_sources_too_long_count_as_empty_translations_and_are_told(call, number_model, tmp_path):
+    path = tmp_path / "test.tsv"
+    path.write_text(f"one two\t1 2\n{'one ' * 16}\t{'1 ' * 16}\nthree four five six\t3 4 5 6\n")
+    ended = call("evaluate", number_model, "--pairs", path, "--out", tmp_path / "out.txt", "--json")
+    assert ended.code == 0
+    measured = json.loads(ended.out)
+    assert (measured["sentences"], measured["too_long"]) == (3, 1)
+    assert (tmp_path / "out.txt").read_text() == "1 2\n\n3 4 5 6\n"
+    said = "1 of 3 sources have more than the 15 tokens that the model takes; each counts as translated by"
+    assert f"{number_model}: {said} nothing\n" in ended.err
+    rival = call("evaluate", number_model, "--pairs", path, "--against", number_model)
+    assert rival.err.count(said) == 2
+
+
+def test_blank_pairs_are_left_out_here_and_in_what_is_compared_with(call, number_model, tmp_path):
+    path, theirs = tmp_path / "test.tsv", tmp_path / "theirs.txt"
+    path.write_text("one two three four\t1 2 3 4\n\t5\nsix\t\nfive six seven eight\t5 6 7 8\n")
+    theirs.write_text("1 2 3 4\nnot looked at\nnor this\n5 6 7 8\n")
+    ours = ("--out", tmp_path / "ours.txt", "--json")
+    ended = call("evaluate", number_model, "--pairs", path, "--against", theirs, *ours)
+    measured = json.loads(ended.out)
+    assert (measured["sentences"], measured["blank"]) == (2, 2)
+    assert measured["comparisons"][0]["theirs"]["value"] == pytest.approx(100)
+    assert "2 of 4 pairs are blank on a side and left out\n" in ended.err
+    # What was written can be compared with in its turn.
+    assert len((tmp_path / "ours.txt").read_text().splitlines()) == 4
+    assert call("evaluate", number_model, "--pairs", path, "--against", tmp_path / "ours.txt").code == 0
+
+
+def test_the_length_penalty_of_a_measurement_can_be_chosen(call, refused, number_model, tmp_path):
+    for alpha in (0, 9):
+        call("evaluate", number_model, "--alpha", alpha, "--out", tmp_path / f"{alpha}")
+    assert (tmp_path / "0").read_text() != (tmp_path / "9").read_text()
+    assert "alpha: nan should be from 0 to 10" in refused("evaluate", number_model, "--alpha", "nan")
+
+
 # train
 
 

@@ -5,7 +5,8 @@ import pytest
 from clearhead.data.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.evaluation import scores
-from clearhead.tasks.measuring import measure, unseen_pairs
+from clearhead.tasks.measuring import measure, unseen_pairs, within_reach
+from clearhead.tasks.translation import load
 
 PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]
 LANGUAGES = ("en", "de")
@@ -13,7 +14,7 @@ LANGUAGES = ("en", "de")
 
 def test_the_kept_test_pairs_are_the_default(tmp_path):
     (tmp_path / "test.tsv").write_text("a\tb\n")
-    assert unseen_pairs(None, tmp_path, LANGUAGES) == [Pair("a", "b")]
+    assert unseen_pairs(None, tmp_path, LANGUAGES).pairs == [Pair("a", "b")]
     for content in (None, ""):
         (tmp_path / "test.tsv").unlink() if content is None else (tmp_path / "test.tsv").write_text(content)
         with pytest.raises(
@@ -25,7 +26,18 @@ def test_the_kept_test_pairs_are_the_default(tmp_path):
 def test_pairs_are_normalised_as_in_training_and_empty_ones_left_out(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a\u00a0 b\tc \nd\t\n\te\nf\tg\n", encoding="utf-8")
-    assert unseen_pairs(str(path), tmp_path, LANGUAGES) == [Pair("a b", "c"), Pair("f", "g")]
+    unseen = unseen_pairs(str(path), tmp_path, LANGUAGES)
+    assert unseen.pairs == [Pair("a b", "c"), Pair("f", "g")]
+    assert (unseen.read, unseen.blank) == (4, 2)
+    # What belongs to the pairs stays beside them.
+    assert unseen.kept(["1", "2", "3", "4"]) == ["1", "4"]
+    assert unseen.spread(["1", "4"]) == ["1", "", "", "4"]
+
+
+def test_a_source_too_long_for_the_model_is_left_empty(number_model):
+    model = load(number_model)
+    longest = "one " * model.longest
+    assert within_reach(model, [longest, longest + "two", "three"]) == [longest, "", "three"]
 
 
 def test_the_scores_are_those_of_the_evaluation(tmp_path):

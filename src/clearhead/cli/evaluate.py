@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Device, Json, Pairs, chosen_device, place, put
+from clearhead.cli.options import Alpha, Beam, Device, Json, Pairs, chosen_device, place, put, say
 from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, ModelError
 
 if TYPE_CHECKING:
     import torch
 
-    from clearhead.tasks.measuring import Measured
+    from clearhead.tasks.measuring import Measured, Unseen
     from clearhead.tasks.translation import TranslationModel
 
 
@@ -24,15 +24,17 @@ def evaluate(
         Path | None,
         typer.Option(help="Another model's folder, or a file of its translations.", metavar="DIR|FILE"),
     ] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = None,
+    beam: Beam = None,
+    alpha: Alpha = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Write the translations here.", metavar="FILE")] = None,
     json: Json = False,
 ) -> None:
     """Measure a translator: BLEU, chrF and TER with their signatures, and by source length.
 
-    Without --pairs, on the test pairs that were kept from its training. With --against, the
-    difference to another system is tested by paired bootstrap resampling.
+    Without --pairs, on the test pairs that were kept from its training. Pairs that are blank on a
+    side are left out; a source longer than the model takes counts as translated by nothing. With
+    --against, the difference to another system is tested by paired bootstrap resampling.
 
         clearhead evaluate runs/quickstart
 
@@ -46,21 +48,29 @@ def evaluate(
     chosen = chosen_device(device)
     translator = load(model, chosen)
     test = unseen_pairs(place(pairs) if pairs else None, model, translator.languages)
-    sources = [pair.source for pair in test]
+    if test.blank:
+        say(f"{test.blank:,} of {test.read:,} pairs are blank on a side and left out")
     # What can be wrong with the rival or the output is found before the work begins.
-    rival = _rival(against, translator.languages, len(test), chosen) if against else None
+    rival = _rival(against, translator.languages, test, chosen) if against else None
     if out:
         out.touch()
-    translations = _translations(translator, sources, beam)
+    wishes = {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+    translations, too_long = _translations(str(model), translator, test, wishes)
     if out:
-        out.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
-    theirs = rival if rival is None or isinstance(rival, list) else _translations(rival, sources, beam)
-    measured = measure(test, translations, translator.languages[1], theirs)
-    put(asdict(measured)) if json else _show(measured, model, against)
+        out.write_text("".join(f"{line}\n" for line in test.spread(translations)), encoding="utf-8")
+    if rival is None or isinstance(rival, list):
+        theirs = rival
+    else:
+        theirs, _ = _translations(str(against), rival, test, wishes)
+    measured = measure(test.pairs, translations, translator.languages[1], theirs)
+    if json:
+        put({**asdict(measured), "blank": test.blank, "too_long": too_long})
+    else:
+        _show(measured, model, against)
 
 
 def _rival(
-    place: Path, languages: tuple[str, str], count: int, device: "torch.device"
+    place: Path, languages: tuple[str, str], test: "Unseen", device: "torch.device"
 ) -> "TranslationModel | list[str]":
     """The model in a folder, or the translations in a file."""
     from clearhead.data.files import lines
@@ -73,17 +83,28 @@ def _rival(
             raise ModelError(f"{place}: translates {theirs}, not {ours}; name a model for the same languages")
         return rival
     translations = list(lines(place))
-    if len(translations) != count:
+    if len(translations) != test.read:
         raise DataError(
-            f"{place}: {len(translations)} lines for {count} test pairs; give one translation each"
+            f"{place}: {len(translations)} lines for {test.read} test pairs; give one translation each"
         )
-    return translations
+    return test.kept(translations)
 
 
-def _translations(translator: "TranslationModel", sources: list[str], beam: int | None) -> list[str]:
-    wishes = {} if beam is None else {"beam": beam}
+def _translations(
+    name: str, translator: "TranslationModel", test: "Unseen", wishes: dict[str, float]
+) -> tuple[list[str], int]:
+    """What a model gives for the sources, and how many of them are too long for it."""
+    from clearhead.tasks.measuring import within_reach
+
+    sources = within_reach(translator, [pair.source for pair in test.pairs])
+    too_long = sources.count("")
+    if too_long:
+        say(
+            f"{name}: {too_long:,} of {len(sources):,} sources have more than the {translator.longest} "
+            "tokens that the model takes; each counts as translated by nothing"
+        )
     found = translator.stream(sources, at_once=256, **wishes)
-    return [str(one) for one in tracked(found, "translating", len(sources), "sentences")]
+    return [str(one) for one in tracked(found, "translating", len(sources), "sentences")], too_long
 
 
 def _show(measured: "Measured", model: Path, against: Path | None) -> None:

@@ -23,6 +23,8 @@ Pairs = Annotated[
         metavar="FILE",
     ),
 ]
+Beam = Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")]
+Alpha = Annotated[float | None, typer.Option(help="Power of the length penalty.")]
 Device = Annotated[str, typer.Option(help=f"{', '.join(DEVICES[:-1])} or {DEVICES[-1]}.")]
 
 

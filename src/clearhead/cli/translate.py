@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Device, Json, chosen_device, put
+from clearhead.cli.options import Alpha, Beam, Device, Json, chosen_device, put
 from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, SettingsError
 
@@ -19,9 +19,9 @@ def translate(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, lines of stdin.")] = None,
     model: Annotated[Path | None, typer.Option(help="The folder of a trained model.", metavar="DIR")] = None,
     to: Annotated[str | None, typer.Option(help="The language to translate into.", metavar="LANG")] = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")] = None,
+    beam: Beam = None,
     nbest: Annotated[int, typer.Option(help="Translations of each text, best first.")] = 1,
-    alpha: Annotated[float | None, typer.Option(help="Power of the length penalty.")] = None,
+    alpha: Alpha = None,
     prefix: Annotated[str, typer.Option(help="How each translation begins.")] = "",
     repetition: Annotated[float, typer.Option(help="Above 1, used words become less likely.")] = 1.0,
     no_repeat: Annotated[int, typer.Option(help="No run of so many tokens comes twice.")] = 0,

@@ -3,11 +3,37 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from clearhead.data.corpus import Pair, Place, read_pairs
 from clearhead.errors import DataError
 from clearhead.evaluation import Comparison, LengthBucket, Score, by_length, paired_bootstrap, scores
+from clearhead.tasks.translation import TranslationModel
 from clearhead.text.normalize import normalize
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Pairs to measure on, without those that are blank on a side, and the place of each among all."""
+
+    pairs: list[Pair]
+    places: list[int]
+    read: int
+
+    @property
+    def blank(self) -> int:
+        return self.read - len(self.pairs)
+
+    def kept(self, each: Sequence[T]) -> list[T]:
+        """Of something for every pair that was read, that for the pairs that are left."""
+        return [each[place] for place in self.places]
+
+    def spread(self, lines: Sequence[str]) -> list[str]:
+        """A line for every pair that was read: those of the pairs that are left, else an empty one."""
+        found = dict(zip(self.places, lines, strict=True))
+        return [found.get(place, "") for place in range(self.read)]
 
 
 @dataclass(frozen=True)
@@ -20,14 +46,20 @@ class Measured:
     comparisons: list[Comparison]
 
 
-def unseen_pairs(place: Place | None, folder: Path, languages: tuple[str, str]) -> list[Pair]:
+def unseen_pairs(place: Place | None, folder: Path, languages: tuple[str, str]) -> Unseen:
     """The pairs to measure on: those named, or those that training kept from the model in the folder."""
     if place is None:
         place = folder / "test.tsv"
         if not place.exists() or not place.stat().st_size:
             raise DataError(f"{folder}: no test pairs were kept for this model; name a file with --pairs")
     pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(place, languages)]
-    return [pair for pair in pairs if pair.source and pair.target]
+    places = [place for place, pair in enumerate(pairs) if pair.source and pair.target]
+    return Unseen([pairs[place] for place in places], places, len(pairs))
+
+
+def within_reach(translator: TranslationModel, sources: Sequence[str]) -> list[str]:
+    """The sources, those longer than the model takes being empty, so that they get an empty translation."""
+    return [source if fits else "" for source, fits in zip(sources, translator.fits(sources), strict=True)]
 
 
 def measure(

@@ -150,6 +150,10 @@ class TranslationModel:
         """The most tokens a text may have, </s> not counted."""
         return self.model.config.longest - 1
 
+    def fits(self, texts: Sequence[str]) -> list[bool]:
+        """Whether each text is short enough for the model."""
+        return [len(ids) <= self.longest for ids in self.tokenizer.encode_batch(texts)]
+
     def check_target(self, language: str) -> None:
         if language != self.languages[1]:
             source, target = self.languages
