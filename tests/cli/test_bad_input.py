@@ -7,6 +7,7 @@ import re
 import shutil
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 BOMB = """<?xml version="1.0"?>
@@ -250,6 +251,7 @@ def test_a_command_that_does_not_hang_together_is_refused(arguments, message, re
         (["--no-repeat", "-1"], "no_repeat: -1 should be at least 0 (0 forbids nothing)"),
         (["--prefix", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"], "leave nothing of longest"),
         (["--to", "fr"], "--to fr: this model translates from en to de only"),
+        (["--to", "german"], "--to german: this model translates from en to de only (did you mean de?)"),
         (["--device", "tpu"], "--device tpu: is not one of auto, cpu, cuda"),
         (["--seed", str(1 << 70), "--top-k", "3"], "should be from 0 to 4611686018427387904"),
         (["--seed", "3"], "--seed 3: goes with --temperature, --top-k, --top-p or --min-p"),
@@ -261,6 +263,13 @@ def test_a_wish_that_cannot_be_granted_is_refused(options, message, refused, num
     # Whether a prefix fits depends on the text; all else is wrong whatever the text.
     if "--prefix" not in options:
         assert message in refused("translate", "--model", number_model, " ", *options)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_named_as_it_was_asked_for(refused, number_model):
+    for command in (["translate", "one", "--model"], ["evaluate"]):
+        said = refused(*command, number_model, "--device", "cuda")
+        assert said == "--device: 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'"
 
 
 # Texts

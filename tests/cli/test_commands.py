@@ -4,6 +4,7 @@ import io
 import json
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,10 @@ def test_every_command_has_help_with_an_example(command, call):
     ended = call(*command, "--help")
     assert ended.code == 0
     assert f"clearhead {' '.join(command)}" in ended.out
+
+
+def test_the_version_is_that_of_the_package(call):
+    assert call("--version").out == f"clearhead {version('clearhead')}\n"
 
 
 def test_without_a_command_the_help_is_shown(call):

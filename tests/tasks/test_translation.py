@@ -199,6 +199,16 @@ def test_the_languages_are_known_and_others_refused(model):
         model.check_target("fr")
 
 
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [("german", " (did you mean de?)"), ("DE", " (did you mean de?)"), ("fr", ""), ("qq", "")],
+)
+def test_a_language_said_otherwise_gets_its_code_suggested(model, said, hint):
+    with pytest.raises(TextError) as caught:
+        model.check_target(said)
+    assert str(caught.value) == f"--to {said}: this model translates from en to de only{hint}"
+
+
 def test_a_folder_without_a_model_is_refused(tmp_path):
     with pytest.raises(ModelError, match="no trained model here"):
         clearhead.load(tmp_path)

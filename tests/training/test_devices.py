@@ -31,6 +31,8 @@ def test_a_missing_gpu_is_named_when_asked_for():
         SettingsError, match=r"training\.device: 'cuda', but torch finds no GPU here; use 'auto'"
     ):
         choose_device("cuda")
+    with pytest.raises(SettingsError, match=r"^--device: 'cuda', but torch finds no GPU"):
+        choose_device("cuda", asked_by="--device")
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 import errno
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from clearhead import __version__
 from clearhead.cli import data, evaluate, models, train, translate
+from clearhead.cli.options import put
 from clearhead.errors import ClearheadError
 
 EPILOG = "Every command has examples in its help: clearhead translate --help"
@@ -21,6 +23,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _put_version(wanted: bool) -> None:
+    if wanted:
+        put(f"clearhead {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _before_every_command(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_put_version)
+    ] = False,
+) -> None: ...
+
+
 app.command("translate")(translate.translate)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)

@@ -42,7 +42,7 @@ def chosen_device(name: str) -> "torch.device":
 
     if name not in DEVICES:
         raise SettingsError(f"--device {name}: is not one of {', '.join(DEVICES)}")
-    return choose_device(name)  # pyright: ignore[reportArgumentType]
+    return choose_device(name, asked_by="--device")  # pyright: ignore[reportArgumentType]
 
 
 def say(text: str = "") -> None:

@@ -25,6 +25,7 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, ModelError, SettingsError, TextError
 from clearhead.models import Translator
 from clearhead.tasks.recipe import SearchConfig
+from clearhead.text.languages import suggestion
 from clearhead.text.tokenizer import END, START, Tokenizer
 
 # As in the paper: a translation may have so many tokens more than its source.
@@ -155,9 +156,12 @@ class TranslationModel:
         return [len(ids) <= self.longest for ids in self.tokenizer.encode_batch(texts)]
 
     def check_target(self, language: str) -> None:
-        if language != self.languages[1]:
-            source, target = self.languages
-            raise TextError(f"--to {language}: this model translates from {source} to {target} only")
+        source, target = self.languages
+        if language == target:
+            return
+        near = suggestion(language)
+        meant = f" (did you mean {near}?)" if near and near != language else ""
+        raise TextError(f"--to {language}: this model translates from {source} to {target} only{meant}")
 
     @overload
     def translate(self, texts: str, **wishes: Any) -> Translation: ...

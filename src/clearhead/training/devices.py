@@ -16,11 +16,11 @@ WIDE_ENOUGH = 128
 log = logging.getLogger(__name__)
 
 
-def choose_device(wish: Device = "auto") -> torch.device:
+def choose_device(wish: Device = "auto", asked_by: str = "training.device") -> torch.device:
     """The device of a run: a GPU where there is one and nobody said otherwise."""
     found = torch.cuda.is_available()
     if wish == "cuda" and not found:
-        raise SettingsError("training.device: 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'")
+        raise SettingsError(f"{asked_by}: 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'")
     if wish == "cpu" or not found:
         log.info("device: cpu (%d threads)", torch.get_num_threads())
         return torch.device("cpu")
