@@ -10,7 +10,7 @@ from clearhead.data.cleaning import Tally
 from clearhead.data.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.tasks import preparation
-from clearhead.tasks.preparation import Corpus, cache_folder, learn_tokenizer, store
+from clearhead.tasks.preparation import Corpus, cache_folder, learn_tokenizer, store, tally
 from clearhead.tasks.recipe import DataConfig, TranslationRecipe
 from clearhead.text.tokenizer import Tokenizer
 
@@ -82,9 +82,9 @@ def test_a_named_file_keeps_what_cleaning_would_drop_from_the_training_files(fil
     found = parts(config(file, train=named, validation=named, test=named))
     assert found["validation"] == found["test"] == odd
     assert found["train"] == [Pair("one", "eins")]
-    tally = Tally()
-    list(Corpus(config(file, test=named), 1).pairs("test", tally))
-    assert str(tally) == "5 pairs read, 4 kept; dropped: 1 empty"
+    counts = Tally()
+    list(Corpus(config(file, test=named), 1).pairs("test", counts))
+    assert str(counts) == "5 pairs read, 4 kept; dropped: 1 empty"
 
 
 @pytest.fixture
@@ -126,9 +126,9 @@ def test_holding_out_more_than_there_is_is_refused(file):
 
 
 def test_the_tally_counts_what_was_read(file):
-    tally = Tally()
-    list(Corpus(config(file), 1).pairs("train", tally))
-    assert str(tally) == "600 pairs read, 600 kept"
+    counts = Tally()
+    list(Corpus(config(file), 1).pairs("train", counts))
+    assert str(counts) == "600 pairs read, 600 kept"
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def recipe(file) -> TranslationRecipe:
     settings = {
         "data": config(file).model_dump(),
         "tokenizer": {"vocabulary": 80},
-        "model": {"preset": "tiny", "longest": 12},
+        "model": {"preset": "tiny", "longest": 6},
     }
     return TranslationRecipe.model_validate(settings)
 
@@ -156,8 +156,8 @@ def test_a_store_is_made_once_and_holds_what_the_model_can(file, recipe, tmp_pat
     corpus = Corpus(recipe.data, 1)
     tokenizer = learn_tokenizer(corpus, recipe)
     pairs = store(corpus, "train", tokenizer, recipe)
-    assert max(lengths.max() for lengths in pairs.lengths) <= 10
-    expected = [pair for pair in corpus.pairs("train") if max(map(len, map(tokenizer.encode, pair))) <= 10]
+    assert max(lengths.max() for lengths in pairs.lengths) == 4
+    expected = [pair for pair in corpus.pairs("train") if max(map(len, map(tokenizer.encode, pair))) <= 4]
     assert [
         tuple(tokenizer.decode(side.tolist()) for side in pairs[row]) for row in range(len(pairs))
     ] == expected
@@ -185,13 +185,13 @@ def test_the_same_bytes_under_another_ending_make_another_store(recipe, tmp_path
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
     tokenizer = learn_tokenizer(Corpus(recipe.data, 1), recipe)
     for name in ("x.tsv", "x.csv"):
-        (tmp_path / name).write_text("en,x\tde,x\nsentence 1,Satz 2\tSatz 1,x\n")
+        (tmp_path / name).write_text("sentence,so\tSatz,1\n")
 
     def read(name: str) -> list[list[str]]:
         data = config(tmp_path / name, columns=(0, 1), hold_out={"validation": 0, "test": 0})
         return rows(recipe.model_copy(update={"data": data}), tokenizer)
 
-    assert read("x.csv") != read("x.tsv")
+    assert read("x.csv") == [["sentence", "so Satz"]] != read("x.tsv")
     assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 2
 
 
@@ -203,6 +203,23 @@ def test_the_other_direction_and_a_new_preparation_make_other_stores(file, recip
     monkeypatch.setattr(preparation, "PREPARATION", preparation.PREPARATION + 1)
     rows(recipe, tokenizer)
     assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 3
+
+
+def test_the_tally_of_a_store_counts_what_the_model_could_not_hold(file, recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    one = Corpus(recipe.data, 1)
+    tokenizer = learn_tokenizer(one, recipe)
+    fitting = store(one, "train", tokenizer, recipe)
+    train = len(list(one.pairs("train")))
+    assert train > len(fitting)
+    assert tally(fitting).dropped == {"too many tokens": train - len(fitting)}
+    assert tally(fitting).kept == 600 - (train - len(fitting))
+    assert str(tally(fitting)).startswith("600 pairs read, ")
+
+    roomy = recipe.model_copy(update={"model": recipe.model.model_copy(update={"longest": 200})})
+    file.write_text(file.read_text() + "\nsentence 1\t")
+    again = store(Corpus(recipe.data, 1), "train", tokenizer, roomy)
+    assert str(tally(again)) == "601 pairs read, 600 kept; dropped: 1 empty"
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):

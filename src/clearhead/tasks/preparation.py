@@ -1,7 +1,7 @@
 """From a recipe's files to a tokenizer and token stores; nothing is made twice."""
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -109,3 +109,10 @@ def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationR
     read: Callable[[Tally], Iterator[Pair]] = lambda tally: corpus.pairs(part, tally)  # noqa: E731
     longest = recipe.model.longest - 2  # room for <s> and </s>
     return cached_store(cache_folder(), {**corpus.described, "part": part}, read, tokenizer, longest)
+
+
+def tally(store: PairStore) -> Tally:
+    """How the pairs came through cleaning and tokenising; those held out are among the kept."""
+    counts, too_long = store.meta["tally"], store.meta["too_long"]
+    beyond = {"too many tokens": too_long} if too_long else {}
+    return Tally(counts["kept"] - too_long, Counter(counts["dropped"] | beyond))
