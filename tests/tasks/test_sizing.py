@@ -50,6 +50,19 @@ def test_the_choices_are_said(tmp_path):
     ]
 
 
+def test_changes_come_after_the_choices(tmp_path):
+    path = str(write(tmp_path / "a.en-de.tsv", 1_000))
+    chosen = fit(path, None)
+    fitted = fit(path, None, ["model.width=64", "batches.tokens=2000"])
+    assert fitted.recipe.model.width == 64
+    assert fitted.recipe.tokenizer == chosen.recipe.tokenizer
+    # The same number of steps, of twice the tokens.
+    assert fitted.epochs == pytest.approx(2 * chosen.epochs, rel=0.5)
+    assert "500 steps of about 2,000 tokens (250 epochs)" in fitted.choices()[-1]
+    with pytest.raises(SettingsError, match=r"^model\.widht: unknown setting \(did you mean width\?\)$"):
+        fit(path, None, ["model.widht=64"])
+
+
 @pytest.mark.parametrize(
     ("place", "languages"),
     [

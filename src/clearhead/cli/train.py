@@ -1,6 +1,7 @@
 """clearhead train: a recipe, or just a file of pairs."""
 
 import logging
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
@@ -15,9 +16,12 @@ from clearhead.errors import SettingsError
 if TYPE_CHECKING:
     from clearhead.tasks.events import Event
     from clearhead.tasks.recipe import TranslationRecipe
+    from clearhead.training import Report
 
 # The customary exit status after Ctrl-C: a script must not go on with a model that is not finished.
 INTERRUPTED = 130
+# Single batches differ in length and so in loss: shown is the mean over the last ones.
+STEPS_SHOWN = 50
 
 
 def train(
@@ -82,36 +86,37 @@ def _from_recipe(path: Path, changes: list[str]) -> "TranslationRecipe":
 def _from_pairs(
     pairs: str, source: str | None, target: str | None, changes: list[str]
 ) -> "TranslationRecipe":
-    from clearhead.config import changed, parse_settings
-    from clearhead.tasks.recipe import TranslationRecipe
-    from clearhead.tasks.sizing import Fitted, estimate_seconds, fit
+    from clearhead.tasks.sizing import estimate_seconds, fit
     from clearhead.training.devices import choose_device
 
     if bool(source) != bool(target):
         raise SettingsError("--from and --to: give both, or neither where the file's name tells them")
-    fitted = fit(place(pairs), (source, target) if source and target else None)
-    values = changed(fitted.recipe.model_dump(mode="json", exclude_none=True), changes)
-    recipe = parse_settings(TranslationRecipe, values)
-    fitted = Fitted(recipe, fitted.tally, fitted.tokens, fitted.steps_per_epoch)
+    fitted = fit(place(pairs), (source, target) if source and target else None, changes)
     for choice in fitted.choices():
         say(choice)
-    device = choose_device(recipe.training.device)
+    device = choose_device(fitted.recipe.training.device)
     say(f"time: about {duration(estimate_seconds(fitted, device))} on this {device.type}, at the most")
-    return recipe
+    return fitted.recipe
 
 
 def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
+    # Only now, so that device and precision are said once: by the run itself, not by the estimate before it.
+    devices = logging.getLogger("clearhead.training.devices")
+    devices.setLevel(logging.INFO)
     try:
         _show_all(events, folder, json)
     except KeyboardInterrupt:
         say(f"stopped at once; go on: clearhead train --resume --out {quote(str(folder))}")
         raise typer.Exit(INTERRUPTED) from None
+    finally:
+        devices.setLevel(logging.NOTSET)
 
 
 def _show_all(events: "Iterator[Event]", folder: Path, json: bool) -> None:
     from clearhead.tasks.events import Begun, Finished, Note, Validation
     from clearhead.training import Report
 
+    losses: deque[float] = deque(maxlen=STEPS_SHOWN)
     with Progress("training", "steps") as progress:
         for event in events:
             match event:
@@ -120,7 +125,8 @@ def _show_all(events: "Iterator[Event]", folder: Path, json: bool) -> None:
                 case Begun():
                     progress.begin(event.steps, event.done)
                 case Report():
-                    progress.at(event.step, _report(event))
+                    losses.append(event.loss)
+                    progress.at(event.step, _report(event, sum(losses) / len(losses)))
                 case Validation():
                     say(_validation(event))
                     if json:
@@ -142,9 +148,9 @@ def _finish(event, folder: Path, json: bool) -> None:
         put(str(folder))
 
 
-def _report(report) -> str:
+def _report(report: "Report", loss: float) -> str:
     return (
-        f"loss {report.loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  "
+        f"loss {loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  "
         f"padding {report.padding:.1%}  rate {report.rate:.2e}"
     )
 

@@ -2,11 +2,13 @@
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from clearhead.config import changed, parse_settings
 from clearhead.data.batching import BatchingConfig
 from clearhead.data.cleaning import CleaningConfig, Tally, clean
 from clearhead.data.corpus import Place, read_pairs
@@ -57,7 +59,10 @@ class Fitted:
     tally: Tally
     tokens: int
     """of the targets, in one epoch, about"""
-    steps_per_epoch: int
+
+    @property
+    def epochs(self) -> float:
+        return self.recipe.training.steps / _steps(self.tokens, self.recipe.batches.tokens)
 
     def choices(self) -> list[str]:
         """What was chosen, in words."""
@@ -69,14 +74,14 @@ class Fitted:
             f"model: width {model.width}, hidden {model.hidden}, {model.encoder_layers} + "
             f"{model.decoder_layers} layers, {model.attention.heads} heads, dropout {model.dropout}",
             f"run: {recipe.training.steps:,} steps of about {recipe.batches.tokens:,} tokens "
-            f"({recipe.training.steps / self.steps_per_epoch:.3g} epochs), validated every "
+            f"({self.epochs:.3g} epochs), validated every "
             f"{recipe.training.validate_every:,}, stopped when {recipe.training.patience} validations bring "
             "nothing",
         ]
 
 
-def fit(place: Place, languages: tuple[str, str] | None) -> Fitted:
-    """Reads the corpus once and chooses by its size."""
+def fit(place: Place, languages: tuple[str, str] | None, changes: Sequence[str] = ()) -> Fitted:
+    """Reads the corpus once and chooses by its size; then come changes of the form 'model.width=64'."""
     languages = languages or guess_languages(place)
     for language in languages:
         check(language)
@@ -87,37 +92,40 @@ def fit(place: Place, languages: tuple[str, str] | None) -> Fitted:
         raise DataError(f"{_shown(place)}: {tally}; a translator needs at least 20 pairs, better thousands")
     size = next(size for size in SIZES if tally.kept <= size.pairs)
     tokens = int(words * PIECES_PER_WORD)
-    steps_per_epoch = max(1, tokens // size.tokens)
-    steps = max(200, size.epochs * steps_per_epoch)
-    every = max(50, min(2000, steps // 20))
-    held_out = min(1000, tally.kept // 20)
-    return Fitted(
-        TranslationRecipe(
-            data=DataConfig(
-                source=languages[0],
-                target=languages[1],
-                train=(place if isinstance(place, str) else str(place),)
-                if not isinstance(place, tuple)
-                else ((str(place[0]), str(place[1])),),
-                hold_out=HoldOut(validation=held_out, test=held_out),
-            ),
-            tokenizer=TokenizerConfig(vocabulary=size.vocabulary),
-            model=TranslatorConfig.model_validate(
-                {"preset": size.preset, "dropout": size.dropout, "norm_place": "pre"}
-            ),
-            batches=BatchingConfig(tokens=size.tokens),
-            training=TrainingConfig(
-                steps=steps,
-                schedule=InverseSquareRootSchedule(peak=size.peak, warmup=max(50, min(4000, steps // 10))),
-                validate_every=every,
-                save_every=every,
-                patience=5,
-            ),
-        ),
-        tally,
-        tokens,
-        steps_per_epoch,
+    data = DataConfig(
+        source=languages[0],
+        target=languages[1],
+        train=((str(place[0]), str(place[1])) if isinstance(place, tuple) else str(place),),
+        hold_out=HoldOut(validation=min(1000, tally.kept // 20), test=min(1000, tally.kept // 20)),
     )
+    values = _recipe(size, data, tokens).model_dump(mode="json", exclude_none=True)
+    return Fitted(parse_settings(TranslationRecipe, changed(values, changes)), tally, tokens)
+
+
+def _recipe(size: Size, data: DataConfig, tokens: int) -> TranslationRecipe:
+    """What suits the size, for a corpus of about so many tokens."""
+    steps = max(200, size.epochs * _steps(tokens, size.tokens))
+    every = max(50, min(2000, steps // 20))
+    return TranslationRecipe(
+        data=data,
+        tokenizer=TokenizerConfig(vocabulary=size.vocabulary),
+        model=TranslatorConfig.model_validate(
+            {"preset": size.preset, "dropout": size.dropout, "norm_place": "pre"}
+        ),
+        batches=BatchingConfig(tokens=size.tokens),
+        training=TrainingConfig(
+            steps=steps,
+            schedule=InverseSquareRootSchedule(peak=size.peak, warmup=max(50, min(4000, steps // 10))),
+            validate_every=every,
+            save_every=every,
+            patience=5,
+        ),
+    )
+
+
+def _steps(tokens: int, batch: int) -> int:
+    """In one epoch, about."""
+    return max(1, tokens // batch)
 
 
 def guess_languages(place: Place) -> tuple[str, str]:
