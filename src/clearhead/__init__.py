@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clearhead.errors import ClearheadError
     from clearhead.inspection import Trace, capture
-    from clearhead.tasks.translation import Sampling, Translation, TranslationModel, load
+    from clearhead.tasks.translation import Sampling, Translation, TranslationModel, Wishes, load
 
-__all__ = ["ClearheadError", "Sampling", "Trace", "Translation", "TranslationModel", "capture", "load"]
+__all__ = [
+    "ClearheadError",
+    "Sampling",
+    "Trace",
+    "Translation",
+    "TranslationModel",
+    "Wishes",
+    "capture",
+    "load",
+]
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -17,6 +26,7 @@ _HOMES = {
     "Trace": "clearhead.inspection",
     "Translation": "clearhead.tasks.translation",
     "TranslationModel": "clearhead.tasks.translation",
+    "Wishes": "clearhead.tasks.translation",
     "capture": "clearhead.inspection",
     "load": "clearhead.tasks.translation",
 }

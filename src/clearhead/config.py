@@ -18,7 +18,7 @@ from clearhead.errors import SettingsError
 class Settings(BaseModel):
     """The base of every group of settings: immutable, and closed to unknown names."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 S = TypeVar("S", bound=Settings)

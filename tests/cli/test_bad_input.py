@@ -275,19 +275,23 @@ def test_a_gpu_that_is_not_there_is_named_as_it_was_asked_for(refused, number_mo
 # Texts
 
 
-def test_a_text_too_long_is_named_and_those_before_it_are_translated(call, number_model):
+def test_a_text_too_long_is_named_and_all_others_are_translated(call, number_model):
     texts = ["one two", "", "three four", "five " * 16, "six"]
     for arguments, stdin in ((texts, b""), ([], "\n".join(texts).encode())):
         for at_once in (1, 2, 512):
             ended = call("translate", "--model", number_model, "--at-once", at_once, *arguments, stdin=stdin)
             assert ended.code == 2
-            assert ended.lines == ["1 2", "", "3 4"]
+            assert ended.lines == ["1 2", "", "3 4", "", "6"]
             message = "text 4 ('five five five five five five five five…'): 16 tokens, and the model takes 15"
-            assert ended.err == f"clearhead: {message}: split it\n"
+            rest = "split it; 1 such left blank, all others are translated"
+            assert ended.err == f"clearhead: {message}: {rest}\n"
 
 
-def test_a_text_too_long_that_has_several_lines_is_named_in_one(refused, number_model):
-    assert "('one one one" in refused("translate", "--model", number_model, "one\n" * 16)
+def test_a_text_too_long_that_has_several_lines_is_named_in_one(call, number_model):
+    ended = call("translate", "--model", number_model, "one\n" * 16)
+    assert ended.code == 2
+    assert "('one one one" in ended.err
+    assert len(ended.err.splitlines()) == 1
 
 
 def test_standard_input_that_is_not_utf8_is_named_by_line(call, number_model):

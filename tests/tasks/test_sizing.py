@@ -22,7 +22,7 @@ def write(path, count: int):
     ],
 )
 def test_a_larger_corpus_gets_a_larger_model(count, vocabulary, width, steps, held_out, tmp_path):
-    fitted = fit(str(write(tmp_path / "a.en-de.tsv", count)), None)
+    fitted = fit([str(write(tmp_path / "a.en-de.tsv", count))], None)
     recipe = fitted.recipe
     assert (recipe.tokenizer.vocabulary, recipe.model.width) == (vocabulary, width)
     assert recipe.data.hold_out.validation == recipe.data.hold_out.test == held_out
@@ -39,7 +39,7 @@ def test_the_sizes_grow_and_cover_every_corpus():
 
 
 def test_the_choices_are_said(tmp_path):
-    said = fit(str(write(tmp_path / "a.en-de.tsv", 1_000)), None).choices()
+    said = fit([str(write(tmp_path / "a.en-de.tsv", 1_000))], None).choices()
     assert said == [
         "corpus: 1,000 pairs read, 1,000 kept",
         "languages: en to de",
@@ -52,15 +52,15 @@ def test_the_choices_are_said(tmp_path):
 
 def test_changes_come_after_the_choices(tmp_path):
     path = str(write(tmp_path / "a.en-de.tsv", 1_000))
-    chosen = fit(path, None)
-    fitted = fit(path, None, ["model.width=64", "batches.tokens=2000"])
+    chosen = fit([path], None)
+    fitted = fit([path], None, ["model.width=64", "batches.tokens=2000"])
     assert fitted.recipe.model.width == 64
     assert fitted.recipe.tokenizer == chosen.recipe.tokenizer
     # The same number of steps, of twice the tokens.
     assert fitted.epochs == pytest.approx(2 * chosen.epochs, rel=0.5)
     assert "500 steps of about 2,000 tokens (250 epochs)" in fitted.choices()[-1]
     with pytest.raises(SettingsError, match=r"^model\.widht: unknown setting \(did you mean width\?\)$"):
-        fit(path, None, ["model.widht=64"])
+        fit([path], None, ["model.widht=64"])
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_a_name_that_does_not_tell_them_wants_them_said(place):
 
 
 def test_said_languages_go_before_those_of_the_name(tmp_path):
-    fitted = fit(str(write(tmp_path / "a.en-de.tsv", 30)), ("fr", "nl"))
+    fitted = fit([str(write(tmp_path / "a.en-de.tsv", 30))], ("fr", "nl"))
     assert fitted.recipe.data.languages == ("fr", "nl")
 
 
 def test_an_unknown_language_is_refused_before_anything_is_read(tmp_path):
     with pytest.raises(TextError, match=r"language 'german' is unknown; did you mean de \(German\)\?"):
-        fit(str(tmp_path / "missing.tsv"), ("en", "german"))
+        fit([str(tmp_path / "missing.tsv")], ("en", "german"))
 
 
 def test_a_corpus_too_small_is_refused_with_its_count(tmp_path):
@@ -100,25 +100,47 @@ def test_a_corpus_too_small_is_refused_with_its_count(tmp_path):
     with pytest.raises(
         DataError, match=r"a\.en-de\.tsv: 19 pairs read, 19 kept; a translator needs at least 20"
     ):
-        fit(str(path), None)
+        fit([str(path)], None)
 
 
 def test_aligned_files_are_kept_as_two(tmp_path):
     for language in ("en", "de"):
         (tmp_path / f"a.{language}").write_text("".join(f"{language} {number}\n" for number in range(30)))
     place = (str(tmp_path / "a.en"), str(tmp_path / "a.de"))
-    assert fit(place, None).recipe.data.train == (place,)
+    assert fit([place], None).recipe.data.train == (place,)
 
 
 def test_the_estimate_grows_with_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr("clearhead.tasks.sizing._products_per_second", lambda device, width: 1e9)
     small, large = (
-        estimate_seconds(fit(str(write(tmp_path / f"{count}.en-de.tsv", count)), None), torch.device("cpu"))
+        estimate_seconds(fit([str(write(tmp_path / f"{count}.en-de.tsv", count))], None), torch.device("cpu"))
         for count in (1_000, 50_001)
     )
     assert 0 < small < large
 
 
 def test_the_speed_of_this_machine_is_measured_in_a_moment(tmp_path):
-    fitted = fit(str(write(tmp_path / "a.en-de.tsv", 30)), None)
+    fitted = fit([str(write(tmp_path / "a.en-de.tsv", 30))], None)
     assert estimate_seconds(fitted, torch.device("cpu")) > 0
+
+
+def test_the_corpus_is_read_as_the_data_settings_say(tmp_path):
+    path = tmp_path / "a.en-de.tsv"
+    path.write_text("".join(f"{n}\tword {n}\tWort {n}\n" for n in range(40)))
+    wrong, right = fit([str(path)], None), fit([str(path)], None, ["data.columns=[1, 2]"])
+    assert right.recipe.data.columns == (1, 2)
+    assert right.tokens > wrong.tokens - 1
+    assert right.tally.kept == 40
+
+
+def test_several_files_are_one_corpus(tmp_path):
+    paths = [str(write(tmp_path / "a.en-de.tsv", 30)), str(write(tmp_path / "b.en-de.tsv", 50))]
+    fitted = fit(paths, None)
+    assert fitted.recipe.data.train == tuple(paths)
+    assert fitted.tally.read == 80
+
+
+def test_a_shorter_run_warms_up_within_it(tmp_path):
+    fitted = fit([str(write(tmp_path / "a.en-de.tsv", 1_000))], None, ["training.steps=60"])
+    assert fitted.recipe.training.steps == 60
+    assert fitted.recipe.training.schedule.warmup == 6

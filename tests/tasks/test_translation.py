@@ -148,7 +148,7 @@ def test_the_longest_text_is_taken_and_a_longer_one_refused_by_number(model):
     ):
         model.translate(["two", "one " * 16])
     stream = model.stream(["two", "three", "four", "one " * 16], at_once=2)
-    assert [next(stream).source for _ in range(3)] == ["two", "three", "four"]
+    assert [next(stream).source for _ in range(4)] == ["two", "three", "four", ""]
     with pytest.raises(TextError, match="text 4 "):
         next(stream)
 

@@ -78,6 +78,9 @@ def main() -> None:
         for line in str(error).splitlines():
             sys.stderr.write(f"clearhead: {line}\n")
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.stderr.write("clearhead: interrupted; what was printed is whole\n")
+        sys.exit(130)
     except OSError as error:
         if error.errno not in MENDABLE:
             raise

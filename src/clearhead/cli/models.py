@@ -14,7 +14,7 @@ def models(
     ] = None,
     json: Json = False,
 ) -> None:
-    """List trained models: folder, languages, size, best validation.
+    """List trained models: folder, languages, size, BLEU on their validation sentences.
 
     clearhead models
 
@@ -25,6 +25,7 @@ def models(
     found = find_models(folders or [Path(), Path("runs")])
     for model in found:
         record = model.record()
-        put(record if json else "  ".join(f"{value}" for value in record.values() if value is not None))
+        bleu = "no BLEU" if model.bleu is None else f"BLEU {model.bleu}"
+        put(record if json else f"{model.folder}  {model.languages}  {model.megabytes} MB  {bleu}")
     if not found:
         say("no trained models here; make one: clearhead train recipes/quickstart.toml --out runs/quickstart")

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 DEVICES = ("auto", "cpu", "cuda")
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line on stdout.")]
-Pairs = Annotated[
-    str | None,
-    typer.Option(
-        help="Pairs of sentences: a .tsv, .csv, .jsonl, .parquet or .tmx file (also .gz, .xz, .zst), two "
-        "aligned files as SOURCE,TARGET, or the name of a shipped data set.",
-        metavar="FILE",
-    ),
-]
+PAIRS = typer.Option(
+    "--pairs",
+    help="Pairs of sentences: a .tsv, .csv, .jsonl, .parquet or .tmx file (also .gz, .xz, .zst), two "
+    "aligned files as SOURCE,TARGET, or the name of a shipped data set.",
+    metavar="FILE",
+)
+Pairs = Annotated[str | None, PAIRS]
+ManyPairs = Annotated[list[str] | None, PAIRS]
 Beam = Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Power of the length penalty.")]
 Device = Annotated[str, typer.Option(help=f"{', '.join(DEVICES[:-1])} or {DEVICES[-1]}.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Json, Pairs, place, put, say
+from clearhead.cli.options import Json, ManyPairs, place, put, say
 from clearhead.cli.progress import Progress, duration
 from clearhead.errors import SettingsError
 
@@ -27,7 +27,7 @@ STEPS_SHOWN = 50
 def train(
     recipe: Annotated[Path | None, typer.Argument(help="A recipe.", metavar="RECIPE.toml")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the model.", metavar="DIR")] = None,
-    pairs: Pairs = None,
+    pairs: ManyPairs = None,
     source: Annotated[
         str | None, typer.Option("--from", help="Language of the sources.", metavar="LANG")
     ] = None,
@@ -70,7 +70,9 @@ def train(
         return
     if bool(pairs) == bool(recipe):
         raise SettingsError("train: give either a recipe or --pairs FILE (see clearhead train --help)")
-    chosen = _from_recipe(recipe, changes) if recipe else _from_pairs(pairs or "", source, target, changes)
+    if recipe and recipe.suffix != ".toml":
+        raise SettingsError(f"{recipe}: a recipe ends in .toml; for a file of pairs: --pairs {recipe}")
+    chosen = _from_recipe(recipe, changes) if recipe else _from_pairs(pairs or [], source, target, changes)
     from clearhead.tasks.run import train as train_run
 
     _show(train_run(chosen, folder), folder, json)
@@ -84,14 +86,14 @@ def _from_recipe(path: Path, changes: list[str]) -> "TranslationRecipe":
 
 
 def _from_pairs(
-    pairs: str, source: str | None, target: str | None, changes: list[str]
+    pairs: list[str], source: str | None, target: str | None, changes: list[str]
 ) -> "TranslationRecipe":
     from clearhead.tasks.sizing import estimate_seconds, fit
     from clearhead.training.devices import choose_device
 
     if bool(source) != bool(target):
         raise SettingsError("--from and --to: give both, or neither where the file's name tells them")
-    fitted = fit(place(pairs), (source, target) if source and target else None, changes)
+    fitted = fit([place(one) for one in pairs], (source, target) if source and target else None, changes)
     for choice in fitted.choices():
         say(choice)
     device = choose_device(fitted.recipe.training.device)

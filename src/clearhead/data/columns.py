@@ -2,16 +2,20 @@
 
 from collections.abc import Collection, Sequence
 
+from clearhead.text.languages import NAMES
+
 Column = int | str
 Columns = tuple[Column, Column]
 
 
 def customary(have: Sequence[str], languages: tuple[str, str]) -> tuple[str, str] | None:
     """The names under which pairs are usually kept, if these are among those at hand."""
-    nested = (f"translation.{languages[0]}", f"translation.{languages[1]}")
-    return next(
-        (names for names in (languages, ("source", "target"), nested) if set(names) <= set(have)), None
-    )
+    source, target = languages
+    nested = (f"translation.{source}", f"translation.{target}")
+    named = (NAMES.get(source, source), NAMES.get(target, target))
+    lowered = (named[0].lower(), named[1].lower())
+    usual = (languages, ("source", "target"), nested, named, lowered)
+    return next((names for names in usual if set(names) <= set(have)), None)
 
 
 def chosen(have: Sequence[str], languages: tuple[str, str], columns: Columns | None) -> tuple[str, str]:

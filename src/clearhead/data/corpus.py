@@ -1,6 +1,6 @@
 """Pairs and texts from files or shipped data sets, the reader chosen by the file's ending."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from clearhead.data.columns import Columns
@@ -54,6 +54,17 @@ def read_pairs(place: Place, languages: tuple[str, str], columns: Columns | None
                 f"{path}: unknown ending '{unknown}'; use .tsv, .txt, .csv, .jsonl, .parquet or .tmx "
                 "(also .gz, .xz, .zst), or give two aligned files"
             )
+
+
+def check_files(places: Iterable[Place]) -> None:
+    """Refuses at once what would be missed only after long work."""
+    for place in places:
+        for part in place if isinstance(place, tuple) else (place,):
+            if not Path(part).exists() and not (part is place and str(part) in SHIPPED):
+                names = ", ".join(SHIPPED)
+                raise DataError(
+                    f"{part}: no such file; shipped data sets are {names}; 'clearhead data get' brings others"
+                )
 
 
 def read_texts(path: str | Path) -> Iterator[str]:

@@ -50,6 +50,10 @@ class Corpus:
         files = getattr(self.config, part)
         return normalized(self._read(files) if files else self._put_aside(part), tally)
 
+    def examples(self) -> Iterator[Pair]:
+        """Pairs as the first training file has them, to look at."""
+        return normalized(self._read(self.config.train[:1]))
+
     @property
     def described(self) -> dict[str, object]:
         """What the pairs depend on; languages, columns and cleaning are among the data's settings."""

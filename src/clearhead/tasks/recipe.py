@@ -42,8 +42,11 @@ class DataConfig(Settings):
     source: str
     target: str
     train: Files
+    """Files, shipped data sets by name, or lists of two aligned files."""
     validation: Files = ()
+    """Left out: pairs of the training files, see hold_out."""
     test: Files = ()
+    """Left out: pairs of the training files, see hold_out."""
     hold_out: HoldOut = HoldOut()
     columns: Columns | None = None
     """Numbers from 0 or names in the header, source first; left out, the customary ones."""
@@ -102,7 +105,7 @@ class SearchConfig(Settings):
     """How the finished model looks for translations unless asked otherwise."""
 
     beam: PositiveInt = 5
-    alpha: Annotated[float, Field(ge=0)] = 0.6
+    alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
     """The length penalty's power; 0 leaves lengths alone."""
 
 

@@ -1,6 +1,5 @@
 """The story of a training run: text in, a model's folder out, and nothing lost on the way."""
 
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -16,14 +15,13 @@ import torch
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights, set_weights
 from clearhead.config import changed, parse_settings, read_toml, settings_toml
 from clearhead.data.batching import Batches, Encode
-from clearhead.data.cleaning import Tally
-from clearhead.data.corpus import Pair
+from clearhead.data.corpus import Pair, check_files
 from clearhead.data.store import PairStore, Side
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.models import Translator
 from clearhead.tasks.card import model_card
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
-from clearhead.tasks.preparation import Corpus, learn_tokenizer, store
+from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import Records, add_final, draw_curves, naming
 from clearhead.tasks.validator import Validator, translation_loss
@@ -86,6 +84,9 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[
     for leftover in out.glob(temporary_name(Path("*")).name):
         leftover.unlink()  # half-written when an earlier try was killed
     corpus = Corpus(recipe.data, recipe.training.seed)
+    check_files(recipe.data.places)
+    example = next(corpus.examples())
+    yield Note(f"for example: {example.source} -> {example.target}")
     if not (out / TOKENIZER).exists():
         yield Note("learning the tokenizer …")
         learned = learn_tokenizer(corpus, recipe)
@@ -96,7 +97,7 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[
 
     yield Note("reading, cleaning and tokenising the pairs …")
     pairs = store(corpus, "train", tokenizer, recipe)
-    yield Note(f"pairs to train on: {len(pairs):,} ({_tally(pairs)})")
+    yield Note(f"pairs to train on: {len(pairs):,} ({tally(pairs)})")
     held_out = list(corpus.pairs("validation"))
     _write(out / "validation.tsv", _tsv(held_out))
     _write(out / "test.tsv", _tsv(corpus.pairs("test")))
@@ -302,12 +303,6 @@ def _with_dropout(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRec
         return Side.of(source), Side.of(target)
 
     return encode
-
-
-def _tally(pairs: PairStore) -> Tally:
-    """How the pairs came through the cleaning, held-out ones among them."""
-    counts = pairs.meta["tally"]
-    return Tally(counts["kept"], Counter(counts["dropped"]))
 
 
 def _lasting(recipe: TranslationRecipe) -> dict[str, Any]:

@@ -4,14 +4,16 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from clearhead.config import changed, parse_settings
 from clearhead.data.batching import BatchingConfig
-from clearhead.data.cleaning import CleaningConfig, Tally, clean
-from clearhead.data.corpus import Place, read_pairs
+from clearhead.data.cleaning import Tally, clean
+from clearhead.data.corpus import Place, check_files, read_pairs
 from clearhead.data.datasets import SHIPPED
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
@@ -80,31 +82,40 @@ class Fitted:
         ]
 
 
-def fit(place: Place, languages: tuple[str, str] | None, changes: Sequence[str] = ()) -> Fitted:
-    """Reads the corpus once and chooses by its size; then come changes of the form 'model.width=64'."""
-    languages = languages or guess_languages(place)
-    for language in languages:
-        check(language)
+def fit(places: Sequence[Place], languages: tuple[str, str] | None, changes: Sequence[str] = ()) -> Fitted:
+    """Reads the corpus once and chooses by its size; changes of the form 'model.width=64' take precedence."""
+    asked = _asked(places, languages, changes)
+    data = parse_settings(DataConfig, asked["data"], group="data")
+    check_files(data.train)
     tally, words = Tally(), 0
-    for pair in clean(read_pairs(place, languages), CleaningConfig(), tally):
+    read = chain.from_iterable(read_pairs(place, data.languages, data.columns) for place in data.train)
+    for pair in clean(read, data.cleaning, tally):
         words += len(pair.target.split()) + 1
     if tally.kept < 20:
-        raise DataError(f"{_shown(place)}: {tally}; a translator needs at least 20 pairs, better thousands")
+        shown = " and ".join(map(_shown, places))
+        raise DataError(f"{shown}: {tally}; a translator needs at least 20 pairs, better thousands")
+    held_out = min(1000, tally.kept // 20)
+    data = data.model_copy(update={"hold_out": HoldOut(validation=held_out, test=held_out)})
     size = next(size for size in SIZES if tally.kept <= size.pairs)
     tokens = int(words * PIECES_PER_WORD)
-    data = DataConfig(
-        source=languages[0],
-        target=languages[1],
-        train=((str(place[0]), str(place[1])) if isinstance(place, tuple) else str(place),),
-        hold_out=HoldOut(validation=min(1000, tally.kept // 20), test=min(1000, tally.kept // 20)),
-    )
-    values = _recipe(size, data, tokens).model_dump(mode="json", exclude_none=True)
-    return Fitted(parse_settings(TranslationRecipe, changed(values, changes)), tally, tokens)
+    steps = asked.get("training", {}).get("steps")
+    usual = max(200, size.epochs * _steps(tokens, size.tokens))
+    recipe = _recipe(size, data, steps if isinstance(steps, int) and steps > 0 else usual)
+    values = changed(recipe.model_dump(mode="json", exclude_none=True), changes)
+    return Fitted(parse_settings(TranslationRecipe, values), tally, tokens)
 
 
-def _recipe(size: Size, data: DataConfig, tokens: int) -> TranslationRecipe:
-    """What suits the size, for a corpus of about so many tokens."""
-    steps = max(200, size.epochs * _steps(tokens, size.tokens))
+def _asked(
+    places: Sequence[Place], languages: tuple[str, str] | None, changes: Sequence[str]
+) -> dict[str, Any]:
+    """What is known before the corpus is read: its files and languages, and what the changes say."""
+    source, target = (check(language) for language in languages or guess_languages(places[0]))
+    files = [list(map(str, place)) if isinstance(place, tuple) else str(place) for place in places]
+    return changed({"data": {"source": source, "target": target, "train": files}}, changes)
+
+
+def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
+    """What suits the size, for so many steps."""
     every = max(50, min(2000, steps // 20))
     return TranslationRecipe(
         data=data,
@@ -115,7 +126,7 @@ def _recipe(size: Size, data: DataConfig, tokens: int) -> TranslationRecipe:
         batches=BatchingConfig(tokens=size.tokens),
         training=TrainingConfig(
             steps=steps,
-            schedule=InverseSquareRootSchedule(peak=size.peak, warmup=max(50, min(4000, steps // 10))),
+            schedule=InverseSquareRootSchedule(peak=size.peak, warmup=max(1, min(4000, steps // 10))),
             validate_every=every,
             save_every=every,
             patience=5,

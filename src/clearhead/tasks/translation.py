@@ -54,22 +54,6 @@ class Translation:
         return self.text
 
 
-class TooLongError(TextError):
-    """A text that has more tokens than the model takes."""
-
-    def __init__(self, number: int, text: str, tokens: int, longest: int):
-        shown = " ".join(text[:80].split())[:40].strip()
-        super().__init__(
-            f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {longest}: split it"
-        )
-        self.place = (text, tokens, longest)
-        self.number = number
-
-    def shifted(self, before: int) -> "TooLongError":
-        """The same for a text that follows others."""
-        return TooLongError(self.number + before, *self.place)
-
-
 @dataclass(frozen=True)
 class Sampling:
     """Draw translations instead of searching for the best."""
@@ -178,20 +162,27 @@ class TranslationModel:
     def stream(self, texts: Iterable[str], at_once: int = 512, **wishes: Any) -> Iterator[Translation]:
         """Translations in the order of the texts, so many at once, without end if the texts have none.
 
-        Where a text cannot be read or translated, the translations of all before it come first.
+        Where a text cannot be read, the translations of all before it come first. One that is too long gives
+        a blank translation, and the error comes at the end.
         """
         wish = self._wish(wishes)
-        done = 0
+        done, first_long, long = 0, None, 0
         for chunk, problem in _chunks(iter(texts), at_once):
-            try:
-                found = self._translate(chunk, wish, done)
-            except TooLongError as error:
-                found = self._translate(chunk[: error.number - 1], wish, done)
-                problem = error.shifted(done)
-            yield from found
+            for place in [place for place, fits in enumerate(self.fits(chunk)) if not fits]:
+                first_long = first_long or self._too_long(done + place + 1, chunk[place])
+                chunk[place], long = "", long + 1
+            yield from self._translate(chunk, wish, done)
             if problem:
                 raise problem
             done += len(chunk)
+        if first_long:
+            raise TextError(f"{first_long}; {long:,} such left blank, all others are translated")
+
+    def _too_long(self, number: int, text: str) -> TextError:
+        tokens, shown = len(self.tokenizer.encode(text)), " ".join(text[:40].split())
+        return TextError(
+            f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {self.longest}: split it"
+        )
 
     def _wish(self, wishes: dict[str, Any]) -> Wishes:
         if wishes.get("sampling"):
@@ -216,7 +207,7 @@ class TranslationModel:
         encoded = self.tokenizer.encode_batch(texts)
         for number, (text, ids) in enumerate(zip(texts, encoded, strict=True), start=1):
             if len(ids) > self.longest:
-                raise TooLongError(number, text, len(ids), self.longest)
+                raise self._too_long(number, text)
         return encoded
 
     @torch.inference_mode()

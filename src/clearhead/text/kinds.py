@@ -24,10 +24,10 @@ class TokenizerConfig(Settings):
     kind: Literal["bpe", "unigram", "word", "character", "bytes"] = "bpe"
     vocabulary: Annotated[int, Field(gt=len(SPECIALS))] = 8000
     lowercase: bool = False
-    # None: yes, except for bytes, which keep every text as it is.
     normalize: bool | None = None
-    # The most characters to know, frequent ones first; others become <unk>. None: all that occur.
+    """Left out: yes, except for bytes, which keep every text as it is."""
     alphabet: Annotated[int, Field(gt=0)] | None = None
+    """The most characters to know, frequent ones first; others become <unk>. Left out: all that occur."""
     dropout: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @model_validator(mode="after")

@@ -34,7 +34,7 @@ class TrainingConfig(Settings):
     device: Device = "auto"
     precision: Precision = "auto"
     compile: bool = False
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     report_every: PositiveInt = 50
     validate_every: PositiveInt = 1000
     save_every: PositiveInt = 1000
