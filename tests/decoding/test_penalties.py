@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from clearhead.decoding import (
+    Guide,
     beam_search,
     greedy_search,
     length_penalty,
@@ -55,10 +56,10 @@ def test_no_repeat_ngrams_blocks_what_would_complete_one_again(size, words, bloc
 def test_searches_never_repeat_a_blocked_ngram(toy, search, size):
     model = toy(SEEDS)
     if search == "greedy":
-        found = greedy_search(model.step, model, 20, START, END, 15, adjust=[no_repeat_ngrams(size)])
+        found = greedy_search(model.step, model, Guide(20, START, END, 15, adjust=[no_repeat_ngrams(size)]))
     else:
         found = beam_search(
-            model.step, model, 20, START, END, 3, 15, nbest=3, adjust=[no_repeat_ngrams(size)]
+            model.step, model, Guide(20, START, END, 15, adjust=[no_repeat_ngrams(size)]), 3, nbest=3
         )
         found = [one for sentence in found for one in sentence]
     for one in found:
@@ -78,7 +79,7 @@ def test_adjustments_are_composed_in_order(toy):
         return logits
 
     model = toy([1])
-    greedy_search(model.step, model, 1, START, END, 2, prefix=[[2]], adjust=[first, second])
+    greedy_search(model.step, model, Guide(1, START, END, 2, prefix=[[2]], adjust=[first, second]))
     assert seen == [("first", 0), ("second", 0), ("first", 1), ("second", 1)]
 
 

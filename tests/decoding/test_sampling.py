@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearhead.decoding import greedy_search, sample
+from clearhead.decoding import Guide, greedy_search, sample
 from clearhead.decoding.sampling import draw, keep_min_p, keep_top_k, keep_top_p
 from clearhead.errors import ModelError, SettingsError
 
@@ -18,7 +18,7 @@ def possible(scores):
 
 def run(toy, sentences=SEEDS, seeds=SEEDS, longest=10, **settings):
     model = toy(sentences)
-    return sample(model.step, model, len(sentences), START, END, longest, seeds, **settings)
+    return sample(model.step, model, Guide(len(sentences), START, END, longest), seeds, **settings)
 
 
 def test_the_same_seed_gives_the_same_sentence(toy):
@@ -41,7 +41,7 @@ def test_a_longer_limit_does_not_change_what_is_drawn_before_it(toy):
 @pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}, {"temperature": 1e-4}])
 def test_the_narrowest_filter_is_greedy(toy, settings):
     model = toy(SEEDS)
-    greedy = greedy_search(model.step, model, len(SEEDS), START, END, 10)
+    greedy = greedy_search(model.step, model, Guide(len(SEEDS), START, END, 10))
     assert run(toy, **settings) == greedy
 
 
@@ -126,7 +126,6 @@ def test_all_wrong_settings_are_named_at_once(toy):
 @pytest.mark.parametrize("settings", [{}, {"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.1}])
 def test_a_model_that_gives_no_numbers_is_named_with_the_step(toy, settings):
     model = toy([2])
+    guide = Guide(1, START, END, 5)
     with pytest.raises(ModelError, match=r"^step 1, sentence 1: the model gave no numbers"):
-        sample(
-            lambda words, _: torch.full((len(words), 6), torch.nan), model, 1, START, END, 5, [1], **settings
-        )
+        sample(lambda words, _: torch.full((len(words), 6), torch.nan), model, guide, [1], **settings)

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 
-from clearhead.decoding import beam_search, greedy_search, length_penalty, no_repeat_ngrams
+from clearhead.decoding import Guide, beam_search, greedy_search, length_penalty, no_repeat_ngrams
 from clearhead.errors import ModelError, SettingsError
 
 START, END = 0, 1
@@ -42,9 +42,9 @@ def every_sentence(vocabulary, longest):
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 3.0])
 def test_beam_of_one_equals_greedy(toy, alpha):
     model = toy(SEEDS)
-    beams = beam_search(model.step, model, len(SEEDS), START, END, beam=1, longest=12, alpha=alpha)
+    beams = beam_search(model.step, model, Guide(len(SEEDS), START, END, 12), 1, alpha=alpha)
     model = toy(SEEDS)
-    greedy = greedy_search(model.step, model, len(SEEDS), START, END, longest=12, alpha=alpha)
+    greedy = greedy_search(model.step, model, Guide(len(SEEDS), START, END, 12), alpha=alpha)
     assert [found.words for [found] in beams] == [found.words for found in greedy]
     assert [found.complete for [found] in beams] == [found.complete for found in greedy]
     for [one], other in zip(beams, greedy, strict=True):
@@ -55,7 +55,7 @@ def test_beam_of_one_equals_greedy(toy, alpha):
 @pytest.mark.parametrize(("vocabulary", "longest"), [(5, 4), (6, 3)])
 def test_wide_beam_equals_exhaustive_search(toy, alpha, vocabulary, longest):
     model = toy(SEEDS[:10], vocabulary)
-    found = beam_search(model.step, model, 10, START, END, 1000, longest, alpha, nbest=1000)
+    found = beam_search(model.step, model, Guide(10, START, END, longest), 1000, alpha=alpha, nbest=1000)
     for seed, ours in zip(SEEDS, found, strict=False):
         expected = []
         for words, complete in every_sentence(vocabulary, longest):
@@ -71,7 +71,7 @@ def test_wide_beam_equals_exhaustive_search(toy, alpha, vocabulary, longest):
 @pytest.mark.parametrize(("beam", "nbest"), [(2, 1), (2, 2), (4, 1), (4, 3)])
 def test_stopping_early_changes_no_result(toy, alpha, beam, nbest):
     model = toy(SEEDS)
-    found = beam_search(model.step, model, len(SEEDS), START, END, beam, 9, alpha, nbest)
+    found = beam_search(model.step, model, Guide(len(SEEDS), START, END, 9), beam, alpha=alpha, nbest=nbest)
     for seed, ours in zip(SEEDS, found, strict=True):
         plain = plain_beam_search(toy, seed, beam, 9, alpha, nbest)
         assert [one.words for one in ours] == [words for words, _ in plain]
@@ -80,7 +80,7 @@ def test_stopping_early_changes_no_result(toy, alpha, beam, nbest):
 
 def test_stopping_early_saves_work(toy):
     model = toy(SEEDS)
-    beam_search(model.step, model, len(SEEDS), START, END, beam=4, longest=50, alpha=0.6)
+    beam_search(model.step, model, Guide(len(SEEDS), START, END, 50), 4, alpha=0.6)
     rows = model.rows_stepped
     assert rows[0] == len(SEEDS)
     assert rows[1] <= 4 * len(SEEDS)
@@ -94,8 +94,8 @@ def test_a_sentence_alone_equals_the_same_in_any_batch(toy, search):
     def run(seeds, longest):
         model = toy(seeds)
         if search == "greedy":
-            return greedy_search(model.step, model, len(seeds), START, END, longest)
-        return beam_search(model.step, model, len(seeds), START, END, 3, longest, nbest=2)
+            return greedy_search(model.step, model, Guide(len(seeds), START, END, longest))
+        return beam_search(model.step, model, Guide(len(seeds), START, END, longest), 3, nbest=2)
 
     longest = torch.tensor([3 + seed % 7 for seed in SEEDS])
     together = run(SEEDS, longest)
@@ -107,7 +107,7 @@ def test_a_sentence_alone_equals_the_same_in_any_batch(toy, search):
 def test_log_probabilities_are_those_of_the_words(toy):
     model = toy(SEEDS)
     for seed, found in zip(
-        SEEDS, beam_search(model.step, model, len(SEEDS), START, END, 3, 6, nbest=3), strict=True
+        SEEDS, beam_search(model.step, model, Guide(len(SEEDS), START, END, 6), 3, nbest=3), strict=True
     ):
         assert len({tuple(one.words) for one in found}) == len(found) == 3
         assert found == sorted(found, key=lambda one: (one.complete, one.score), reverse=True)
@@ -121,9 +121,9 @@ def test_log_probabilities_are_those_of_the_words(toy):
 def test_each_sentence_has_its_own_longest_length(toy):
     longest = torch.tensor([1 + seed % 5 for seed in SEEDS])
     model = toy(SEEDS)
-    beams = beam_search(model.step, model, len(SEEDS), START, END, 3, longest, nbest=2)
+    beams = beam_search(model.step, model, Guide(len(SEEDS), START, END, longest), 3, nbest=2)
     model = toy(SEEDS)
-    greedy = greedy_search(model.step, model, len(SEEDS), START, END, longest)
+    greedy = greedy_search(model.step, model, Guide(len(SEEDS), START, END, longest))
     for limit, found, one in zip(longest.tolist(), beams, greedy, strict=True):
         for hypothesis in [*found, one]:
             assert len(hypothesis.log_probabilities) <= limit
@@ -133,7 +133,7 @@ def test_each_sentence_has_its_own_longest_length(toy):
 
 def test_a_complete_sentence_goes_before_one_cut_off(toy):
     model = toy(SEEDS)
-    found = beam_search(model.step, model, len(SEEDS), START, END, 4, 3, alpha=1.0, nbest=4)
+    found = beam_search(model.step, model, Guide(len(SEEDS), START, END, 3), 4, alpha=1.0, nbest=4)
     kinds = [[one.complete for one in sentence] for sentence in found]
     assert any(len(set(kind)) == 2 for kind in kinds)
     assert all(kind == sorted(kind, reverse=True) for kind in kinds)
@@ -144,9 +144,9 @@ def test_a_forced_prefix_starts_the_sentence_at_the_models_own_probabilities(toy
     prefix = [[2 + (seed + place) % 4 for place in range(seed % 4)] for seed in SEEDS]
     model = toy(SEEDS)
     if search == "greedy":
-        found = greedy_search(model.step, model, len(SEEDS), START, END, 8, prefix=prefix)
+        found = greedy_search(model.step, model, Guide(len(SEEDS), START, END, 8, prefix=prefix))
     else:
-        found = beam_search(model.step, model, len(SEEDS), START, END, 3, 8, prefix=prefix)
+        found = beam_search(model.step, model, Guide(len(SEEDS), START, END, 8, prefix=prefix), 3)
         found = [best for [best] in found]
     for seed, words, one in zip(SEEDS, prefix, found, strict=True):
         assert one.words[: len(words)] == words
@@ -154,28 +154,28 @@ def test_a_forced_prefix_starts_the_sentence_at_the_models_own_probabilities(toy
         assert one.log_probabilities == pytest.approx(model.log_probabilities(seed, given), rel=1e-4)
     free = [one for words, one in zip(prefix, found, strict=True) if not words]
     model = toy(SEEDS[::4])
-    unforced = beam_search(model.step, model, 10, START, END, 3 if search == "beam" else 1, 8)
+    unforced = beam_search(model.step, model, Guide(10, START, END, 8), 3 if search == "beam" else 1)
     assert [one.words for one in free] == [best.words for [best] in unforced]
 
 
 def test_a_forced_prefix_may_repeat_what_an_adjustment_forbids(toy):
     model = toy([7])
     [[one]] = beam_search(
-        model.step, model, 1, START, END, 3, 8, prefix=[[2, 3, 2, 3]], adjust=[no_repeat_ngrams(2)]
+        model.step, model, Guide(1, START, END, 8, prefix=[[2, 3, 2, 3]], adjust=[no_repeat_ngrams(2)]), 3
     )
     assert one.words[:4] == [2, 3, 2, 3]
 
 
 def test_no_sentences_give_no_hypotheses(toy):
     model = toy([])
-    assert beam_search(model.step, model, 0, START, END, 3, 8) == []
-    assert greedy_search(model.step, model, 0, START, END, 8) == []
+    assert beam_search(model.step, model, Guide(0, START, END, 8), 3) == []
+    assert greedy_search(model.step, model, Guide(0, START, END, 8)) == []
 
 
 def test_half_precision_logits_are_summed_in_single_precision(toy):
     model = toy(SEEDS)
     found = beam_search(
-        lambda words, state: model.step(words, state).bfloat16(), model, len(SEEDS), START, END, 3, 8
+        lambda words, state: model.step(words, state).bfloat16(), model, Guide(len(SEEDS), START, END, 8), 3
     )
     for [one] in found:
         assert one.log_probability == pytest.approx(sum(one.log_probabilities), rel=1e-6)
@@ -202,8 +202,10 @@ def test_half_precision_logits_are_summed_in_single_precision(toy):
 )
 def test_wrong_settings_are_named(toy, settings, message):
     model = toy([1, 2])
+    told = {"longest": 8} | {name: settings[name] for name in ("longest", "prefix") if name in settings}
+    wished = {"beam": 3} | {name: value for name, value in settings.items() if name not in told}
     with pytest.raises(SettingsError) as caught:
-        beam_search(model.step, model, 2, START, END, **({"beam": 3, "longest": 8} | settings))
+        beam_search(model.step, model, Guide(2, START, END, **told), **wished)
     assert str(caught.value) == message
     assert model.rows_stepped == []
 
@@ -220,7 +222,7 @@ def test_a_model_that_gives_no_numbers_is_named_with_the_step(toy, search, numbe
         return logits
 
     with pytest.raises(ModelError) as caught:
-        search(broken, model, 2, START, END, longest=8, prefix=[[2, 3], [2, 3]])
+        search(broken, model, Guide(2, START, END, 8, prefix=[[2, 3], [2, 3]]))
     assert str(caught.value) == (
         "step 2, sentence 2: the model gave no numbers (NaN); its weights or its precision are broken"
     )
@@ -230,4 +232,4 @@ def test_a_model_that_gives_no_numbers_is_named_with_the_step(toy, search, numbe
 def test_a_forced_word_that_the_model_rules_out_is_refused(toy, search):
     model = toy([2])
     with pytest.raises(ModelError, match=r"^step 2, sentence 1: no word is possible; "):
-        search(model.step, model, 1, START, END, longest=8, prefix=[[2, START]])
+        search(model.step, model, Guide(1, START, END, 8, prefix=[[2, START]]))

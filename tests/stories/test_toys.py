@@ -7,7 +7,7 @@ import torch
 
 from clearhead.data.batch import PairBatch
 from clearhead.data.toys import Toy, toy_batches, toy_pairs
-from clearhead.decoding.search import greedy_search
+from clearhead.decoding import Guide, greedy_search
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.tokenizer import END, START
 from clearhead.training.loss import smoothed_loss
@@ -53,7 +53,7 @@ def train(model: Translator, task: Toy) -> set[Line]:
 def translate(model: Translator, sources: list[list[int]]) -> list[list[int]]:
     batch = PairBatch.of(sources, sources)
     state = model.eval().start(batch.source, batch.source_lengths)
-    found = greedy_search(model.step, state, len(sources), START, END, longest=LONGEST + 1)
+    found = greedy_search(model.step, state, Guide(len(sources), START, END, LONGEST + 1))
     return [hypothesis.words for hypothesis in found]
 
 

@@ -1,5 +1,6 @@
 """From next-word scores to sentences."""
 
+from clearhead.decoding.guide import Guide
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.penalties import length_penalty, no_repeat_ngrams, repetition_penalty
 from clearhead.decoding.sampling import check_sampling, sample
@@ -8,6 +9,7 @@ from clearhead.decoding.step import Adjust, State, Step
 
 __all__ = [
     "Adjust",
+    "Guide",
     "Hypothesis",
     "State",
     "Step",

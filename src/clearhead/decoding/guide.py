@@ -15,16 +15,23 @@ Prefix = Sequence[Sequence[int]]
 
 
 class Guide:
-    """Checked once, before a search; turns a model's logits into the log-probabilities to choose by."""
+    """Checked once, before a search; turns a model's logits into the log-probabilities to choose by.
+
+    `start` is fed first, `end` ends a sentence; at most `longest` steps are taken, `end` counted.
+    """
 
     def __init__(
         self,
         sentences: int,
+        start: int,
+        end: int,
         longest: Longest,
-        prefix: Prefix | None,
-        adjust: Sequence[Adjust],
-        device: torch.device | str,
+        prefix: Prefix | None = None,
+        adjust: Sequence[Adjust] = (),
+        device: torch.device | str = "cpu",
     ):
+        self.sentences, self.start, self.end = sentences, start, end
+        self.device = torch.device(device)
         self.adjust = tuple(adjust)
         self.limits = _limits(sentences, longest, device)
         self.shortest, self.longest = (int(x) for x in self.limits.aminmax()) if sentences else (0, 0)

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decoding.guide import Guide, Longest, Prefix
+from clearhead.decoding.guide import Guide
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.single import single_path
-from clearhead.decoding.step import Adjust, Remembered, Step
+from clearhead.decoding.step import Remembered, Step
 from clearhead.errors import SettingsError
 
 # Below it, single precision cannot hold what the log-probabilities become.
@@ -20,28 +20,21 @@ SMALLEST_TEMPERATURE = 1e-6
 def sample(
     step: Step[Remembered],
     state: Remembered,
-    sentences: int,
-    start: int,
-    end: int,
-    longest: Longest,
+    guide: Guide,
     seeds: Sequence[int],
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float = 1.0,
     min_p: float = 0.0,
-    prefix: Prefix | None = None,
-    adjust: Sequence[Adjust] = (),
-    device: torch.device | str = "cpu",
 ) -> list[Hypothesis]:
     """One random sentence for each; the same seed gives the same one, whatever else is in the batch.
 
     The log-probabilities of the hypotheses are the model's own, before temperature and filters.
     """
     check_sampling(temperature, top_k, top_p, min_p)
-    if len(seeds) != sentences:
-        raise SettingsError(f"seeds: {len(seeds)} seeds for {sentences} sentences; give one each")
-    guide = Guide(sentences, longest, prefix, adjust, device)
-    chances = _chances(seeds, guide.longest).to(device)
+    if len(seeds) != guide.sentences:
+        raise SettingsError(f"seeds: {len(seeds)} seeds for {guide.sentences} sentences; give one each")
+    chances = _chances(seeds, guide.longest).to(guide.device)
 
     def choose(
         log_probabilities: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], place: int
@@ -55,7 +48,7 @@ def sample(
             scores = keep_min_p(scores, min_p)
         return draw(scores.softmax(-1), chances[rows, place])
 
-    return single_path(step, state, guide, choose, start, end, alpha=0.0)
+    return single_path(step, state, guide, choose, alpha=0.0)
 
 
 def keep_top_k(scores: Float[Tensor, "rows vocabulary"], k: int) -> Float[Tensor, "rows vocabulary"]:

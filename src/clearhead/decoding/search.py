@@ -1,17 +1,15 @@
 """The searches for the most probable sentence: greedy, and with a beam."""
 
-from collections.abc import Sequence
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from clearhead.decoding.beam import Paths, Pool, best_continuations
-from clearhead.decoding.guide import Guide, Longest, Prefix, check_numbers
+from clearhead.decoding.guide import Guide, check_numbers
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.penalties import length_penalty
 from clearhead.decoding.single import single_path
-from clearhead.decoding.step import Adjust, Remembered, Step
+from clearhead.decoding.step import Remembered, Step
 from clearhead.errors import SettingsError
 
 # Far beyond use; the penalty of a long sentence still fits single precision.
@@ -21,37 +19,24 @@ LARGEST_ALPHA = 10
 def greedy_search(
     step: Step[Remembered],
     state: Remembered,
-    sentences: int,
-    start: int,
-    end: int,
-    longest: Longest,
+    guide: Guide,
     alpha: float = 0.0,
-    prefix: Prefix | None = None,
-    adjust: Sequence[Adjust] = (),
-    device: torch.device | str = "cpu",
 ) -> list[Hypothesis]:
-    """The most probable word at every step, up to </s> or `longest` steps; `alpha` only scales the score."""
+    """The most probable word at every step, to the end or the longest length; `alpha` scales the score."""
     check_search(alpha=alpha)
-    guide = Guide(sentences, longest, prefix, adjust, device)
-    return single_path(step, state, guide, lambda scores, *_: scores.argmax(-1), start, end, alpha)
+    return single_path(step, state, guide, lambda scores, *_: scores.argmax(-1), alpha)
 
 
 @torch.no_grad()
 def beam_search(
     step: Step[Remembered],
     state: Remembered,
-    sentences: int,
-    start: int,
-    end: int,
+    guide: Guide,
     beam: int,
-    longest: Longest,
     alpha: float = 0.6,
     nbest: int = 1,
-    prefix: Prefix | None = None,
-    adjust: Sequence[Adjust] = (),
-    device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """The `nbest` best hypotheses of each sentence, best first; those cut off at `longest` steps come last.
+    """The `nbest` best hypotheses of each sentence, best first; those cut off by the longest length last.
 
     The state comes with one row a sentence; from the second step on, the rows of a sentence lie together.
     At every step the 2 × `beam` best continuations are looked at, so that `beam` open ones remain however
@@ -59,13 +44,13 @@ def beam_search(
     greedy search does.
     """
     check_search(beam, nbest, alpha)
-    guide = Guide(sentences, longest, prefix, adjust, device)
-    pool = Pool(sentences, nbest, end, device)
+    sentences, device = guide.sentences, guide.device
+    pool = Pool(sentences, nbest, guide.end, device)
     penalties = torch.tensor([length_penalty(n, alpha) for n in range(guide.longest + 1)], device=device)
     active = torch.arange(sentences, device=device)
     totals = torch.zeros(sentences, 1, device=device)
     paths = Paths.empty(sentences, device)
-    last = torch.full((sentences,), start, device=device)
+    last = torch.full((sentences,), guide.start, device=device)
 
     for length in range(1, guide.longest + 1):
         width = totals.shape[1]
@@ -74,7 +59,7 @@ def beam_search(
         found = best_continuations(log_probabilities, totals, 2 * beam)
         check_numbers(found.totals[:, 0], active, length)
 
-        ended = found.words == end
+        ended = found.words == guide.end
         among_best = torch.arange(ended.shape[1], device=device) < beam
         pool.add(ended & among_best, found, paths, active, penalties[length])
 

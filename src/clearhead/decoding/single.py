@@ -24,18 +24,16 @@ def single_path(
     state: Remembered,
     guide: Guide,
     choose: Choose,
-    start: int,
-    end: int,
     alpha: float,
 ) -> list[Hypothesis]:
     """One hypothesis for each sentence, in their order."""
-    device = guide.limits.device
-    sentences = torch.arange(len(guide.limits), device=device)
+    device, end = guide.device, guide.end
+    sentences = torch.arange(guide.sentences, device=device)
     words = torch.full((len(sentences), guide.longest), end, device=device)
     gains = torch.zeros(len(sentences), guide.longest, device=device)
     lengths = torch.zeros_like(sentences)
     is_open = torch.ones_like(sentences, dtype=torch.bool)
-    last = torch.full_like(sentences, start)
+    last = torch.full_like(sentences, guide.start)
 
     for place in range(guide.longest):
         log_probabilities = guide.log_probabilities(step(last, state), words[sentences, :place], sentences)

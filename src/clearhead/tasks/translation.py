@@ -13,6 +13,7 @@ from clearhead.config import parse_settings
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import (
     Adjust,
+    Guide,
     Hypothesis,
     beam_search,
     check_sampling,
@@ -215,27 +216,16 @@ class TranslationModel:
         batch = PairBatch.of(encoded, [[] for _ in encoded]).to(self.device)
         state = self.model.start(batch.source, batch.source_lengths)
         longest = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.longest - 1)
-        common = (self.model.step, state, len(encoded), START, END)
         forced = self.tokenizer.encode(wishes.prefix) if wishes.prefix else []
         prefix = [forced] * len(encoded) if forced else None
-        shared = {"longest": longest, "prefix": prefix, "adjust": wishes.adjustments(), "device": self.device}
-        if wishes.sampling:
-            drawn = wishes.sampling
-            return [
-                [hypothesis]
-                for hypothesis in sample(
-                    *common,
-                    seeds=[drawn.seed + number for number in numbers],
-                    temperature=drawn.temperature,
-                    top_k=drawn.top_k,
-                    top_p=drawn.top_p,
-                    min_p=drawn.min_p,
-                    **shared,
-                )
-            ]
+        guide = Guide(len(encoded), START, END, longest, prefix, wishes.adjustments(), self.device)
+        if drawn := wishes.sampling:
+            seeds = [drawn.seed + number for number in numbers]
+            filters = (drawn.temperature, drawn.top_k, drawn.top_p, drawn.min_p)
+            return [[one] for one in sample(self.model.step, state, guide, seeds, *filters)]
         if wishes.beam == 1:
-            return [[one] for one in greedy_search(*common, alpha=wishes.alpha, **shared)]
-        return beam_search(*common, beam=wishes.beam, alpha=wishes.alpha, nbest=wishes.nbest, **shared)
+            return [[one] for one in greedy_search(self.model.step, state, guide, wishes.alpha)]
+        return beam_search(self.model.step, state, guide, wishes.beam, wishes.alpha, wishes.nbest)
 
     def _translation(self, source: str, found: list[Hypothesis]) -> Translation:
         if not found:
