@@ -105,9 +105,10 @@ def test_more_than_two_aligned_files_are_refused(refused, tmp_path):
     assert said == "--pairs a.en,a.de,a.fr: give one file, or two aligned ones as SOURCE,TARGET"
 
 
-def test_a_file_whose_name_does_not_tell_the_languages_wants_them(refused, tmp_path):
+def test_a_file_that_does_not_tell_the_languages_wants_them(refused, tmp_path):
+    (tmp_path / "mine.tsv").write_text("yes\tja\n")
     said = refused("train", "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out")
-    assert said == f"{tmp_path}/mine.tsv: its name does not tell the languages; say --from en --to de"
+    assert said == f"{tmp_path}/mine.tsv: neither name nor content tells the languages; say --from en --to de"
 
 
 def test_evaluate_names_a_bad_file_too(refused, tmp_path, number_model):

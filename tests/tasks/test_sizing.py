@@ -1,5 +1,7 @@
 """A corpus alone decides what is trained, and the choices are said."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -80,9 +82,17 @@ def test_the_languages_are_read_from_the_name(place, languages):
 
 
 @pytest.mark.parametrize("place", ["mine.tsv", "sen-det.tsv", ("a.txt", "b.txt"), "xx-yy.tsv", "open.tsv"])
-def test_a_name_that_does_not_tell_them_wants_them_said(place):
-    with pytest.raises(SettingsError, match="its name does not tell the languages; say --from en --to de"):
+def test_a_file_that_does_not_tell_them_wants_them_said(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in [place] if isinstance(place, str) else place:
+        Path(name).write_text("yes\tja\n")
+    with pytest.raises(SettingsError, match="neither name nor content tells the languages; say --from en"):
         guess_languages(place)
+
+
+def test_what_a_file_says_tells_the_languages_where_its_name_does_not(tmp_path):
+    (tmp_path / "mine.tsv").write_text("de\ten\nja\tyes\n")
+    assert guess_languages(tmp_path / "mine.tsv") == ("de", "en")
 
 
 def test_said_languages_go_before_those_of_the_name(tmp_path):

@@ -15,6 +15,7 @@ from clearhead.data.batching import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.corpus import Place, check_files, read_pairs
 from clearhead.data.datasets import SHIPPED
+from clearhead.data.hints import languages_in
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.recipe import DataConfig, HoldOut, TranslationRecipe
@@ -140,7 +141,7 @@ def _steps(tokens: int, batch: int) -> int:
 
 
 def guess_languages(place: Place) -> tuple[str, str]:
-    """From a data set's name, a file name such as 'news.en-de.tsv', or the endings of aligned files."""
+    """From a data set's name, file names such as 'news.en-de.tsv' or 'news.en', or what a file says."""
     if isinstance(place, tuple):
         codes = [re.sub(r"\.(gz|xz|zst)$", "", str(part)).rpartition(".")[2] for part in place]
         if all(code in NAMES for code in codes):
@@ -154,7 +155,12 @@ def guess_languages(place: Place) -> tuple[str, str]:
         ):
             if first in NAMES and second in NAMES:
                 return first, second
-    raise SettingsError(f"{_shown(place)}: its name does not tell the languages; say --from en --to de")
+        check_files([place])
+        if told := languages_in(Path(place)):
+            return told
+    raise SettingsError(
+        f"{_shown(place)}: neither name nor content tells the languages; say --from en --to de"
+    )
 
 
 def estimate_seconds(fitted: Fitted, device: torch.device) -> float:

@@ -14,7 +14,7 @@ def smoothed_loss(
     weight: Float[Tensor, "vocabulary width"],
     labels: Int[Tensor, "*positions"],
     smoothing: float = 0.0,
-    bias: Float[Tensor, "vocabulary"] | None = None,
+    bias: Float[Tensor, " vocabulary"] | None = None,
     ignore: int = PAD,
     count: int | None = None,
 ) -> tuple[Float[Tensor, ""], int]:
@@ -79,7 +79,7 @@ def _walk(
     states: Float[Tensor, "labels width"],
     weight: Float[Tensor, "vocabulary width"],
     bias: Float[Tensor, "*vocabulary"],
-    labels: Int[Tensor, "labels"],
+    labels: Int[Tensor, " labels"],
     smoothing: float,
     gradients: _Gradients | None,
 ) -> Float[Tensor, ""]:
