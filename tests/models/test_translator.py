@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from clearhead.config import Settings, parse_settings
+from clearhead.data.batch import PairBatch
 from clearhead.errors import SettingsError, TextError
 from clearhead.layers.attention import Attention, AttentionConfig
 from clearhead.layers.positions import PositionKind
@@ -228,3 +229,15 @@ def test_texts_longer_than_the_model_takes_are_refused(source):
         model.step(word, state)
     with pytest.raises(TextError, match="a text of 21 tokens"):
         model.step(last, state)
+
+
+def test_texts_of_the_most_words_are_read_and_one_more_is_refused():
+    settings = {"width": 8, "hidden": 8, "attention": {"heads": 1}, "longest": 6}
+    config = TranslatorConfig.model_validate(settings | {"encoder_layers": 1, "decoder_layers": 1})
+    model = Translator(config, vocabulary=20)
+    fitting = PairBatch.of([[7] * config.most_words], [[8] * config.most_words])
+    assert model(fitting.source, fitting.source_lengths, fitting.inputs).shape == (1, 6, 20)
+    for more in ([6, 5], [5, 6]):
+        batch = PairBatch.of([[7] * more[0]], [[8] * more[1]])
+        with pytest.raises(TextError, match="a text of 7 tokens, and the model takes 6"):
+            model(batch.source, batch.source_lengths, batch.inputs)

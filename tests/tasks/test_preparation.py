@@ -136,7 +136,7 @@ def recipe(file) -> TranslationRecipe:
     settings = {
         "data": config(file).model_dump(),
         "tokenizer": {"vocabulary": 80},
-        "model": {"preset": "tiny", "longest": 6},
+        "model": {"preset": "tiny", "longest": 5},
     }
     return TranslationRecipe.model_validate(settings)
 

@@ -79,7 +79,7 @@ def test_pairs_that_the_model_cannot_hold_are_left_out(trained, pairs, recipe):
     )
     assert usual == more
     with pytest.raises(
-        DataError, match="none of 1 pairs has from 1 to 14 tokens; give shorter ones or raise"
+        DataError, match="none of 1 pairs has from 1 to 15 tokens; give shorter ones or raise"
     ):
         Validator([long], trained.tokenizer, recipe())
 

@@ -70,10 +70,6 @@ class PairBatch:
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "PairBatch":
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-    def pinned(self) -> "PairBatch":
-        """The batch in memory from which a GPU can copy while it computes."""
-        return self._each(lambda tensor: tensor.pin_memory())
-
     def _each(self, change) -> "PairBatch":
         return replace(
             self,

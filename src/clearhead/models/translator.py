@@ -44,6 +44,11 @@ class TranslatorConfig(BlockConfig):
     tied: Literal["all", "target", "none"] = "all"
     """Which matrices are one: source, target and readout; target and readout; none."""
 
+    @property
+    def most_words(self) -> int:
+        """The most tokens a text may have beside the sign, </s> or <s>, that it is read with."""
+        return self.longest - 1
+
     @model_validator(mode="before")
     @classmethod
     def _from_preset(cls, values: Any) -> Any:

@@ -111,8 +111,9 @@ def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
 def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationRecipe) -> PairStore:
     """The ids of a part; sentences that the model could not hold are left out."""
     read: Callable[[Tally], Iterator[Pair]] = lambda tally: corpus.pairs(part, tally)  # noqa: E731
-    longest = recipe.model.longest - 2  # room for <s> and </s>
-    return cached_store(cache_folder(), {**corpus.described, "part": part}, read, tokenizer, longest)
+    return cached_store(
+        cache_folder(), {**corpus.described, "part": part}, read, tokenizer, recipe.model.most_words
+    )
 
 
 def tally(store: PairStore) -> Tally:

@@ -288,7 +288,7 @@ class Run:
 def _with_dropout(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> Encode:
     """Words split anew in each epoch (BPE dropout; Provilkov et al. 2020)."""
     probability, seed = recipe.tokenizer.dropout, recipe.training.seed
-    longest = recipe.model.longest - 2
+    longest = recipe.model.most_words
 
     def encode(epoch: int, rows: np.ndarray) -> tuple[Side, Side]:
         splitting = tokenizer.with_dropout(probability, seed, epoch)

@@ -134,7 +134,7 @@ class TranslationModel:
     @property
     def longest(self) -> int:
         """The most tokens a text may have, </s> not counted."""
-        return self.model.config.longest - 1
+        return self.model.config.most_words
 
     def fits(self, texts: Sequence[str]) -> list[bool]:
         """Whether each text is short enough for the model."""
@@ -215,7 +215,7 @@ class TranslationModel:
     def _search(self, encoded: list[list[int]], numbers: list[int], wishes: Wishes) -> list[list[Hypothesis]]:
         batch = PairBatch.of(encoded, [[] for _ in encoded]).to(self.device)
         state = self.model.start(batch.source, batch.source_lengths)
-        longest = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.longest - 1)
+        longest = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.most_words)
         forced = self.tokenizer.encode(wishes.prefix) if wishes.prefix else []
         prefix = [forced] * len(encoded) if forced else None
         guide = Guide(len(encoded), START, END, longest, prefix, wishes.adjustments(), self.device)

@@ -32,7 +32,7 @@ class Validator:
         fitting = [pair for pair in pairs if self._fits(pair)]
         if not fitting:
             raise DataError(
-                f"validation: none of {len(pairs)} pairs has from 1 to {recipe.model.longest - 2} tokens; "
+                f"validation: none of {len(pairs)} pairs has from 1 to {recipe.model.most_words} tokens; "
                 "give shorter ones or raise model.longest"
             )
         sources, targets = ([pair[side] for pair in fitting] for side in (0, 1))
@@ -69,5 +69,5 @@ class Validator:
         return bleu(translations, self.references, data.target).value
 
     def _fits(self, pair: Pair) -> bool:
-        longest = self.recipe.model.longest - 2
+        longest = self.recipe.model.most_words
         return all(0 < len(self.tokenizer.encode(text)) <= longest for text in pair)
