@@ -30,6 +30,7 @@ from clearhead.data.corpus import read_pairs
 from clearhead.data.datasets import shipped_file
 from clearhead.data.pair import Pair
 from clearhead.data.store import PairStore
+from clearhead.layers.layout import Padded
 from clearhead.layers.positions import sinusoids
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -160,7 +161,7 @@ def ours(shape: Shape, autocast: Callable = nullcontext) -> Contestant:
 
     def step(batch: PairBatch) -> None:
         with autocast():
-            states = model.states(batch.source, batch.source_lengths, batch.inputs)
+            states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
             loss, tokens = smoothed_loss(states, model.readout_weight, batch.labels, SMOOTHING)
         (loss / tokens).backward()
         optimizer.step(RATE)

@@ -5,6 +5,7 @@ import torch
 
 from clearhead.errors import SettingsError
 from clearhead.inspection import capture
+from clearhead.layers.layout import Padded
 from clearhead.models import Translator, TranslatorConfig
 
 
@@ -22,10 +23,10 @@ def model() -> Translator:
 
 
 @pytest.fixture
-def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def inputs() -> tuple[torch.Tensor, Padded, torch.Tensor]:
     generator = torch.Generator().manual_seed(1)
     source = torch.randint(4, 20, (2, 5), generator=generator)
-    return source, torch.tensor([5, 3]), torch.randint(4, 20, (2, 4), generator=generator)
+    return source, Padded(torch.tensor([5, 3])), torch.randint(4, 20, (2, 4), generator=generator)
 
 
 def test_capture_changes_no_output(model, inputs):

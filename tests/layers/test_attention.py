@@ -41,7 +41,7 @@ def make_attention(score: str = "scaled", relative: str = "none", heads: int = H
 def attended(attention: Attention, x: Tensor, queries: int, mask: Mask) -> tuple[Tensor, list[Tensor]]:
     """What the last places of x see in all of it, and the gradients of everything that took part."""
     x = x.clone().requires_grad_()
-    asked = attention.ask(x[:, PLACES - queries :], PLACES - queries)
+    asked = attention.ask(x[:, PLACES - queries :], torch.arange(PLACES - queries, PLACES))
     out = attention(asked, attention.read(x), mask)
     upstream = torch.linspace(-1, 1, out.numel()).view_as(out)
     return out, list(torch.autograd.grad(out, [x, *attention.parameters()], upstream))
@@ -67,10 +67,11 @@ def test_fused_equals_explicit(score: str, mask: str, queries: int, relative: st
 def test_asking_and_reading_at_once_equals_asking_and_reading(score: str, relative: str):
     attention = make_attention(score, relative)
     x = torch.randn(BATCH, PLACES, WIDTH)
-    queries, memory = attention.both(x, start=2)
-    torch.testing.assert_close(queries, attention.ask(x, start=2))
-    torch.testing.assert_close(memory.keys, attention.read(x, start=2).keys)
-    torch.testing.assert_close(memory.values, attention.read(x, start=2).values)
+    places = torch.arange(2, 2 + x.shape[1])
+    queries, memory = attention.both(x, places)
+    torch.testing.assert_close(queries, attention.ask(x, places))
+    torch.testing.assert_close(memory.keys, attention.read(x, places).keys)
+    torch.testing.assert_close(memory.values, attention.read(x, places).values)
 
 
 @pytest.mark.parametrize("mask", MASKS)

@@ -116,11 +116,11 @@ def test_a_block_with_a_source_looks_at_it_and_not_at_its_padding():
     torch.manual_seed(0)
     stack = Stack(small(), layers=2, cross=True)
     x, states, mask = torch.randn(2, 5, WIDTH), torch.randn(2, 4, WIDTH), Lengths(torch.tensor([4, 2]))
-    before = stack(x, Causal(), stack.read(states, mask))
+    before = stack(x, Causal(), source=stack.read(states, mask))
     states[1, 2:] += 1
-    torch.testing.assert_close(stack(x, Causal(), stack.read(states, mask)), before)
+    torch.testing.assert_close(stack(x, Causal(), source=stack.read(states, mask)), before)
     states[1, 1] += 1
-    assert not torch.allclose(stack(x, Causal(), stack.read(states, mask))[1], before[1])
+    assert not torch.allclose(stack(x, Causal(), source=stack.read(states, mask))[1], before[1])
 
 
 def test_a_memory_grows_and_forgets_nothing():
@@ -162,7 +162,9 @@ def test_a_stack_remembers_what_a_full_pass_would_see(cross: bool):
     x, source = torch.randn(ROWS, 9, WIDTH), None
     if cross:
         source = stack.read(torch.randn(ROWS, 4, WIDTH), Lengths(torch.tensor([4, 2, 1])))
-    full = stack(x, Causal(), source)
+    full = stack(x, Causal(), source=source)
     memories = [Memory(), Memory()]
-    chunks = [stack(part, Causal(), source, memories) for part in x.split([1, 4, 2, 1, 1], dim=1)]
+    sizes = [1, 4, 2, 1, 1]
+    parts = zip(x.split(sizes, dim=1), torch.arange(9).split(sizes), strict=True)
+    chunks = [stack(part, Causal(), places, source, memories) for part, places in parts]
     torch.testing.assert_close(torch.cat(chunks, dim=1), full, atol=1e-5, rtol=1e-5)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from clearhead.layers.attention import Attention
 from clearhead.layers.block import Stack
+from clearhead.layers.layout import Padded
 from clearhead.layers.positions import Learned, sinusoids
 from clearhead.models.translator import Translator, TranslatorConfig
 
@@ -96,8 +97,10 @@ def test_ours_equals_torch(place: str, activation: str):
     encoded = encoder(embed(SOURCE), src_key_padding_mask=PADDING)
     future = torch.ones(6, 6, dtype=torch.bool).triu(1)
     decoded = decoder(embed(TARGET), encoded, tgt_mask=future, memory_key_padding_mask=PADDING)
-    torch.testing.assert_close(model.states(SOURCE, LENGTHS, TARGET), decoded, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), decoded @ matrix.T, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.states(SOURCE, Padded(LENGTHS), TARGET), decoded, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        model(SOURCE, Padded(LENGTHS), TARGET), decoded @ matrix.T, atol=1e-5, rtol=1e-5
+    )
 
 
 def copy_marian_attention(ours: Attention, theirs: Any) -> None:
@@ -162,7 +165,7 @@ def test_ours_equals_marian(activation: str):
     copy_marian_stack(model.decoder, marian.model.decoder)
 
     theirs = marian(input_ids=SOURCE, attention_mask=(~PADDING).long(), decoder_input_ids=TARGET).logits
-    torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), theirs, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model(SOURCE, Padded(LENGTHS), TARGET), theirs, atol=1e-5, rtol=1e-5)
     state = model.start(SOURCE, LENGTHS)
     steps = torch.stack([model.step(words, state) for words in TARGET.T], dim=1)
     torch.testing.assert_close(steps, theirs, atol=1e-5, rtol=1e-5)

@@ -2,14 +2,18 @@
 
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.config import Settings, parse_settings
-from clearhead.data.batch import PairBatch
+from clearhead.data.batch import PackedBatch, PairBatch
+from clearhead.data.store import Side
 from clearhead.errors import SettingsError, TextError
 from clearhead.layers.attention import Attention, AttentionConfig
+from clearhead.layers.layout import Packed, Padded
 from clearhead.layers.positions import PositionKind
 from clearhead.models import build
 from clearhead.models.translator import Translator, TranslatorConfig
@@ -68,7 +72,7 @@ def assert_same(one: Tensor, other: Tensor) -> None:
 @torch.no_grad()
 def test_cached_steps_equal_one_full_pass(score, position, norm_place, source, target):
     model = make_translator(score, position=position, norm_place=norm_place)
-    assert_same(stepped(model, source, LENGTHS, target), model(source, LENGTHS, target))
+    assert_same(stepped(model, source, LENGTHS, target), model(source, Padded(LENGTHS), target))
 
 
 @pytest.mark.parametrize("rows", [[2, 0], [1, 1, 3, 0, 0], [3, 2, 1, 0], [2]])
@@ -106,9 +110,9 @@ def test_beams_of_a_sentence_change_places_without_moving_their_source(source, t
 @torch.no_grad()
 def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(score, position, source, target):
     model = make_translator(score, position=position)
-    together = model(source, LENGTHS, target)
+    together = model(source, Padded(LENGTHS), target)
     for row, length in enumerate(LENGTHS.tolist()):
-        alone = model(source[row : row + 1, :length], LENGTHS[row : row + 1], target[row : row + 1])
+        alone = model(source[row : row + 1, :length], Padded(LENGTHS[row : row + 1]), target[row : row + 1])
         assert_same(alone[0], together[row])
 
 
@@ -116,15 +120,15 @@ def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(score, posi
 def test_padding_of_the_target_changes_nothing_before_it(source, target):
     model = make_translator()
     padded = torch.cat([target, torch.zeros_like(target)], dim=1)
-    assert_same(model(source, LENGTHS, padded)[:, :TARGET], model(source, LENGTHS, target))
+    assert_same(model(source, Padded(LENGTHS), padded)[:, :TARGET], model(source, Padded(LENGTHS), target))
 
 
 @torch.no_grad()
 def test_a_word_does_not_see_the_words_after_it(source, target):
     model = make_translator()
-    before = model(source, LENGTHS, target)
+    before = model(source, Padded(LENGTHS), target)
     target[:, 5] = (target[:, 5] + 1) % VOCABULARY
-    after = model(source, LENGTHS, target)
+    after = model(source, Padded(LENGTHS), target)
     assert_same(after[:, :5], before[:, :5])
     assert not torch.allclose(after[:, 5:], before[:, 5:], atol=1e-3)
 
@@ -133,15 +137,15 @@ def test_a_word_does_not_see_the_words_after_it(source, target):
 @torch.no_grad()
 def test_looking_on_changes_no_output(score, source, target):
     model = make_translator(score, position="alibi")
-    before = model(source, LENGTHS, target)
+    before = model(source, Padded(LENGTHS), target)
     attentions = [part for part in model.modules() if isinstance(part, Attention)]
     assert len(attentions) == 5
     for attention in attentions:
         attention.tap = lambda name, tensor: tensor
-    assert_same(model(source, LENGTHS, target), before)
+    assert_same(model(source, Padded(LENGTHS), target), before)
     for attention in attentions:
         attention.tap = None
-    assert torch.equal(model(source, LENGTHS, target), before)
+    assert torch.equal(model(source, Padded(LENGTHS), target), before)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +162,7 @@ def test_looking_on_changes_no_output(score, source, target):
 def test_gradients_flow_into_every_parameter(score, activation, norm_place, source, target):
     settings = {"activation": activation, "norm_place": norm_place, "position": "learned", "tied": "none"}
     model = make_translator(score, **settings).train()
-    logits = model(source, LENGTHS, target[:, :-1])
+    logits = model(source, Padded(LENGTHS), target[:, :-1])
     torch.nn.functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten()).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
@@ -173,14 +177,14 @@ def test_tied_matrices_are_one(tied, matrices, source, target):
     assert len(weights) == matrices
     others = sum(p.numel() for p in model.parameters()) - matrices * VOCABULARY * 16
     assert others == sum(p.numel() for p in make_translator().parameters()) - VOCABULARY * 16
-    assert_same(model(source, LENGTHS, target), stepped(model, source, LENGTHS, target))
+    assert_same(model(source, Padded(LENGTHS), target), stepped(model, source, LENGTHS, target))
 
 
 @torch.no_grad()
 def test_logits_are_the_states_times_the_readout_matrix(source, target):
     model = make_translator(tied="none")
-    states = model.states(source, LENGTHS, target)
-    assert_same(model(source, LENGTHS, target), states @ model.readout_weight.T)
+    states = model.states(source, Padded(LENGTHS), target)
+    assert_same(model(source, Padded(LENGTHS), target), states @ model.readout_weight.T)
 
 
 def test_a_model_loads_into_another_of_its_settings(source, target):
@@ -188,7 +192,7 @@ def test_a_model_loads_into_another_of_its_settings(source, target):
     for parameter in other.parameters():
         torch.nn.init.zeros_(parameter)
     other.load_state_dict(model.state_dict())
-    assert torch.equal(model(source, LENGTHS, target), other(source, LENGTHS, target))
+    assert torch.equal(model(source, Padded(LENGTHS), target), other(source, Padded(LENGTHS), target))
 
 
 @pytest.mark.parametrize(("preset", "millions"), [("base", 65), ("big", 213)])
@@ -236,8 +240,40 @@ def test_texts_of_the_most_words_are_read_and_one_more_is_refused():
     config = TranslatorConfig.model_validate(settings | {"encoder_layers": 1, "decoder_layers": 1})
     model = Translator(config, vocabulary=20)
     fitting = PairBatch.of([[7] * config.most_words], [[8] * config.most_words])
-    assert model(fitting.source, fitting.source_lengths, fitting.inputs).shape == (1, 6, 20)
+    assert model(fitting.source, Padded(fitting.source_lengths), fitting.inputs).shape == (1, 6, 20)
     for more in ([6, 5], [5, 6]):
         batch = PairBatch.of([[7] * more[0]], [[8] * more[1]])
         with pytest.raises(TextError, match="a text of 7 tokens, and the model takes 6"):
-            model(batch.source, batch.source_lengths, batch.inputs)
+            model(batch.source, Padded(batch.source_lengths), batch.inputs)
+
+
+def packed(pairs: list[tuple[list[int], list[int]]], rows: list[int], places: int) -> PackedBatch:
+    sources, targets = (Side.of([pair[side] for pair in pairs]) for side in (0, 1))
+    return PackedBatch.lay(sources, targets, np.array(rows), max(rows) + 2, places)
+
+
+@pytest.mark.parametrize("position", [kind for kind in POSITIONS if kind != "fraction"])
+@pytest.mark.parametrize("tapped", [False, True])
+def test_packed_rows_give_the_loss_and_gradients_of_padded_ones(position: str, tapped: bool):
+    model = make_translator(position=position)
+    if tapped:
+        for module in model.modules():
+            if isinstance(module, Attention):
+                module.tap = lambda name, tensor: tensor
+    words = make_words(2, 60).tolist()
+    cuts = [(0, 5, 3), (5, 6, 9), (6, 13, 8), (13, 16, 4)]
+    pairs = [(words[0][a:b], words[1][a : a + n]) for a, b, n in cuts]
+    padded, together = PairBatch.of(*map(list, zip(*pairs, strict=True))), packed(pairs, [0, 0, 1, 1], 20)
+    layout = Packed(
+        together.source_sentences, together.source_places, together.target_sentences, together.target_places
+    )
+
+    def loss(logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten().long(), ignore_index=0, reduction="sum")
+
+    one = loss(model(padded.source, Padded(padded.source_lengths), padded.inputs), padded.labels)
+    two = loss(model(together.source, layout, together.inputs), together.labels)
+    torch.testing.assert_close(one, two)
+    parameters = list(model.parameters())
+    for first, second in zip(*(torch.autograd.grad(x, parameters) for x in (one, two)), strict=True):
+        torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-5)

@@ -8,6 +8,7 @@ import torch
 from clearhead.data.batch import PairBatch
 from clearhead.data.toys import Toy, toy_batches, toy_pairs
 from clearhead.decoding import Guide, greedy_search
+from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.tokenizer import END, START
 from clearhead.training.loss import smoothed_loss
@@ -39,7 +40,7 @@ def train(model: Translator, task: Toy) -> set[Line]:
     optimizer, steps = Optimizer(model, AdamConfig()), STEPS[task]
     batches = toy_batches(task, SENTENCES, seed=0, vocabulary=VOCABULARY, longest=LONGEST)
     for number, batch in enumerate(islice(batches, steps)):
-        states = model.states(batch.source, batch.source_lengths, batch.inputs)
+        states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
         loss, tokens = smoothed_loss(states, model.readout_weight, batch.labels)
         optimizer.zero_grad()
         (loss / tokens).backward()

@@ -10,6 +10,7 @@ from clearhead.data.batch import PairBatch
 from clearhead.data.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
+from clearhead.layers.layout import Padded
 from clearhead.tasks.translation import load
 from clearhead.tasks.validator import Validator, translation_loss
 
@@ -40,7 +41,7 @@ def test_the_loss_is_the_cross_entropy_of_all_tokens(trained, pairs, recipe):
     for pair in pairs:
         batch = PairBatch.of([tokenizer.encode(pair.source)], [tokenizer.encode(pair.target)])
         with torch.no_grad():
-            logits = model(batch.source, batch.source_lengths, batch.inputs)
+            logits = model(batch.source, Padded(batch.source_lengths), batch.inputs)
         total += F.cross_entropy(logits[0], batch.labels[0], reduction="sum").item()
         tokens += batch.labels.numel()
     for budget in (20, 4096):

@@ -18,6 +18,7 @@ import torch
 import torch._dynamo  # the optimizers want it, and each fork would import it anew
 from torch import Tensor
 
+from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.training import Feed, StateFolder, Trainer, TrainingConfig, smoothed_loss
 from clearhead.training.optimizer import AdamConfig, MuonConfig
@@ -49,7 +50,7 @@ def epoch(number: int, skip: int = 0) -> Iterator[Pairs]:
 
 def loss(model: Translator, batch: Pairs) -> tuple[Tensor, int]:
     lengths = torch.full((len(batch.source),), batch.source.shape[1])
-    states = model.states(batch.source, lengths, batch.target[:, :-1])
+    states = model.states(batch.source, Padded(lengths), batch.target[:, :-1])
     return smoothed_loss(states, model.readout_weight, batch.target[:, 1:], 0.1)
 
 

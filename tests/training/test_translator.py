@@ -3,6 +3,7 @@
 import torch
 
 from clearhead.data.batch import PairBatch
+from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.training import Trainer, TrainingConfig, smoothed_loss
 from clearhead.training.optimizer import MuonConfig, hidden_matrices
@@ -18,7 +19,7 @@ def translator() -> Translator:
 
 
 def loss(model: Translator, batch: PairBatch) -> tuple[torch.Tensor, int]:
-    states = model.states(batch.source, batch.source_lengths, batch.inputs)
+    states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
     return smoothed_loss(states, model.readout_weight, batch.labels, 0.0, count=batch.tokens)
 
 

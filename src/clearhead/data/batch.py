@@ -1,4 +1,4 @@
-"""Batches: frozen groups of padded sentences as tensors."""
+"""Batches: frozen groups of sentences as tensors, each sentence in a row of its own or several in one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -78,6 +78,86 @@ class PairBatch:
             target=change(self.target),
             target_lengths=change(self.target_lengths),
         )
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Pairs side by side in rows, as many places for the sources as for the targets.
+
+    All is in one tensor, so that it moves at once. A pair's words have its number in their row, from 1 on;
+    cells without a word have the number 0 and the id of padding. Places count from the pair's first word.
+    """
+
+    cells: Int[Tensor, "7 rows places"]
+    source_tokens: int
+    tokens: int
+
+    @classmethod
+    def lay(
+        cls, source: Side, target: Side, rows: NDArray[np.int64], count: int, places: int
+    ) -> "PackedBatch":
+        """Pairs in the rows that are given for them, in ascending order, of so many rows in all."""
+        cells = np.full((7, count, places), PAD, dtype=np.int32)
+        number = np.arange(len(rows)) - np.searchsorted(rows, rows) + 1
+        flat = cells.reshape(7, -1)
+        for side, words, ids in ((source, (0,), ((),)), (target, (3, 4), ((START,), ()))):
+            lengths = side.lengths.astype(np.int64) + 1
+            first = np.cumsum(lengths) - lengths
+            starts = rows * places + first - first[np.searchsorted(rows, rows)]
+            within = np.arange(lengths.sum()) - np.repeat(first, lengths)
+            cell = np.repeat(starts, lengths) + within
+            for plane, before in zip(words, ids, strict=True):
+                shift = len(before)
+                word = (within >= shift) & (within < np.repeat(lengths, lengths) - 1 + shift)
+                flat[plane, cell[word]] = side.ids
+                flat[plane, cell[~word]] = START if shift else END
+            flat[words[-1] + 1, cell] = np.repeat(number, lengths)
+            flat[words[-1] + 2, cell] = within
+        sizes = (len(side.ids) + len(side) for side in (source, target))
+        return cls(torch.from_numpy(cells), *map(int, sizes))
+
+    @property
+    def source(self) -> Int[Tensor, "rows places"]:
+        """Words and </s> of each pair."""
+        return self.cells[0]
+
+    @property
+    def source_sentences(self) -> Int[Tensor, "rows places"]:
+        return self.cells[1]
+
+    @property
+    def source_places(self) -> Int[Tensor, "rows places"]:
+        return self.cells[2]
+
+    @property
+    def inputs(self) -> Int[Tensor, "rows places"]:
+        """What the decoder is given: <s> and the words of each pair."""
+        return self.cells[3]
+
+    @property
+    def labels(self) -> Int[Tensor, "rows places"]:
+        """What the decoder should say to it: the words and </s>."""
+        return self.cells[4]
+
+    @property
+    def target_sentences(self) -> Int[Tensor, "rows places"]:
+        return self.cells[5]
+
+    @property
+    def target_places(self) -> Int[Tensor, "rows places"]:
+        return self.cells[6]
+
+    @property
+    def padding(self) -> float:
+        """The share of cells without a word among those that encoder and decoder compute."""
+        return 1 - (self.source_tokens + self.tokens) / (2 * self.source.numel())
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return self.cells.shape[1]
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "PackedBatch":
+        return replace(self, cells=self.cells.to(device, non_blocking=non_blocking))
 
 
 def _padded(side: Side, before: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

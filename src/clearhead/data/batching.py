@@ -1,7 +1,7 @@
 """Which pairs share a batch: near in length, within a budget, the same for the same seed and epoch."""
 
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -20,10 +20,16 @@ Encode = Callable[[int, Rows], tuple[Side, Side]]
 
 
 class BatchingConfig(Settings):
-    """`tokens` bounds the rows of a batch times its longer side; `window` pairs are sorted together."""
+    """How pairs are put together."""
 
     tokens: Annotated[int, Field(gt=0)] = 4096
+    """the most cells of a batch on either side: rows times places"""
+    kind: Literal["auto", "padded", "packed"] = "auto"
+    """one pair a row, padded; or as many as fit, packed; auto: packed on a GPU"""
+    places: Annotated[int, Field(gt=0)] = 128
+    """of a packed row; a pair longer than that gets a row of twice as many, or four times"""
     window: Annotated[int, Field(gt=0)] = 1_000_000
+    """pairs that are sorted together by their lengths for padded rows"""
 
 
 class Batches:
@@ -49,7 +55,7 @@ class Batches:
             )
         self.store, self.config, self.seed = store, config, seed
         self.rank, self.ranks = rank, ranks
-        self.encode: Encode = encode or self._stored
+        self.encode: Encode = encode or store.gather
         self._plan: tuple[int, list[Rows]] | None = None
 
     def count(self, epoch: int) -> int:
@@ -67,9 +73,6 @@ class Batches:
         if self._plan is None or self._plan[0] != epoch:
             self._plan = epoch, plan(*self.store.lengths, self.config, (self.seed, epoch), self.ranks)
         return self._plan[1]
-
-    def _stored(self, epoch: int, rows: Rows) -> tuple[Side, Side]:
-        return self.store.source.gather(rows), self.store.target.gather(rows)
 
 
 def plan(

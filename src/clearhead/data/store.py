@@ -49,6 +49,11 @@ class Side:
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], self.lengths[rows])
         return Side(self.ids[places], offsets)
 
+    def followed_by(self, other: "Side") -> "Side":
+        """The sentences of this side, then those of another."""
+        offsets = np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]])
+        return Side(np.concatenate([self.ids, other.ids]), offsets)
+
 
 class PairStore:
     """Pairs of id sequences by number; `store[i]` is (source ids, target ids), without start and end."""
@@ -83,6 +88,10 @@ class PairStore:
 
     def __getitem__(self, index: int) -> tuple[Ids, Ids]:
         return self.source[index], self.target[index]
+
+    def gather(self, epoch: int, rows: NDArray[np.int64]) -> tuple[Side, Side]:
+        """Some of the pairs, the same in every epoch."""
+        return self.source.gather(rows), self.target.gather(rows)
 
     @property
     def lengths(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from clearhead.config import Settings
 from clearhead.layers.mask import Causal, Mask
-from clearhead.layers.positions import Relative
+from clearhead.layers.positions import Places, Relative
 from clearhead.layers.scores import ProductScore, make_score
 
 Tap = Callable[[str, Tensor], Tensor]
@@ -70,21 +70,23 @@ class Attention(nn.Module):
         nn.init.zeros_(self.project.bias)
         nn.init.zeros_(self.output.bias)
 
-    def ask(self, x: Float[Tensor, "batch queries width"], start: int = 0) -> Queries:
-        """The queries of states, of which the first stands at place `start`."""
+    def ask(self, x: Float[Tensor, "batch queries width"], places: Places | None = None) -> Queries:
+        """The queries of states that stand at these places; at 0, 1, 2 … if none are given."""
         (queries,) = self._parts(x, 0, 1)
-        return self.relative.turn(queries, start)
+        return self.relative.turn(queries, places)
 
-    def read(self, memory: Float[Tensor, "batch keys width"], start: int = 0) -> KeyValues:
-        """The keys and values of a memory, of which the first stands at place `start`."""
+    def read(self, memory: Float[Tensor, "batch keys width"], places: Places | None = None) -> KeyValues:
+        """The keys and values of a memory that stands at these places."""
         keys, values = self._parts(memory, 1, 3)
-        return KeyValues(self.relative.turn(keys, start), values)
+        return KeyValues(self.relative.turn(keys, places), values)
 
-    def both(self, x: Float[Tensor, "batch queries width"], start: int = 0) -> tuple[Queries, KeyValues]:
+    def both(
+        self, x: Float[Tensor, "batch queries width"], places: Places | None = None
+    ) -> tuple[Queries, KeyValues]:
         """What `ask` and `read` give for the same states."""
         queries, keys, values = self._parts(x, 0, 3)
         turn = self.relative.turn
-        return turn(queries, start), KeyValues(turn(keys, start), values)
+        return turn(queries, places), KeyValues(turn(keys, places), values)
 
     def forward(
         self, queries: Queries, memory: KeyValues, mask: Mask

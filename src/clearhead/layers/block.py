@@ -12,7 +12,7 @@ from clearhead.layers.attention import Attention, AttentionConfig, KeyValues
 from clearhead.layers.feedforward import ActivationKind, make_feedforward
 from clearhead.layers.mask import Mask
 from clearhead.layers.norm import NormKind, NormPlace, make_norm, make_residual
-from clearhead.layers.positions import PositionKind, make_relative
+from clearhead.layers.positions import Places, PositionKind, make_relative
 
 Stream = Float[Tensor, "batch places width"]
 
@@ -96,12 +96,13 @@ class Block(nn.Module):
         self,
         x: Stream,
         mask: Mask,
+        places: Places | None = None,
         source: KeyValues | None = None,
         source_mask: Mask | None = None,
         memory: Memory | None = None,
     ) -> Stream:
         def look(y: Stream) -> Stream:
-            queries, own = self.attention.both(y, memory.length if memory else 0)
+            queries, own = self.attention.both(y, places)
             return self.attention(queries, memory.extend(own) if memory else own, mask)
 
         def consult(y: Stream) -> Stream:
@@ -130,12 +131,14 @@ class Stack(nn.Module):
         self,
         x: Stream,
         mask: Mask,
+        places: Places | None = None,
         source: Source | None = None,
         memories: list[Memory] | None = None,
     ) -> Stream:
+        """The last states of words that stand at these places; at 0, 1, 2 … if none are given."""
         for number, block in enumerate(self.blocks):
             read, source_mask = (source.read[number], source.mask) if source else (None, None)
-            x = block(x, mask, read, source_mask, memories[number] if memories else None)
+            x = block(x, mask, places, read, source_mask, memories[number] if memories else None)
         return self.norm(x)
 
 

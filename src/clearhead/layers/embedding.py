@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from clearhead.layers.positions import PositionKind, check_length, make_position
+from clearhead.layers.positions import Places, PositionKind, check_length, make_position
 
 
 class Embedding(nn.Module):
@@ -21,12 +21,13 @@ class Embedding(nn.Module):
     def forward(
         self,
         words: Int[Tensor, "batch places"],
-        start: int = 0,
+        places: Places | None = None,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch places width"]:
-        """The vectors of words, of which the first stands at place `start`."""
-        end = start + words.shape[1]
-        check_length(end, self.longest)
+        """The vectors of words that stand at these places, each below `longest`; at 0, 1, 2 … if none are."""
+        if places is None:
+            check_length(words.shape[1], self.longest)
+            places = torch.arange(words.shape[1], device=words.device)
         x = F.embedding(words, self.weight) * self.weight.shape[1] ** 0.5
-        x = self.position(x, torch.arange(start, end, device=words.device), lengths)
+        x = self.position(x, places, lengths)
         return F.dropout(x, self.dropout, self.training)

@@ -64,6 +64,21 @@ class Lengths(Mask):
         return (torch.arange(keys, device=device) < self.lengths[:, None])[:, None, None]
 
 
+@dataclass(frozen=True, eq=False)
+class Sentences(Mask):
+    """Rows hold several sentences, and a word sees the words of its own: those with the same number.
+
+    Number 0 means no word. Nobody sees such a place; it sees all itself, as what sees nothing is no number.
+    """
+
+    queries: Int[Tensor, "batch queries"]
+    keys: Int[Tensor, "batch keys"]
+
+    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+        asking = self.queries[:, :, None]
+        return ((asking == self.keys[:, None]) | (asking == 0))[:, None]
+
+
 @dataclass(frozen=True)
 class Both(Mask):
     """What two rules both allow."""

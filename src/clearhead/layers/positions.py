@@ -77,8 +77,8 @@ class Fraction(nn.Module):
 class Relative(nn.Module):
     """Positions inside the attention; this base leaves queries, keys and scores as they are."""
 
-    def turn(self, x: Float[Tensor, "batch heads places size"], start: int) -> Tensor:
-        """Queries or keys, of which the first stands at place `start`."""
+    def turn(self, x: Float[Tensor, "batch heads places size"], places: Places | None = None) -> Tensor:
+        """Queries or keys that stand at these places; at 0, 1, 2 … if none are given."""
         return x
 
     def bias(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"] | None:
@@ -99,9 +99,10 @@ class Rotary(Relative):
         self.register_buffer("cosines", angles.cos(), persistent=False)
         self.register_buffer("sines", angles.sin(), persistent=False)
 
-    def turn(self, x: Float[Tensor, "batch heads places size"], start: int) -> Tensor:
-        end = start + x.shape[2]
-        cosines, sines = self.cosines[start:end].to(x.dtype), self.sines[start:end].to(x.dtype)
+    def turn(self, x: Float[Tensor, "batch heads places size"], places: Places | None = None) -> Tensor:
+        at = slice(x.shape[2]) if places is None else places
+        # A head's axis before the places: all heads turn alike.
+        cosines, sines = (table[at].unsqueeze(-3).to(x.dtype) for table in (self.cosines, self.sines))
         first, second = x.chunk(2, dim=-1)
         return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
 

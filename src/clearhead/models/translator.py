@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from clearhead.layers.block import BlockConfig, Memory, Source, Stack
 from clearhead.layers.embedding import Embedding
+from clearhead.layers.layout import Layout, Padded
 from clearhead.layers.mask import Causal, Lengths
+from clearhead.layers.positions import check_length
 
 Words = Int[Tensor, "batch target"]
 SourceWords = Int[Tensor, "batch source"]
@@ -109,34 +111,35 @@ class Translator(nn.Module):
         if config.tied != "none":
             self.readout_weight = self.target_embedding.weight
 
-    def encode(self, source: SourceWords, lengths: SourceLengths) -> Source:
+    def encode(self, source: SourceWords, layout: Layout) -> Source:
         """The encoded source, as the decoder reads it."""
-        mask = Lengths(lengths)
-        states = self.encoder(self.source_embedding(source, lengths=lengths), mask)
-        return self.decoder.read(states, mask)
+        x = self.source_embedding(source, layout.source_places, layout.lengths)
+        return self.decoder.read(self.encoder(x, layout.source, layout.source_places), layout.across)
 
     def states(
-        self, source: SourceWords, source_lengths: SourceLengths, target: Words
+        self, source: SourceWords, layout: Layout, target: Words
     ) -> Float[Tensor, "batch target width"]:
-        """The decoder's last states at every place of the target, which starts with <s>."""
-        # Padding lies behind the words that are asked for, so the causal rule alone hides it.
-        return self.decoder(self.target_embedding(target), Causal(), self.encode(source, source_lengths))
+        """The decoder's last states at every place of the target, in which sentences start with <s>."""
+        x = self.target_embedding(target, layout.target_places)
+        return self.decoder(x, layout.target, layout.target_places, self.encode(source, layout))
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
         return F.linear(states, self.readout_weight)
 
     def forward(
-        self, source: SourceWords, source_lengths: SourceLengths, target: Words
+        self, source: SourceWords, layout: Layout, target: Words
     ) -> Float[Tensor, "batch target vocabulary"]:
         """The logits of the next word at every place of the target."""
-        return self.readout(self.states(source, source_lengths, target))
+        return self.readout(self.states(source, layout, target))
 
     def start(self, source: SourceWords, lengths: SourceLengths) -> TranslatorState:
         """Reads the source; each row of the state then awaits its first word, <s>."""
-        return TranslatorState(self.encode(source, lengths), lengths)
+        return TranslatorState(self.encode(source, Padded(lengths)), lengths)
 
     def step(self, words: Int[Tensor, " rows"], state: TranslatorState) -> Float[Tensor, "rows vocabulary"]:
         """The logits of the word after these; the state moves on."""
-        x = self.target_embedding(words[:, None], start=state.place)
-        x = self.decoder(x, Causal(), state.source, state.memories)
+        check_length(state.place + 1, self.config.longest)
+        places = torch.full((1,), state.place, device=words.device)
+        x = self.target_embedding(words[:, None], places)
+        x = self.decoder(x, Causal(), places, state.source, state.memories)
         return self.readout(x[:, 0])

@@ -11,6 +11,7 @@ from clearhead.data.corpus import Pair
 from clearhead.data.store import PairStore
 from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
+from clearhead.layers.layout import Padded
 from clearhead.models import Translator
 from clearhead.tasks.recipe import SearchConfig, TranslationRecipe
 from clearhead.tasks.translation import TranslationModel
@@ -20,7 +21,7 @@ from clearhead.training import smoothed_loss
 
 def translation_loss(model: Translator, batch: PairBatch, smoothing: float) -> tuple[torch.Tensor, int]:
     """The summed loss of a batch, and over how many tokens."""
-    states = model.states(batch.source, batch.source_lengths, batch.inputs)
+    states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
     return smoothed_loss(states, model.readout_weight, batch.labels, smoothing, count=batch.tokens)
 
 
