@@ -162,8 +162,8 @@ def ours(shape: Shape, autocast: Callable = nullcontext) -> Contestant:
     def step(batch: PairBatch) -> None:
         with autocast():
             states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
-            loss, tokens = smoothed_loss(states, model.readout_weight, batch.labels, SMOOTHING)
-        (loss / tokens).backward()
+            loss = smoothed_loss(states, model.readout_weight, batch.labels, SMOOTHING)
+        (loss / batch.tokens).backward()
         optimizer.step(RATE)
         optimizer.zero_grad()
 

@@ -41,9 +41,9 @@ def train(model: Translator, task: Toy) -> set[Line]:
     batches = toy_batches(task, SENTENCES, seed=0, vocabulary=VOCABULARY, longest=LONGEST)
     for number, batch in enumerate(islice(batches, steps)):
         states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
-        loss, tokens = smoothed_loss(states, model.readout_weight, batch.labels)
+        loss = smoothed_loss(states, model.readout_weight, batch.labels)
         optimizer.zero_grad()
-        (loss / tokens).backward()
+        (loss / batch.tokens).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step(RATE * min((number + 1) / 50, 2 * (steps - number) / steps, 1))
         lines = zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)

@@ -54,12 +54,27 @@ def test_files_may_be_single_or_aligned_pairs():
             {"data": DATA | {"hold_out": {"validation": 0}}, "training": {"average": {"of": "best"}}},
             "training.average.of is 'best', but no sentences are kept for validation",
         ),
+        (
+            {"data": DATA, "model": {"position": "fraction"}, "batches": {"kind": "packed"}},
+            "batches.kind is 'packed', but fraction positions and the location score need a row for each",
+        ),
     ],
 )
 def test_what_is_wrong_or_contradicts_itself_is_refused(values, message):
     with pytest.raises(SettingsError) as refused:
         parse_settings(TranslationRecipe, values)
     assert message in str(refused.value)
+
+
+def test_rows_are_packed_on_a_gpu_where_the_model_can_do_with_it():
+    def kind(on_gpu: bool, **settings) -> str:
+        return parse_settings(TranslationRecipe, {"data": DATA, **settings}).settled(on_gpu).batches.kind
+
+    assert kind(on_gpu=True) == "packed"
+    assert kind(on_gpu=False) == "padded"
+    assert kind(on_gpu=True, model={"position": "fraction"}) == "padded"
+    assert kind(on_gpu=True, model={"attention": {"score": "location"}}) == "padded"
+    assert kind(on_gpu=False, batches={"kind": "packed"}) == "packed"
 
 
 def test_a_card_tells_languages_data_and_scores():

@@ -11,8 +11,9 @@ from clearhead.data.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
 from clearhead.layers.layout import Padded
+from clearhead.tasks.objective import translation_loss
 from clearhead.tasks.translation import load
-from clearhead.tasks.validator import Validator, translation_loss
+from clearhead.tasks.validator import Validator
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,6 @@ def test_smoothing_makes_the_loss_of_a_sure_model_larger(trained, pairs):
     ids = [[trained.tokenizer.encode(pair[side]) for pair in pairs] for side in (0, 1)]
     batch = PairBatch.of(*ids)
     with torch.no_grad():
-        plain, count = translation_loss(trained.model, batch, smoothing=0.0)
-        smoothed, same = translation_loss(trained.model, batch, smoothing=0.1)
-    assert count == same == batch.tokens
+        plain = translation_loss(trained.model, batch, smoothing=0.0)
+        smoothed = translation_loss(trained.model, batch, smoothing=0.1)
     assert smoothed > plain

@@ -48,7 +48,7 @@ def epoch(number: int, skip: int = 0) -> Iterator[Pairs]:
         yield Pairs(words, torch.cat([torch.full((6, 1), 2), words.flip(1)], 1))
 
 
-def loss(model: Translator, batch: Pairs) -> tuple[Tensor, int]:
+def loss(model: Translator, batch: Pairs) -> Tensor:
     lengths = torch.full((len(batch.source),), batch.source.shape[1])
     states = model.states(batch.source, Padded(lengths), batch.target[:, :-1])
     return smoothed_loss(states, model.readout_weight, batch.target[:, 1:], 0.1)

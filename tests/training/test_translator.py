@@ -18,9 +18,9 @@ def translator() -> Translator:
     return Translator(TranslatorConfig.model_validate({**SHAPE, "dropout": 0.0}), VOCABULARY)
 
 
-def loss(model: Translator, batch: PairBatch) -> tuple[torch.Tensor, int]:
+def loss(model: Translator, batch: PairBatch) -> torch.Tensor:
     states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
-    return smoothed_loss(states, model.readout_weight, batch.labels, 0.0, count=batch.tokens)
+    return smoothed_loss(states, model.readout_weight, batch.labels, 0.0)
 
 
 def batches(count: int):

@@ -51,6 +51,11 @@ class TranslatorConfig(BlockConfig):
         """The most tokens a text may have beside the sign, </s> or <s>, that it is read with."""
         return self.longest - 1
 
+    @property
+    def packs(self) -> bool:
+        """Whether sentences may share a row: its positions and scores must not count the whole row."""
+        return self.position != "fraction" and self.attention.score != "location"
+
     @model_validator(mode="before")
     @classmethod
     def _from_preset(cls, values: Any) -> Any:

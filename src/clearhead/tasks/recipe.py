@@ -122,6 +122,22 @@ class TranslationRecipe(Settings):
     search: SearchConfig = SearchConfig()
 
     @model_validator(mode="after")
+    def _rows_suit_the_model(self) -> "TranslationRecipe":
+        if self.batches.kind == "packed" and not self.model.packs:
+            raise ValueError(
+                "batches.kind is 'packed', but fraction positions and the location score need a row for each "
+                "sentence; use 'padded'"
+            )
+        return self
+
+    def settled(self, on_gpu: bool) -> "TranslationRecipe":
+        """The same with nothing left to be chosen by the machine, so that a run goes on as it began."""
+        if self.batches.kind != "auto":
+            return self
+        kind = "packed" if on_gpu and self.model.packs else "padded"
+        return self.model_copy(update={"batches": self.batches.model_copy(update={"kind": kind})})
+
+    @model_validator(mode="after")
     def _what_stops_the_run_is_measured(self) -> "TranslationRecipe":
         held_out = self.data.validation or self.data.hold_out.validation
         if self.training.stop_on == "bleu" and not (held_out and self.validation.sentences):

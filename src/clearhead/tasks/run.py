@@ -16,17 +16,27 @@ from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weight
 from clearhead.config import changed, parse_settings, read_toml, settings_toml
 from clearhead.data.batching import Batches, Encode
 from clearhead.data.corpus import Pair, check_files
+from clearhead.data.packing import PackedBatches
 from clearhead.data.store import PairStore, Side
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.models import Translator
 from clearhead.tasks.card import model_card
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
+from clearhead.tasks.objective import translation_loss
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import Records, add_final, draw_curves, naming
-from clearhead.tasks.validator import Validator, translation_loss
+from clearhead.tasks.validator import Validator
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
-from clearhead.training import Feed, Interrupt, Report, StateFolder, Trainer, average_weights
+from clearhead.training import (
+    Feed,
+    Interrupt,
+    Report,
+    StateFolder,
+    Trainer,
+    average_weights,
+    choose_device,
+)
 from clearhead.writing import temporary_name, write_text
 
 STATES = "training"
@@ -48,7 +58,8 @@ CHANGEABLE = (
 
 def train(recipe: TranslationRecipe, out: Path) -> Iterator[Event]:
     """Trains a translator into a new folder; the events tell how it goes."""
-    recipe = recipe.model_copy(update={"data": recipe.data.anchored()})
+    on_gpu = choose_device(recipe.training.device).type == "cuda"
+    recipe = recipe.model_copy(update={"data": recipe.data.anchored()}).settled(on_gpu)
     with StateFolder.of(out / STATES, recipe.training) as states:
         if states.steps() or (out / WEIGHTS).exists():
             raise TrainingError(
@@ -108,7 +119,8 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[
     yield Note(f"model: {parameters:,} parameters")
     validator = Validator(held_out, tokenizer, recipe) if held_out else None
     encode = _with_dropout(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
-    batches = Batches(pairs, recipe.batches, recipe.training.seed, encode=encode)
+    kind = PackedBatches if recipe.batches.kind == "packed" else Batches
+    batches = kind(pairs, recipe.batches, recipe.training.seed, encode=encode)
     run = Run(recipe, model, batches, validator, states)
     finished = yield from run.events(out)
     if not finished.interrupted:
@@ -173,7 +185,7 @@ class Run:
         self,
         recipe: TranslationRecipe,
         model: Translator,
-        batches: Batches,
+        batches: Batches | PackedBatches,
         validator: Validator | None,
         states: StateFolder,
     ):

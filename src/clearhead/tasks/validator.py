@@ -5,24 +5,16 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from clearhead.data.batch import PairBatch
 from clearhead.data.batching import Batches, BatchingConfig
 from clearhead.data.corpus import Pair
 from clearhead.data.store import PairStore
 from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
-from clearhead.layers.layout import Padded
 from clearhead.models import Translator
+from clearhead.tasks.objective import translation_loss
 from clearhead.tasks.recipe import SearchConfig, TranslationRecipe
 from clearhead.tasks.translation import TranslationModel
 from clearhead.text.tokenizer import Tokenizer
-from clearhead.training import smoothed_loss
-
-
-def translation_loss(model: Translator, batch: PairBatch, smoothing: float) -> tuple[torch.Tensor, int]:
-    """The summed loss of a batch, and over how many tokens."""
-    states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
-    return smoothed_loss(states, model.readout_weight, batch.labels, smoothing, count=batch.tokens)
 
 
 class Validator:
@@ -56,8 +48,8 @@ class Validator:
         total, tokens = 0.0, 0
         for batch in self.batches.epoch(0):
             with autocast:
-                loss, count = translation_loss(model, batch.to(model.readout_weight.device), smoothing=0.0)
-            total, tokens = total + loss.item(), tokens + count
+                loss = translation_loss(model, batch.to(model.readout_weight.device), smoothing=0.0)
+            total, tokens = total + loss.item(), tokens + batch.tokens
         return total / tokens
 
     def bleu(self, model: Translator) -> float | None:

@@ -16,29 +16,21 @@ def smoothed_loss(
     smoothing: float = 0.0,
     bias: Float[Tensor, " vocabulary"] | None = None,
     ignore: int = PAD,
-    count: int | None = None,
-) -> tuple[Float[Tensor, ""], int]:
-    """The sum of the losses at positions that are not padding, and their number.
+) -> Float[Tensor, ""]:
+    """The sum of the losses at positions that are not padding.
 
     The target gives 1 - smoothing to the label and spreads smoothing over all words alike (Szegedy et al.
-    2016), as torch's `label_smoothing` does. A caller who knows the number of labels says so with `count`:
-    a CUDA device is then not waited for.
+    2016), as torch's `label_smoothing` does.
     """
     labels = labels.flatten()
-    kept = labels != ignore
-    if count is None or not labels.is_cuda:
-        places = kept.nonzero().squeeze(1)
-    else:
-        places = torch.nonzero_static(kept, size=count).squeeze(1)
+    places = (labels != ignore).nonzero().squeeze(1)
     states, labels = states.flatten(0, -2)[places], labels[places]
     if bias is None:
         bias = weight.new_zeros(())
     learned = any(tensor.requires_grad for tensor in (states, weight, bias))
     if torch.is_grad_enabled() and learned:
-        total: Tensor = _ReadoutLoss.apply(states, weight, bias, labels, smoothing)  # pyright: ignore
-    else:
-        total = _walk(states, weight, bias, labels, smoothing, None)
-    return total, len(places)
+        return _ReadoutLoss.apply(states, weight, bias, labels, smoothing)  # pyright: ignore
+    return _walk(states, weight, bias, labels, smoothing, None)
 
 
 class _ReadoutLoss(torch.autograd.Function):

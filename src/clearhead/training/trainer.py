@@ -33,8 +33,8 @@ class Trainable(Protocol):
 
 Model = TypeVar("Model", bound=nn.Module)
 Batch = TypeVar("Batch", bound=Trainable)
-Loss = Callable[[Model, Batch], tuple[Tensor, int]]
-"""The sum of the losses of a batch, and over how many tokens."""
+Loss = Callable[[Model, Batch], Tensor]
+"""The sum of the losses of a batch, over its tokens."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ class Trainer(Generic[Model, Batch]):
         total, tokens = torch.zeros((), device=self.device), 0
         for batch in group:
             with self.autocast():
-                loss, count = self._loss(self.model, batch.to(self.device, non_blocking=True))
+                loss = self._loss(self.model, batch.to(self.device, non_blocking=True))
             loss.backward()
-            total, tokens = total + loss.detach(), tokens + count
+            total, tokens = total + loss.detach(), tokens + batch.tokens
         gradients = [p.grad for p in self.optimizer.parameters if p.grad is not None]
         loss, norm = torch.stack([total, get_total_norm(gradients).to(total)]).div(tokens).tolist()
         self._check(loss, norm)
