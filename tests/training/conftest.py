@@ -26,8 +26,15 @@ class Words:
     def padding(self) -> float:
         return 0.25
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> "Words":
-        return Words(self.words.to(device, non_blocking=non_blocking))
+    @property
+    def fixed(self) -> bool:
+        return False
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Words":
+        return Words(change(self.words))
+
+    def parts(self, count: int) -> list["Words"]:
+        return [Words(rows) for rows in self.words.split(-(-len(self.words) // min(count, len(self.words))))]
 
 
 class Toy(nn.Module):

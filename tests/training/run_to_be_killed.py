@@ -10,7 +10,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +32,17 @@ class Pairs:
     source: Tensor
     target: Tensor
     padding: float = 0.0
+    fixed: bool = False
 
     @property
     def tokens(self) -> int:
         return self.target[:, 1:].numel()
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> "Pairs":
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Pairs":
         return self
+
+    def parts(self, count: int) -> "list[Pairs]":
+        return [self]
 
 
 def epoch(number: int, skip: int = 0) -> Iterator[Pairs]:

@@ -19,16 +19,24 @@ def test_the_moving_average_is_the_formula(model):
     expected = model.output.weight.detach().clone()
     for step in range(1, 6):
         model.output.weight.data.normal_()
-        average.update()
+        average.update(step, torch.zeros(()))
         decay = min(0.4, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * model.output.weight.detach()
     torch.testing.assert_close(average.weights()["output.weight"], expected)
 
 
+def test_a_broken_step_leaves_the_average_alone(model):
+    average = MovingAverage(model, decay=0.9)
+    before = average.weights()["output.weight"].clone()
+    model.output.weight.data.normal_()
+    average.update(1, torch.ones(()))
+    assert torch.equal(average.weights()["output.weight"], before)
+
+
 def test_swapping_in_and_out_restores_every_bit(model):
     average = MovingAverage(model, decay=0.9)
     model.output.weight.data.normal_()
-    average.update()
+    average.update(1, torch.zeros(()))
     own = {name: tensor.clone() for name, tensor in weights(model).items()}
     mean = {name: tensor.clone() for name, tensor in average.weights().items()}
     place = model.output.weight.data_ptr()

@@ -63,7 +63,9 @@ def test_accumulation_equals_one_big_batch(make_trainer, words, clip):
 def test_clipping_shortens_the_gradient_to_the_limit(make_trainer, feed):
     trainer = make_trainer(clip=0.01, steps=1)
     seen = []
-    trainer.optimizer.step = lambda rate: seen.extend(p.grad.clone() for p in trainer.model.parameters())
+    trainer.optimizer.step = lambda rate, broken: seen.extend(
+        p.grad.clone() for p in trainer.model.parameters()
+    )
     (report,) = trainer.steps(feed())
     assert report.gradient > 0.01
     assert torch.cat([gradient.flatten() for gradient in seen]).norm() == pytest.approx(0.01, rel=1e-3)
@@ -135,7 +137,7 @@ def test_compiling_changes_no_name_and_hardly_a_number(make_trainer, feed, monke
     plain = make_trainer(dropout=0.0, steps=3)
     compiled_by = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, **settings: compiled_by(f, backend="eager", **settings))
-    compiled = make_trainer(dropout=0.0, steps=3, compile=True)
+    compiled = make_trainer(dropout=0.0, steps=3, compile="on")
     for one, other in zip(plain.steps(feed()), compiled.steps(feed()), strict=True):
         assert one.loss == pytest.approx(other.loss, abs=1e-5)
     assert plain.weights().keys() == compiled.weights().keys()
@@ -147,3 +149,29 @@ def test_bf16_trains_with_weights_in_fp32(make_trainer, feed):
     losses = [report.loss for report in trainer.steps([batch] * 40)]
     assert losses[-1] < 0.8 * losses[0]
     assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
+
+
+def test_a_batch_beyond_memory_is_computed_in_parts_that_give_the_same_step(make_trainer, loss, feed, caplog):
+    def short_of_memory(model, batch):
+        if len(batch.words) > 1:
+            raise torch.OutOfMemoryError("out of memory. Tried to allocate much")
+        return loss(model, batch)
+
+    settings = {"dropout": 0.0, "steps": 3, "accumulate": 2}
+    whole, parts = make_trainer(**settings), make_trainer(loss=short_of_memory, **settings)
+    for one, other in zip(whole.steps(feed()), parts.steps(feed()), strict=True):
+        assert (one.tokens, one.loss) == (other.tokens, pytest.approx(other.loss, abs=1e-6))
+        assert one.gradient == pytest.approx(other.gradient, abs=1e-6)
+    assert [record.message for record in caplog.records] == [
+        f"the batch does not fit into memory: it is computed in {parts} parts, which gives the same steps"
+        for parts in (2, 4)
+    ]
+    assert parts.state()["parts"] == 4
+
+
+def test_memory_too_short_for_a_single_row_is_said(make_trainer, feed):
+    def never(model, batch):
+        raise torch.OutOfMemoryError("no room. Tried to allocate much")
+
+    with pytest.raises(TrainingError, match=r"out of memory with a single row \(no room\); make batches"):
+        next(make_trainer(loss=never).steps(feed()))

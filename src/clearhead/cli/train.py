@@ -118,7 +118,7 @@ def _show_all(events: "Iterator[Event]", folder: Path, json: bool) -> None:
     from clearhead.tasks.events import Begun, Finished, Note, Validation
     from clearhead.training import Report
 
-    losses: deque[float] = deque(maxlen=STEPS_SHOWN)
+    reports: deque[Report] = deque(maxlen=STEPS_SHOWN)
     with Progress("training", "steps") as progress:
         for event in events:
             match event:
@@ -127,8 +127,8 @@ def _show_all(events: "Iterator[Event]", folder: Path, json: bool) -> None:
                 case Begun():
                     progress.begin(event.steps, event.done)
                 case Report():
-                    losses.append(event.loss)
-                    progress.at(event.step, _report(event, sum(losses) / len(losses)))
+                    reports.append(event)
+                    progress.at(event.step, _report(reports))
                 case Validation():
                     say(_validation(event))
                     if json:
@@ -150,11 +150,13 @@ def _finish(event, folder: Path, json: bool) -> None:
         put(str(folder))
 
 
-def _report(report: "Report", loss: float) -> str:
-    return (
-        f"loss {loss:.3f}  {report.tokens_per_second:,.0f} tokens/s  "
-        f"padding {report.padding:.1%}  rate {report.rate:.2e}"
-    )
+def _report(reports: "deque[Report]") -> str:
+    """Means over the last steps; the loss over those whose loss a device has told."""
+    losses = [report.loss for report in reports if report.known]
+    loss = f"loss {sum(losses) / len(losses):.3f}  " if losses else ""
+    speed = sum(report.tokens for report in reports) / sum(report.seconds for report in reports)
+    padding = sum(report.padding for report in reports) / len(reports)
+    return f"{loss}{speed:,.0f} tokens/s  padding {padding:.1%}  rate {reports[-1].rate:.2e}"
 
 
 def _validation(event) -> str:

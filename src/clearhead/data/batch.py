@@ -1,6 +1,6 @@
 """Batches: frozen groups of sentences as tensors, each sentence in a row of its own or several in one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -68,9 +68,24 @@ class PairBatch:
         return len(self.source)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "PairBatch":
-        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-    def _each(self, change) -> "PairBatch":
+    @property
+    def fixed(self) -> bool:
+        """Nearly every batch has a shape of its own."""
+        return False
+
+    def parts(self, count: int) -> list["PairBatch"]:
+        """Its rows in so many batches, or in one for each row if there are fewer."""
+        shares = zip(*(tensor.split(_share(len(self), count)) for tensor in self._tensors), strict=True)
+        return [self] if count == 1 else [PairBatch(*share) for share in shares]
+
+    @property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        return self.source, self.source_lengths, self.target, self.target_lengths
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "PairBatch":
+        """The same with every tensor changed."""
         return replace(
             self,
             source=change(self.source),
@@ -157,7 +172,28 @@ class PackedBatch:
         return self.cells.shape[1]
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "PackedBatch":
-        return replace(self, cells=self.cells.to(device, non_blocking=non_blocking))
+        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    @property
+    def fixed(self) -> bool:
+        """Nearly all batches have the same shape."""
+        return True
+
+    def parts(self, count: int) -> list["PackedBatch"]:
+        """Its rows in so many batches, or in one for each row if there are fewer."""
+        if count == 1:
+            return [self]
+        shares = self.cells.split(_share(len(self), count), dim=1)
+        return [PackedBatch(share, *(int((share[plane] > 0).sum()) for plane in (1, 5))) for share in shares]
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "PackedBatch":
+        """The same with every tensor changed."""
+        return replace(self, cells=change(self.cells))
+
+
+def _share(rows: int, count: int) -> int:
+    """How many rows each of so many parts has; the last may have fewer."""
+    return -(-rows // min(rows, count))
 
 
 def _padded(side: Side, before: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

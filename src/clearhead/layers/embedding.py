@@ -30,4 +30,9 @@ class Embedding(nn.Module):
             places = torch.arange(words.shape[1], device=words.device)
         x = F.embedding(words, self.weight) * self.weight.shape[1] ** 0.5
         x = self.position(x, places, lengths)
-        return F.dropout(x, self.dropout, self.training)
+        return F.dropout(x.to(_stream_type(x)), self.dropout, self.training)
+
+
+def _stream_type(x: Tensor) -> torch.dtype:
+    """The type in which the stream goes on: that of autocast on a GPU, where bytes are time."""
+    return torch.get_autocast_dtype("cuda") if x.is_cuda and torch.is_autocast_enabled("cuda") else x.dtype

@@ -12,9 +12,22 @@ NormPlace = Literal["post", "pre"]
 Stream = Float[Tensor, "batch places width"]
 
 
+class LayerNorm(nn.LayerNorm):
+    """Ba et al. 2016; computes in the precision of its weights and gives that of the stream."""
+
+    def forward(self, input: Stream) -> Stream:
+        return super().forward(input.to(self.weight.dtype)).to(input.dtype)
+
+
+class RMSNorm(nn.RMSNorm):
+    """Zhang and Sennrich 2019; computes in the precision of its weights and gives that of the stream."""
+
+    def forward(self, x: Stream) -> Stream:
+        return super().forward(x.to(self.weight.dtype)).to(x.dtype)
+
+
 def make_norm(kind: NormKind, width: int) -> nn.Module:
-    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019)."""
-    return nn.LayerNorm(width) if kind == "layer" else nn.RMSNorm(width, eps=1e-6)
+    return LayerNorm(width) if kind == "layer" else RMSNorm(width, eps=1e-6)
 
 
 class PostNorm(nn.Module):

@@ -29,14 +29,16 @@ from clearhead.tasks.records import Records, add_final, draw_curves, naming
 from clearhead.tasks.validator import Validator
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 from clearhead.training import (
+    Ahead,
+    DivergedError,
     Feed,
     Interrupt,
     Report,
     StateFolder,
     Trainer,
     average_weights,
-    choose_device,
 )
+from clearhead.training.devices import on_gpu
 from clearhead.writing import temporary_name, write_text
 
 STATES = "training"
@@ -58,8 +60,8 @@ CHANGEABLE = (
 
 def train(recipe: TranslationRecipe, out: Path) -> Iterator[Event]:
     """Trains a translator into a new folder; the events tell how it goes."""
-    on_gpu = choose_device(recipe.training.device).type == "cuda"
-    recipe = recipe.model_copy(update={"data": recipe.data.anchored()}).settled(on_gpu)
+    anchored = recipe.model_copy(update={"data": recipe.data.anchored()})
+    recipe = anchored.settled(on_gpu(recipe.training.device))
     with StateFolder.of(out / STATES, recipe.training) as states:
         if states.steps() or (out / WEIGHTS).exists():
             raise TrainingError(
@@ -159,15 +161,27 @@ class Stretch:
     seconds: float = 0.0
     steps: int = 0
 
+    def __post_init__(self) -> None:
+        self._unread: list[Report] = []
+
     def add(self, report: Report) -> None:
-        self.loss += report.loss * report.tokens
-        self.tokens += report.tokens
-        self.padding += report.padding
-        self.seconds += report.seconds
-        self.steps += 1
+        # Read when the numbers are wanted: until then, no device need be waited for.
+        self._unread.append(report)
+
+    def read(self) -> "Stretch":
+        """The same, with all reports taken in."""
+        for report in self._unread:
+            self.loss += report.loss * report.tokens
+            self.tokens += report.tokens
+            self.padding += report.padding
+            self.seconds += report.seconds
+            self.steps += 1
+        self._unread.clear()
+        return self
 
     def measurement(self, last: Report) -> dict[str, float]:
         """Means over the stretch, where a mean says more than the last step."""
+        self.read()
         return {
             "loss": self.loss / self.tokens,
             "tokens": self.tokens,
@@ -193,7 +207,7 @@ class Run:
         loss = partial(translation_loss, smoothing=recipe.training.smoothing)
         self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width)
         self.epoch = batches.epoch
-        self.feed = Feed(batches.epoch)
+        self.place: dict[str, int] = {}
         self.files = batches.store.meta["content"]["files"]
         self.settings = _lasting(recipe)
         self.standing = Standing()
@@ -206,11 +220,18 @@ class Run:
             self._load(saved)
             yield Note(f"resumed after step {self.trainer.step:,}")
         yield Begun(self.trainer.step, self.config.steps)
+        self.feed = self._fed()
         records = Records(out, self.trainer.step)
         try:
             with Interrupt() as interrupt:
                 reason = yield from self._loop(out, records, interrupt)
+        except DivergedError:
+            if self.trainer.step not in self.states.steps():
+                self._save(None, passing=True)
+            raise
         finally:
+            if isinstance(self.feed, Ahead):
+                self.feed.close()
             records.close()
         return Finished(out, self.trainer.step, interrupt.requested, reason)
 
@@ -220,12 +241,22 @@ class Run:
         chosen = self.states.to_average(average) if average else self.states.best_weights(1)
         return average_weights(chosen) if chosen else self.trainer.weights()
 
+    def _fed(self) -> Feed | Ahead:
+        """The batches from the run's place on; for a GPU they are made ready in the background."""
+        feed = Feed(self.epoch, **self.place)
+        if self.trainer.device.type != "cuda":
+            return feed
+        return Ahead(feed, lambda batch: batch.each(torch.Tensor.pin_memory))
+
     def _loop(self, out: Path, records: Records, interrupt: Interrupt) -> Generator[Event, None, str]:
         config = self.config
         for report in self._steps():
             step = report.step
             last = step == config.steps
             self.stretch.add(report)
+            occasions = (config.report_every, config.validate_every, config.save_every)
+            if last or interrupt.requested or not all(step % every for every in occasions):
+                self.trainer.settle()
             if step % config.report_every == 0 or last:
                 records.add(step, "train", self.stretch.measurement(report))
                 self.stretch = Stretch()
@@ -237,6 +268,7 @@ class Run:
             in_turn = bool(validation) or step % config.save_every == 0 or last
             overdue = perf_counter() - self.saved_at > 60 * config.save_minutes
             if in_turn or overdue or interrupt.requested:
+                self.trainer.settle()
                 self._save(validation, passing=not in_turn)
                 yield Saved(step)
             if validation and validation.best:
@@ -249,12 +281,7 @@ class Run:
         """Reports for as long as there are steps and patience left."""
         reports = self.trainer.steps(self.feed)
         while not self.config.patience or self.standing.waited < self.config.patience:
-            try:
-                report = next(reports, None)
-            except TrainingError:
-                if self.trainer.step not in self.states.steps():
-                    self._save(None, passing=True)
-                raise
+            report = next(reports, None)
             if report is None:
                 return
             yield report
@@ -273,7 +300,7 @@ class Run:
 
     def _save(self, validation: Validation | None, passing: bool) -> None:
         standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
-        place = {"feed": self.feed.position, "stretch": asdict(self.stretch), "standing": standing}
+        place = {"feed": self.feed.position, "stretch": asdict(self.stretch.read()), "standing": standing}
         made_with = {"files": self.files, "settings": self.settings}
         score = getattr(validation, self.config.stop_on, None)
         self.states.save(self.trainer.state() | place | made_with, score, passing)
@@ -292,7 +319,7 @@ class Run:
                 "in another folder"
             )
         self.trainer.load_state(state)
-        self.feed = Feed(self.epoch, **state["feed"])
+        self.place = state["feed"]
         self.standing = Standing(**state["standing"])
         self.stretch = Stretch(**state["stretch"])
 

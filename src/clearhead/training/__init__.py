@@ -1,5 +1,6 @@
 """From batches to weights."""
 
+from clearhead.training.ahead import Ahead
 from clearhead.training.averaging import MovingAverage, average_weights
 from clearhead.training.config import AverageConfig, TrainingConfig
 from clearhead.training.devices import choose_device, choose_precision
@@ -9,10 +10,12 @@ from clearhead.training.loss import smoothed_loss
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
 from clearhead.training.schedule import ScheduleConfig, rate
 from clearhead.training.state import StateFolder
-from clearhead.training.trainer import Report, Trainer
+from clearhead.training.trainer import DivergedError, Report, Trainer
 
 __all__ = [
+    "Ahead",
     "AverageConfig",
+    "DivergedError",
     "Feed",
     "Interrupt",
     "MovingAverage",

@@ -21,17 +21,17 @@ class MovingAverage:
     def __init__(self, model: nn.Module, decay: float):
         self.model = model
         self.decay = decay
-        self.updates = 0
         self._live = {name: p.detach() for name, p in model.named_parameters()}
         self._mean = {name: p.clone() for name, p in self._live.items()}
 
     @torch.no_grad()
-    def update(self) -> None:
-        self.updates += 1
-        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
-        torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
-            list(self._mean.values()), list(self._live.values()), 1 - decay
-        )
+    def update(self, step: int, broken: Tensor) -> None:
+        """Moves the mean towards the weights; where `broken` is 1 it stays, without the processor knowing."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        share = (1 - broken) * (1 - decay)
+        means, lives = list(self._mean.values()), list(self._live.values())
+        torch._foreach_mul_(means, 1 - share)  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_add_(means, torch._foreach_mul(lives, share))  # pyright: ignore
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
@@ -47,9 +47,8 @@ class MovingAverage:
         """The model's weights, with the mean in the place of each parameter."""
         return weights(self.model) | self._mean
 
-    def load(self, weights: Mapping[str, Tensor], updates: int) -> None:
-        """Goes on from what `weights` gave after that many updates."""
-        self.updates = updates
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Goes on from what `weights` gave."""
         for name, mean in self._mean.items():
             mean.copy_(weights[name])
 

@@ -33,7 +33,8 @@ class TrainingConfig(Settings):
     average: AverageConfig | None = None
     device: Device = "auto"
     precision: Precision = "auto"
-    compile: bool = False
+    compile: Literal["auto", "on", "off"] = "auto"
+    """auto: on a GPU"""
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     report_every: PositiveInt = 50
     validate_every: PositiveInt = 1000

@@ -18,15 +18,19 @@ log = logging.getLogger(__name__)
 
 def choose_device(wish: Device = "auto", asked_by: str = "training.device") -> torch.device:
     """The device of a run: a GPU where there is one and nobody said otherwise."""
-    found = torch.cuda.is_available()
-    if wish == "cuda" and not found:
+    if wish == "cuda" and not torch.cuda.is_available():
         raise SettingsError(f"{asked_by}: 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'")
-    if wish == "cpu" or not found:
+    if not on_gpu(wish):
         log.info("device: cpu (%d threads)", torch.get_num_threads())
         return torch.device("cpu")
     device = torch.device("cuda", torch.cuda.current_device())
     log.info("device: %s (%s)", device, torch.cuda.get_device_name(device))
     return device
+
+
+def on_gpu(wish: Device) -> bool:
+    """Whether a run with this wish would compute on a GPU."""
+    return wish != "cpu" and torch.cuda.is_available()
 
 
 def choose_precision(wish: Precision, device: torch.device, width: int) -> torch.dtype:

@@ -83,12 +83,17 @@ class Optimizer:
         else:
             self._members = [_Member(_adam(hidden, others, config), hidden | others, 1.0)]
 
-    def step(self, rate: float) -> None:
-        """Moves the weights along their gradients."""
+    @property
+    def skips(self) -> bool:
+        """Whether a broken step can be skipped without the processor knowing of it."""
+        return all(isinstance(member.inner, torch.optim.Adam) for member in self._members)
+
+    def step(self, rate: float, broken: Tensor | None = None) -> None:
+        """Moves the weights along their gradients; an optimizer that skips does not where `broken` is 1."""
         for matrix, whole, rows in self._parts.values():
             matrix.grad = None if whole.grad is None else whole.grad[rows]
         for member in self._members:
-            member.step(rate)
+            member.step(rate, broken)
 
     def zero_grad(self) -> None:
         for parameter in self.parameters:
@@ -134,9 +139,11 @@ class _Member:
         self.names = list(names)
         self.factor = factor
 
-    def step(self, rate: float) -> None:
+    def step(self, rate: float, broken: Tensor | None) -> None:
         for group in self.inner.param_groups:
             group["lr"] = rate * self.factor
+        # The name by which torch's fused optimizers know it.
+        self.inner.found_inf = broken  # pyright: ignore[reportAttributeAccessIssue]
         self.inner.step()
 
     def moments(self) -> dict[str, dict[str, Tensor]]:

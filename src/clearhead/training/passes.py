@@ -1,0 +1,180 @@
+"""Forward and backward over one batch: plainly, or compiled and recorded where shapes come again."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.layers.block import Block
+
+# Passes before a recording, on another stream, as torch asks: kernels are compiled and chosen in them.
+WARM_UP = 3
+
+
+class Trainable(Protocol):
+    """What training wants of a batch."""
+
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def padding(self) -> float: ...
+    @property
+    def fixed(self) -> bool:
+        """Whether its shape is one of a few that come again and again."""
+        ...
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same with every tensor changed."""
+        ...
+
+    def parts(self, count: int) -> list[Self]:
+        """Its rows in so many batches, or in one for each row if there are fewer."""
+        ...
+
+
+Model = TypeVar("Model", bound=nn.Module)
+Batch = TypeVar("Batch", bound=Trainable)
+Loss = Callable[[Model, Batch], Tensor]
+"""The sum of the losses of a batch, over its tokens."""
+
+
+class Objective(nn.Module, Generic[Model, Batch]):
+    """A model and its loss as one module, so that whatever wraps modules can wrap the two."""
+
+    def __init__(self, model: Model, loss: Loss[Model, Batch]):
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.loss(self.model, batch)
+
+
+class Passes(Generic[Batch]):
+    """Plain passes: `pass(batch)` adds to the gradients and gives the summed loss."""
+
+    def __init__(
+        self, objective: nn.Module, device: torch.device, autocast: Callable[[], AbstractContextManager]
+    ):
+        self.objective, self.device, self.autocast = objective, device, autocast
+        self.parameters = [p for p in objective.parameters() if p.requires_grad]
+
+    def clear(self) -> None:
+        """No gradients from here on."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def forget(self) -> None:
+        """Gives back the gradients and all else that is held."""
+        self.clear()
+
+    def __call__(self, batch: Batch) -> Tensor:
+        with self.autocast():
+            loss = self.objective(batch.each(lambda tensor: tensor.to(self.device, non_blocking=True)))
+        loss.backward()
+        return loss.detach()
+
+
+@dataclass(frozen=True)
+class _Recording:
+    graph: torch.cuda.CUDAGraph
+    batch: Any
+    loss: Tensor
+
+
+class RecordedPasses(Passes[Batch]):
+    """Passes on a GPU; batches of fixed shapes are recorded once and then replayed without the processor.
+
+    Whether a shape is recorded depends on nothing but the batch, so that a resumed run computes alike.
+    """
+
+    def __init__(
+        self,
+        objective: nn.Module,
+        device: torch.device,
+        autocast: Callable[[], AbstractContextManager],
+        regions: "Regions | None" = None,
+    ):
+        super().__init__(objective, device, autocast)
+        self.regions = regions
+        self._recordings: dict[tuple, _Recording] = {}
+
+    def clear(self) -> None:
+        # A recording writes to the memory it has seen: gradients keep theirs.
+        if any(parameter.grad is None for parameter in self.parameters):
+            for parameter in self.parameters:
+                parameter.grad = torch.zeros_like(parameter)
+        torch._foreach_zero_([p.grad for p in self.parameters])  # pyright: ignore
+
+    def forget(self) -> None:
+        self._recordings.clear()
+        super().clear()
+        torch.cuda.empty_cache()
+
+    def __call__(self, batch: Batch) -> Tensor:
+        if not batch.fixed:
+            return super().__call__(batch)
+        recording = self._recordings.get(_shapes(batch)) or self._record(batch)
+        for room, new in zip(_tensors(recording.batch), _tensors(batch), strict=True):
+            room.copy_(new, non_blocking=True)
+        recording.graph.replay()
+        return recording.loss.clone()
+
+    def _record(self, batch: Batch) -> _Recording:
+        """Runs the pass a few times, then records it; neither gradients nor chance are changed by that."""
+        gradients = [p.grad.clone() for p in self.parameters if p.grad is not None]
+        chance = torch.cuda.get_rng_state(self.device)
+        room = batch.each(lambda tensor: tensor.to(self.device).clone())
+        graph = torch.cuda.CUDAGraph()
+        with self.regions.compiled() if self.regions else _as_is():
+            aside = torch.cuda.Stream(self.device)
+            aside.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(aside):
+                for _ in range(WARM_UP):
+                    super().__call__(room)
+            torch.cuda.current_stream(self.device).wait_stream(aside)
+            with torch.cuda.graph(graph):
+                loss = super().__call__(room)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            assert parameter.grad is not None
+            parameter.grad.copy_(gradient)
+        torch.cuda.set_rng_state(chance, self.device)
+        self._recordings[_shapes(batch)] = _Recording(graph, room, loss)
+        return self._recordings[_shapes(batch)]
+
+
+class Regions:
+    """The blocks of a model, compiled one like the other; outside of `compiled` they run as they are."""
+
+    def __init__(self, model: nn.Module):
+        self._blocks = [block for block in model.modules() if isinstance(block, Block)]
+        # One compilation serves all blocks of a kind: dynamo keeps it with the code, weights are inputs.
+        self._compiled = [torch.compile(block.forward, dynamic=False) for block in self._blocks]
+
+    @contextmanager
+    def compiled(self) -> Iterator[None]:
+        for block, forward in zip(self._blocks, self._compiled, strict=True):
+            block.forward = forward
+        try:
+            yield
+        finally:
+            for block in self._blocks:
+                del block.forward
+
+
+@contextmanager
+def _as_is() -> Iterator[None]:
+    yield
+
+
+def _tensors(batch: Trainable) -> list[Tensor]:
+    found: list[Tensor] = []
+    batch.each(lambda tensor: found.append(tensor) or tensor)
+    return found
+
+
+def _shapes(batch: Trainable) -> tuple:
+    return tuple((tensor.shape, tensor.dtype) for tensor in _tensors(batch))

@@ -1,0 +1,34 @@
+"""Batches made in the background are those of the feed, and so is the place where they stand."""
+
+from itertools import islice
+
+import pytest
+
+from clearhead.errors import TrainingError
+from clearhead.training import Ahead, Feed
+
+
+def numbers(number, skip):
+    return iter(range(100 * number + skip, 100 * number + 7))
+
+
+def test_the_batches_are_those_of_the_feed_made_ready():
+    ahead = Ahead(Feed(numbers), lambda number: -number)
+    assert list(islice(ahead, 40)) == [-number for number in islice(Feed(numbers), 40)]
+    ahead.close()
+
+
+def test_the_position_is_that_of_the_last_batch_given():
+    ahead, feed = Ahead(Feed(numbers), abs), Feed(numbers)
+    assert ahead.position == feed.position
+    for _ in range(20):
+        assert next(ahead) == next(feed)
+        assert ahead.position == feed.position
+    ahead.close()
+
+
+def test_what_goes_wrong_in_the_background_is_raised_where_batches_are_taken():
+    ahead = Ahead(Feed(lambda number, skip: iter([])), abs)
+    for _ in range(2):
+        with pytest.raises(TrainingError, match="epoch 0: no batches"):
+            next(ahead)
