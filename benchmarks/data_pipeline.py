@@ -20,7 +20,8 @@ from pathlib import Path
 from clearhead.data.batching import Batches, BatchingConfig
 from clearhead.data.building import cached_store
 from clearhead.data.cleaning import CleaningConfig, Tally, clean
-from clearhead.data.corpus import Pair, corpus_hash, read_pairs
+from clearhead.data.corpus import corpus_hash, read_pairs
+from clearhead.data.pair import Directed
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 LANGUAGES = ("en", "de")
@@ -68,8 +69,8 @@ def measure(folder: Path, count: int) -> None:
     print(f"  {batches.count(0):,} batches, {real:,} tokens on both sides, padding {1 - real / cells:.1%}")
 
 
-def cleaned(path: Path, tally: Tally) -> Iterator[Pair]:
-    return clean(read_pairs(path, LANGUAGES), CleaningConfig(), tally)
+def cleaned(path: Path, tally: Tally) -> Iterator[Directed]:
+    return map(Directed, clean(read_pairs(path, LANGUAGES), CleaningConfig(), tally))
 
 
 def make(path: Path, count: int) -> None:

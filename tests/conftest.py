@@ -57,7 +57,7 @@ def number_recipe(numbers) -> Callable[..., Path]:
         pairs = folder / "numbers.en-de.tsv"
         pairs.write_text("".join(f"{source}\t{target}\n" for source, target in numbers(400)))
         path = folder / "recipe.toml"
-        path.write_text(RECIPE.format(pairs=pairs, steps=steps) + more)
+        path.write_text(RECIPE.format(pairs=pairs) + SMALL.format(steps=steps) + more)
         return path
 
     return make
@@ -77,13 +77,61 @@ def number_model(tmp_path_factory: pytest.TempPathFactory, number_recipe) -> Pat
     return folder / "model"
 
 
+@pytest.fixture(scope="session")
+def many_recipe(numbers) -> Callable[..., Path]:
+    """Like `number_recipe`, for four directions: French writes 'c a d' where German writes '3 1 4'."""
+
+    def make(folder: Path, steps: int = 500, more: str = "") -> Path:
+        letters = str.maketrans("0123456789", "zabcdefghi")
+        rows = {"de": numbers(400), "fr": [(a, b.translate(letters)) for a, b in numbers(500)[200:]]}
+        for language, pairs in rows.items():
+            file = folder / f"numbers.en-{language}.tsv"
+            file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+        path = folder / "many.toml"
+        path.write_text(MANY.format(folder=folder) + SMALL.format(steps=steps) + more)
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def many_model(tmp_path_factory: pytest.TempPathFactory, many_recipe) -> Path:
+    """The folder of a trained translator between English and two other languages, in both directions."""
+    from clearhead.config import read_settings
+    from clearhead.tasks.recipe import TranslationRecipe
+    from clearhead.tasks.run import train
+
+    folder = tmp_path_factory.mktemp("many")
+    for _ in train(read_settings(TranslationRecipe, many_recipe(folder)), folder / "model"):
+        pass
+    return folder / "model"
+
+
 RECIPE = """
 [data]
 source = "en"
 target = "de"
 train = ["{pairs}"]
 hold_out = {{ validation = 30, test = 40 }}
+"""
+MANY = """
+[[data.corpora]]
+source = "en"
+target = "de"
+both = true
+train = ["{folder}/numbers.en-de.tsv"]
 
+[[data.corpora]]
+source = "en"
+target = "fr"
+both = true
+train = ["{folder}/numbers.en-fr.tsv"]
+
+[data.hold_out]
+validation = 20
+test = 30
+"""
+SMALL = """
 [tokenizer]
 kind = "word"
 vocabulary = 40

@@ -4,7 +4,7 @@ import difflib
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,11 @@ class Settings(BaseModel):
     """The base of every group of settings: immutable, and closed to unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def names(cls) -> Collection[str]:
+        """What may be set here."""
+        return cls.model_fields
 
 
 S = TypeVar("S", bound=Settings)
@@ -113,10 +118,13 @@ def _locate(kind: type[Settings], loc: tuple[int | str, ...]) -> tuple[str, type
             here = members[part]
             parent = here
             continue
+        if isinstance(part, int):
+            words.append(str(part))
+            continue
         group = next((m for m in members.values() if part in m.model_fields), None)
-        parent = group or (next(iter(members.values()), None) if isinstance(part, str) else None)
-        words.append(str(part))
-        here = group.model_fields[str(part)].annotation if group else None
+        parent = group or next(iter(members.values()), None)
+        words.append(part)
+        here = group.model_fields[part].annotation if group else None
     return ".".join(words), parent
 
 
@@ -138,9 +146,7 @@ def _say(detail: ErrorDetails, parent: type[Settings] | None) -> str:
     context, value = detail.get("ctx", {}), detail["input"]
     match detail["type"]:
         case "extra_forbidden":
-            near = difflib.get_close_matches(
-                str(detail["loc"][-1]), parent.model_fields if parent else (), n=1
-            )
+            near = difflib.get_close_matches(str(detail["loc"][-1]), parent.names() if parent else (), n=1)
             return "unknown setting" + (f" (did you mean {near[0]}?)" if near else "")
         case "missing":
             return "is missing"

@@ -138,7 +138,7 @@ def test_a_rival_for_other_languages_is_refused(refused, number_model, copied):
     settings = copied / "config.toml"
     settings.write_text(settings.read_text().replace('target = "de"', 'target = "fr"'))
     said = refused("evaluate", number_model, "--against", copied)
-    assert said.startswith(f"{copied}: translates en to fr, not en to de")
+    assert said.startswith(f"{copied}: translates en-fr, not en-de")
 
 
 # Recipes and options
@@ -251,8 +251,8 @@ def test_a_command_that_does_not_hang_together_is_refused(arguments, message, re
         (["--repetition", "nan"], "repetition: nan should be from 0.01 to 100 (1 changes nothing)"),
         (["--no-repeat", "-1"], "no_repeat: -1 should be at least 0 (0 forbids nothing)"),
         (["--prefix", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"], "leave nothing of longest"),
-        (["--to", "fr"], "--to fr: this model translates from en to de only"),
-        (["--to", "german"], "--to german: this model translates from en to de only (did you mean de?)"),
+        (["--to", "fr"], "--to fr: this model translates en-de only"),
+        (["--to", "german"], "--to german: this model translates en-de only (did you mean de?)"),
         (["--device", "tpu"], "--device tpu: is not one of auto, cpu, cuda"),
         (["--seed", str(1 << 70), "--top-k", "3"], "should be from 0 to 4611686018427387904"),
         (["--seed", "3"], "--seed 3: goes with --temperature, --top-k, --top-p or --min-p"),

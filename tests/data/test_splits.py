@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.data.corpus import Pair, read_pairs
-from clearhead.data.splits import HeldOut, Split, hold_out
+from clearhead.data.splits import HeldOut, Split, Whole, hold_out
 from clearhead.errors import DataError
 
 PAIRS = [Pair(f"sentence {number // 3}", f"Satz {number}") for number in range(3000)]
@@ -19,13 +19,21 @@ def turned(pairs: list[Pair]) -> list[Pair]:
     return [Pair(target, source) for source, target in pairs]
 
 
+def split_of(
+    pairs: list[Pair], languages: tuple[str, str], validation: int, test: int, seed: int = 0
+) -> Split:
+    """That of a corpus alone."""
+    [split] = hold_out([Whole(pairs, languages, validation, test)], seed)
+    return split
+
+
 def parts(split: Split, pairs: list[Pair]) -> tuple[list[Pair], list[Pair], list[Pair]]:
     held: HeldOut = {"validation": [], "test": []}
     return list(split.train(pairs, held)), held["validation"], held["test"]
 
 
 def test_the_parts_share_no_sentence_and_have_the_sizes_asked_for():
-    split = hold_out(PAIRS, LANGUAGES, validation=100, test=50)
+    split = split_of(PAIRS, LANGUAGES, validation=100, test=50)
     train, validation, test = parts(split, PAIRS)
     assert (len(validation), len(test)) == (100, 50)
     assert len(train) >= len(PAIRS) - 150 - 4
@@ -34,29 +42,29 @@ def test_the_parts_share_no_sentence_and_have_the_sizes_asked_for():
 
 
 def test_every_pair_has_exactly_one_part():
-    split = hold_out(PAIRS, LANGUAGES, validation=100, test=50)
+    split = split_of(PAIRS, LANGUAGES, validation=100, test=50)
     found = [split.part(pair) for pair in PAIRS]
     assert 50 <= found.count("test") <= 52
     assert 100 <= found.count("validation") <= 102
 
 
 def test_both_directions_have_the_same_split():
-    there = hold_out(PAIRS, LANGUAGES, validation=60, test=60)
-    back = hold_out(turned(PAIRS), ("de", "en"), validation=60, test=60)
+    there = split_of(PAIRS, LANGUAGES, validation=60, test=60)
+    back = split_of(turned(PAIRS), ("de", "en"), validation=60, test=60)
     for forth, other in zip(parts(there, PAIRS), parts(back, turned(PAIRS)), strict=True):
         assert turned(forth) == other
 
 
 def test_without_english_the_source_is_the_key():
-    split = hold_out(PAIRS, ("fr", "de"), validation=30, test=30)
+    split = split_of(PAIRS, ("fr", "de"), validation=30, test=30)
     train, _, test = parts(split, PAIRS)
     assert not {pair.source for pair in train} & {pair.source for pair in test}
 
 
 def test_the_split_depends_on_the_seed_but_not_on_order_case_or_spaces():
-    first = hold_out(PAIRS, LANGUAGES, 100, 50, seed=1)
-    assert first == hold_out(PAIRS[::-1], LANGUAGES, 100, 50, seed=1)
-    assert first != hold_out(PAIRS, LANGUAGES, 100, 50, seed=2)
+    first = split_of(PAIRS, LANGUAGES, 100, 50, seed=1)
+    assert first == split_of(PAIRS[::-1], LANGUAGES, 100, 50, seed=1)
+    assert first != split_of(PAIRS, LANGUAGES, 100, 50, seed=2)
     pair = parts(first, PAIRS)[2][0]
     assert first.part(Pair(" " + pair.source.upper().replace(" ", "\u00a0"), "x")) == "test"
 
@@ -65,22 +73,22 @@ def test_every_seed_that_numpy_takes_makes_its_own_split():
     seeds = [0, 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64, 2**200]
     for seed in seeds:
         np.random.default_rng(seed)
-    bounds = {hold_out(PAIRS, LANGUAGES, 100, 50, seed=seed).test_end for seed in seeds}
-    assert len(bounds) == len(seeds)
+    tests = {split_of(PAIRS, LANGUAGES, 100, 50, seed=seed).test for seed in seeds}
+    assert len(tests) == len(seeds)
 
 
 @pytest.mark.parametrize(("validation", "test"), [(0, 0), (10, 0), (0, 10)])
 def test_a_part_may_be_empty(validation, test):
-    split = hold_out(PAIRS, LANGUAGES, validation, test)
+    split = split_of(PAIRS, LANGUAGES, validation, test)
     assert [len(part) for part in parts(split, PAIRS)[1:]] == [validation, test]
 
 
 @pytest.mark.parametrize(("validation", "test"), [(2000, 1000), (5000, 0), (0, 3000)])
 def test_holding_out_everything_is_refused(validation, test):
     with pytest.raises(DataError, match=f"{validation} pairs .* {test} for testing leave none of 3000"):
-        hold_out(PAIRS, LANGUAGES, validation, test)
+        split_of(PAIRS, LANGUAGES, validation, test)
     with pytest.raises(DataError, match="leave none of 0"):
-        hold_out([], LANGUAGES, 1, 1)
+        split_of([], LANGUAGES, 1, 1)
 
 
 @given(
@@ -94,7 +102,7 @@ def test_any_corpus_is_split_exactly_or_refused(keys, validation, test, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("clearhead.data.splits.CHUNK", chunk)
         try:
-            split = hold_out(pairs, LANGUAGES, validation, test)
+            split = split_of(pairs, LANGUAGES, validation, test)
         except DataError:
             most = max(keys.count(key) for key in keys)
             assert len(keys) - validation - test <= 2 * most
@@ -106,9 +114,59 @@ def test_any_corpus_is_split_exactly_or_refused(keys, validation, test, chunk):
     assert sum(map(len, sentences)) == len(set().union(*sentences))
 
 
+FRENCH = [Pair(f"phrase {number}", f"Sentence {number // 2}") for number in range(1500)]
+
+
+def test_what_one_corpus_holds_out_no_other_trains_on():
+    """English sentences 0 to 749 are in both, on different sides, with different numbers of translations."""
+    corpora = [Whole(PAIRS, LANGUAGES, 100, 60), Whole(FRENCH, ("fr", "en"), 40, 200)]
+    german, french = hold_out(corpora, seed=3)
+    train, validation, test = parts(german, PAIRS)
+    train_too, validation_too, test_too = (turned(part) for part in parts(french, FRENCH))
+    assert [len(part) for part in (validation, test, validation_too, test_too)] == [100, 60, 40, 200]
+    sentences = [
+        {pair.source.casefold() for pair in (*first, *second)}
+        for first, second in ((train, train_too), (validation, validation_too), (test, test_too))
+    ]
+    assert sum(map(len, sentences)) == len(set().union(*sentences))
+    # Only what is held out is missing.
+    assert len(sentences[0]) >= 1000 - len(sentences[1]) - len(sentences[2]) - 4
+
+
+def test_a_corpus_beside_others_tests_on_the_same_sentences_as_alone():
+    alone = split_of(PAIRS, LANGUAGES, 100, 60)
+    beside, _ = hold_out([Whole(PAIRS, LANGUAGES, 100, 60), Whole(FRENCH, ("fr", "en"), 40, 10)])
+    assert parts(beside, PAIRS)[2] == parts(alone, PAIRS)[2]
+
+
+def test_a_corpus_that_the_others_hold_out_whole_is_refused_by_name():
+    corpora = [Whole(PAIRS, LANGUAGES, 0, 600), Whole(PAIRS[:30], ("en", "fr"), 16, 12)]
+    with pytest.raises(DataError, match=r"en-fr: 16 pairs for validation and 12 .* leave none of 30"):
+        hold_out(corpora)
+
+
+@given(
+    first=st.lists(st.integers(0, 25), min_size=1, max_size=60),
+    second=st.lists(st.integers(10, 40), min_size=1, max_size=60),
+    sizes=st.tuples(*[st.integers(0, 8)] * 4),
+)
+def test_any_two_corpora_are_split_exactly_or_refused(first, second, sizes):
+    pairs = [[Pair(f"key {key}", f"{place}") for place, key in enumerate(keys)] for keys in (first, second)]
+    corpora = [Whole(pairs[0], LANGUAGES, *sizes[:2]), Whole(pairs[1], ("en", "fr"), *sizes[2:])]
+    try:
+        splits = hold_out(corpora)
+    except DataError:
+        return
+    found = [parts(split, some) for split, some in zip(splits, pairs, strict=True)]
+    assert [len(part) for some in found for part in some[1:]] == list(sizes)
+    assert all(some[0] for some in found)
+    sentences = [{pair.source for some in found for pair in some[part]} for part in range(3)]
+    assert sum(map(len, sentences)) == len(set().union(*sentences))
+
+
 def test_the_shipped_corpus_is_split_by_english_sentence():
     pairs = list(islice(read_pairs("tatoeba-en-de", LANGUAGES), 0, None, 3))
-    split = hold_out(pairs, LANGUAGES, validation=1000, test=1000)
+    split = split_of(pairs, LANGUAGES, validation=1000, test=1000)
     train, validation, test = parts(split, pairs)
     held = [*validation, *test]
     assert len(held) == 2000

@@ -13,6 +13,7 @@ import pytest
 from clearhead.data.building import cached_store
 from clearhead.data.cleaning import CleaningConfig, Tally, clean
 from clearhead.data.corpus import Pair
+from clearhead.data.pair import Directed
 from clearhead.data.store import PairStore, Side
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -36,7 +37,7 @@ class Large(Letters):
 
 
 def stored(folder: Path, pairs=PAIRS, tokenizer=None, longest=100, **content) -> PairStore:
-    return cached_store(folder, content, lambda tally: pairs, tokenizer or Letters(), longest)
+    return cached_store(folder, content, lambda tally: map(Directed, pairs), tokenizer or Letters(), longest)
 
 
 def test_a_store_gives_back_what_the_tokenizer_gave(tmp_path):
@@ -70,9 +71,20 @@ def test_long_and_empty_sentences_are_dropped_and_counted(tmp_path):
     assert (len(store), store.meta["too_long"]) == (1, 3)
 
 
+def test_a_tag_stands_before_its_source_and_takes_a_place_of_it(tmp_path):
+    pairs = [Directed(Pair(source, target), tag) for source, target, tag in TAGGED]
+    store = cached_store(tmp_path, {}, lambda tally: pairs, Letters(), 3)
+    rows = [[side.tolist() for side in store[row]] for row in range(len(store))]
+    assert rows == [[[7, 97, 97], [98]], [[97, 97, 97], [98]], [[8, 97], [98, 98, 98]]]
+    assert store.meta["too_long"] == 2
+
+
+TAGGED = [("a a", "b", 7), ("a a a", "b", 7), ("a a a", "b", None), ("a", "b b b", 8), ("", "b", 8)]
+
+
 def test_the_tally_of_cleaning_is_kept_with_the_store(tmp_path):
     def pairs(tally: Tally):
-        return clean(PAIRS, CleaningConfig(), tally)
+        return map(Directed, clean(PAIRS, CleaningConfig(), tally))
 
     for _ in range(2):
         store = cached_store(tmp_path, {}, pairs, Letters(), 100)

@@ -5,28 +5,29 @@ import pytest
 from clearhead.data.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.evaluation import scores
+from clearhead.tasks.directions import Direction
 from clearhead.tasks.measuring import measure, unseen_pairs, within_reach
 from clearhead.tasks.translation import load
 
 PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]
-LANGUAGES = ("en", "de")
+DIRECTION = Direction("en", "de")
 
 
 def test_the_kept_test_pairs_are_the_default(tmp_path):
     (tmp_path / "test.tsv").write_text("a\tb\n")
-    assert unseen_pairs(None, tmp_path, LANGUAGES).pairs == [Pair("a", "b")]
+    assert unseen_pairs(None, tmp_path, DIRECTION, [DIRECTION]).pairs == [Pair("a", "b")]
     for content in (None, ""):
         (tmp_path / "test.tsv").unlink() if content is None else (tmp_path / "test.tsv").write_text(content)
         with pytest.raises(
             DataError, match="no test pairs were kept for this model; name a file with --pairs"
         ):
-            unseen_pairs(None, tmp_path, LANGUAGES)
+            unseen_pairs(None, tmp_path, DIRECTION, [DIRECTION])
 
 
 def test_pairs_are_normalised_as_in_training_and_empty_ones_left_out(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a\u00a0 b\tc \nd\t\n\te\nf\tg\n", encoding="utf-8")
-    unseen = unseen_pairs(str(path), tmp_path, LANGUAGES)
+    unseen = unseen_pairs(str(path), tmp_path, DIRECTION, [DIRECTION])
     assert unseen.pairs == [Pair("a b", "c"), Pair("f", "g")]
     assert (unseen.read, unseen.blank) == (4, 2)
     # What belongs to the pairs stays beside them.

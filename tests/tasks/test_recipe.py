@@ -23,9 +23,28 @@ def test_every_recipe_can_be_read_and_comes_back_from_what_is_saved(path, tmp_pa
 
 def test_files_may_be_single_or_aligned_pairs():
     recipe = parse_settings(TranslationRecipe, {"data": DATA | {"train": ["a.tsv", ["b.en", "b.de"]]}})
-    assert recipe.data.train == ("a.tsv", ("b.en", "b.de"))
+    assert recipe.data.corpora[0].train == ("a.tsv", ("b.en", "b.de"))
     assert recipe.data.places == ["a.tsv", ("b.en", "b.de")]
     assert recipe.data.languages == ("en", "de")
+
+
+def test_a_single_corpus_may_be_written_either_way():
+    alone, listed = (
+        parse_settings(TranslationRecipe, {"data": data}) for data in (DATA, {"corpora": [DATA]})
+    )
+    assert alone == listed
+    assert settings_toml(alone) == settings_toml(listed)
+
+
+def test_several_corpora_have_their_directions_each_once():
+    french = {"source": "en", "target": "fr", "train": ["b.tsv"]}
+    corpora = [DATA | {"both": True}, french, DATA | {"train": ["c.tsv"]}]
+    data = parse_settings(TranslationRecipe, {"data": {"corpora": corpora}}).data
+    assert [str(direction) for direction in data.directions] == ["en-de", "de-en", "en-fr"]
+    assert data.languages == ("en", "de", "fr")
+    assert data.places == ["a.tsv", "b.tsv", "c.tsv"]
+    assert all("train" not in corpus for corpus in data.without_files()["corpora"])
+    assert data.anchored().places == [str(Path(file).absolute()) for file in ("a.tsv", "b.tsv", "c.tsv")]
 
 
 @pytest.mark.parametrize(
@@ -40,6 +59,16 @@ def test_files_may_be_single_or_aligned_pairs():
         (
             {"data": DATA | {"source": "EN"}},
             "data.source: language 'EN' is unknown; did you mean en (English)?",
+        ),
+        ({"data": {"corpora": []}}, "data.corpora: [] should have at least 1 item"),
+        (
+            {"data": {"corpora": [DATA, DATA | {"tain": []}]}},
+            "data.corpora.1.tain: unknown setting (did you mean train?)",
+        ),
+        ({"data": DATA | {"trian": []}}, "data.trian: unknown setting (did you mean train?)"),
+        (
+            {"data": DATA | {"corpora": [DATA]}},
+            "data: source stands beside corpora; move it into one of them",
         ),
         ({"data": DATA | {"hold_out": {"validation": -1}}}, "data.hold_out.validation: -1 should be"),
         (
@@ -90,3 +119,14 @@ def test_a_card_tells_languages_data_and_scores():
     assert "- mine.tsv\n- b.en and b.de\n" in card
     assert "- loss per token 1.50\n- BLEU 30.00\n" in card
     assert "- not measured" in model_card(recipe, 1, 1, {})
+
+
+def test_the_card_of_many_directions_names_them_all():
+    corpora = [DATA | {"both": True}, DATA | {"target": "fr", "train": ["tatoeba-en-fr"]}]
+    recipe = parse_settings(TranslationRecipe, {"data": {"corpora": corpora}})
+    card = model_card(recipe, 1, 1, {"loss": 1.5, "bleu": 30.0, "bleu en-de": 28.0})
+    assert card.startswith("# English to German, German to English, English to French\n")
+    assert "clearhead translate --model THIS-FOLDER --to de" in card
+    assert "- a.tsv\n- tatoeba-en-fr: " in card
+    assert "`test.de-en.tsv`, `validation.en-fr.tsv` and `test.en-fr.tsv` beside this card" in card
+    assert "- BLEU 30.00\n- BLEU en-de 28.00\n" in card

@@ -204,7 +204,7 @@ def test_the_settings_in_the_folder_are_those_of_the_run(tmp_path, recipe):
 
 def test_a_run_whose_files_have_changed_is_not_resumed(tmp_path, recipe):
     chosen = recipe("training.steps=8")
-    place = Path(str(chosen.data.train[0]))
+    place = Path(str(chosen.data.corpora[0].train[0]))
     copy = tmp_path / "pairs.tsv"
     copy.write_bytes(place.read_bytes())
     moved = recipe("training.steps=8", f'data.train=["{copy}"]')
@@ -242,7 +242,7 @@ def test_the_card_and_the_measurements_tell_how_the_published_weights_do(tmp_pat
 
 
 def test_a_run_can_be_resumed_from_another_folder(tmp_path, recipe, monkeypatch):
-    place = Path(str(recipe().data.train[0]))
+    place = Path(str(recipe().data.corpora[0].train[0]))
     monkeypatch.chdir(place.parent)
     out = tmp_path / "out"
     interrupted_at({3}, train(recipe("training.steps=8", f'data.train=["{place.name}"]'), out))

@@ -32,5 +32,5 @@ def test_unfinished_and_damaged_folders_are_passed_over(number_model, tmp_path):
     (tmp_path / "no metrics" / "metrics.jsonl").write_text('{"step": 1\n3\n')
     assert find_models([tmp_path]) == [
         Shelved(str(tmp_path / "no metrics"), "en-de", 0.1, None),
-        Shelved(str(tmp_path / "odd settings"), "?-?", 0.1, find_models([number_model])[0].bleu),
+        Shelved(str(tmp_path / "odd settings"), "und-und", 0.1, find_models([number_model])[0].bleu),
     ]

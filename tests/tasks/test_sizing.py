@@ -117,7 +117,7 @@ def test_aligned_files_are_kept_as_two(tmp_path):
     for language in ("en", "de"):
         (tmp_path / f"a.{language}").write_text("".join(f"{language} {number}\n" for number in range(30)))
     place = (str(tmp_path / "a.en"), str(tmp_path / "a.de"))
-    assert fit([place], None).recipe.data.train == (place,)
+    assert fit([place], None).recipe.data.corpora[0].train == (place,)
 
 
 def test_the_estimate_grows_with_the_work(tmp_path, monkeypatch):
@@ -142,14 +142,14 @@ def test_the_corpus_is_read_as_the_data_settings_say(tmp_path):
     with pytest.raises(DataError, match="0 kept; dropped: 40 unequal lengths"):
         fit([str(path)], None)
     fitted = fit([str(path)], None, ["data.columns=[1, 2]"])
-    assert fitted.recipe.data.columns == (1, 2)
+    assert fitted.recipe.data.corpora[0].columns == (1, 2)
     assert fitted.tally.kept == 40
 
 
 def test_several_files_are_one_corpus(tmp_path):
     paths = [str(write(tmp_path / "a.en-de.tsv", 30)), str(write(tmp_path / "b.en-de.tsv", 50))]
     fitted = fit(paths, None)
-    assert fitted.recipe.data.train == tuple(paths)
+    assert fitted.recipe.data.corpora[0].train == tuple(paths)
     assert fitted.tally.read == 80
 
 

@@ -11,9 +11,12 @@ from clearhead.data.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
 from clearhead.layers.layout import Padded
+from clearhead.tasks.directions import Direction
 from clearhead.tasks.objective import translation_loss
 from clearhead.tasks.translation import load
 from clearhead.tasks.validator import Validator
+
+DIRECTION = Direction("en", "de")
 
 
 @pytest.fixture(scope="module")
@@ -46,25 +49,27 @@ def test_the_loss_is_the_cross_entropy_of_all_tokens(trained, pairs, recipe):
         total += F.cross_entropy(logits[0], batch.labels[0], reduction="sum").item()
         tokens += batch.labels.numel()
     for budget in (20, 4096):
-        validator = Validator(pairs, tokenizer, recipe(f"batches.tokens={budget}"))
+        validator = Validator({DIRECTION: pairs}, tokenizer, recipe(f"batches.tokens={budget}"))
         assert validator.loss(model, nullcontext()) == pytest.approx(total / tokens, rel=1e-5)
 
 
 def test_bleu_is_that_of_translations_spread_over_all_sentences(trained, pairs, recipe):
-    validator = Validator(pairs, trained.tokenizer, recipe("validation={sentences = 7, beam = 2}"))
+    validator = Validator(
+        {DIRECTION: pairs}, trained.tokenizer, recipe("validation={sentences = 7, beam = 2}")
+    )
     sources, references = ([pair[side] for pair in pairs[:28:4]] for side in (0, 1))
     translations = [str(one) for one in trained.translate(sources, beam=2)]
-    assert validator.bleu(trained.model) == bleu(translations, references, "de").value
+    assert validator.bleu(trained.model) == {"bleu": bleu(translations, references, "de").value}
 
 
 def test_without_sentences_there_is_no_bleu(trained, pairs, recipe):
-    validator = Validator(pairs, trained.tokenizer, recipe("validation.sentences=0"))
-    assert validator.bleu(trained.model) is None
+    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe("validation.sentences=0"))
+    assert validator.bleu(trained.model) == {}
     assert validator.loss(trained.model, nullcontext()) > 0
 
 
 def test_measuring_changes_neither_weights_nor_chance(trained, pairs, recipe):
-    validator = Validator(pairs, trained.tokenizer, recipe())
+    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe())
     weights = [parameter.clone() for parameter in trained.model.parameters()]
     chance = torch.get_rng_state()
     first = validator.loss(trained.model, nullcontext()), validator.bleu(trained.model)
@@ -76,14 +81,14 @@ def test_measuring_changes_neither_weights_nor_chance(trained, pairs, recipe):
 def test_pairs_that_the_model_cannot_hold_are_left_out(trained, pairs, recipe):
     long = Pair("one " * 30, "1 " * 30)
     usual, more = (
-        Validator(some, trained.tokenizer, recipe()).loss(trained.model, nullcontext())
+        Validator({DIRECTION: some}, trained.tokenizer, recipe()).loss(trained.model, nullcontext())
         for some in (pairs, [long, *pairs])
     )
     assert usual == more
     with pytest.raises(
         DataError, match="none of 1 pairs has from 1 to 15 tokens; give shorter ones or raise"
     ):
-        Validator([long], trained.tokenizer, recipe())
+        Validator({DIRECTION: [long]}, trained.tokenizer, recipe())
 
 
 def test_smoothing_makes_the_loss_of_a_sure_model_larger(trained, pairs):

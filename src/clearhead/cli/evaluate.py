@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from clearhead.errors import DataError, ModelError
 if TYPE_CHECKING:
     import torch
 
+    from clearhead.tasks.directions import Direction
     from clearhead.tasks.measuring import Measured, Unseen
     from clearhead.tasks.translation import TranslationModel
 
@@ -23,6 +24,12 @@ def evaluate(
     against: Annotated[
         Path | None,
         typer.Option(help="Another model's folder, or a file of its translations.", metavar="DIR|FILE"),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="Of the model's directions, one from here.", metavar="LANG")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--to", help="Of the model's directions, one into this.", metavar="LANG")
     ] = None,
     beam: Beam = None,
     alpha: Alpha = None,
@@ -41,20 +48,27 @@ def evaluate(
         clearhead evaluate runs/mine --pairs test.tsv --against runs/quickstart
 
         clearhead evaluate runs/mine --pairs test.en,test.de --json
+
+        clearhead evaluate runs/many --from en --to fr
     """
+    from clearhead.tasks.directions import chosen as chosen_direction
     from clearhead.tasks.measuring import measure, unseen_pairs
     from clearhead.tasks.translation import load
 
     chosen = chosen_device(device)
     translator = load(model, chosen)
-    test = unseen_pairs(place(pairs) if pairs else None, model, translator.languages)
+    direction = chosen_direction(translator.directions, source, target)
+    test = unseen_pairs(place(pairs) if pairs else None, model, direction, translator.directions)
     if test.blank:
         say(f"{test.blank:,} of {test.read:,} pairs are blank on a side and left out")
     # What can be wrong with the rival or the output is found before the work begins.
-    rival = _rival(against, translator.languages, test, chosen) if against else None
+    rival = _rival(against, direction, test, chosen) if against else None
     if out:
         out.touch()
-    wishes = {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+    wishes: dict[str, Any] = {
+        name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None
+    }
+    wishes["to"] = direction.target
     translations, too_long = _translations(str(model), translator, test, wishes)
     if out:
         out.write_text("".join(f"{line}\n" for line in test.spread(translations)), encoding="utf-8")
@@ -62,7 +76,7 @@ def evaluate(
         theirs = rival
     else:
         theirs, _ = _translations(str(against), rival, test, wishes)
-    measured = measure(test.pairs, translations, translator.languages[1], theirs)
+    measured = measure(test.pairs, translations, direction.target, theirs)
     if json:
         put({**asdict(measured), "blank": test.blank, "too_long": too_long})
     else:
@@ -70,7 +84,7 @@ def evaluate(
 
 
 def _rival(
-    place: Path, languages: tuple[str, str], test: "Unseen", device: "torch.device"
+    place: Path, direction: "Direction", test: "Unseen", device: "torch.device"
 ) -> "TranslationModel | list[str]":
     """The model in a folder, or the translations in a file."""
     from clearhead.data.files import lines
@@ -78,9 +92,9 @@ def _rival(
 
     if place.is_dir():
         rival = load(place, device)
-        if rival.languages != languages:
-            theirs, ours = (" to ".join(pair) for pair in (rival.languages, languages))
-            raise ModelError(f"{place}: translates {theirs}, not {ours}; name a model for the same languages")
+        if direction not in rival.directions:
+            theirs = ", ".join(map(str, rival.directions))
+            raise ModelError(f"{place}: translates {theirs}, not {direction}; name a model that does")
         return rival
     translations = list(lines(place))
     if len(translations) != test.read:
@@ -91,7 +105,7 @@ def _rival(
 
 
 def _translations(
-    name: str, translator: "TranslationModel", test: "Unseen", wishes: dict[str, float]
+    name: str, translator: "TranslationModel", test: "Unseen", wishes: dict[str, Any]
 ) -> tuple[list[str], int]:
     """What a model gives for the sources, and how many of them are too long for it."""
     from clearhead.tasks.measuring import within_reach

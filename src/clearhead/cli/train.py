@@ -132,7 +132,7 @@ def _show_all(events: "Iterator[Event]", folder: Path, json: bool) -> None:
                 case Validation():
                     say(_validation(event))
                     if json:
-                        put({"step": event.step, "loss": event.loss, "bleu": event.bleu, "best": event.best})
+                        put({name: value for name, value in event.measurement().items() if name != "seconds"})
                 case Finished():
                     _finish(event, folder, json)
 
@@ -161,5 +161,7 @@ def _report(reports: "deque[Report]") -> str:
 
 def _validation(event) -> str:
     bleu = f", BLEU {event.bleu:.1f}" if event.bleu is not None else ""
+    if event.by_direction:
+        bleu += f" ({', '.join(f'{name} {value:.1f}' for name, value in event.by_direction.items())})"
     best = ", the best so far" if event.best else ""
     return f"step {event.step:,}: validation loss {event.loss:.3f}{bleu}{best} ({event.seconds:.1f} s)"

@@ -53,8 +53,6 @@ def translate(
     from clearhead.tasks.translation import Sampling, load
 
     translator = load(model, chosen_device(device))
-    if to:
-        translator.check_target(to)
     wishes = {"nbest": nbest, "prefix": prefix, "repetition": repetition, "no_repeat": no_repeat}
     wishes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
@@ -65,7 +63,7 @@ def translate(
         raise SettingsError(f"--seed {seed}: goes with --temperature, --top-k, --top-p or --min-p")
     interactive = bool(sys.stdin) and sys.stdin.isatty()
     found = translator.stream(
-        _checked(texts) if texts else _lines(), 1 if interactive and not texts else at_once, **wishes
+        _checked(texts) if texts else _lines(), 1 if interactive and not texts else at_once, to, **wishes
     )
     quiet = bool(texts) or interactive or not sys.stderr.isatty() or sys.stdout.isatty()
     for translation in found if quiet else tracked(found, "translating", None, "lines"):

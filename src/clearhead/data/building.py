@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from clearhead.data.cleaning import Tally
-from clearhead.data.pair import Pair
+from clearhead.data.pair import Directed
 from clearhead.data.store import FORMAT, PairStore
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer
@@ -24,12 +24,14 @@ from clearhead.writing import force
 
 CHUNK = 4096
 AHEAD = 2
+# What stands before a source, its ids, and those of its target.
+Row = tuple[tuple[int, ...], list[int], list[int]]
 
 
 def cached_store(
     cache: Path,
     content: Mapping[str, Any],
-    pairs: Callable[[Tally], Iterable[Pair]],
+    pairs: Callable[[Tally], Iterable[Directed]],
     tokenizer: Tokenizer,
     longest: int,
 ) -> PairStore:
@@ -60,7 +62,7 @@ def cached_store(
 def _open_or_build(
     folder: Path,
     described: dict[str, Any],
-    pairs: Callable[[Tally], Iterable[Pair]],
+    pairs: Callable[[Tally], Iterable[Directed]],
     tokenizer: Tokenizer,
     longest: int,
 ) -> PairStore:
@@ -89,36 +91,36 @@ def _open_or_build(
     return PairStore.open(folder)
 
 
-def _write(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
+def _write(folder: Path, pairs: Iterable[Directed], tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
     kind = np.dtype(np.uint16 if tokenizer.size <= 1 << 16 else np.uint32)
     count = too_long = 0
     with ExitStack() as stack:
         source, target = (SideWriter(folder, side, kind, stack) for side in ("source", "target"))
-        for sources, targets in _encoded(pairs, tokenizer):
+        for chunk in _encoded(pairs, tokenizer):
             rows = [
-                (ours, theirs)
-                for ours, theirs in zip(sources, targets, strict=True)
-                if 0 < len(ours) <= longest and 0 < len(theirs) <= longest
+                ([*tag, *ours], theirs)
+                for tag, ours, theirs in chunk
+                if 0 < len(ours) <= longest - len(tag) and 0 < len(theirs) <= longest
             ]
-            count, too_long = count + len(rows), too_long + len(sources) - len(rows)
+            count, too_long = count + len(rows), too_long + len(chunk) - len(rows)
             source.add([ours for ours, _ in rows])
             target.add([theirs for _, theirs in rows])
     sides = {side.name: {"tokens": side.tokens, "type": kind.name} for side in (source, target)}
     return {"pairs": count, "too_long": too_long, **sides}
 
 
-def _encoded(
-    pairs: Iterable[Pair], tokenizer: Tokenizer
-) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+def _encoded(pairs: Iterable[Directed], tokenizer: Tokenizer) -> Iterator[list[Row]]:
     """Chunks of ids in the order of the pairs; one chunk is read while threads tokenise those before."""
 
-    def encode(chunk: list[Pair]) -> tuple[list[list[int]], list[list[int]]]:
-        ids = tokenizer.encode_batch([pair.source for pair in chunk] + [pair.target for pair in chunk])
-        return ids[: len(chunk)], ids[len(chunk) :]
+    def encode(chunk: list[Directed]) -> list[Row]:
+        texts = [one.pair.source for one in chunk] + [one.pair.target for one in chunk]
+        ids = tokenizer.encode_batch(texts)
+        tags = [() if one.tag is None else (one.tag,) for one in chunk]
+        return list(zip(tags, ids[: len(chunk)], ids[len(chunk) :], strict=True))
 
     stream = iter(pairs)
     with ThreadPoolExecutor(max_workers=AHEAD) as threads:
-        waiting: deque[Future[tuple[list[list[int]], list[list[int]]]]] = deque()
+        waiting: deque[Future[list[Row]]] = deque()
         while chunk := list(islice(stream, CHUNK)):
             waiting.append(threads.submit(encode, chunk))
             if len(waiting) > AHEAD:

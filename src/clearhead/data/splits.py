@@ -1,7 +1,7 @@
-"""Training, validation and test parts such that no sentence lies in two of them."""
+"""Training, validation and test parts such that no sentence lies in two of them, in whichever corpus."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -15,30 +15,51 @@ from clearhead.text.normalize import normalize
 
 Part = Literal["train", "validation", "test"]
 HeldOut = dict[Literal["validation", "test"], list[Pair]]
+Keys = NDArray[np.uint64]
 CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
+class Whole:
+    """A corpus before it is split, and how many of its pairs are wanted for validation and test."""
+
+    pairs: Iterable[Pair]
+    languages: tuple[str, str]
+    validation: int
+    test: int
+
+    @property
+    def key_side(self) -> int:
+        """The English side where there is one, else the source."""
+        return 1 if self.languages[1] == "en" else 0
+
+
+@dataclass(frozen=True)
 class Split:
-    """Decides by the hash of a pair's key sentence; the lowest hashes are the test part, the next validation.
+    """The parts of a corpus, told by the hash of a pair's key sentence.
 
     The key is the English side where there is one, else the source: all translations of a sentence stay
-    together, and both directions of a language pair with English have the same parts.
+    together, and both directions of a language pair with English have the same parts. What another corpus
+    of the same run holds out is not trained on here either.
     """
 
     key_side: int
     seed: int
     validation_size: int
     test_size: int
-    test_end: int
-    validation_end: int
+    validation: frozenset[int]
+    test: frozenset[int]
+    elsewhere: frozenset[int]
+    """Held out of other corpora only."""
 
-    def part(self, pair: Pair) -> Part:
-        """Where a pair belongs."""
-        place = _hash(pair[self.key_side], self.seed)
-        if place < self.test_end:
+    def part(self, pair: Pair) -> Part | None:
+        """Where a pair belongs; None: nowhere, as another corpus holds its sentence out."""
+        key = _hash(pair[self.key_side], self.seed)
+        if key in self.test:
             return "test"
-        return "validation" if place < self.validation_end else "train"
+        if key in self.validation:
+            return "validation"
+        return None if key in self.elsewhere else "train"
 
     def train(self, pairs: Iterable[Pair], held: HeldOut) -> Iterator[Pair]:
         """The pairs to train on; the others are put into `held` as they go by.
@@ -50,30 +71,43 @@ class Split:
             part = self.part(pair)
             if part == "train":
                 yield pair
-            elif len(held[part]) < sizes[part]:
+            elif part and len(held[part]) < sizes[part]:
                 held[part].append(pair)
 
 
-def hold_out(
-    pairs: Iterable[Pair], languages: tuple[str, str], validation: int, test: int, seed: int = 0
-) -> Split:
-    """The bounds below which enough pairs lie, found in one pass; memory grows with what is held out."""
-    side = 1 if languages[1] == "en" else 0
-    hashes = (_hash(pair[side], seed) for pair in pairs)
-    keys, counts, total = _lowest(hashes, most=validation + test + 1)
-    cumulated = np.cumsum(counts)
-    test_keys = int(np.searchsorted(cumulated, test)) + 1 if test else 0
-    tested = int(cumulated[min(test_keys, len(cumulated)) - 1]) if test and total else 0
-    held_keys = int(np.searchsorted(cumulated, tested + validation)) + 1 if validation else test_keys
-    if held_keys >= len(keys):
-        raise DataError(
-            f"{validation} pairs for validation and {test} for testing leave none of {total} to train on; "
-            "hold out fewer"
-        )
-    return Split(side, seed, validation, test, _bound(keys, test_keys), _bound(keys, held_keys))
+def hold_out(corpora: Sequence[Whole], seed: int = 0) -> list[Split]:
+    """The split of each corpus, found in one pass over it; memory grows with what is held out.
+
+    A corpus tests on the lowest of its keys' hashes, and validates on the next that none tests on.
+    """
+    most = sum(corpus.validation + corpus.test for corpus in corpora) + 1
+    counted = [
+        _lowest((_hash(pair[corpus.key_side], seed) for pair in corpus.pairs), most) for corpus in corpora
+    ]
+    tests = [
+        _first(keys, counts, corpus.test) for corpus, (keys, counts, _) in zip(corpora, counted, strict=True)
+    ]
+    tested = np.unique(np.concatenate(tests))
+    validations = []
+    for corpus, (keys, counts, _) in zip(corpora, counted, strict=True):
+        free = ~np.isin(keys, tested)
+        validations.append(_first(keys[free], counts[free], corpus.validation))
+    held = frozenset(np.concatenate([tested, *validations]).tolist())
+    splits = []
+    for corpus, (keys, _, total), validation, test in zip(corpora, counted, validations, tests, strict=True):
+        if held.issuperset(keys.tolist()):
+            which = f"{'-'.join(corpus.languages)}: " if len(corpora) > 1 else ""
+            raise DataError(
+                f"{which}{corpus.validation} pairs for validation and {corpus.test} for testing leave none "
+                f"of {total} to train on; hold out fewer"
+            )
+        own = frozenset(validation.tolist()), frozenset(test.tolist())
+        sizes = corpus.validation, corpus.test
+        splits.append(Split(corpus.key_side, seed, *sizes, *own, elsewhere=held.difference(*own)))
+    return splits
 
 
-def _lowest(hashes: Iterator[int], most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
+def _lowest(hashes: Iterator[int], most: int) -> tuple[Keys, NDArray[np.int64], int]:
     """The lowest distinct hashes in order, how often each occurs, and the number of all hashes."""
     keys, counts = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
     total = 0
@@ -87,9 +121,9 @@ def _lowest(hashes: Iterator[int], most: int) -> tuple[NDArray[np.uint64], NDArr
     return keys, counts, total
 
 
-def _bound(keys: NDArray[np.uint64], count: int) -> int:
-    """A number above the first `count` keys and not above the next."""
-    return int(keys[count - 1]) + 1 if count else 0
+def _first(keys: Keys, counts: NDArray[np.int64], wanted: int) -> Keys:
+    """As many of the keys as have so many pairs together."""
+    return keys[: int(np.searchsorted(np.cumsum(counts), wanted)) + 1] if wanted else keys[:0]
 
 
 def _hash(text: str, seed: int) -> int:

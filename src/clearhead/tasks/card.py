@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clearhead.data.datasets import SHIPPED
+from clearhead.tasks.directions import file_name, tags
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.text.languages import NAMES
 
@@ -12,10 +13,13 @@ _NAMES = {"loss": "loss per token", "bleu": "BLEU"}
 
 def model_card(recipe: TranslationRecipe, parameters: int, step: int, scores: Mapping[str, float]) -> str:
     """A README in Markdown for a model's folder."""
-    source, target = (NAMES[code] for code in recipe.data.languages)
+    directions = recipe.data.directions
+    title = ", ".join(f"{NAMES[source]} to {NAMES[target]}" for source, target in directions)
+    to = f" --to {directions[0].target}" if tags(directions) else ""
+    kept = [f"`{file_name(part, one, directions)}`" for one in directions for part in ("validation", "test")]
     model = recipe.model
     lines = [
-        f"# {source} to {target}",
+        f"# {title}",
         "",
         f"A translator trained with clearhead: {parameters:,} parameters, width {model.width}, "
         f"{model.encoder_layers} + {model.decoder_layers} layers, {model.attention.heads} heads, "
@@ -23,24 +27,30 @@ def model_card(recipe: TranslationRecipe, parameters: int, step: int, scores: Ma
         "",
         "## Use",
         "",
-        "    clearhead translate --model THIS-FOLDER 'A sentence.'",
-        "    clearhead evaluate THIS-FOLDER",
+        f"    clearhead translate --model THIS-FOLDER{to} 'A sentence.'",
+        f"    clearhead evaluate THIS-FOLDER{to}",
         "",
         "## Training data",
         "",
-        *(f"- {_data(file)}" for file in recipe.data.train),
+        *(f"- {_data(file)}" for corpus in recipe.data.corpora for file in corpus.train),
         "",
-        "`validation.tsv` and `test.tsv` beside this card were kept from training.",
+        f"{', '.join(kept[:-1])} and {kept[-1]} beside this card were kept from training.",
         "",
         "## On the validation sentences",
         "",
-        *(f"- {_NAMES[name]} {value:.2f}" for name, value in scores.items()),
+        *(f"- {_name(name)} {value:.2f}" for name, value in scores.items()),
         *([] if scores else ["- not measured"]),
         "",
         "All settings are in `config.toml`, all measurements in `metrics.jsonl`.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _name(score: str) -> str:
+    """In words; 'bleu en-de' is that of a direction."""
+    kind, _, direction = score.partition(" ")
+    return f"{_NAMES[kind]} {direction}".strip()
 
 
 def _data(file: str | tuple[str, str]) -> str:

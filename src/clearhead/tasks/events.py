@@ -1,6 +1,7 @@
 """What a run tells while it goes on; whoever iterates over it decides what to show."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from clearhead.training import Report
@@ -31,6 +32,13 @@ class Validation:
     bleu: float | None
     best: bool
     seconds: float
+    by_direction: Mapping[str, float] = field(default_factory=dict)
+    """BLEU of each, where there are several; then the one above is their mean"""
+
+    def measurement(self) -> dict[str, float | None]:
+        """As it is recorded."""
+        values = {name: value for name, value in vars(self).items() if name != "by_direction"}
+        return values | {f"bleu {name}": value for name, value in self.by_direction.items()}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TypeVar
 from clearhead.data.corpus import Pair, Place, read_pairs
 from clearhead.errors import DataError
 from clearhead.evaluation import Comparison, LengthBucket, Score, by_length, paired_bootstrap, scores
+from clearhead.tasks.directions import Direction, file_name
 from clearhead.tasks.translation import TranslationModel
 from clearhead.text.normalize import normalize
 
@@ -46,13 +47,15 @@ class Measured:
     comparisons: list[Comparison]
 
 
-def unseen_pairs(place: Place | None, folder: Path, languages: tuple[str, str]) -> Unseen:
+def unseen_pairs(
+    place: Place | None, folder: Path, direction: Direction, directions: Sequence[Direction]
+) -> Unseen:
     """The pairs to measure on: those named, or those that training kept from the model in the folder."""
     if place is None:
-        place = folder / "test.tsv"
+        place = folder / file_name("test", direction, directions)
         if not place.exists() or not place.stat().st_size:
             raise DataError(f"{folder}: no test pairs were kept for this model; name a file with --pairs")
-    pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(place, languages)]
+    pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(place, direction)]
     places = [place for place, pair in enumerate(pairs) if pair.source and pair.target]
     return Unseen([pairs[place] for place in places], places, len(pairs))
 

@@ -1,14 +1,17 @@
 """What a translation recipe says: the settings of every room, in one file."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     Field,
     NonNegativeInt,
     PositiveInt,
+    ValidationError,
     ValidationInfo,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -19,10 +22,12 @@ from clearhead.data.corpus import Place
 from clearhead.data.datasets import SHIPPED
 from clearhead.errors import TextError
 from clearhead.models import TranslatorConfig
+from clearhead.tasks.directions import Direction
 from clearhead.text.languages import check
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 
+PARTS = ("train", "validation", "test")
 # A file or a shipped data set by name; or two aligned files, the source's first.
 File = Annotated[str | tuple[str, str], Field(union_mode="left_to_right")]
 Files = Annotated[tuple[File, ...], Field(strict=False)]
@@ -36,21 +41,21 @@ class HoldOut(Settings):
     test: NonNegativeInt = 1000
 
 
-class DataConfig(Settings):
-    """Where the pairs are, and what of them is used."""
+class CorpusConfig(Settings):
+    """Pairs of two languages: where they are, and which directions a model learns from them."""
 
     source: str
     target: str
+    both: bool = False
+    """Learn the other direction too."""
     train: Files
     """Files, shipped data sets by name, or lists of two aligned files."""
     validation: Files = ()
     """Left out: pairs of the training files, see hold_out."""
     test: Files = ()
     """Left out: pairs of the training files, see hold_out."""
-    hold_out: HoldOut = HoldOut()
     columns: Columns | None = None
     """Numbers from 0 or names in the header, source first; left out, the customary ones."""
-    cleaning: CleaningConfig = CleaningConfig()
 
     @field_validator("source", "target")
     @classmethod
@@ -73,9 +78,9 @@ class DataConfig(Settings):
                 raise ValueError(f"{file!r} is neither a file nor two aligned ones, source first")
         return tuple(tuple(file) if isinstance(file, list) else file for file in files)
 
-    def anchored(self) -> "DataConfig":
-        """The same with whole paths, so that a run can be resumed from any folder."""
-        parts = {part: tuple(map(_whole, getattr(self, part))) for part in ("train", "validation", "test")}
+    def anchored(self) -> "CorpusConfig":
+        """The same with whole paths."""
+        parts = {part: tuple(map(_whole, getattr(self, part))) for part in PARTS}
         return self.model_copy(update=parts)
 
     @property
@@ -83,9 +88,93 @@ class DataConfig(Settings):
         return self.source, self.target
 
     @property
+    def directions(self) -> tuple[Direction, ...]:
+        """What a model learns from it."""
+        there = Direction(self.source, self.target)
+        return (there, there.turned) if self.both else (there,)
+
+    @property
+    def places(self) -> list[Place]:
+        return [*self.train, *self.validation, *self.test]
+
+
+class DataConfig(Settings):
+    """Which pairs a model learns from. A single corpus may stand in [data] itself, without corpora.
+
+    Where there is more than one language to translate into, the model reads before each source which one is
+    wanted (Johnson et al. 2017).
+    """
+
+    corpora: Annotated[tuple[CorpusConfig, ...], Field(strict=False, min_length=1)]
+    """Each as [[data.corpora]]."""
+    hold_out: HoldOut = HoldOut()
+    cleaning: CleaningConfig = CleaningConfig()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_a_single_corpus(cls, values: Any, build: Any) -> "DataConfig":
+        """What stands in [data] itself, as the only corpus; all mistakes are told, under the names used."""
+        if not isinstance(values, Mapping):
+            return build(values)
+        its_own = {name: values[name] for name in values if name in CorpusConfig.model_fields}
+        if "corpora" in values:
+            if its_own:
+                raise ValueError(f"{next(iter(its_own))} stands beside corpora; move it into one of them")
+            return build(values)
+        others = {name: values[name] for name in values if name not in its_own}
+        corpus, mistakes = _tried(CorpusConfig.model_validate, its_own)
+        # Where it is wrong itself, any other will do to find what else is.
+        data, more = _tried(build, {**others, "corpora": (corpus or CorpusConfig.model_construct(),)})
+        if mistakes or more:
+            raise ValidationError.from_exception_data(cls.__name__, mistakes + more)
+        return data
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, serialize: Any) -> dict[str, Any]:
+        values = serialize(self)
+        if len(self.corpora) == 1 and "corpora" in values:
+            [single] = values.pop("corpora")
+            return {**single, **values}
+        return values
+
+    @classmethod
+    def names(cls) -> list[str]:
+        return [*CorpusConfig.model_fields, *cls.model_fields]
+
+    def anchored(self) -> "DataConfig":
+        """The same with whole paths, so that a run can be resumed from any folder."""
+        return self.model_copy(update={"corpora": tuple(corpus.anchored() for corpus in self.corpora)})
+
+    def without_files(self) -> dict[str, Any]:
+        """Everything but the places of the files, which are known by what they hold."""
+        return self.model_dump(mode="json", exclude={"corpora": {"__all__": set(PARTS)}})
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """From which language into which, each once."""
+        return tuple(dict.fromkeys(one for corpus in self.corpora for one in corpus.directions))
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """All that are read or written, each once."""
+        return tuple(dict.fromkeys(code for corpus in self.corpora for code in corpus.languages))
+
+    @property
     def places(self) -> list[Place]:
         """Everything that training reads, for naming what was made of it."""
-        return [*self.train, *self.validation, *self.test]
+        return [place for corpus in self.corpora for place in corpus.places]
+
+    def holds_out(self, part: Literal["validation", "test"]) -> bool:
+        """Whether there will be pairs in a part."""
+        return bool(getattr(self.hold_out, part)) or any(getattr(one, part) for one in self.corpora)
+
+
+def _tried(build: Callable[[Any], Any], values: Any) -> tuple[Any, list[Any]]:
+    """What is built of the values, if anything, and the mistakes in them."""
+    try:
+        return build(values), []
+    except ValidationError as error:
+        return None, cast(list[Any], error.errors())
 
 
 def _whole(file: str | tuple[str, str]) -> str | tuple[str, str]:
@@ -139,7 +228,7 @@ class TranslationRecipe(Settings):
 
     @model_validator(mode="after")
     def _what_stops_the_run_is_measured(self) -> "TranslationRecipe":
-        held_out = self.data.validation or self.data.hold_out.validation
+        held_out = self.data.holds_out("validation")
         if self.training.stop_on == "bleu" and not (held_out and self.validation.sentences):
             raise ValueError("training.stop_on is 'bleu', but no sentences are kept for validation")
         if self.training.average and self.training.average.of == "best" and not held_out:

@@ -21,6 +21,7 @@ from clearhead.data.store import PairStore, Side
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.models import Translator
 from clearhead.tasks.card import model_card
+from clearhead.tasks.directions import file_name, tag_ids
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
 from clearhead.tasks.objective import translation_loss
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
@@ -42,7 +43,6 @@ from clearhead.training.devices import on_gpu
 from clearhead.writing import temporary_name, write_text
 
 STATES = "training"
-PARTS = ("train", "validation", "test")
 # What a resumed run may change: how long and how often; and what may save a run that diverged.
 CHANGEABLE = (
     "average",
@@ -106,20 +106,26 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[
         with naming(out / TOKENIZER):
             learned.save(out / TOKENIZER)
     tokenizer = Tokenizer.load(out / TOKENIZER)
-    yield Note(f"tokenizer: {tokenizer.size:,} tokens ({recipe.tokenizer.kind}), shared by both languages")
+    shared = "both" if len(recipe.data.languages) == 2 else f"all {len(recipe.data.languages)}"
+    yield Note(
+        f"tokenizer: {tokenizer.size:,} tokens ({recipe.tokenizer.kind}), shared by {shared} languages"
+    )
 
     yield Note("reading, cleaning and tokenising the pairs …")
     pairs = store(corpus, "train", tokenizer, recipe)
-    yield Note(f"pairs to train on: {len(pairs):,} ({tally(pairs)})")
-    held_out = list(corpus.pairs("validation"))
-    _write(out / "validation.tsv", _tsv(held_out))
-    _write(out / "test.tsv", _tsv(corpus.pairs("test")))
+    directions = recipe.data.directions
+    ways = f" in {len(directions)} directions" if len(directions) > 1 else ""
+    yield Note(f"pairs to train on: {len(pairs):,}{ways} ({tally(pairs)})")
+    held_out = corpus.by_direction("validation")
+    for part, kept in (("validation", held_out), ("test", corpus.by_direction("test"))):
+        for direction, some in kept.items():
+            _write(out / file_name(part, direction, directions), _tsv(some))
 
     torch.manual_seed(recipe.training.seed)
     model = Translator(recipe.model, tokenizer.size)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     yield Note(f"model: {parameters:,} parameters")
-    validator = Validator(held_out, tokenizer, recipe) if held_out else None
+    validator = Validator(held_out, tokenizer, recipe) if any(held_out.values()) else None
     encode = _with_dropout(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
     kind = PackedBatches if recipe.batches.kind == "packed" else Batches
     batches = kind(pairs, recipe.batches, recipe.training.seed, encode=encode)
@@ -263,7 +269,7 @@ class Run:
             yield report
             validation = self._validate(step) if step % config.validate_every == 0 or last else None
             if validation:
-                records.add(step, "validation", asdict(validation))
+                records.add(step, "validation", validation.measurement())
                 yield validation
             in_turn = bool(validation) or step % config.save_every == 0 or last
             overdue = perf_counter() - self.saved_at > 60 * config.save_minutes
@@ -296,7 +302,9 @@ class Run:
         # Settings see to it that BLEU is measured where the run is judged by it.
         judged_by = self.config.stop_on
         best = self.standing.improved(scores[judged_by], higher_is_better=judged_by == "bleu")
-        return Validation(step, scores["loss"], scores.get("bleu"), best, perf_counter() - began)
+        by_direction = {name[5:]: value for name, value in scores.items() if name.startswith("bleu ")}
+        took = perf_counter() - began
+        return Validation(step, scores["loss"], scores.get("bleu"), best, took, by_direction)
 
     def _save(self, validation: Validation | None, passing: bool) -> None:
         standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
@@ -328,15 +336,17 @@ def _with_dropout(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRec
     """Words split anew in each epoch (BPE dropout; Provilkov et al. 2020)."""
     probability, seed = recipe.tokenizer.dropout, recipe.training.seed
     longest = recipe.model.most_words
+    asking = set(tag_ids(recipe.data.directions, tokenizer).values())
 
     def encode(epoch: int, rows: np.ndarray) -> tuple[Side, Side]:
         splitting = tokenizer.with_dropout(probability, seed, epoch)
 
         def again(ids: np.ndarray) -> list[int]:
             known = ids.tolist()
+            tag = known[:1] if known[0] in asking else []
             # An unknown character has no text to split again; a text must not outgrow the model.
-            split = known if UNKNOWN in known else splitting.encode(tokenizer.decode(known))
-            return split if 0 < len(split) <= longest else known
+            split = known if UNKNOWN in known else tag + splitting.encode(tokenizer.decode(known))
+            return split if len(tag) < len(split) <= longest else known
 
         source, target = ([again(side[row]) for row in rows] for side in (pairs.source, pairs.target))
         return Side.of(source), Side.of(target)
@@ -346,11 +356,12 @@ def _with_dropout(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRec
 
 def _lasting(recipe: TranslationRecipe) -> dict[str, Any]:
     """The settings that a run must keep, by path; files are known by their content instead."""
-    groups = recipe.model_dump(mode="json", exclude={"kind", "search"})
+    groups = recipe.model_dump(mode="json", exclude={"kind", "data", "search"})
+    groups["data"] = recipe.data.without_files()
     named = {
         f"{group}.{name}": value for group, settings in groups.items() for name, value in settings.items()
     }
-    ours = {f"training.{name}" for name in (*CHANGEABLE, "device")} | {f"data.{part}" for part in PARTS}
+    ours = {f"training.{name}" for name in (*CHANGEABLE, "device")}
     return {path: value for path, value in named.items() if path not in ours}
 
 

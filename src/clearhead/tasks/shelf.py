@@ -8,6 +8,7 @@ from typing import Any
 from clearhead.checkpoint import SETTINGS, WEIGHTS
 from clearhead.config import read_toml
 from clearhead.errors import SettingsError
+from clearhead.tasks.directions import saved_directions
 from clearhead.tasks.records import FINAL, read_metrics
 
 
@@ -39,14 +40,13 @@ def _read(folder: Path) -> Shelved | None:
     if not (folder / SETTINGS).is_file() or not (folder / WEIGHTS).is_file():
         return None
     try:
-        data = read_toml(folder / SETTINGS).get("data")
+        settings = read_toml(folder / SETTINGS)
     except SettingsError:
         return None
-    data = data if isinstance(data, dict) else {}
     scores = [line["bleu"] for line in read_metrics(folder) if line["kind"] == FINAL and "bleu" in line]
     return Shelved(
         str(folder),
-        f"{data.get('source', '?')}-{data.get('target', '?')}",
+        ", ".join(map(str, saved_directions(settings))),
         round((folder / WEIGHTS).stat().st_size / 1e6, 1),
         round(scores[-1], 1) if scores else None,
     )

@@ -72,7 +72,7 @@ class Fitted:
         recipe, model = self.recipe, self.recipe.model
         return [
             f"corpus: {self.tally}",
-            f"languages: {recipe.data.source} to {recipe.data.target}",
+            f"languages: {' and '.join(f'{one.source} to {one.target}' for one in recipe.data.directions)}",
             f"vocabulary: {recipe.tokenizer.vocabulary:,} subwords, shared",
             f"model: width {model.width}, hidden {model.hidden}, {model.encoder_layers} + "
             f"{model.decoder_layers} layers, {model.attention.heads} heads, dropout {model.dropout}",
@@ -87,11 +87,12 @@ def fit(places: Sequence[Place], languages: tuple[str, str] | None, changes: Seq
     """Reads the corpus once and chooses by its size; changes of the form 'model.width=64' take precedence."""
     asked = _asked(places, languages, changes)
     data = parse_settings(DataConfig, asked["data"], group="data")
-    check_files(data.train)
+    [corpus] = data.corpora
+    check_files(corpus.train)
     tally, words = Tally(), 0
-    read = chain.from_iterable(read_pairs(place, data.languages, data.columns) for place in data.train)
+    read = chain.from_iterable(read_pairs(place, corpus.languages, corpus.columns) for place in corpus.train)
     for pair in clean(read, data.cleaning, tally):
-        words += len(pair.target.split()) + 1
+        words += sum(len(written.split()) + 1 for written in (pair if corpus.both else pair[1:]))
     if tally.kept < 20:
         shown = " and ".join(map(_shown, places))
         raise DataError(f"{shown}: {tally}; a translator needs at least 20 pairs, better thousands")

@@ -1,6 +1,6 @@
 """A trained translator in use: texts in, translations out."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,8 +25,8 @@ from clearhead.decoding import (
 )
 from clearhead.errors import ClearheadError, ModelError, SettingsError, TextError
 from clearhead.models import Translator
+from clearhead.tasks.directions import Direction, check_target, saved_directions, tag_ids
 from clearhead.tasks.recipe import SearchConfig
-from clearhead.text.languages import suggestion
 from clearhead.text.tokenizer import END, START, Tokenizer
 
 # As in the paper: a translation may have so many tokens more than its source.
@@ -106,26 +106,27 @@ class Wishes:
 
 
 class TranslationModel:
-    """A model with its tokenizer and languages."""
+    """A model with its tokenizer and directions, of which one may have been settled on."""
 
     def __init__(
-        self, model: Translator, tokenizer: Tokenizer, languages: tuple[str, str], search: SearchConfig
+        self,
+        model: Translator,
+        tokenizer: Tokenizer,
+        directions: Sequence[Direction],
+        search: SearchConfig,
     ):
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.languages = languages
+        self.directions = tuple(directions)
         self.search = search
+        self._tags = tag_ids(directions, tokenizer)
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "TranslationModel":
         assert isinstance(checkpoint.model, Translator)
-        data = checkpoint.settings.get("data")
-        source, target = (
-            str(data.get(side, "und")) if isinstance(data, Mapping) else "und"
-            for side in ("source", "target")
-        )
-        search = parse_settings(SearchConfig, checkpoint.settings.get("search", {}), group="search")
-        return cls(checkpoint.model, checkpoint.tokenizer, (source, target), search)
+        settings = checkpoint.settings
+        search = parse_settings(SearchConfig, settings.get("search", {}), group="search")
+        return cls(checkpoint.model, checkpoint.tokenizer, saved_directions(settings), search)
 
     @property
     def device(self) -> torch.device:
@@ -133,46 +134,44 @@ class TranslationModel:
 
     @property
     def longest(self) -> int:
-        """The most tokens a text may have, </s> not counted."""
-        return self.model.config.most_words
+        """The most tokens a text may have, </s> and the tag of a language not counted."""
+        return self.model.config.most_words - bool(self._tags)
 
     def fits(self, texts: Sequence[str]) -> list[bool]:
         """Whether each text is short enough for the model."""
         return [len(ids) <= self.longest for ids in self.tokenizer.encode_batch(texts)]
 
-    def check_target(self, language: str) -> None:
-        source, target = self.languages
-        if language == target:
-            return
-        near = suggestion(language)
-        meant = f" (did you mean {near}?)" if near and near != language else ""
-        raise TextError(f"--to {language}: this model translates from {source} to {target} only{meant}")
-
     @overload
-    def translate(self, texts: str, **wishes: Any) -> Translation: ...
+    def translate(self, texts: str, to: str | None = None, **wishes: Any) -> Translation: ...
     @overload
-    def translate(self, texts: list[str], **wishes: Any) -> list[Translation]: ...
-    def translate(self, texts: str | list[str], **wishes: Any) -> Translation | list[Translation]:
+    def translate(self, texts: list[str], to: str | None = None, **wishes: Any) -> list[Translation]: ...
+    def translate(
+        self, texts: str | list[str], to: str | None = None, **wishes: Any
+    ) -> Translation | list[Translation]:
         """Translates a text, or several in their order; blank ones stay blank. Wishes are those of `Wishes`.
 
-        What a text gives does not depend on the texts beside it.
+        `to` is needed where the model writes several languages. What a text gives does not depend on the
+        texts beside it.
         """
-        found = self._translate([texts] if isinstance(texts, str) else texts, self._wish(wishes))
+        asked = self._asked(to)
+        found = self._translate([texts] if isinstance(texts, str) else texts, asked, self._wish(wishes))
         return found[0] if isinstance(texts, str) else found
 
-    def stream(self, texts: Iterable[str], at_once: int = 512, **wishes: Any) -> Iterator[Translation]:
+    def stream(
+        self, texts: Iterable[str], at_once: int = 512, to: str | None = None, **wishes: Any
+    ) -> Iterator[Translation]:
         """Translations in the order of the texts, so many at once, without end if the texts have none.
 
         Where a text cannot be read, the translations of all before it come first. One that is too long gives
         a blank translation, and the error comes at the end.
         """
-        wish = self._wish(wishes)
+        asked, wish = self._asked(to), self._wish(wishes)
         done, first_long, long = 0, None, 0
         for chunk, problem in _chunks(iter(texts), at_once):
             for place in [place for place, fits in enumerate(self.fits(chunk)) if not fits]:
                 first_long = first_long or self._too_long(done + place + 1, chunk[place])
                 chunk[place], long = "", long + 1
-            yield from self._translate(chunk, wish, done)
+            yield from self._translate(chunk, asked, wish, done)
             if problem:
                 raise problem
             done += len(chunk)
@@ -185,6 +184,11 @@ class TranslationModel:
             f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {self.longest}: split it"
         )
 
+    def _asked(self, to: str | None) -> list[int]:
+        """What stands before each source so that the model writes this language."""
+        target = check_target(self.directions, to)
+        return [self._tags[target]] if self._tags else []
+
     def _wish(self, wishes: dict[str, Any]) -> Wishes:
         if wishes.get("sampling"):
             for name in ("beam", "alpha"):
@@ -194,9 +198,11 @@ class TranslationModel:
                     )
         return Wishes(**{"beam": self.search.beam, "alpha": self.search.alpha, **wishes})
 
-    def _translate(self, texts: Sequence[str], wish: Wishes, before: int = 0) -> list[Translation]:
+    def _translate(
+        self, texts: Sequence[str], asked: list[int], wish: Wishes, before: int = 0
+    ) -> list[Translation]:
         """Translations of texts that follow so many others: each is drawn with a seed of its own."""
-        encoded = self._encode(texts)
+        encoded = [asked + ids if ids else [] for ids in self._encode(texts)]
         found: dict[int, list[Hypothesis]] = {}
         for rows in _batches([len(ids) for ids in encoded]):
             numbers = [before + row for row in rows]

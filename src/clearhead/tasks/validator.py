@@ -1,6 +1,6 @@
 """How a model in training does on sentences that it does not learn from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -11,6 +11,7 @@ from clearhead.data.store import PairStore
 from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
 from clearhead.models import Translator
+from clearhead.tasks.directions import Direction, tag_ids
 from clearhead.tasks.objective import translation_loss
 from clearhead.tasks.recipe import SearchConfig, TranslationRecipe
 from clearhead.tasks.translation import TranslationModel
@@ -18,29 +19,28 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 class Validator:
-    """The held-out pairs, ready for measuring a model as often as one likes."""
+    """The held-out pairs of each direction, ready for measuring a model as often as one likes."""
 
-    def __init__(self, pairs: Sequence[Pair], tokenizer: Tokenizer, recipe: TranslationRecipe):
+    def __init__(
+        self, pairs: Mapping[Direction, Sequence[Pair]], tokenizer: Tokenizer, recipe: TranslationRecipe
+    ):
         self.tokenizer, self.recipe = tokenizer, recipe
-        fitting = [pair for pair in pairs if self._fits(pair)]
+        self.tags = tag_ids(recipe.data.directions, tokenizer)
+        fitting = {one: [pair for pair in some if self._fits(pair)] for one, some in pairs.items()}
+        fitting = {one: some for one, some in fitting.items() if some}
         if not fitting:
             raise DataError(
-                f"validation: none of {len(pairs)} pairs has from 1 to {recipe.model.most_words} tokens; "
-                "give shorter ones or raise model.longest"
+                f"validation: none of {sum(map(len, pairs.values()))} pairs has from 1 to "
+                f"{recipe.model.most_words} tokens; give shorter ones or raise model.longest"
             )
-        sources, targets = ([pair[side] for pair in fitting] for side in (0, 1))
-        store = PairStore.of(tokenizer.encode_batch(sources), tokenizer.encode_batch(targets))
-        self.batches = Batches(store, BatchingConfig(tokens=recipe.batches.tokens), seed=0)
-        # Spread over all of them: corpora are often sorted, and the first would be the shortest.
-        every = max(1, len(fitting) // max(1, recipe.validation.sentences))
-        scored = slice(0, every * recipe.validation.sentences, every)
-        self.sources, self.references = sources[scored], targets[scored]
+        self.batches = Batches(self._store(fitting), BatchingConfig(tokens=recipe.batches.tokens), seed=0)
+        share = -(-recipe.validation.sentences // len(fitting))
+        self.scored = {one: _spread(some, share) for one, some in fitting.items()} if share else {}
 
     def measure(self, model: Translator, autocast: AbstractContextManager) -> dict[str, float]:
-        """The loss, and BLEU where sentences are asked for, by name."""
+        """The loss, and BLEU where sentences are asked for, by name; of several directions their mean too."""
         model.eval()
-        scores = {"loss": self.loss(model, autocast), "bleu": self.bleu(model)}
-        return {name: value for name, value in scores.items() if value is not None}
+        return {"loss": self.loss(model, autocast), **self.bleu(model)}
 
     @torch.no_grad()
     def loss(self, model: Translator, autocast: AbstractContextManager) -> float:
@@ -52,15 +52,35 @@ class Validator:
             total, tokens = total + loss.item(), tokens + batch.tokens
         return total / tokens
 
-    def bleu(self, model: Translator) -> float | None:
-        """Of some sentences; None where none are asked for."""
-        if not self.sources:
-            return None
+    def bleu(self, model: Translator) -> dict[str, float]:
+        """Of some sentences; of several directions, that of each and their mean."""
         data, beam = self.recipe.data, self.recipe.validation.beam
-        translator = TranslationModel(model, self.tokenizer, data.languages, SearchConfig(beam=beam))
-        translations = [str(one) for one in translator.translate(self.sources)]
-        return bleu(translations, self.references, data.target).value
+        translator = TranslationModel(model, self.tokenizer, data.directions, SearchConfig(beam=beam))
+        found = {}
+        for direction, pairs in self.scored.items():
+            sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+            translations = [str(one) for one in translator.translate(sources, to=direction.target)]
+            found[str(direction)] = bleu(translations, references, direction.target).value
+        mean = {"bleu": sum(found.values()) / len(found)} if found else {}
+        each = {f"bleu {name}": value for name, value in found.items()}
+        return mean | (each if len(data.directions) > 1 else {})
+
+    def _store(self, pairs: Mapping[Direction, Sequence[Pair]]) -> PairStore:
+        sources: list[list[int]] = []
+        targets: list[list[int]] = []
+        for direction, some in pairs.items():
+            tag = [self.tags[direction.target]] if self.tags else []
+            sources += [tag + ids for ids in self.tokenizer.encode_batch([pair.source for pair in some])]
+            targets += self.tokenizer.encode_batch([pair.target for pair in some])
+        return PairStore.of(sources, targets)
 
     def _fits(self, pair: Pair) -> bool:
         longest = self.recipe.model.most_words
-        return all(0 < len(self.tokenizer.encode(text)) <= longest for text in pair)
+        source, target = (len(self.tokenizer.encode(text)) for text in pair)
+        return 0 < source <= longest - bool(self.tags) and 0 < target <= longest
+
+
+def _spread(pairs: Sequence[Pair], count: int) -> Sequence[Pair]:
+    """So many from all over: corpora are often sorted, and the first would be the shortest."""
+    every = max(1, len(pairs) // count)
+    return pairs[: every * count : every]
