@@ -3,11 +3,12 @@
 from clearhead.training.ahead import Ahead
 from clearhead.training.averaging import MovingAverage, average_weights
 from clearhead.training.config import AverageConfig, TrainingConfig
-from clearhead.training.devices import choose_device, choose_precision
+from clearhead.training.devices import choose_device, choose_precision, find_device
 from clearhead.training.feed import Feed
 from clearhead.training.interrupt import Interrupt
 from clearhead.training.loss import smoothed_loss
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
+from clearhead.training.ranks import Ranks, joined
 from clearhead.training.schedule import ScheduleConfig, rate
 from clearhead.training.state import StateFolder
 from clearhead.training.trainer import DivergedError, Report, Trainer
@@ -21,6 +22,7 @@ __all__ = [
     "MovingAverage",
     "Optimizer",
     "OptimizerConfig",
+    "Ranks",
     "Report",
     "ScheduleConfig",
     "StateFolder",
@@ -29,6 +31,8 @@ __all__ = [
     "average_weights",
     "choose_device",
     "choose_precision",
+    "find_device",
+    "joined",
     "rate",
     "smoothed_loss",
 ]

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from clearhead.errors import ModelError, TrainingError
 from clearhead.training.config import AverageConfig, TrainingConfig
+from clearhead.training.ranks import Ranks
 from clearhead.training.tensors import (
     Tree,
     read_checksum,
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class StateFolder:
-    """The `training` folder of a run, which one process at a time may hold.
+    """The `training` folder of a run, which one process at a time may hold, or several ranks together.
 
     `weights-N.safetensors` holds what step N would publish, `state-N.safetensors` all else that is needed to
     go on from there. A step counts as saved when its state is there, and the state is written last. States
@@ -39,8 +40,10 @@ class StateFolder:
         keep_best: int = 1,
         keep_weights: int = 0,
         better: Literal["lower", "higher"] = "lower",
+        ranks: Ranks | None = None,
     ):
         self.folder = folder
+        self.ranks = ranks or Ranks()
         self.keep_last = keep_last
         self.keep_best = keep_best
         self.keep_weights = max(keep_last, keep_weights)
@@ -48,7 +51,7 @@ class StateFolder:
         self._lock: int | None = None
 
     @classmethod
-    def of(cls, folder: Path, config: TrainingConfig) -> Self:
+    def of(cls, folder: Path, config: TrainingConfig, ranks: Ranks | None = None) -> Self:
         """A folder that keeps what the settings say, and what an average will need."""
         last, best = config.keep_last, config.keep_best
         if config.average and config.average.of == "best":
@@ -56,10 +59,14 @@ class StateFolder:
         elif config.average:
             last = max(last, config.average.count)
         better = "higher" if config.stop_on == "bleu" else "lower"
-        return cls(folder, config.keep_last, best, keep_weights=last, better=better)
+        return cls(folder, config.keep_last, best, keep_weights=last, better=better, ranks=ranks)
 
     def __enter__(self) -> Self:
-        """Takes the folder for this process; the kernel frees it when the process ends, however it ends."""
+        """Takes the folder for rank 0; the kernel frees it when the process ends, however it ends."""
+        self.ranks.first(self._take)
+        return self
+
+    def _take(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = _take(self.folder / "lock", self.folder)
@@ -68,7 +75,6 @@ class StateFolder:
         for leftover in self.folder.glob(temporary_name(Path("*")).name):
             log.warning("%s: half-written when an earlier run ended; removed", leftover)
             leftover.unlink()
-        return self
 
     def __exit__(self, *exception: object) -> None:
         if self._lock is not None:
@@ -79,7 +85,11 @@ class StateFolder:
         """Saves a state, then removes what need not be kept; after an error everything older is untouched.
 
         Expects "step" and "weights" in it, and else any names with tensors, JSON values or dicts of them.
+        All ranks call it together.
         """
+        self.ranks.first(lambda: self._save(state, score, passing))
+
+    def _save(self, state: Tree, score: float | None, passing: bool) -> None:
         if self._lock is None:
             raise TrainingError(f"{self.folder}: enter the folder (with StateFolder(…)) before saving to it")
         step = state["step"]
@@ -100,14 +110,19 @@ class StateFolder:
     def latest(self) -> dict[str, Any] | None:
         """The newest whole state as it was saved; None in a folder without any.
 
-        A broken one is reported and set aside under another name, and the one before is taken.
+        A broken one is reported and set aside under another name, and the one before is taken. All ranks ask
+        for it together.
         """
+        step = self.ranks.first(self._newest_whole)
+        return None if step is None else self._read(step)
+
+    def _newest_whole(self) -> int | None:
         steps = self.steps()
         for step in reversed(steps):
             try:
-                state = self._read(step)
+                self._read(step)
                 self._drop_later_weights(step)
-                return state
+                return step
             except ModelError as error:
                 log.warning("%s; falling back to the state before", error)
                 if self._lock is not None:
