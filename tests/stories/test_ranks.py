@@ -15,6 +15,7 @@ from clearhead.tasks.run import train
 SCRIPT = Path(__file__).with_name("run_in_ranks.py")
 SHORT = ["training.steps=16", "training.report_every=1", "training.validate_every=8"]
 PACKED = ['batches.kind="packed"', "batches.places=24"]
+KINDS = ("copy", "shard")
 LAYOUTS = {"padded": [], "packed": PACKED}
 
 
@@ -40,7 +41,7 @@ def assert_same_curve(first: Path, second: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, number_recipe) -> Path:
-    """Holds a recipe, and runs of it: by one process, and by two of which each has a copy."""
+    """Holds a recipe, and runs of it: by one process, and by two together."""
     folder = tmp_path_factory.mktemp("ranks")
     recipe = number_recipe(folder)
     together: list[object] = []
@@ -49,7 +50,7 @@ def folder(tmp_path_factory, number_recipe) -> Path:
         alone = read_settings(TranslationRecipe, recipe, [*settings, "training.accumulate=2"])
         for _ in train(alone, folder / f"{layout} alone"):
             pass
-        for kind in ("copy",):
+        for kind in KINDS:
             together += ["train", f"{layout} {kind}", *settings, f'training.parallel="{kind}"', "--"]
     ended = in_ranks(2, recipe, folder, *together)
     assert ended.returncode == 0, ended.stderr
@@ -57,7 +58,7 @@ def folder(tmp_path_factory, number_recipe) -> Path:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", ["copy"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_give_the_curve_of_one(folder, layout, kind):
     assert len(curve(folder / f"{layout} alone")) == 16 + 2 + 1
     assert_same_curve(folder / f"{layout} alone", folder / f"{layout} {kind}")

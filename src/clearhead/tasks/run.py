@@ -281,7 +281,7 @@ class Run:
         self.saved_at = perf_counter()
 
     def events(self, out: Path) -> Generator[Event, None, Finished]:
-        saved = self.states.latest()
+        saved = self.states.latest(self.trainer.parallel.place)
         if saved:
             self._load(saved)
             yield Note(f"resumed after step {self.trainer.step:,}{self._since(len(saved['random']))}")

@@ -12,6 +12,7 @@ from torch.nn.utils import get_total_norm
 from clearhead.checkpoint import set_weights, weights
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
+from clearhead.training.manifest import anywhere
 from clearhead.training.passes import Loss, Objective, Passes, RecordedPasses, Regions
 from clearhead.training.ranks import Group, Ranks
 
@@ -49,8 +50,12 @@ class Whole:
         """Whole weights, in rank 0; all ranks ask for them together."""
         return dict(weights)
 
+    def place(self, path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
+        """Where a tensor goes that was saved in shards, by its path in the state."""
+        return anywhere(path, size, dtype)
+
     def spread(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A tree of whole tensors such that each is laid out as the parameter whose name is in its path."""
+        """The same state with each tensor laid out as the parameter whose name is in its path."""
         return state
 
     def showing(self, weights: Mapping[str, Tensor]) -> Any:

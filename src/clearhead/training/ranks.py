@@ -34,7 +34,7 @@ class Ranks:
     count = 1
 
     def first(self, make: Callable[[], T]) -> T:
-        """What rank 0 makes, in every rank; an error of it that a user can mend is raised in all."""
+        """What rank 0 makes, in every rank; an error of it that a person can mend is raised in all."""
         return make()
 
     def gather(self, value: T) -> list[T]:
@@ -88,7 +88,7 @@ class Group(Ranks):
         if self.rank == 0:
             try:
                 said[0] = make()
-            except ClearheadError as error:
+            except (ClearheadError, OSError) as error:
                 said[1] = error
         dist.broadcast_object_list(said, src=0, group=self.control)
         if said[1] is not None:

@@ -16,6 +16,7 @@ from clearhead.checkpoint import set_weights, weights
 from clearhead.layers.block import Block
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
+from clearhead.training.manifest import gathered
 from clearhead.training.parallel import Whole
 from clearhead.training.passes import Batch, Loss, Objective, Passes
 from clearhead.training.ranks import Group
@@ -31,8 +32,8 @@ class Shards(Whole):
     retries = False
 
     def __init__(self, config: TrainingConfig, model: Any, loss: Loss, device: torch.device, ranks: Group):
-        self.config, self.model, self.device, self._first = config, model, device, ranks.rank == 0
-        self._plain = deepcopy(model) if self._first else None
+        self.config, self.model, self.device, self._ranks = config, model, device, ranks
+        self._plain = deepcopy(model) if ranks.rank == 0 else None
         mesh = init_device_mesh(device.type, (ranks.count,))
         for module in model.modules():
             if isinstance(module, Block):
@@ -46,6 +47,7 @@ class Shards(Whole):
         for module in self._objective.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
         self._like = dict(model.named_parameters())
 
     def passes(self, autocast: Callable[[], AbstractContextManager]) -> Passes:
@@ -55,12 +57,13 @@ class Shards(Whole):
         return cast(DTensor, super().norm(gradients)).full_tensor()
 
     def gathered(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        whole = {}
-        for name, weight in weights.items():
-            one = weight.full_tensor() if isinstance(weight, DTensor) else weight
-            if self._first:
-                whole[name] = one.cpu()
-        return whole
+        return gathered(weights, self._ranks)
+
+    def place(self, path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
+        like = next((self._like[name] for name in path.split("/") if name in self._like), None)
+        if like is None or like.shape != size:
+            return super().place(path, size, dtype)
+        return torch.empty_like(like, dtype=dtype)
 
     def spread(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         return {name: self._spread(value, self._like.get(name)) for name, value in state.items()}
@@ -68,7 +71,9 @@ class Shards(Whole):
     def _spread(self, value: Any, like: Tensor | None) -> Any:
         if isinstance(value, Mapping):
             return {name: self._spread(inner, self._like.get(name, like)) for name, inner in value.items()}
-        if not isinstance(value, Tensor) or not isinstance(like, DTensor) or value.shape != like.shape:
+        if not isinstance(value, Tensor) or isinstance(value, DTensor):
+            return value
+        if not isinstance(like, DTensor) or value.shape != like.shape:
             return value
         # Every rank has read the whole tensor, so none has to be sent.
         return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
