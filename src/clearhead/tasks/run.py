@@ -3,7 +3,6 @@
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
@@ -23,7 +22,7 @@ from clearhead.models import Translator
 from clearhead.tasks.card import model_card
 from clearhead.tasks.directions import file_name, tag_ids
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
-from clearhead.tasks.objective import translation_loss
+from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import Records, add_final, draw_curves, naming
@@ -31,6 +30,7 @@ from clearhead.tasks.validator import Validator
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 from clearhead.training import (
     Ahead,
+    Criterion,
     DivergedError,
     Feed,
     Interrupt,
@@ -129,7 +129,9 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[
     encode = _with_dropout(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
     kind = PackedBatches if recipe.batches.kind == "packed" else Batches
     batches = kind(pairs, recipe.batches, recipe.training.seed, encode=encode)
-    run = Run(recipe, model, batches, validator, states)
+    criterion = Criterion(recipe.training.smoothing, recipe.training.regulariser)
+    loss = TranslationLoss(criterion, first_word=len(tokenizer.specials))
+    run = Run(recipe, model, batches, validator, states, loss)
     finished = yield from run.events(out)
     if not finished.interrupted:
         final = run.final_weights()
@@ -208,9 +210,9 @@ class Run:
         batches: Batches | PackedBatches,
         validator: Validator | None,
         states: StateFolder,
+        loss: TranslationLoss,
     ):
         self.config, self.model, self.validator, self.states = recipe.training, model, validator, states
-        loss = partial(translation_loss, smoothing=recipe.training.smoothing)
         self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width)
         self.epoch = batches.epoch
         self.place: dict[str, int] = {}
