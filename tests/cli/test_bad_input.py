@@ -134,6 +134,14 @@ def test_translations_to_compare_with_must_be_as_many(refused, tmp_path, number_
     assert "no such file" in refused("evaluate", number_model, "--against", tmp_path / "nothing")
 
 
+def test_an_export_to_an_unknown_form_or_onto_something_is_refused(refused, number_model, tmp_path):
+    assert refused("export", number_model, "--to", "gguf", "--out", tmp_path / "x") == (
+        "--to gguf: is not one of int8"
+    )
+    said = refused("export", number_model, "--to", "int8", "--out", number_model)
+    assert said == f"{number_model}: is there already and not empty; choose another place"
+
+
 def test_a_rival_for_other_languages_is_refused(refused, number_model, copied):
     settings = copied / "config.toml"
     settings.write_text(settings.read_text().replace('target = "de"', 'target = "fr"'))

@@ -294,3 +294,16 @@ def test_progress_counts_from_where_a_resumed_job_began(monkeypatch, capsys):
         shown.begin(1000, before=980)
         shown.at(990, "loss 1")
     assert capsys.readouterr().err == "training 990 of 1,000: 1.0 steps/s, 10 s left  loss 1\n"
+
+
+# export
+
+
+def test_an_exported_model_is_used_like_any_other(call, number_model, tmp_path):
+    out = tmp_path / "small"
+    ended = call("export", number_model, "--to", "int8", "--out", out)
+    assert (ended.code, ended.out) == (0, f"{out}\n")
+    assert "MB, where" in ended.err
+    assert call("translate", "--model", out, "one two three").out == "1 2 3\n"
+    [told] = parsed(call("export", number_model, "--to", "int8", "--out", tmp_path / "other", "--json").out)
+    assert told["bytes"] < told["bytes_before"]
