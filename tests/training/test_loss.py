@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.training import loss as loss_module
+from clearhead.training.criterion import Criterion
 from clearhead.training.loss import smoothed_loss
 
 WIDTH, VOCABULARY = 6, 11
@@ -121,3 +122,38 @@ def test_a_batch_of_padding_alone_has_no_loss():
     total = smoothed_loss(states, weight, torch.zeros_like(labels), 0.1)
     total.backward()
     assert total.item() == 0.0
+
+
+@pytest.mark.usefixtures("chunks")
+def test_padding_may_pass_through_without_effect(monkeypatch):
+    """As on a GPU, which would have to wait to know how much of it there is."""
+    states, weight, bias, labels = problem(torch.float64)
+    expected = smoothed_loss(states, weight, labels, 0.1, bias)
+    flat = states.flatten(0, 1), weight, bias, labels.flatten()
+    monkeypatch.setattr(loss_module, "_judge", lambda criterion, device: criterion.fused)
+    total = loss_module._ReadoutLoss.apply(*flat, Criterion(0.1))
+    torch.testing.assert_close(total, expected)
+    inputs = (states, weight, bias)
+    for mine, other in zip(*(torch.autograd.grad(one, inputs) for one in (total, expected)), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize(
+    ("places", "most", "rows"), [(10, 4, 4), (9, 4, 3), (3, 100, 3), (7, 0, 1), (0, 4, 1)]
+)
+def test_chunks_are_alike(places, most, rows):
+    assert loss_module._rows(places, most) == rows
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_a_gpu_gives_what_the_processor_gives(precision):
+    states, weight, bias, labels = problem()
+    expected = reference(states, weight, bias, labels, 0.1)
+    with torch.autocast("cuda", precision, enabled=precision != torch.float32):
+        total = smoothed_loss(states.cuda(), weight.cuda(), labels.cuda(), 0.1, bias.cuda())
+    tolerance = 1e-4 if precision == torch.float32 else 0.05
+    torch.testing.assert_close(total.cpu(), expected, rtol=tolerance, atol=tolerance)
+    inputs = (states, weight, bias)
+    for mine, other in zip(*(torch.autograd.grad(one, inputs) for one in (total, expected)), strict=True):
+        torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)

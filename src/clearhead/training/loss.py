@@ -1,10 +1,14 @@
-"""The loss of a readout over a vocabulary: smoothed cross-entropy that never holds all logits at once."""
+"""The loss of a readout over a vocabulary: a walk over the places that never holds all logits at once."""
+
+import functools
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.text.tokenizer import PAD
+from clearhead.training.criterion import Criterion, exact
 
 
 # Chunks and chosen positions are no work for a compiler; torch.compiler.disable costs a second at import.
@@ -17,34 +21,32 @@ def smoothed_loss(
     bias: Float[Tensor, " vocabulary"] | None = None,
     ignore: int = PAD,
 ) -> Float[Tensor, ""]:
-    """The sum of the losses at positions that are not padding.
-
-    The target gives 1 - smoothing to the label and spreads smoothing over all words alike (Szegedy et al.
-    2016), as torch's `label_smoothing` does.
-    """
-    labels = labels.flatten()
-    places = (labels != ignore).nonzero().squeeze(1)
-    states, labels = states.flatten(0, -2)[places], labels[places]
+    """The sum of the losses at positions that are not padding."""
+    states, labels = states.flatten(0, -2), labels.flatten()
+    if states.device.type == "cpu":
+        # A GPU would have to tell how many there are, and wait; there, padding passes through without effect.
+        places = (labels != ignore).nonzero().squeeze(1)
+        states, labels = states[places], labels[places]
     if bias is None:
         bias = weight.new_zeros(())
+    criterion = Criterion(smoothing, ignore)
     learned = any(tensor.requires_grad for tensor in (states, weight, bias))
     if torch.is_grad_enabled() and learned:
-        return _ReadoutLoss.apply(states, weight, bias, labels, smoothing)  # pyright: ignore
-    return _walk(states, weight, bias, labels, smoothing, None)
+        return _ReadoutLoss.apply(states, weight, bias, labels, criterion)  # pyright: ignore
+    return _walk(states, weight, bias, labels, criterion, None)
 
 
 class _ReadoutLoss(torch.autograd.Function):
     """Gradients are made in the forward pass, while a chunk of logits is at hand.
 
-    The gradient of the logits is softmax minus target, written over the logits themselves, so that the
-    three products are nearly all of the cost. Plain `cross_entropy` takes longer, most of all under bf16
-    autocast on a processor, and holds all logits several times over.
+    So the three products are nearly all of the cost. Plain `cross_entropy` takes longer, most of all under
+    bf16 autocast on a processor, and holds all logits several times over.
     """
 
     @staticmethod
-    def forward(ctx, states, weight, bias, labels, smoothing):
-        gradients = _Gradients(states, weight, bias, smoothing, ctx.needs_input_grad)
-        total = _walk(states, weight, bias, labels, smoothing, gradients)
+    def forward(ctx, states, weight, bias, labels, criterion):
+        gradients = _Gradients(states, weight, bias, ctx.needs_input_grad)
+        total = _walk(states, weight, bias, labels, criterion, gradients)
         ctx.save_for_backward(gradients.states, gradients.weight, gradients.bias)
         return total
 
@@ -54,17 +56,12 @@ class _ReadoutLoss(torch.autograd.Function):
 
 
 class _Gradients:
-    """What the chunks add to; None where nobody asked."""
+    """What the chunks write or add to; None where nobody asked."""
 
-    def __init__(
-        self, states: Tensor, weight: Tensor, bias: Tensor, smoothing: float, needed: tuple[bool, ...]
-    ):
-        exact = torch.promote_types(weight.dtype, torch.float32)
-        # The smoothed target pulls every word alike: that part is there from the start.
-        pull = -smoothing / len(weight)
+    def __init__(self, states: Tensor, weight: Tensor, bias: Tensor, needed: tuple[bool, ...]):
         self.states = torch.empty_like(states) if needed[0] else None
-        self.weight = (pull * states.sum(0, dtype=exact)).repeat(len(weight), 1) if needed[1] else None
-        self.bias = torch.full_like(bias, pull * len(states), dtype=exact) if needed[2] else None
+        self.weight = torch.zeros_like(weight, dtype=exact(weight)) if needed[1] else None
+        self.bias = torch.zeros_like(bias, dtype=exact(bias)) if needed[2] else None
 
 
 def _walk(
@@ -72,59 +69,69 @@ def _walk(
     weight: Float[Tensor, "vocabulary width"],
     bias: Float[Tensor, "*vocabulary"],
     labels: Int[Tensor, " labels"],
-    smoothing: float,
+    criterion: Criterion,
     gradients: _Gradients | None,
 ) -> Float[Tensor, ""]:
     """The summed loss, chunk by chunk; fills in the gradients where there are any."""
-    exact = torch.promote_types(weight.dtype, torch.float32)
     fast = _product_type(weight)
     narrow = weight.to(fast)
-    # The mean logit needs no logits: it is the state times the mean row.
-    mean_row, mean_bias = weight.mean(0, dtype=exact), bias.mean(dtype=exact)
-    total = torch.zeros((), dtype=exact, device=states.device)
-    rows = max(1, _chunk_size(states.device) // len(weight))
+    judge = _judge(criterion, states.device.type)
+    total = torch.zeros((), dtype=exact(weight), device=states.device)
+    rows = _rows(len(states), _chunk_size(states.device) // len(weight))
     with torch.autocast(states.device.type, enabled=False):
         for start in range(0, len(states), rows):
-            chunk, label = states[start : start + rows], labels[start : start + rows, None]
-            narrow_chunk = chunk.to(fast)
-            logits = narrow_chunk @ narrow.T
+            here = slice(start, start + rows)
+            chunk = states[here].to(fast)
+            logits = chunk @ narrow.T
             if bias.ndim:
                 logits += bias
-            wanted = logits.gather(1, label).sum(dtype=exact)
-            mean = (chunk.to(exact) @ mean_row).sum() + mean_bias * len(chunk)
-            normaliser, slope = _normalised(logits, exact)
-            total += normaliser - (1 - smoothing) * wanted - smoothing * mean
+            losses, slopes = judge(logits, labels[here])
+            total += losses.sum()
             if gradients is None:
                 continue
-            slope.scatter_add_(1, label, torch.full_like(label, smoothing - 1, dtype=exact))
-            if gradients.bias is not None:
-                gradients.bias += slope.sum(0)
-            slope = slope.to(fast)
             if gradients.states is not None:
-                gradients.states[start : start + rows] = slope @ narrow - smoothing * mean_row
+                gradients.states[here] = slopes @ narrow
             if gradients.weight is not None:
-                _add_product(gradients.weight, slope.T, narrow_chunk)
+                _add_product(gradients.weight, slopes.T, chunk)
+            if gradients.bias is not None:
+                gradients.bias += slopes.sum(0, dtype=gradients.bias.dtype)
     return total
 
 
-def _normalised(
-    logits: Float[Tensor, "rows vocabulary"], exact: torch.dtype
-) -> tuple[Float[Tensor, ""], Float[Tensor, "rows vocabulary"]]:
-    """The sum of log Σ exp over the rows, and the probabilities, which take the logits' place if they fit."""
-    highest = logits.amax(1).to(exact)
-    if logits.dtype == exact:
-        probabilities = torch.softmax(logits, 1, out=logits)
-    else:
-        probabilities = torch.softmax(logits, 1, dtype=exact)
-    # The highest probability is at least 1 / vocabulary, so its logarithm is safe.
-    return (highest - probabilities.amax(1).log()).sum(), probabilities
+@functools.cache
+def _judge(criterion: Criterion, device: str) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """The way to losses and slopes that suits a device."""
+    if device == "cpu":
+        return criterion.sparing
+    from torch.utils._triton import has_triton
+
+    return torch.compile(criterion.fused) if has_triton() else criterion.fused
+
+
+def _rows(places: int, most: int) -> int:
+    """How many places a chunk has, such that chunks are alike: each shape is compiled for itself."""
+    chunks = -(-places // max(1, most))
+    return -(-places // max(1, chunks)) or 1
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     if total.dtype == left.dtype:
         total.addmm_(left, right)
+    elif _adds_narrow_products(total.device.type, left.dtype):
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)  # pyright: ignore
     else:
         total.add_(left @ right)
+
+
+@functools.cache
+def _adds_narrow_products(device: str, narrow: torch.dtype) -> bool:
+    """Whether this torch adds a product of narrow numbers to a wide sum at once, there."""
+    total, one = torch.zeros(1, 1, device=device), torch.ones(1, 1, dtype=narrow, device=device)
+    try:
+        torch.addmm(total, one, one, out_dtype=total.dtype, out=total)  # pyright: ignore
+    except (RuntimeError, TypeError):
+        return False
+    return True
 
 
 def _product_type(weight: Tensor) -> torch.dtype:

@@ -1,0 +1,186 @@
+"""Passes give the same gradients however they are computed: plainly, compiled, recorded, packed or padded."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from clearhead.data.batch import PackedBatch, PairBatch
+from clearhead.data.store import Side
+from clearhead.models import Translator, TranslatorConfig
+from clearhead.tasks.objective import translation_loss
+from clearhead.training import DivergedError, Trainer, TrainingConfig
+from clearhead.training.passes import Objective, Passes, RecordedPasses, Regions
+from clearhead.training.schedule import ConstantSchedule
+
+VOCABULARY = 60
+gpu = pytest.mark.gpu
+
+
+def translator(dropout: float = 0.0) -> Translator:
+    torch.manual_seed(0)
+    shape = {"width": 64, "hidden": 128, "attention": {"heads": 4}, "encoder_layers": 2, "decoder_layers": 2}
+    return Translator(TranslatorConfig.model_validate({**shape, "dropout": dropout}), VOCABULARY)
+
+
+def sides(seed: int = 0, count: int = 24) -> tuple[Side, Side]:
+    random = np.random.default_rng(seed)
+    source, target = (
+        [random.integers(4, VOCABULARY, n) for n in random.integers(1, 15, count)] for _ in "st"
+    )
+    return Side.of(source), Side.of(target)
+
+
+def packed(seed: int = 0) -> PackedBatch:
+    return PackedBatch.lay(*sides(seed), np.arange(24) // 4, 6, 64)
+
+
+def padded(seed: int = 0) -> PairBatch:
+    return PairBatch.gather(*sides(seed))
+
+
+def loss(model, batch) -> torch.Tensor:
+    return translation_loss(model, batch, smoothing=0.1)
+
+
+def autocast(precision: torch.dtype = torch.float32):
+    return torch.autocast("cuda", precision, enabled=precision != torch.float32)
+
+
+def gradients(model: torch.nn.Module) -> torch.Tensor:
+    found = [parameter.grad for parameter in model.parameters()]
+    return torch.cat([gradient.float().flatten() for gradient in found if gradient is not None])
+
+
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    return ((one - other).norm() / other.norm()).item()
+
+
+def recorded(model: Translator, precision: torch.dtype, compiled: bool) -> RecordedPasses:
+    device = torch.device("cuda", 0)
+    regions = Regions(model) if compiled else None
+    return RecordedPasses(Objective(model, loss), device, lambda: autocast(precision), regions)
+
+
+def test_regions_leave_the_blocks_as_they_were(monkeypatch):
+    # Compiling itself is torch's business, and warns of its own parts.
+    monkeypatch.setattr(torch, "compile", lambda forward, dynamic: lambda *inputs: forward(*inputs))
+    model = translator()
+    before = model(*_inputs())
+    with Regions(model).compiled():
+        assert all("forward" in vars(block) for block in model.encoder.blocks)
+    assert not any("forward" in vars(block) for block in model.encoder.blocks)
+    assert torch.equal(model(*_inputs()), before)
+
+
+def _inputs():
+    from clearhead.layers.layout import Padded
+
+    batch = padded()
+    return batch.source, Padded(batch.source_lengths), batch.inputs
+
+
+@pytest.mark.parametrize("batch", [packed(), padded()], ids=["packed", "padded"])
+@pytest.mark.parametrize("count", [1, 2, 5, 1000])
+def test_parts_of_a_batch_have_its_rows_and_its_gradient(batch, count):
+    model = translator()
+    passes = Passes(Objective(model, loss), torch.device("cpu"), lambda: torch.autocast("cpu", enabled=False))
+    whole = passes(batch)
+    expected = gradients(model)
+    passes.clear()
+    parts = batch.parts(count)
+    assert len(parts) <= min(count, len(batch))
+    assert sum(part.tokens for part in parts) == batch.tokens
+    torch.testing.assert_close(torch.stack([passes(part) for part in parts]).sum(), whole)
+    torch.testing.assert_close(gradients(model), expected, rtol=1e-4, atol=1e-5)
+
+
+@gpu
+@pytest.mark.parametrize(("precision", "far"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_recorded_passes_give_the_gradients_of_plain_ones(precision, far, compiled):
+    model = translator().cuda()
+    plain = Passes(Objective(model, loss), torch.device("cuda", 0), lambda: autocast(precision))
+    replayed = recorded(model, precision, compiled)
+    for number in range(3):
+        plain.clear()
+        expected, right = plain(packed(number)), gradients(model)
+        replayed.clear()
+        total = replayed(packed(number))
+        torch.testing.assert_close(total, expected, rtol=far, atol=0)
+        assert distance(gradients(model), right) < far
+    replayed(packed(2))
+    assert distance(gradients(model), 2 * right) < far, "gradients add up"
+
+
+@gpu
+@pytest.mark.parametrize(("precision", "far"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
+def test_packed_and_padded_batches_give_the_same_gradients(precision, far):
+    model = translator().cuda()
+    plain = Passes(Objective(model, loss), torch.device("cuda", 0), lambda: autocast(precision))
+    right = [plain(padded()), gradients(model)]
+    replayed = recorded(model, precision, compiled=True)
+    replayed.clear()
+    torch.testing.assert_close(replayed(packed()), right[0], rtol=far, atol=0)
+    assert distance(gradients(model), right[1]) < far
+
+
+@gpu
+def test_recording_changes_neither_chance_nor_gradients():
+    model = translator(dropout=0.3).cuda()
+    passes = recorded(model, torch.bfloat16, compiled=True)
+    found = []
+    for _ in range(2):
+        torch.cuda.manual_seed(5)
+        passes.clear()
+        found.append((passes(packed(1)), passes(packed(2)), gradients(model)))
+    (first, second, early), (again, same, late) = found
+    assert (first, second) == (again, same)
+    assert torch.equal(early, late)
+    assert first != passes(packed(1)), "chance goes on from pass to pass"
+
+
+def trained(steps: int, **settings) -> tuple[Trainer, list[float]]:
+    model = translator(dropout=0.1)
+    config = TrainingConfig(steps=12, schedule=ConstantSchedule(peak=1e-3), device="cuda", **settings)
+    trainer = Trainer(model, loss, config, 64)
+    return trainer, [report.loss for report in trainer.steps(packed(number) for number in range(steps))]
+
+
+@gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_training_on_a_gpu_learns_and_can_be_resumed(precision):
+    torch.cuda.manual_seed(3)
+    whole, losses = trained(12, precision=precision, ema=0.9)
+    assert losses[-1] < losses[0]
+    torch.cuda.manual_seed(3)
+    first, early = trained(6, precision=precision, ema=0.9)
+    state = copy.deepcopy(first.state())
+    second, _ = trained(0, precision=precision, ema=0.9)
+    second.load_state(state)
+    late = [report.loss for report in second.steps(packed(number) for number in range(6, 12))]
+    assert early + late == pytest.approx(losses, rel=1e-6)
+    for name, tensor in whole.weights().items():
+        torch.testing.assert_close(second.weights()[name], tensor)
+
+
+@gpu
+def test_a_step_that_diverges_on_a_gpu_is_skipped_and_said():
+    trainer = Trainer(
+        translator(),
+        lambda model, batch: loss(model, batch) / (batch.source[0, 0] != 7),
+        TrainingConfig(steps=12, schedule=ConstantSchedule(peak=1e-3), device="cuda", ema=0.9),
+        64,
+    )
+    good, bad = packed(1), packed(2)
+    good.cells[0, 0, 0], bad.cells[0, 0, 0] = 8, 7
+    reports = trainer.steps([good, good, bad, good, good, good, good])
+    next(reports), next(reports)
+    trainer.settle()
+    before = {name: tensor.clone() for name, tensor in trainer.weights().items()}
+    with pytest.raises(DivergedError, match=r"step 3: .* still those of step 2"):
+        list(reports)
+    assert trainer.step == 2
+    for name, tensor in trainer.weights().items():
+        assert torch.equal(tensor, before[name]), name
