@@ -107,6 +107,29 @@ def many_model(tmp_path_factory: pytest.TempPathFactory, many_recipe) -> Path:
     return folder / "model"
 
 
+@pytest.fixture(scope="session")
+def box_stand_in(many_model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A toy in the form in which the package holds its model."""
+    from clearhead.tasks.exporting import export_int8
+
+    folder = tmp_path_factory.mktemp("package") / "box"
+    export_int8(many_model, folder)
+    return folder
+
+
+@pytest.fixture
+def boxed(box_stand_in, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package with the toy in it."""
+    monkeypatch.setattr("clearhead.tasks.shelf.BOX", box_stand_in)
+    return box_stand_in
+
+
+@pytest.fixture
+def unboxed(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package without a model in it."""
+    monkeypatch.setattr("clearhead.tasks.shelf.BOX", tmp_path / "no box")
+
+
 RECIPE = """
 [data]
 source = "en"

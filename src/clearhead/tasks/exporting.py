@@ -7,6 +7,7 @@ from pathlib import Path
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, load_checkpoint, save_weights, weights
 from clearhead.errors import ModelError
 from clearhead.rounding import rounded
+from clearhead.tasks.records import FINAL, add_final, read_metrics
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ def export_int8(folder: Path, out: Path) -> Exported:
     for name in (SETTINGS, TOKENIZER, CARD):
         if (folder / name).exists():
             shutil.copyfile(folder / name, out / name)
+    for final in [line for line in read_metrics(folder) if line["kind"] == FINAL]:
+        add_final(out, final["step"], {name: final[name] for name in final.keys() - {"step", "kind"}})
     # Last: a folder is taken for a model once it has weights.
     save_weights(rounded(weights(model)), out / WEIGHTS)
     return Exported(folder_bytes(folder), folder_bytes(out))
