@@ -81,7 +81,7 @@ def number_model(tmp_path_factory: pytest.TempPathFactory, number_recipe) -> Pat
 def many_recipe(numbers) -> Callable[..., Path]:
     """Like `number_recipe`, for four directions: French writes 'c a d' where German writes '3 1 4'."""
 
-    def make(folder: Path, steps: int = 500, more: str = "") -> Path:
+    def make(folder: Path, steps: int = 300, more: str = "") -> Path:
         letters = str.maketrans("0123456789", "zabcdefghi")
         rows = {"de": numbers(400), "fr": [(a, b.translate(letters)) for a, b in numbers(500)[200:]]}
         for language, pairs in rows.items():

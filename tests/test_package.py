@@ -57,6 +57,10 @@ for command in ("", "translate", "train", "evaluate", "export", "models", "data"
     assert imported_after(help_of_all) <= {"pydantic"}
 
 
+def test_translating_imports_nothing_that_only_training_and_measuring_need():
+    assert imported_after("import clearhead; clearhead.load") == {"torch", "numpy", "tokenizers", "pydantic"}
+
+
 def test_text_is_handled_without_torch():
     assert "torch" not in imported_after("import clearhead.text.tokenizer, clearhead.text.languages")
 

@@ -5,12 +5,13 @@ from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Annotated, Any, overload
 
 import torch
+from pydantic import Field, PositiveInt
 
 from clearhead.checkpoint import SETTINGS, Checkpoint, load_checkpoint
-from clearhead.config import parse_settings
+from clearhead.config import Settings, parse_settings
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import (
     Adjust,
@@ -27,7 +28,6 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, ModelError, SettingsError, TextError
 from clearhead.models import Translator
 from clearhead.tasks.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.tasks.recipe import SearchConfig
 from clearhead.tasks.shelf import find
 from clearhead.text.tokenizer import END, START, Tokenizer
 
@@ -37,6 +37,14 @@ EXTRA_TOKENS = 50
 BATCH_TOKENS = 4096
 # Below what torch takes: the number of a text is added to it.
 LARGEST_SEED = 2**62
+
+
+class SearchConfig(Settings):
+    """How the finished model looks for translations unless asked otherwise."""
+
+    beam: PositiveInt = 5
+    alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
+    """The length penalty's power; 0 leaves lengths alone."""
 
 
 @dataclass(frozen=True)
