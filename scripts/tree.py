@@ -26,7 +26,10 @@ ROOMS = (
 def tree() -> str:
     """The files of the package by room, one line each."""
     lines = ["```text", "src/clearhead/"]
-    top = [PACKAGE / f"{name}.py" for name in ("__init__", "errors", "config", "writing", "checkpoint")]
+    top = [
+        PACKAGE / f"{name}.py"
+        for name in ("__init__", "errors", "config", "writing", "rounding", "checkpoint")
+    ]
     lines += [_line(path, path.name, 1) for path in top]
     for room in ROOMS:
         files = sorted((PACKAGE / room).glob("*.py"), key=lambda path: path.name)

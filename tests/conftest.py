@@ -81,7 +81,7 @@ def number_model(tmp_path_factory: pytest.TempPathFactory, number_recipe) -> Pat
 def many_recipe(numbers) -> Callable[..., Path]:
     """Like `number_recipe`, for four directions: French writes 'c a d' where German writes '3 1 4'."""
 
-    def make(folder: Path, steps: int = 500, more: str = "") -> Path:
+    def make(folder: Path, steps: int = 300, more: str = "") -> Path:
         letters = str.maketrans("0123456789", "zabcdefghi")
         rows = {"de": numbers(400), "fr": [(a, b.translate(letters)) for a, b in numbers(500)[200:]]}
         for language, pairs in rows.items():
@@ -105,6 +105,29 @@ def many_model(tmp_path_factory: pytest.TempPathFactory, many_recipe) -> Path:
     for _ in train(read_settings(TranslationRecipe, many_recipe(folder)), folder / "model"):
         pass
     return folder / "model"
+
+
+@pytest.fixture(scope="session")
+def box_stand_in(many_model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A toy in the form in which the package holds its model."""
+    from clearhead.tasks.exporting import export_int8
+
+    folder = tmp_path_factory.mktemp("package") / "box"
+    export_int8(many_model, folder)
+    return folder
+
+
+@pytest.fixture
+def boxed(box_stand_in, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package with the toy in it."""
+    monkeypatch.setattr("clearhead.tasks.shelf.BOX", box_stand_in)
+    return box_stand_in
+
+
+@pytest.fixture
+def unboxed(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package without a model in it."""
+    monkeypatch.setattr("clearhead.tasks.shelf.BOX", tmp_path / "no box")
 
 
 RECIPE = """

@@ -48,13 +48,17 @@ def test_help_imports_nothing_slow():
     help_of_all = """
 import contextlib, io, sys
 from clearhead.cli import main
-for command in ([], ["translate"], ["train"], ["evaluate"], ["models"], ["data"], ["data", "list"]):
-    sys.argv = ["clearhead", *command, "--help"]
+for command in ("", "translate", "train", "evaluate", "export", "models", "data", "data list"):
+    sys.argv = ["clearhead", *command.split(), "--help"]
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
         main()
 """
     # typer itself brings pydantic in some of its versions.
     assert imported_after(help_of_all) <= {"pydantic"}
+
+
+def test_translating_imports_nothing_that_only_training_and_measuring_need():
+    assert imported_after("import clearhead; clearhead.load") == {"torch", "numpy", "tokenizers", "pydantic"}
 
 
 def test_text_is_handled_without_torch():

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from clearhead.config import parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.models import ModelConfig, build
+from clearhead.rounding import restored
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.writing import replacing
 
@@ -87,12 +88,12 @@ def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fills a model with the weights of a file that must fit it exactly."""
+    """Fills a model with the weights of a file that must fit it exactly; rounded ones are numbers again."""
     try:
         values = load_file(path)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path}: cut short or not a weights file ({error}); copy it again") from None
-    set_weights(model, values, place=str(path))
+    set_weights(model, restored(values, place=str(path)), place=str(path))
 
 
 def _check_tokenizer(folder: Path) -> None:

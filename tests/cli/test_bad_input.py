@@ -131,7 +131,15 @@ def test_translations_to_compare_with_must_be_as_many(refused, tmp_path, number_
     (tmp_path / "theirs.txt").write_text("1 2\n3 4\n")
     said = refused("evaluate", number_model, "--against", tmp_path / "theirs.txt")
     assert said == f"{tmp_path}/theirs.txt: 2 lines for 40 test pairs; give one translation each"
-    assert "no such file" in refused("evaluate", number_model, "--against", tmp_path / "nothing")
+    assert "no such model folder" in refused("evaluate", number_model, "--against", tmp_path / "nothing")
+
+
+def test_an_export_to_an_unknown_form_or_onto_something_is_refused(refused, number_model, tmp_path):
+    assert refused("export", number_model, "--to", "gguf", "--out", tmp_path / "x") == (
+        "--to gguf: is not one of int8"
+    )
+    said = refused("export", number_model, "--to", "int8", "--out", number_model)
+    assert said == f"{number_model}: is there already and not empty; choose another place"
 
 
 def test_a_rival_for_other_languages_is_refused(refused, number_model, copied):
@@ -216,10 +224,9 @@ def test_a_wrong_change_is_refused(change, message, refused, tmp_path, number_re
         ),
         (["train", "r.toml", "--to", "de", "--out", "x"], "--from and --to: go with --pairs"),
         (["train", "--pairs", "p", "--from", "en", "--to", "xx", "--out", "x"], "language 'xx' is unknown"),
-        (["translate", "hello"], "--model: name the folder of a trained model"),
         (["trian"], "No such command 'trian'. Did you mean 'train'? (see clearhead --help)"),
         (["translate", "--beam", "wide"], "Invalid value for '--beam'"),
-        (["evaluate"], "Missing argument 'DIR'. (see clearhead evaluate --help)"),
+        (["evaluate"], "Missing argument 'M'. (see clearhead evaluate --help)"),
         (["data", "get", "wmt99"], "wmt99: no such data set; there are tatoeba-en-de, tatoeba-en-fr"),
     ],
 )
@@ -313,10 +320,30 @@ def test_an_argument_that_is_not_utf8_is_named(call, number_model):
 # Models
 
 
+def test_a_package_without_a_model_says_how_to_get_one(refused, unboxed):
+    for arguments in (["translate", "x"], ["translate", "x", "--to", "fr"], ["evaluate", "en-fr"]):
+        assert refused(*arguments).endswith(
+            ": no such model folder, and this package has no model in it; "
+            "train one: clearhead train recipes/quickstart.toml --out runs/quickstart"
+        )
+
+
+def test_what_the_built_in_model_cannot_do_is_answered_with_what_it_can(refused, boxed):
+    offered = "en-de, de-en, en-fr, fr-en"
+    assert refused("translate", "x", "--model", "de-fr") == (
+        f"de-fr: no such model folder; built-in models are {offered}"
+    )
+    assert refused("translate", "x", "--to", "es") == f"--to es: this model translates {offered} only"
+    said = refused("translate", "x", "--model", "en-de", "--to", "fr")
+    assert said == "--to fr: this model translates en-de only"
+    assert refused("evaluate", "box", "--to", "en", "--pairs", "x").startswith("--from: name a language; ")
+    assert "no test pairs were kept for this model" in refused("evaluate", "en-de")
+
+
 def test_a_folder_without_a_model_is_named(refused, tmp_path):
     for command in (["translate", "x", "--model"], ["evaluate"]):
         said = refused(*command, tmp_path / "nowhere")
-        assert said == f"{tmp_path}/nowhere: no such model folder"
+        assert said.startswith(f"{tmp_path}/nowhere: no such model folder")
         assert refused(*command, tmp_path) == f"{tmp_path}: no trained model here, config.toml is missing"
 
 

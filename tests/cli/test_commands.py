@@ -225,7 +225,24 @@ def test_ctrl_c_before_the_first_step_says_how_to_go_on(call, number_recipe, tmp
 def test_a_recipe_without_out_goes_to_runs(call, number_recipe, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert call("train", number_recipe(tmp_path), "--set", "training.steps=1").out == "runs/recipe\n"
-    assert call("models").lines[0].startswith("runs/recipe  en-de")
+    assert call("models").lines[-1].startswith("runs/recipe  en-de")
+
+
+# the model in the package
+
+
+def test_without_a_model_the_built_in_one_translates(call, boxed):
+    assert call("translate", "three one four").out == "3 1 4\n"
+    assert call("translate", "--to", "fr", "three one four").out == "c a d\n"
+    assert call("translate", "--to", "en", "3 1 4", "c a d").out == "three one four\n" * 2
+    assert call("translate", "--model", "fr-en", stdin=b"c a d\n").out == "three one four\n"
+
+
+def test_a_built_in_model_can_be_measured_by_name(call, boxed, many_model):
+    test = many_model / "test.fr-en.tsv"
+    [told] = parsed(call("evaluate", "fr-en", "--pairs", test, "--against", many_model, "--json").out)
+    assert told["sentences"] == 30
+    assert told["comparisons"][0]["name"] == "BLEU"
 
 
 # models and data
@@ -237,6 +254,15 @@ def test_models_are_listed_without_being_loaded(call, copied):
     assert [model["folder"] for model in found] == [str(copied)]
     assert found[0]["languages"] == "en-de"
     assert found[0]["bleu"] > 80
+
+
+def test_the_built_in_model_is_listed_first_unless_a_folder_is_named(call, boxed, number_model, monkeypatch):
+    monkeypatch.chdir(number_model)
+    inside, here = parsed(call("models", "--json").out)
+    assert (inside["built_in"], here["built_in"]) == (True, False)
+    assert inside["languages"] == "en-de, de-en, en-fr, fr-en"
+    assert call("models").lines[0].startswith("built in  en-de, de-en, en-fr, fr-en  0.0 MB  BLEU ")
+    assert call("models", number_model).lines[0].startswith(str(number_model))
 
 
 def test_where_there_are_no_models_the_way_to_one_is_said(call, tmp_path):
@@ -294,3 +320,16 @@ def test_progress_counts_from_where_a_resumed_job_began(monkeypatch, capsys):
         shown.begin(1000, before=980)
         shown.at(990, "loss 1")
     assert capsys.readouterr().err == "training 990 of 1,000: 1.0 steps/s, 10 s left  loss 1\n"
+
+
+# export
+
+
+def test_an_exported_model_is_used_like_any_other(call, number_model, tmp_path):
+    out = tmp_path / "small"
+    ended = call("export", number_model, "--to", "int8", "--out", out)
+    assert (ended.code, ended.out) == (0, f"{out}\n")
+    assert "MB, where" in ended.err
+    assert call("translate", "--model", out, "one two three").out == "1 2 3\n"
+    [told] = parsed(call("export", number_model, "--to", "int8", "--out", tmp_path / "other", "--json").out)
+    assert told["bytes"] < told["bytes_before"]

@@ -14,20 +14,21 @@ DIRECTION = Direction("en", "de")
 
 
 def test_the_kept_test_pairs_are_the_default(tmp_path):
+    (tmp_path / "config.toml").write_text("")
     (tmp_path / "test.tsv").write_text("a\tb\n")
-    assert unseen_pairs(None, tmp_path, DIRECTION, [DIRECTION]).pairs == [Pair("a", "b")]
+    assert unseen_pairs(None, tmp_path, DIRECTION).pairs == [Pair("a", "b")]
     for content in (None, ""):
         (tmp_path / "test.tsv").unlink() if content is None else (tmp_path / "test.tsv").write_text(content)
         with pytest.raises(
             DataError, match="no test pairs were kept for this model; name a file with --pairs"
         ):
-            unseen_pairs(None, tmp_path, DIRECTION, [DIRECTION])
+            unseen_pairs(None, tmp_path, DIRECTION)
 
 
 def test_pairs_are_normalised_as_in_training_and_empty_ones_left_out(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a\u00a0 b\tc \nd\t\n\te\nf\tg\n", encoding="utf-8")
-    unseen = unseen_pairs(str(path), tmp_path, DIRECTION, [DIRECTION])
+    unseen = unseen_pairs(str(path), tmp_path, DIRECTION)
     assert unseen.pairs == [Pair("a b", "c"), Pair("f", "g")]
     assert (unseen.read, unseen.blank) == (4, 2)
     # What belongs to the pairs stays beside them.

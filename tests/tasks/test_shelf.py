@@ -2,7 +2,12 @@
 
 import shutil
 
-from clearhead.tasks.shelf import Shelved, find_models
+import pytest
+
+import clearhead
+from clearhead.errors import ModelError
+from clearhead.tasks.directions import Direction
+from clearhead.tasks.shelf import Shelved, box, find, find_models
 
 
 def test_models_are_found_in_a_folder_and_right_below_it_once(number_model, tmp_path):
@@ -31,6 +36,48 @@ def test_unfinished_and_damaged_folders_are_passed_over(number_model, tmp_path):
     (tmp_path / "odd settings" / "config.toml").write_text("data = 3")
     (tmp_path / "no metrics" / "metrics.jsonl").write_text('{"step": 1\n3\n')
     assert find_models([tmp_path]) == [
-        Shelved(str(tmp_path / "no metrics"), "en-de", 0.1, None),
-        Shelved(str(tmp_path / "odd settings"), "und-und", 0.1, find_models([number_model])[0].bleu),
+        Shelved(str(tmp_path / "no metrics"), "en-de", 0.1, None, None),
+        Shelved(str(tmp_path / "odd settings"), "und-und", 0.1, find_models([number_model])[0].bleu, None),
     ]
+
+
+def test_the_licence_is_that_of_the_shipped_data(number_model, tmp_path):
+    folder = shutil.copytree(number_model, tmp_path / "model")
+    assert find_models([folder])[0].licence is None
+    settings = (
+        '[[data.corpora]]\ntrain = ["tatoeba-en-de"]\n[[data.corpora]]\ntrain = ["mine", "tatoeba-en-fr"]'
+    )
+    (folder / "config.toml").write_text(settings)
+    assert find_models([folder])[0].licence == "CC-BY 2.0 FR, www.manythings.org/anki and tatoeba.org"
+
+
+def test_built_in_names_are_the_directions_of_the_model_in_the_package(boxed):
+    assert find("fr-en") == (boxed, Direction("fr", "en"))
+    assert find("box") == (boxed, None)
+    shelved = box()
+    assert shelved is not None
+    assert shelved.languages == "en-de, de-en, en-fr, fr-en"
+
+
+def test_a_built_in_name_settles_the_direction(boxed):
+    assert str(clearhead.load("en-de").translate("three one four")) == "3 1 4"
+    assert str(clearhead.load("en-fr").translate("three one four")) == "c a d"
+    assert str(clearhead.load("fr-en").translate("c a d")) == "three one four"
+    assert clearhead.load("en-fr").directions == (Direction("en", "fr"),)
+    assert str(clearhead.load("box").translate("three one four", to="fr")) == "c a d"
+
+
+def test_a_folder_with_a_model_goes_before_a_built_in_name(boxed, number_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "en-de").mkdir()
+    assert find("en-de") == (boxed, Direction("en", "de"))
+    (tmp_path / "en-de").rmdir()
+    shutil.copytree(number_model, tmp_path / "en-de")
+    folder, direction = find("en-de")
+    assert (str(folder), direction) == ("en-de", None)
+
+
+def test_a_package_without_a_model_has_no_names(unboxed):
+    assert box() is None
+    with pytest.raises(ModelError, match="en-de: no such model folder, and this package has no model in it"):
+        clearhead.load("en-de")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Alpha, Beam, Device, Json, Pairs, chosen_device, place, put, say
+from clearhead.cli.options import MODEL, Alpha, Beam, Device, Json, Pairs, chosen_device, place, put, say
 from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, ModelError
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="The folder of a trained model.", metavar="DIR")],
+    model: Annotated[str, typer.Argument(help=MODEL, metavar="M")],
     pairs: Pairs = None,
     against: Annotated[
         Path | None,
-        typer.Option(help="Another model's folder, or a file of its translations.", metavar="DIR|FILE"),
+        typer.Option(help="Another model, or a file of its translations.", metavar="M|FILE"),
     ] = None,
     source: Annotated[
         str | None, typer.Option("--from", help="Of the model's directions, one from here.", metavar="LANG")
@@ -53,12 +53,13 @@ def evaluate(
     """
     from clearhead.tasks.directions import chosen as chosen_direction
     from clearhead.tasks.measuring import measure, unseen_pairs
+    from clearhead.tasks.shelf import find
     from clearhead.tasks.translation import load
 
     chosen = chosen_device(device)
     translator = load(model, chosen)
     direction = chosen_direction(translator.directions, source, target)
-    test = unseen_pairs(place(pairs) if pairs else None, model, direction, translator.directions)
+    test = unseen_pairs(place(pairs) if pairs else None, find(model)[0], direction)
     if test.blank:
         say(f"{test.blank:,} of {test.read:,} pairs are blank on a side and left out")
     # What can be wrong with the rival or the output is found before the work begins.
@@ -69,7 +70,7 @@ def evaluate(
         name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None
     }
     wishes["to"] = direction.target
-    translations, too_long = _translations(str(model), translator, test, wishes)
+    translations, too_long = _translations(model, translator, test, wishes)
     if out:
         out.write_text("".join(f"{line}\n" for line in test.spread(translations)), encoding="utf-8")
     if rival is None or isinstance(rival, list):
@@ -90,7 +91,7 @@ def _rival(
     from clearhead.data.files import lines
     from clearhead.tasks.translation import load
 
-    if place.is_dir():
+    if not place.is_file():
         rival = load(place, device)
         if direction not in rival.directions:
             theirs = ", ".join(map(str, rival.directions))
@@ -121,7 +122,7 @@ def _translations(
     return [str(one) for one in tracked(found, "translating", len(sources), "sentences")], too_long
 
 
-def _show(measured: "Measured", model: Path, against: Path | None) -> None:
+def _show(measured: "Measured", model: str, against: Path | None) -> None:
     put(f"{model} on {measured.sentences:,} sentences")
     for score in measured.scores:
         put(f"  {score.name:<26}{score.value:6.2f}  {score.signature}")

@@ -10,22 +10,25 @@ from clearhead.cli.options import Json, put, say
 
 def models(
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="Where to look; else here and in runs.")
+        list[Path] | None, typer.Argument(help="Where to look; else in the package, here and in runs.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """List trained models: folder, languages, size, BLEU on their validation sentences.
+    """List models, the built-in one first: languages, size, BLEU on their validation sentences, licence.
 
     clearhead models
 
     clearhead models ~/translators --json
     """
-    from clearhead.tasks.shelf import find_models
+    from clearhead.tasks.shelf import TRAIN, box, find_models
 
     found = find_models(folders or [Path(), Path("runs")])
-    for model in found:
-        record = model.record()
+    built_in = None if folders else box()
+    for model in [built_in, *found] if built_in else found:
+        inside = model is built_in
+        where = "built in" if inside else model.folder
         bleu = "no BLEU" if model.bleu is None else f"BLEU {model.bleu}"
-        put(record if json else f"{model.folder}  {model.languages}  {model.megabytes} MB  {bleu}")
+        about = (where, model.languages, f"{model.megabytes} MB", bleu, model.licence or "")
+        put({**model.record(), "built_in": inside} if json else "  ".join(about).rstrip())
     if not found:
-        say("no trained models here; make one: clearhead train recipes/quickstart.toml --out runs/quickstart")
+        say(f"no trained models here; make one: {TRAIN}")

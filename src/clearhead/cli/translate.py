@@ -2,12 +2,11 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Alpha, Beam, Device, Json, chosen_device, put
+from clearhead.cli.options import Alpha, Beam, Device, Json, Model, chosen_device, put
 from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, SettingsError
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 def translate(
     texts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, lines of stdin.")] = None,
-    model: Annotated[Path | None, typer.Option(help="The folder of a trained model.", metavar="DIR")] = None,
+    model: Model = None,
     to: Annotated[str | None, typer.Option(help="The language to translate into.", metavar="LANG")] = None,
     beam: Beam = None,
     nbest: Annotated[int, typer.Option(help="Translations of each text, best first.")] = 1,
@@ -39,20 +38,18 @@ def translate(
     One line out for each line in, in order; blank lines stay blank. With --nbest N, N lines of
     score, tab, translation. With --temperature, --top-k, --top-p or --min-p the translation is drawn.
 
-        clearhead translate --model runs/quickstart "Where is the station?"
+        clearhead translate "Where is the station?"
 
-        clearhead translate --model runs/quickstart --nbest 3 "I am tired."
+        clearhead translate --to fr "Where is the station?"
 
-        clearhead translate --model runs/quickstart < english.txt > german.txt
+        clearhead translate --model fr-en --nbest 3 "Je suis fatigué."
+
+        clearhead translate --model runs/mine < english.txt > german.txt
     """
-    if model is None:
-        raise SettingsError(
-            "--model: name the folder of a trained model; "
-            "one can be had with: clearhead train recipes/quickstart.toml --out runs/quickstart"
-        )
+    from clearhead.tasks.shelf import DEFAULT, WHOLE_BOX
     from clearhead.tasks.translation import Sampling, load
 
-    translator = load(model, chosen_device(device))
+    translator = load(model or (WHOLE_BOX if to else DEFAULT), chosen_device(device))
     wishes = {"nbest": nbest, "prefix": prefix, "repetition": repetition, "no_repeat": no_repeat}
     wishes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}

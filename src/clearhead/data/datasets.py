@@ -48,13 +48,13 @@ DATASETS = (
     Dataset(
         name="tatoeba-en-de",
         languages=("en", "de"),
-        licence="CC-BY 2.0, www.manythings.org/anki and tatoeba.org",
+        licence="CC-BY 2.0 FR, www.manythings.org/anki and tatoeba.org",
         description="166,384 short everyday sentence pairs, edition of 2018-05-13",
     ),
     Dataset(
         name="tatoeba-en-fr",
         languages=("en", "fr"),
-        licence="CC-BY 2.0, www.manythings.org/anki and tatoeba.org",
+        licence="CC-BY 2.0 FR, www.manythings.org/anki and tatoeba.org",
         description="163,748 short everyday sentence pairs, edition of 2019-04-07",
     ),
     Dataset(

@@ -46,14 +46,19 @@ def tag_ids(directions: Iterable[Direction], tokenizer: Tokenizer) -> dict[str, 
     return found
 
 
-def saved_directions(settings: Mapping[str, Any]) -> tuple[Direction, ...]:
-    """Those that a model's saved settings tell of, whatever else is in them."""
+def saved_corpora(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The corpora that a model's saved settings tell of, whatever else is in them; at least one."""
     data = settings.get("data")
     data = data if isinstance(data, Mapping) else {}
     corpora = data.get("corpora", [data])
-    corpora = [one for one in corpora if isinstance(one, Mapping)] if isinstance(corpora, list) else []
+    found = [one for one in corpora if isinstance(one, Mapping)] if isinstance(corpora, list) else []
+    return found or [{}]
+
+
+def saved_directions(settings: Mapping[str, Any]) -> tuple[Direction, ...]:
+    """Those of a model by its saved settings."""
     found: dict[Direction, None] = {}
-    for corpus in corpora or [{}]:
+    for corpus in saved_corpora(settings):
         one = Direction(*(str(corpus.get(side, UNKNOWN)) for side in ("source", "target")))
         found[one] = None
         if corpus.get("both") is True:

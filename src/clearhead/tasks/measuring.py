@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from clearhead.checkpoint import SETTINGS
+from clearhead.config import read_toml
 from clearhead.data.corpus import Pair, Place, read_pairs
 from clearhead.errors import DataError
 from clearhead.evaluation import Comparison, LengthBucket, Score, by_length, paired_bootstrap, scores
-from clearhead.tasks.directions import Direction, file_name
+from clearhead.tasks.directions import Direction, file_name, saved_directions
 from clearhead.tasks.translation import TranslationModel
 from clearhead.text.normalize import normalize
 
@@ -47,12 +49,10 @@ class Measured:
     comparisons: list[Comparison]
 
 
-def unseen_pairs(
-    place: Place | None, folder: Path, direction: Direction, directions: Sequence[Direction]
-) -> Unseen:
+def unseen_pairs(place: Place | None, folder: Path, direction: Direction) -> Unseen:
     """The pairs to measure on: those named, or those that training kept from the model in the folder."""
     if place is None:
-        place = folder / file_name("test", direction, directions)
+        place = folder / file_name("test", direction, saved_directions(read_toml(folder / SETTINGS)))
         if not place.exists() or not place.stat().st_size:
             raise DataError(f"{folder}: no test pairs were kept for this model; name a file with --pairs")
     pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(place, direction)]

@@ -23,6 +23,7 @@ from clearhead.data.datasets import SHIPPED
 from clearhead.errors import TextError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.directions import Direction
+from clearhead.tasks.translation import SearchConfig
 from clearhead.text.languages import check
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
@@ -188,14 +189,6 @@ class ValidationConfig(Settings):
 
     sentences: NonNegativeInt = 500
     beam: PositiveInt = 1
-
-
-class SearchConfig(Settings):
-    """How the finished model looks for translations unless asked otherwise."""
-
-    beam: PositiveInt = 5
-    alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
-    """The length penalty's power; 0 leaves lengths alone."""
 
 
 class TranslationRecipe(Settings):

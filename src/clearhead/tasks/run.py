@@ -2,13 +2,11 @@
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
-import numpy as np
 import torch
 
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights
@@ -16,20 +14,22 @@ from clearhead.config import changed, parse_settings, read_toml, settings_toml
 from clearhead.data.batching import Batches, Encode
 from clearhead.data.corpus import Pair, check_files
 from clearhead.data.packing import PackedBatches
-from clearhead.data.store import PairStore, Side
+from clearhead.data.splitting import Splitting
+from clearhead.data.store import PairStore
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.models import Translator
 from clearhead.tasks.card import model_card
-from clearhead.tasks.directions import Direction, file_name, tag_ids
+from clearhead.tasks.directions import Direction, file_name
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
-from clearhead.tasks.objective import translation_loss
+from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, naming
 from clearhead.tasks.validator import Validator
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import (
     Ahead,
+    Criterion,
     DivergedError,
     Feed,
     Interrupt,
@@ -135,8 +135,10 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder, ranks: Ranks
     model = Translator(recipe.model, tokenizer.size)
     yield Note(f"model: {_size(model):,} parameters")
     validator = Validator(held_out, tokenizer, recipe) if any(held_out.values()) else None
-    encode = _with_dropout(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
-    run = Run(recipe, model, Lessons(pairs, recipe, encode, ranks), validator, states, ranks)
+    encode = _splitting(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
+    criterion = Criterion(recipe.training.smoothing, recipe.training.regulariser)
+    loss = TranslationLoss(criterion, first_word=len(tokenizer.specials))
+    run = Run(recipe, model, loss, Lessons(pairs, recipe, encode, ranks), validator, states)
     finished = yield from run.events(out)
     if not finished.interrupted:
         final = run.final_weights()
@@ -265,15 +267,14 @@ class Run:
         self,
         recipe: TranslationRecipe,
         model: Translator,
+        loss: TranslationLoss,
         lessons: Lessons,
         validator: Validator | None,
         states: StateFolder,
-        ranks: Ranks,
     ):
-        self.config, self.validator, self.states, self.ranks = recipe.training, validator, states, ranks
-        loss = partial(translation_loss, smoothing=recipe.training.smoothing)
-        self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width, ranks)
-        self.lessons = lessons
+        self.config, self.validator, self.states = recipe.training, validator, states
+        self.lessons, self.ranks = lessons, lessons.ranks
+        self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width, self.ranks)
         self.place: dict[str, int] = {}
         self.settings = _lasting(recipe)
         self.standing = Standing()
@@ -413,26 +414,9 @@ class Run:
         self.stretch = Stretch(**state["stretch"])
 
 
-def _with_dropout(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> Encode:
-    """Words split anew in each epoch (BPE dropout; Provilkov et al. 2020)."""
-    probability, seed = recipe.tokenizer.dropout, recipe.training.seed
-    longest = recipe.model.most_words
-    asking = set(tag_ids(recipe.data.directions, tokenizer).values())
-
-    def encode(epoch: int, rows: np.ndarray) -> tuple[Side, Side]:
-        splitting = tokenizer.with_dropout(probability, seed, epoch)
-
-        def again(ids: np.ndarray) -> list[int]:
-            known = ids.tolist()
-            tag = known[:1] if known[0] in asking else []
-            # An unknown character has no text to split again; a text must not outgrow the model.
-            split = known if UNKNOWN in known else tag + splitting.encode(tokenizer.decode(known))
-            return split if len(tag) < len(split) <= longest else known
-
-        source, target = ([again(side[row]) for row in rows] for side in (pairs.source, pairs.target))
-        return Side.of(source), Side.of(target)
-
-    return encode
+def _splitting(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> Splitting:
+    dropout, seed = recipe.tokenizer.dropout, recipe.training.seed
+    return Splitting(pairs, tokenizer, dropout, seed, recipe.model.most_words)
 
 
 def _lasting(recipe: TranslationRecipe) -> dict[str, Any]:

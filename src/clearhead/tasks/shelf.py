@@ -1,4 +1,4 @@
-"""Which trained models lie in some folders, without loading them."""
+"""Which models there are, without loading them: those in the package by name, and trained ones in folders."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -7,9 +7,16 @@ from typing import Any
 
 from clearhead.checkpoint import SETTINGS, WEIGHTS
 from clearhead.config import read_toml
-from clearhead.errors import SettingsError
-from clearhead.tasks.directions import saved_directions
+from clearhead.data.datasets import SHIPPED
+from clearhead.errors import ModelError, SettingsError
+from clearhead.tasks.directions import Direction, saved_corpora, saved_directions
 from clearhead.tasks.records import FINAL, read_metrics
+
+# The folder of the model inside the package, and its name with all its directions; each is a name too.
+BOX = Path(__file__).parent / "box"
+WHOLE_BOX = "box"
+DEFAULT = "en-de"
+TRAIN = "clearhead train recipes/quickstart.toml --out runs/quickstart"
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,8 @@ class Shelved:
     megabytes: float
     bleu: float | None
     """Of the published weights, on its validation sentences."""
+    licence: str | None
+    """Of the shipped data that it was trained on."""
 
     def record(self) -> dict[str, Any]:
         return asdict(self)
@@ -30,6 +39,31 @@ def find_models(folders: Sequence[Path]) -> list[Shelved]:
     """Models in these folders and right below them, each once."""
     candidates = {path.resolve(): path for folder in folders for path in (folder, *_below(folder))}
     return [model for path in candidates.values() if (model := _read(path))]
+
+
+def box() -> Shelved | None:
+    """The model in the package, if there is one."""
+    return _read(BOX)
+
+
+def find(name: str | Path) -> tuple[Path, Direction | None]:
+    """A model's folder by its place, or by a built-in name, which may settle on one direction.
+
+    A folder with a model in it goes before a built-in name.
+    """
+    folder, said = Path(name), str(name)
+    if (folder / SETTINGS).is_file() or not (BOX / SETTINGS).is_file():
+        if folder.is_dir():
+            return folder, None
+        raise ModelError(
+            f"{name}: no such model folder, and this package has no model in it; train one: {TRAIN}"
+        )
+    named = {str(direction): direction for direction in saved_directions(read_toml(BOX / SETTINGS))}
+    if said == WHOLE_BOX or said in named:
+        return BOX, named.get(said)
+    if folder.is_dir():
+        return folder, None
+    raise ModelError(f"{name}: no such model folder; built-in models are {', '.join(named)}")
 
 
 def _below(folder: Path) -> list[Path]:
@@ -49,4 +83,10 @@ def _read(folder: Path) -> Shelved | None:
         ", ".join(map(str, saved_directions(settings))),
         round((folder / WEIGHTS).stat().st_size / 1e6, 1),
         round(scores[-1], 1) if scores else None,
+        _licence(settings),
     )
+
+
+def _licence(settings: dict[str, Any]) -> str | None:
+    names = [str(name) for corpus in saved_corpora(settings) for name in corpus.get("train", ())]
+    return "; ".join(dict.fromkeys(SHIPPED[name].licence for name in names if name in SHIPPED)) or None

@@ -1,15 +1,17 @@
 """A trained translator in use: texts in, translations out."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Annotated, Any, overload
 
 import torch
+from pydantic import Field, PositiveInt
 
 from clearhead.checkpoint import SETTINGS, Checkpoint, load_checkpoint
-from clearhead.config import parse_settings
+from clearhead.config import Settings, parse_settings
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import (
     Adjust,
@@ -26,7 +28,7 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, ModelError, SettingsError, TextError
 from clearhead.models import Translator
 from clearhead.tasks.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.tasks.recipe import SearchConfig
+from clearhead.tasks.shelf import find
 from clearhead.text.tokenizer import END, START, Tokenizer
 
 # As in the paper: a translation may have so many tokens more than its source.
@@ -35,6 +37,14 @@ EXTRA_TOKENS = 50
 BATCH_TOKENS = 4096
 # Below what torch takes: the number of a text is added to it.
 LARGEST_SEED = 2**62
+
+
+class SearchConfig(Settings):
+    """How the finished model looks for translations unless asked otherwise."""
+
+    beam: PositiveInt = 5
+    alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
+    """The length penalty's power; 0 leaves lengths alone."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ class Wishes:
 
 
 class TranslationModel:
-    """A model with its tokenizer and directions, of which one may have been settled on."""
+    """A model with its tokenizer and its directions."""
 
     def __init__(
         self,
@@ -127,6 +137,12 @@ class TranslationModel:
         settings = checkpoint.settings
         search = parse_settings(SearchConfig, settings.get("search", {}), group="search")
         return cls(checkpoint.model, checkpoint.tokenizer, saved_directions(settings), search)
+
+    def only(self, direction: Direction) -> "TranslationModel":
+        """The same model for one of its directions, which then need not be named."""
+        one = copy(self)
+        one.directions = (direction,)
+        return one
 
     @property
     def device(self) -> torch.device:
@@ -251,11 +267,13 @@ class TranslationModel:
 
 
 def load(name: str | Path, device: torch.device | str = "cpu") -> TranslationModel:
-    """The model in a folder."""
+    """The model in a folder, or that in the package: 'en-de', 'de-en', 'en-fr', 'fr-en', or all as 'box'."""
+    folder, direction = find(name)
     try:
-        return TranslationModel.of(load_checkpoint(Path(name), device))
+        model = TranslationModel.of(load_checkpoint(folder, device))
     except SettingsError as error:
-        raise ModelError("\n".join(f"{Path(name) / SETTINGS}: {line}" for line in error.problems)) from None
+        raise ModelError("\n".join(f"{folder / SETTINGS}: {line}" for line in error.problems)) from None
+    return model.only(direction) if direction else model
 
 
 def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], ClearheadError | None]]:

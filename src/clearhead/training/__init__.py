@@ -3,10 +3,11 @@
 from clearhead.training.ahead import Ahead
 from clearhead.training.averaging import MovingAverage, average_weights
 from clearhead.training.config import AverageConfig, TrainingConfig
+from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
 from clearhead.training.devices import choose_device, choose_precision, find_device
 from clearhead.training.feed import Feed
 from clearhead.training.interrupt import Interrupt
-from clearhead.training.loss import smoothed_loss
+from clearhead.training.loss import readout_loss, smoothed_loss
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
 from clearhead.training.ranks import Ranks, joined
 from clearhead.training.schedule import ScheduleConfig, rate
@@ -16,15 +17,18 @@ from clearhead.training.trainer import DivergedError, Report, Trainer
 __all__ = [
     "Ahead",
     "AverageConfig",
+    "Criterion",
     "DivergedError",
     "Feed",
     "Interrupt",
     "MovingAverage",
     "Optimizer",
     "OptimizerConfig",
+    "RDropConfig",
     "Ranks",
     "Report",
     "ScheduleConfig",
+    "SimCutConfig",
     "StateFolder",
     "Trainer",
     "TrainingConfig",
@@ -34,5 +38,6 @@ __all__ = [
     "find_device",
     "joined",
     "rate",
+    "readout_loss",
     "smoothed_loss",
 ]
