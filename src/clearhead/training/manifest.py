@@ -1,8 +1,8 @@
 """Trees of tensors that ranks hold in parts: a folder with a file a rank, and a manifest of them.
 
 The files are written and read by torch.distributed.checkpoint, so that any number of ranks can read what any
-other number has written. Of its formats only that of safetensors is used: the others hold pickles, and
-reading a pickle can run code.
+other number has written. Of its formats only that of safetensors is used: the others hold Python
+objects, and reading those can run code.
 """
 
 import hashlib
@@ -60,6 +60,7 @@ def write_shards(folder: Path, tree: Tree, ranks: Group) -> None:
         writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
         save(tensors, storage_writer=writer, process_group=ranks.control)
     except CheckpointException as failure:
+        ranks.first(lambda: shutil.rmtree(temporary, ignore_errors=True))
         (_, (error, _)), *_ = failure.failures.items()
         raise error from None
     names = sorted(path.name for path in temporary.iterdir())

@@ -1,10 +1,10 @@
 """The processes that train one model together: which of them this one is, and how they agree."""
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import count
 from typing import Any, TypeVar
 
 import torch
@@ -24,7 +24,7 @@ LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", 
 
 # The store of torchrun outlives a group: what a second run of the same processes writes there must not be
 # taken for what the first one wrote.
-_JOINED = count()
+_JOINED = itertools.count()
 
 
 class Ranks:
@@ -135,7 +135,9 @@ def joined(wish: Device) -> Iterator[Ranks]:
     A group that the caller has made is used and left as it is.
     """
     if dist.is_initialized():
-        yield Group()
+        group = Group()
+        with _naming_loss(group):
+            yield group
         return
     if os.environ.get("WORLD_SIZE", "1") in ("", "1"):
         yield Ranks()
@@ -173,7 +175,10 @@ def _naming_loss(ranks: Ranks) -> Iterator[None]:
 
 
 def _join(device: torch.device) -> Group:
-    store, rank, size = next(rendezvous("env://"))
+    try:
+        store, rank, size = next(rendezvous("env://"))
+    except dist.DistError as error:
+        raise TrainingError(f"the other ranks cannot be reached: {str(error).splitlines()[0]}") from error
     own = dist.PrefixStore(f"clearhead/{next(_JOINED)}", store)  # pyright: ignore[reportPrivateImportUsage]
     if device.type == "cuda":
         torch.cuda.set_device(device)
