@@ -14,7 +14,7 @@ import torch
 
 from clearhead.cli import main
 from clearhead.tasks import run
-from clearhead.training import Report
+from clearhead.training import Report, parallel
 
 RANK = int(os.environ["RANK"])
 
@@ -49,6 +49,7 @@ def status_of(command: list[str], **disturbance: int) -> object:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    parallel.PARCEL = 5000  # so that even a toy's gradients need several
     for one in json.loads(sys.argv[1]):
         status = status_of(**one)
         if RANK == 0:

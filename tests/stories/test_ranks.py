@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from clearhead.config import read_settings
 from clearhead.errors import TrainingError
@@ -133,6 +134,44 @@ def test_every_rank_has_random_numbers_of_its_own(folder):
     random = read_tree(folder / "undisturbed" / "training" / "state-00000016.safetensors")["random"]
     assert random.keys() == {"0", "1"}
     assert not torch.equal(random["0"]["torch"], random["1"]["torch"])
+
+
+def group_of_one(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_that_the_caller_has_made_is_used_and_left_as_it_is(folder, tmp_path, monkeypatch, kind):
+    settings = [*SETTINGS, f'training.parallel="{kind}"', "training.accumulate=2"]
+    recipe = read_settings(TranslationRecipe, folder / "recipe.toml", settings)
+    group_of_one("gloo", monkeypatch)
+    try:
+        notes(train(recipe, tmp_path / "run"))
+        assert dist.is_initialized()
+    finally:
+        dist.destroy_process_group()
+    assert_same_curve(folder / "padded alone", tmp_path / "run")
+    assert (tmp_path / "run" / "training" / "state-00000016").is_dir() == (kind == "shard")
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same_curve_in_a_group(tmp_path, number_recipe, monkeypatch):
+    path = number_recipe(tmp_path)
+    settings = [*SETTINGS, 'training.device="cuda"', 'training.precision="fp32"', *LAYOUTS["packed"]]
+    notes(train(read_settings(TranslationRecipe, path, settings), tmp_path / "alone"))
+    group_of_one("nccl", monkeypatch)
+    try:
+        for kind in KINDS:
+            chosen = read_settings(TranslationRecipe, path, [*settings, f'training.parallel="{kind}"'])
+            notes(train(chosen, tmp_path / kind))
+            notes(resume(tmp_path / kind, ["training.steps=18"]))
+    finally:
+        dist.destroy_process_group()
+    alone = [line["loss"] for line in curve(tmp_path / "alone")][:16]
+    for kind in KINDS:
+        assert [line["loss"] for line in curve(tmp_path / kind)][:16] == pytest.approx(alone, rel=1e-3)
 
 
 @pytest.fixture
