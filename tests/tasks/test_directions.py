@@ -23,7 +23,7 @@ from clearhead.tasks.directions import (
 )
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store
 from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.run import _with_dropout, train
+from clearhead.tasks.run import _splitting, train
 from clearhead.tasks.translation import TranslationModel, load
 from clearhead.tasks.validator import Validator
 from clearhead.text.tokenizer import Tokenizer
@@ -182,7 +182,7 @@ def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
     tokenizer = learn_tokenizer(corpus, dropping)
     rows = store(corpus, "train", tokenizer, dropping)
     numbers = np.arange(200)
-    source, target = _with_dropout(rows, tokenizer, dropping)(3, numbers)
+    source, target = _splitting(rows, tokenizer, dropping)(3, numbers)
     changed_rows = 0
     for row in numbers:
         before, after = rows.source[row].tolist(), source[row].tolist()

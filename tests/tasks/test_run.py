@@ -66,6 +66,8 @@ VARIANTS = {
         'batches.kind="packed"',
         'tokenizer={kind = "bpe", vocabulary = 60, dropout = 0.3}',
     ],
+    "R-Drop": ['training.regulariser={kind = "rdrop"}'],
+    "SimCut, packed rows": ['training.regulariser={kind = "simcut", cut = 0.3}', 'batches.kind="packed"'],
     "nothing held out": ["data.hold_out={validation = 0, test = 0}"],
 }
 

@@ -1,27 +1,52 @@
-"""Losses and slopes of rows of logits equal torch's, in both ways of computing them."""
+"""Losses and slopes of rows of logits equal those of the plain formulas, in each way of computing them."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from clearhead.training.criterion import Criterion
+from clearhead.config import parse_settings
+from clearhead.errors import SettingsError
+from clearhead.training.config import TrainingConfig
+from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
 
 VOCABULARY = 11
+RDROP, SIMCUT = RDropConfig(alpha=5.0), SimCutConfig(alpha=3.0)
 
 
-def rows(dtype=torch.float64, scale=1.0):
+def rows(dtype=torch.float64, scale=1.0, views=1):
     torch.manual_seed(3)
-    logits = torch.randn(7, VOCABULARY, dtype=dtype) * scale
+    logits = [torch.randn(7, VOCABULARY, dtype=dtype) * scale for _ in range(views)]
     labels = torch.randint(1, VOCABULARY, (7,))
     return logits, labels
 
 
-def reference(logits, labels, smoothing):
-    """The losses by torch, and the gradient of their sum."""
-    logits = logits.clone().requires_grad_()
-    losses = F.cross_entropy(logits, labels, ignore_index=0, label_smoothing=smoothing, reduction="none")
-    (slopes,) = torch.autograd.grad(losses.sum(), logits)
-    return losses.detach(), slopes
+def reference(criterion, logits, labels):
+    """The losses by torch, and the gradients of their sum."""
+    views = [view.clone().requires_grad_() for view in logits]
+    losses = formula(criterion, views, labels)
+    return losses.detach(), list(torch.autograd.grad(losses.sum(), views))
+
+
+def formula(criterion, views, labels):
+    def entropy(view):
+        return F.cross_entropy(
+            view, labels, ignore_index=0, label_smoothing=criterion.smoothing, reduction="none"
+        )
+
+    def apart(view, other):
+        """The divergence of the other from a view."""
+        logs = (F.log_softmax(one, -1) for one in (other, view))
+        return F.kl_div(*logs, reduction="none", log_target=True).sum(-1).masked_fill(labels == 0, 0.0)
+
+    match criterion.regulariser:
+        case None:
+            return entropy(views[0])
+        case RDropConfig(alpha=alpha):
+            one, two = views
+            published = entropy(one) + entropy(two) + alpha * (apart(one, two) + apart(two, one)) / 2
+            return published / 2
+        case SimCutConfig(alpha=alpha):
+            return entropy(views[0]) + alpha * apart(*views)
 
 
 @pytest.mark.parametrize("way", ["fused", "sparing"])
@@ -30,32 +55,71 @@ def reference(logits, labels, smoothing):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_losses_and_slopes_equal_those_of_torch(way, smoothing, scale, dtype):
     logits, labels = rows(dtype, scale)
-    expected = reference(logits, labels, smoothing)
-    torch.testing.assert_close(getattr(Criterion(smoothing), way)(logits, labels), expected)
+    criterion = Criterion(smoothing)
+    expected = reference(criterion, logits, labels)
+    torch.testing.assert_close(getattr(criterion, way)(logits, labels), expected)
 
 
-def test_padding_has_neither_loss_nor_slope():
-    logits, labels = rows()
+@pytest.mark.parametrize("regulariser", [RDROP, SIMCUT])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_regularised_losses_and_slopes_are_those_of_the_papers(regulariser, smoothing, dtype):
+    logits, labels = rows(dtype, views=2)
     labels[2:5] = 0
-    losses, slopes = Criterion(0.1).fused(logits, labels)
-    torch.testing.assert_close((losses, slopes), reference(logits, labels, 0.1))
+    criterion = Criterion(smoothing, regulariser)
+    torch.testing.assert_close(criterion.fused(logits, labels), reference(criterion, logits, labels))
+
+
+@pytest.mark.parametrize("regulariser", [RDROP, SIMCUT])
+def test_views_that_agree_have_the_plain_loss_and_equal_slopes_in_sum(regulariser):
+    (view,), labels = rows()
+    losses, slopes = Criterion(0.1, regulariser).fused([view, view], labels)
+    expected, (slope,) = Criterion(0.1).fused([view], labels)
+    torch.testing.assert_close(losses, expected)
+    torch.testing.assert_close(slopes[0] + slopes[1], slope)
+
+
+@pytest.mark.parametrize("regulariser", [None, RDROP, SIMCUT])
+def test_padding_has_neither_loss_nor_slope(regulariser):
+    logits, labels = rows(views=2 if regulariser else 1)
+    labels[2:5] = 0
+    losses, slopes = Criterion(0.1, regulariser).fused(logits, labels)
     assert not losses[2:5].any()
-    assert not slopes[2:5].any()
+    assert losses[:2].all()
+    for slope in slopes:
+        assert not slope[2:5].any()
+        assert slope[:2].all()
 
 
 @pytest.mark.parametrize("way", ["fused", "sparing"])
 def test_slopes_of_narrow_logits_are_narrow_and_losses_are_not(way):
     logits, labels = rows(torch.bfloat16)
-    losses, slopes = getattr(Criterion(0.1), way)(logits, labels)
-    expected = Criterion(0.1).fused(logits.float(), labels)
-    torch.testing.assert_close(losses, expected[0])
-    torch.testing.assert_close(slopes, expected[1].bfloat16())
+    losses, (slopes,) = getattr(Criterion(0.1), way)(logits, labels)
+    expected, (wide,) = Criterion(0.1).fused([logits[0].float()], labels)
+    torch.testing.assert_close(losses, expected)
+    torch.testing.assert_close(slopes, wide.bfloat16())
 
 
-def test_the_fused_way_is_one_graph_for_any_number_of_rows():
+@pytest.mark.parametrize("regulariser", [None, RDROP, SIMCUT])
+def test_the_fused_way_is_one_graph_for_any_number_of_rows(regulariser):
     """What is compiled may neither ask for a value nor depend on one."""
-    compiled = torch.compile(Criterion(0.1).fused, backend="eager", fullgraph=True)
-    logits, labels = rows()
+    criterion = Criterion(0.1, regulariser)
+    compiled = torch.compile(criterion.fused, backend="eager", fullgraph=True)
+    logits, labels = rows(views=criterion.views)
     for count in (7, 5, 3):
-        result = compiled(logits[:count], labels[:count])
-        torch.testing.assert_close(result, Criterion(0.1).fused(logits[:count], labels[:count]))
+        some = [view[:count] for view in logits], labels[:count]
+        torch.testing.assert_close(compiled(*some), criterion.fused(*some))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "rdrp"}, "regulariser: 'rdrp' is not one of rdrop, simcut"),
+        ({"kind": "simcut", "cut": 1.0}, "regulariser.cut: 1.0 should be less than 1"),
+        ({"kind": "rdrop", "cut": 0.1}, "regulariser.cut: unknown setting"),
+        ({"alpha": 1.0}, "regulariser: kind is missing"),
+    ],
+)
+def test_a_wrong_regulariser_is_refused_by_name(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        parse_settings(TrainingConfig, {"regulariser": settings})

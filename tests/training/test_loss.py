@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.training import loss as loss_module
-from clearhead.training.criterion import Criterion
-from clearhead.training.loss import smoothed_loss
+from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
+from clearhead.training.loss import readout_loss, smoothed_loss
 
 WIDTH, VOCABULARY = 6, 11
 
@@ -129,7 +129,7 @@ def test_padding_may_pass_through_without_effect(monkeypatch):
     """As on a GPU, which would have to wait to know how much of it there is."""
     states, weight, bias, labels = problem(torch.float64)
     expected = smoothed_loss(states, weight, labels, 0.1, bias)
-    flat = states.flatten(0, 1), weight, bias, labels.flatten()
+    flat = states.flatten(0, 1)[None], weight, bias, labels.flatten()
     monkeypatch.setattr(loss_module, "_judge", lambda criterion, device: criterion.fused)
     total = loss_module._ReadoutLoss.apply(*flat, Criterion(0.1))
     torch.testing.assert_close(total, expected)
@@ -138,11 +138,56 @@ def test_padding_may_pass_through_without_effect(monkeypatch):
         torch.testing.assert_close(mine, other)
 
 
+def two_views(dtype=torch.float64):
+    states, weight, bias, labels = problem(dtype)
+    return torch.stack([states.detach(), states.detach().flip(0)]).requires_grad_(), weight, bias, labels
+
+
+@pytest.mark.usefixtures("chunks")
+@pytest.mark.parametrize("regulariser", [RDropConfig(), SimCutConfig()])
+def test_gradients_of_two_views_pass_the_numerical_check(regulariser):
+    states, weight, bias, labels = two_views()
+    criterion = Criterion(0.1, regulariser)
+    assert torch.autograd.gradcheck(
+        lambda *inputs: readout_loss(inputs[0], inputs[1], labels, criterion, inputs[2]),
+        (states, weight, bias),
+    )
+
+
+@pytest.mark.usefixtures("chunks")
+@pytest.mark.parametrize("regulariser", [RDropConfig(), SimCutConfig()])
+def test_two_views_are_compared_place_by_place(regulariser):
+    states, weight, bias, labels = two_views()
+    criterion = Criterion(0.1, regulariser)
+    logits = [F.linear(view.flatten(0, 1), weight, bias) for view in states]
+    losses, _ = criterion.fused(logits, labels.flatten())
+    total = readout_loss(states, weight, labels, criterion, bias)
+    torch.testing.assert_close(total, losses.sum())
+    with torch.no_grad():
+        torch.testing.assert_close(readout_loss(states, weight, labels, criterion, bias), losses.sum())
+
+
 @pytest.mark.parametrize(
     ("places", "most", "rows"), [(10, 4, 4), (9, 4, 3), (3, 100, 3), (7, 0, 1), (0, 4, 1)]
 )
 def test_chunks_are_alike(places, most, rows):
     assert loss_module._rows(places, most) == rows
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("regulariser", [RDropConfig(), SimCutConfig()])
+def test_a_gpu_compares_two_views_as_the_processor_does(precision, regulariser):
+    states, weight, bias, labels = two_views(torch.float32)
+    criterion = Criterion(0.1, regulariser)
+    expected = readout_loss(states, weight, labels, criterion, bias)
+    with torch.autocast("cuda", precision, enabled=precision != torch.float32):
+        total = readout_loss(states.cuda(), weight.cuda(), labels.cuda(), criterion, bias.cuda())
+    tolerance = 1e-3 if precision == torch.float32 else 0.1
+    torch.testing.assert_close(total.cpu(), expected, rtol=tolerance, atol=tolerance)
+    inputs = (states, weight, bias)
+    for mine, other in zip(*(torch.autograd.grad(one, inputs) for one in (total, expected)), strict=True):
+        torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.gpu

@@ -84,7 +84,7 @@ class PackedBatches:
         sides = Side.of([]), Side.of([])
         for start in range(0, len(shuffled), CHUNK):
             new = self.encode(number, shuffled[start : start + CHUNK])
-            sides = sides[0].followed_by(new[0]), sides[1].followed_by(new[1])
+            sides = Side.joined([sides[0], new[0]]), Side.joined([sides[1], new[1]])
             last = start + CHUNK >= len(shuffled)
             made, left = fillings(sides[0].lengths, sides[1].lengths, self.config, last)
             yield from ((made[place], sides) for place in random.permutation(len(made)))

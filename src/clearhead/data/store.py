@@ -31,6 +31,20 @@ class Side:
         ids = np.fromiter((word for sentence in sentences for word in sentence), np.uint32, int(offsets[-1]))
         return cls(ids, offsets)
 
+    @classmethod
+    def of_rows(cls, ids: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> "Side":
+        """Sentences that each begin a row."""
+        offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(ids[np.arange(ids.shape[1]) < lengths[:, None]].astype(np.uint32), offsets)
+
+    @classmethod
+    def joined(cls, sides: Sequence["Side"]) -> "Side":
+        """The sentences of several sides, one after the other."""
+        ends = np.cumsum([len(side.ids) for side in sides])
+        starts = [side.offsets[:-1] + end - len(side.ids) for side, end in zip(sides, ends, strict=True)]
+        return cls(np.concatenate([side.ids for side in sides]), np.concatenate([*starts, ends[-1:]]))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -49,10 +63,11 @@ class Side:
         places = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], self.lengths[rows])
         return Side(self.ids[places], offsets)
 
-    def followed_by(self, other: "Side") -> "Side":
-        """The sentences of this side, then those of another."""
-        offsets = np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]])
-        return Side(np.concatenate([self.ids, other.ids]), offsets)
+    def rows(self) -> NDArray[np.int32]:
+        """Each sentence in a row of its own; behind a shorter one lies anything."""
+        columns = np.arange(int(self.lengths.max(initial=0)))
+        last = self.lengths[:, None] - 1
+        return self.ids[self.offsets[:-1, None] + np.minimum(columns, last)].astype(np.int32)
 
 
 class PairStore:

@@ -101,8 +101,8 @@ class Attention(nn.Module):
         """Parts first to last of (queries, keys, values), each (batch, heads, places, size)."""
         width = self.output.in_features
         rows = slice(first * width, last * width)
-        parts = F.linear(x, self.project.weight[rows], self.project.bias[rows])
-        return parts.unflatten(-1, (last - first, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind()
+        parts = F.linear(x, self.project.weight[rows], self.project.bias[rows]).chunk(last - first, -1)
+        return tuple(part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
 
     def _fused(self, score: ProductScore, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
         places, length, kind = queries.shape[2], memory.keys.shape[2], _kernel_type(queries)

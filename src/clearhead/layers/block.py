@@ -92,6 +92,10 @@ class Block(nn.Module):
         self.feedforward = make_feedforward(config.activation, width, config.hidden)
         self.feedforward_residual = residual()
 
+    def read(self, states: Stream) -> KeyValues:
+        """What the cross-attention reads in encoded states."""
+        return self.cross_attention.read(states)
+
     def forward(
         self,
         x: Stream,
@@ -125,7 +129,7 @@ class Stack(nn.Module):
 
     def read(self, states: Stream, mask: Mask) -> Source:
         """What each block's cross-attention reads in encoded states."""
-        return Source([cast(Block, block).cross_attention.read(states) for block in self.blocks], mask)
+        return Source([cast(Block, block).read(states) for block in self.blocks], mask)
 
     def forward(
         self,

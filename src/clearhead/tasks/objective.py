@@ -1,23 +1,69 @@
 """What a translator in training is asked to lower, whatever way its batches are laid out."""
 
+from dataclasses import dataclass
+
+import torch
 from torch import Tensor
 
 from clearhead.data.batch import PackedBatch, PairBatch
 from clearhead.layers.layout import Layout, Packed, Padded
 from clearhead.models import Translator
-from clearhead.training import smoothed_loss
+from clearhead.text.tokenizer import PAD
+from clearhead.training import Criterion, RDropConfig, SimCutConfig, readout_loss
 
 Batch = PairBatch | PackedBatch
 
 
-def layout(batch: Batch) -> Layout:
-    """How the sentences of a batch lie in its rows."""
+def layout(batch: Batch, times: int = 1) -> Layout:
+    """How the sentences of a batch lie in its rows; all of them once, or several times below each other."""
+
+    def repeated(tensor: Tensor) -> Tensor:
+        return torch.cat([tensor] * times) if times > 1 else tensor
+
     if isinstance(batch, PairBatch):
-        return Padded(batch.source_lengths)
-    return Packed(batch.source_sentences, batch.source_places, batch.target_sentences, batch.target_places)
+        return Padded(repeated(batch.source_lengths))
+    return Packed(
+        repeated(batch.source_sentences),
+        repeated(batch.source_places),
+        repeated(batch.target_sentences),
+        repeated(batch.target_places),
+    )
 
 
 def translation_loss(model: Translator, batch: Batch, smoothing: float) -> Tensor:
-    """The summed loss of a batch."""
-    states = model.states(batch.source, layout(batch), batch.inputs)
-    return smoothed_loss(states, model.readout_weight, batch.labels, smoothing)
+    """The summed cross-entropy of a batch."""
+    return TranslationLoss(Criterion(smoothing))(model, batch)
+
+
+@dataclass(frozen=True)
+class TranslationLoss:
+    """The summed loss of a batch by a criterion, which may compare two views of each sentence.
+
+    Both views are rows of one batch, so they cost one pass over twice as many. Words with an id below
+    `first_word` are signs and tags, which are never cut.
+    """
+
+    criterion: Criterion
+    first_word: int = 0
+
+    def __call__(self, model: Translator, batch: Batch) -> Tensor:
+        views = self.criterion.views
+        source, inputs = self._views(batch.source), self._views(batch.inputs)
+        states = model.states(source, layout(batch, views), inputs)
+        states = states.unflatten(0, (views, -1))
+        return readout_loss(states, model.readout_weight, batch.labels, self.criterion)
+
+    def _views(self, words: Tensor) -> Tensor:
+        """Words as each view shows them, below each other."""
+        match self.criterion.regulariser:
+            case None:
+                return words
+            case RDropConfig():
+                return torch.cat([words, words])
+            case SimCutConfig(cut=share):
+                return torch.cat([words, self._cut(words, share)])
+
+    def _cut(self, words: Tensor, share: float) -> Tensor:
+        """Padding in the place of some words: a vector that says nothing but where it stands."""
+        chosen = torch.rand(words.shape, device=words.device) < share
+        return words.masked_fill(chosen & (words >= self.first_word), PAD)

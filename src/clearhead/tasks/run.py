@@ -3,34 +3,34 @@
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
-import numpy as np
 import torch
 
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights, set_weights
 from clearhead.config import changed, parse_settings, read_toml, settings_toml
-from clearhead.data.batching import Batches, Encode
+from clearhead.data.batching import Batches
 from clearhead.data.corpus import Pair, check_files
 from clearhead.data.packing import PackedBatches
-from clearhead.data.store import PairStore, Side
+from clearhead.data.splitting import Splitting
+from clearhead.data.store import PairStore
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.models import Translator
 from clearhead.tasks.card import model_card
-from clearhead.tasks.directions import file_name, tag_ids
+from clearhead.tasks.directions import file_name
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
-from clearhead.tasks.objective import translation_loss
+from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import Records, add_final, draw_curves, naming
 from clearhead.tasks.validator import Validator
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import (
     Ahead,
+    Criterion,
     DivergedError,
     Feed,
     Interrupt,
@@ -126,10 +126,12 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[
     parameters = sum(parameter.numel() for parameter in model.parameters())
     yield Note(f"model: {parameters:,} parameters")
     validator = Validator(held_out, tokenizer, recipe) if any(held_out.values()) else None
-    encode = _with_dropout(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
+    encode = _splitting(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
     kind = PackedBatches if recipe.batches.kind == "packed" else Batches
     batches = kind(pairs, recipe.batches, recipe.training.seed, encode=encode)
-    run = Run(recipe, model, batches, validator, states)
+    criterion = Criterion(recipe.training.smoothing, recipe.training.regulariser)
+    loss = TranslationLoss(criterion, first_word=len(tokenizer.specials))
+    run = Run(recipe, model, batches, validator, states, loss)
     finished = yield from run.events(out)
     if not finished.interrupted:
         final = run.final_weights()
@@ -208,9 +210,9 @@ class Run:
         batches: Batches | PackedBatches,
         validator: Validator | None,
         states: StateFolder,
+        loss: TranslationLoss,
     ):
         self.config, self.model, self.validator, self.states = recipe.training, model, validator, states
-        loss = partial(translation_loss, smoothing=recipe.training.smoothing)
         self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width)
         self.epoch = batches.epoch
         self.place: dict[str, int] = {}
@@ -332,26 +334,9 @@ class Run:
         self.stretch = Stretch(**state["stretch"])
 
 
-def _with_dropout(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> Encode:
-    """Words split anew in each epoch (BPE dropout; Provilkov et al. 2020)."""
-    probability, seed = recipe.tokenizer.dropout, recipe.training.seed
-    longest = recipe.model.most_words
-    asking = set(tag_ids(recipe.data.directions, tokenizer).values())
-
-    def encode(epoch: int, rows: np.ndarray) -> tuple[Side, Side]:
-        splitting = tokenizer.with_dropout(probability, seed, epoch)
-
-        def again(ids: np.ndarray) -> list[int]:
-            known = ids.tolist()
-            tag = known[:1] if known[0] in asking else []
-            # An unknown character has no text to split again; a text must not outgrow the model.
-            split = known if UNKNOWN in known else tag + splitting.encode(tokenizer.decode(known))
-            return split if len(tag) < len(split) <= longest else known
-
-        source, target = ([again(side[row]) for row in rows] for side in (pairs.source, pairs.target))
-        return Side.of(source), Side.of(target)
-
-    return encode
+def _splitting(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> Splitting:
+    dropout, seed = recipe.tokenizer.dropout, recipe.training.seed
+    return Splitting(pairs, tokenizer, dropout, seed, recipe.model.most_words)
 
 
 def _lasting(recipe: TranslationRecipe) -> dict[str, Any]:

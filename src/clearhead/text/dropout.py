@@ -1,90 +1,148 @@
-"""BPE dropout: the same text cut differently each time, but always the same for the same seed."""
+"""BPE dropout: the same words cut differently each time, but always the same for the same seed."""
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from random import Random
 
-REMEMBERED_WORDS = 100_000
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int32]
+Keys = NDArray[np.uint64]
+NEVER = np.int32(2**31 - 1)
+# The steps of a Weyl sequence and the mixing of its numbers (SplitMix64; Steele, Lea and Flood 2014).
+WEYL, MIX, MIX_AGAIN = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
-class Drops:
-    """A row of chances, each lost with one probability, drawn as the gaps between the losses."""
+def mixed(numbers: Keys) -> Keys:
+    """Numbers in which every bit depends on all bits of the given ones."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * MIX
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * MIX_AGAIN
+    return numbers ^ (numbers >> np.uint64(31))
 
-    def __init__(self, probability: float, random: Random):
-        self.scale = math.log1p(-probability) if probability < 1 else -math.inf
-        self.random = random
-        self.gap = self._draw()
 
-    def none_in(self, chances: int) -> bool:
-        """Whether the next chances are all kept; if so, they are used up."""
-        if self.gap < chances:
-            return False
-        self.gap -= chances
-        return True
+def keys(seed: Sequence[int], *places: NDArray[np.integer]) -> Keys:
+    """One key for each tuple of places; from a key follow all draws for what stands there."""
+    key = np.zeros(1, dtype=np.uint64)
+    for part in (*(np.array([number], dtype=np.uint64) for number in seed), *places):
+        key = mixed(key + WEYL + part.astype(np.uint64))
+    return key
 
-    def next(self) -> bool:
-        if self.none_in(1):
-            return False
-        self.gap = self._draw()
-        return True
 
-    def _draw(self) -> float:
-        return math.inf if self.scale == 0 else math.floor(math.log(1 - self.random.random()) / self.scale)
+def draws(key: Keys, number: Keys | np.uint64) -> Keys:
+    """The draws of those numbers that belong to each key: any of 64 bits, all alike probable."""
+    return mixed(key + number * WEYL)
 
 
 class MergeDropout:
     """Byte pair encoding that leaves out merges at random (Provilkov, Emelianenko and Voita 2020).
 
-    At each step the possible merges are tried in the order of their ranks; each is passed over with
-    the probability of dropout, and the word is finished when all are.
+    At each step the possible merges are tried in the order of their ranks; each is passed over with the
+    probability of dropout, and the word is finished when all are. All words go through it at once.
     """
 
-    def __init__(self, merges: Sequence[tuple[str, str]], ids: Mapping[str, int], unknown: int):
-        self.ranks = {pair: rank for rank, pair in reversed(list(enumerate(merges)))}
+    def __init__(self, merges: Sequence[tuple[str, str]], ids: Mapping[str, int], probability: float):
+        self.probability = probability
+        self._limit = np.uint64(min(int(probability * 2**64), 2**64 - 1))
         self.ids = ids
-        self.unknown = unknown
-        self.remembered: dict[str, tuple[int, list[int]]] = {}
+        pairs = {(ids[left], ids[right]): rank for rank, (left, right) in reversed(list(enumerate(merges)))}
+        self.merged = np.array([ids[left + right] for left, right in merges], dtype=np.int32)
+        self.table = _PairTable(pairs, size=max(ids.values()) + 1)
 
-    def encode(self, word: str, drops: Drops) -> list[int]:
-        """The ids of a word's pieces."""
-        merges, ids = self._whole(word)
-        if drops.none_in(merges):
-            return ids
-        return self._ids(self._pieces(word, drops))
+    def unkept(self, merges: NDArray[np.integer], key: Keys) -> NDArray[np.bool_]:
+        """Which words, that take so many merges to be whole, lose one of them."""
+        return self._first_loss(key) < merges
 
-    def _whole(self, word: str) -> tuple[int, list[int]]:
-        """How many merges the word takes without dropout, and what comes of them."""
-        known = self.remembered.get(word)
-        if known is None:
-            pieces = self._pieces(word, None)
-            known = len(word) - len(pieces), self._ids(pieces)
-            if len(self.remembered) < REMEMBERED_WORDS:
-                self.remembered[word] = known
-        return known
+    def split(self, characters: Ids, lengths: NDArray[np.integer], key: Keys) -> tuple[Ids, Ids]:
+        """The ids of the pieces of words that lose a merge, and how many pieces each has.
 
-    def _pieces(self, word: str, drops: Drops | None) -> list[str]:
-        pieces = list(word)
-        while True:
-            ranked = [
-                (rank, place)
-                for place, pair in enumerate(pairwise(pieces))
-                if (rank := self.ranks.get(pair)) is not None
-            ]
-            if drops is None:
-                kept = min(ranked, default=None)
-            else:
-                kept = next((merge for merge in sorted(ranked) if not drops.next()), None)
-            if kept is None:
-                return pieces
-            place = kept[1]
-            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+        The characters of a word are a row, padded on the right.
+        """
+        pieces = np.where(np.arange(characters.shape[1]) < lengths[:, None], characters, self.table.nothing)
+        counts = lengths.astype(np.int32)
+        done = np.array(pieces)
+        loss = self._first_loss(key)
+        active = np.arange(len(pieces))
+        for step in range(characters.shape[1] - 1):
+            ranks = self._open(self.table.ranks(pieces), loss - step, key, step)
+            place = ranks.argmin(1)[:, None]
+            rank = np.take_along_axis(ranks, place, 1)
+            going = rank[:, 0] != NEVER
+            done[active[~going], : pieces.shape[1]] = pieces[~going]
+            active, key, loss = active[going], key[going], loss[going]
+            counts[active] -= 1
+            pieces = self._joined(pieces[going], place[going], rank[going])
+        done[active, : pieces.shape[1]] = pieces
+        return done, counts
 
-    def _ids(self, pieces: list[str]) -> list[int]:
-        """Like the library, a run of unknown characters is one unknown."""
-        ids: list[int] = []
-        for piece in pieces:
-            number = self.ids.get(piece, self.unknown)
-            if not (number == self.unknown and ids and ids[-1] == self.unknown):
-                ids.append(number)
-        return ids
+    def _first_loss(self, key: Keys) -> NDArray[np.float64]:
+        """How many merges go well before one is passed over."""
+        with np.errstate(divide="ignore"):
+            scale = math.log1p(-self.probability) if self.probability < 1 else -math.inf
+            return np.floor(np.log1p((draws(key, np.uint64(0)) >> np.uint64(11)) * -(2.0**-53)) / scale)
+
+    def _open(self, ranks: Ids, until_loss: NDArray[np.float64], key: Keys, step: int) -> Ids:
+        """The ranks of the merges that are not passed over at a step."""
+        # Up to the first loss, the best merge of each step is known to be kept, and the next one to be lost.
+        losing = until_loss == 0
+        best = ranks.argmin(1)[:, None]
+        here = np.arange(1, ranks.shape[1] + 1, dtype=np.uint64) + np.uint64(step * 1024)
+        lost = (draws(key[:, None], here) < self._limit) & (until_loss <= 0)[:, None]
+        np.put_along_axis(lost, best, np.take_along_axis(lost, best, 1) | losing[:, None], 1)
+        return np.where(lost, NEVER, ranks)
+
+    def _joined(self, pieces: Ids, place: NDArray[np.intp], rank: Ids) -> Ids:
+        """One piece less in each row, the two at a place being one."""
+        kept = np.where(np.arange(pieces.shape[1] - 1) > place, pieces[:, 1:], pieces[:, :-1])
+        np.put_along_axis(kept, place, self.merged[rank], 1)
+        return kept
+
+
+class _PairTable:
+    """The rank of each pair of ids, in one look (hash and displace; Belazzougui et al. 2009).
+
+    A pair's hash gives a bucket and a slot; the displacement of its bucket moves the slot to where no other
+    pair is.
+    """
+
+    def __init__(self, pairs: Mapping[tuple[int, int], int], size: int):
+        self.nothing = size  # no pair has it on either side
+        bits = max(4, (2 * len(pairs)).bit_length())
+        self._shift, self._mask = np.uint64(66 - bits), np.uint64((1 << bits) - 1)
+        self._displacements = np.zeros(1 << (bits - 2), dtype=np.uint64)
+        self._keys = np.full(1 << bits, -1, dtype=np.int64)
+        self._ranks = np.full(1 << bits, NEVER, dtype=np.int32)
+        left, right = np.array(list(pairs), dtype=np.int32).reshape(-1, 2).T
+        self._salt = np.zeros(1, dtype=np.uint64)
+        keys, buckets, slots = self._hashed(left, right)
+        while len(np.unique(np.stack([buckets, slots]), axis=1).T) < len(pairs):
+            self._salt = mixed(self._salt + MIX)
+            keys, buckets, slots = self._hashed(left, right)
+        ranks = np.array(list(pairs.values()), dtype=np.int32)
+        order = np.argsort(buckets, kind="stable")
+        groups = np.split(order, np.flatnonzero(np.diff(buckets[order])) + 1) if len(pairs) else []
+        # The fullest buckets go first, while there is room.
+        for group in sorted(groups, key=len, reverse=True):
+            displacement = self._free(slots[group])
+            self._displacements[buckets[group[0]]] = displacement
+            self._keys[slots[group] ^ displacement] = keys[group]
+            self._ranks[slots[group] ^ displacement] = ranks[group]
+
+    def ranks(self, pieces: Ids) -> Ids:
+        """The rank of each piece with the one after it; NEVER where they do not merge."""
+        keys, buckets, slots = self._hashed(pieces[:, :-1], pieces[:, 1:])
+        slots ^= self._displacements[buckets]
+        return np.where(self._keys[slots] == keys, self._ranks[slots], NEVER)
+
+    def _hashed(self, left: Ids, right: Ids) -> tuple[NDArray[np.int64], Keys, Keys]:
+        keys = left.astype(np.int64) << 32 | right
+        numbers = (keys.view(np.uint64) ^ self._salt) * MIX
+        numbers = (numbers ^ (numbers >> np.uint64(32))) * MIX_AGAIN
+        return keys, numbers >> self._shift, (numbers >> np.uint64(8)) & self._mask
+
+    def _free(self, slots: Keys) -> np.uint64:
+        """A displacement by which slots are free."""
+        for tried in np.arange(len(self._keys), dtype=np.uint64).reshape(-1, 16):
+            free = (self._keys[slots[:, None] ^ tried] < 0).all(0)
+            if free.any():
+                return tried[free.argmax()]
+        raise AssertionError("a table twice as large as its content has no room")

@@ -19,7 +19,7 @@ SIGN, OTHER = r"[\p{P}\p{S}]", r"[^\p{P}\p{S}]"
 
 
 class TokenizerConfig(Settings):
-    """What to learn from the texts; `dropout` is for training a model, see `Tokenizer.with_dropout`."""
+    """What to learn from the texts; `dropout` is for training a model, see `Tokenizer.dropout`."""
 
     kind: Literal["bpe", "unigram", "word", "character", "bytes"] = "bpe"
     vocabulary: Annotated[int, Field(gt=len(SPECIALS))] = 8000

@@ -1,20 +1,18 @@
 """Text to ids and back: the one class between strings and models."""
 
-import copy
 import functools
 import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from random import Random
 from typing import Self
 
 import tokenizers
 
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.text import saved
-from clearhead.text.dropout import Drops, MergeDropout
+from clearhead.text.dropout import MergeDropout
 from clearhead.text.kinds import END, PAD, SPECIALS, START, UNKNOWN, TokenizerConfig, byte_signs
 from clearhead.text.learning import learn
 from clearhead.text.normalize import without_surrogates
@@ -36,7 +34,6 @@ class Tokenizer:
         self.config = config
         self.specials = specials
         self._inner = inner
-        self._drops: tuple[float, str] | None = None
         _quiet_forks()
 
     @classmethod
@@ -98,14 +95,10 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, with nothing added at its ends."""
-        if self._drops:
-            return self._encode_with_dropout(text, *self._drops)
         return self._inner.encode(self._writable(text), add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts at once, on all cores."""
-        if self._drops:
-            return [self.encode(text) for text in texts]
         encoded = self._inner.encode_batch_fast(list(map(self._writable, texts)), add_special_tokens=False)
         return [one.ids for one in encoded]
 
@@ -118,34 +111,30 @@ class Tokenizer:
         """The token of each id as one can read it: blanks as ▁, bytes as text where they are text."""
         return [self._readable(number) for number in ids]
 
-    def with_dropout(self, probability: float, *seed: int) -> "Tokenizer":
-        """A copy that cuts words with BPE dropout: chance hangs on the seed and the text alone.
+    def words(self, sentences: Sequence[Sequence[int]]) -> list[list[list[int]]]:
+        """The ids of each sentence in groups of one word; signs and ids without a text are alone."""
+        first = len(self.specials)
+        texts = self._inner.decode_batch([[n for n in ids if n >= first] for ids in sentences])
+        encoded = self._inner.encode_batch(texts, add_special_tokens=False)
+        return [_grouped(ids, one.ids, one.word_ids) for ids, one in zip(sentences, encoded, strict=True)]
 
-        So neither the order of texts nor a resumed run changes anything; give the epoch as part of the
-        seed to see other cuts in every epoch.
-        """
+    def dropout(self, probability: float) -> MergeDropout:
+        """The same merges, each of them left out with a probability."""
         if not 0 <= probability <= 1:
             raise SettingsError(f"tokenizer: dropout {probability} is not between 0 and 1")
-        if probability and self.config.kind not in ("bpe", "bytes"):
+        if self.config.kind not in ("bpe", "bytes"):
             raise SettingsError(
                 f"tokenizer: kind {self.config.kind} has no merges to drop; use kind bpe or bytes"
             )
-        result = copy.copy(self)
-        result._drops = (probability, "/".join(map(str, seed))) if probability else None
-        return result
-
-    def _encode_with_dropout(self, text: str, probability: float, seed: str) -> list[int]:
-        inner, text = self._inner, self._writable(text)
-        drops = Drops(probability, Random(f"{seed}/{text}"))
-        if inner.normalizer:
-            text = inner.normalizer.normalize_str(text)
-        words = inner.pre_tokenizer.pre_tokenize_str(text)
-        return [number for word, _ in words for number in self._merges.encode(word, drops)]
-
-    @functools.cached_property
-    def _merges(self) -> MergeDropout:
         merges = json.loads(self._inner.to_str())["model"]["merges"]
-        return MergeDropout([tuple(pair) for pair in merges], self._ids, UNKNOWN)
+        return MergeDropout([tuple(pair) for pair in merges], self._ids, probability)
+
+    def characters(self, ids: Sequence[int]) -> list[int] | None:
+        """The ids of the single signs that a word's ids were merged from; None where that is not known."""
+        if any(number < len(self.specials) for number in ids):
+            return None
+        signs = "".join(self._inner.id_to_token(number) or "" for number in ids)
+        return [self._ids[sign] for sign in signs]
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
@@ -169,6 +158,21 @@ class Tokenizer:
             byte_of = _byte_of()
             token = bytes(byte_of[sign] for sign in token).decode(errors="backslashreplace")
         return token.translate(VISIBLE)
+
+
+def _grouped(ids: Sequence[int], encoded: list[int], numbers: Sequence[int | None]) -> list[list[int]]:
+    """Ids by the numbers of their words; a tag before them is alone, and so is each id if they differ."""
+    before = len(ids) - len(encoded)
+    if before < 0 or list(ids[before:]) != encoded:
+        return [[number] for number in ids]
+    groups = [[number] for number in ids[:before]]
+    last = None
+    for number, word in zip(encoded, numbers, strict=True):
+        if word != last:
+            groups.append([])
+        groups[-1].append(number)
+        last = word
+    return groups
 
 
 @functools.cache

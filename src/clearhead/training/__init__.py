@@ -3,10 +3,11 @@
 from clearhead.training.ahead import Ahead
 from clearhead.training.averaging import MovingAverage, average_weights
 from clearhead.training.config import AverageConfig, TrainingConfig
+from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
 from clearhead.training.devices import choose_device, choose_precision
 from clearhead.training.feed import Feed
 from clearhead.training.interrupt import Interrupt
-from clearhead.training.loss import smoothed_loss
+from clearhead.training.loss import readout_loss, smoothed_loss
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
 from clearhead.training.schedule import ScheduleConfig, rate
 from clearhead.training.state import StateFolder
@@ -15,14 +16,17 @@ from clearhead.training.trainer import DivergedError, Report, Trainer
 __all__ = [
     "Ahead",
     "AverageConfig",
+    "Criterion",
     "DivergedError",
     "Feed",
     "Interrupt",
     "MovingAverage",
     "Optimizer",
     "OptimizerConfig",
+    "RDropConfig",
     "Report",
     "ScheduleConfig",
+    "SimCutConfig",
     "StateFolder",
     "Trainer",
     "TrainingConfig",
@@ -30,5 +34,6 @@ __all__ = [
     "choose_device",
     "choose_precision",
     "rate",
+    "readout_loss",
     "smoothed_loss",
 ]

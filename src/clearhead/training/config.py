@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from clearhead.config import Settings
+from clearhead.training.criterion import RegulariserConfig
 from clearhead.training.devices import Device, Precision
 from clearhead.training.optimizer import AdamConfig, OptimizerConfig
 from clearhead.training.schedule import InverseSquareRootSchedule, ScheduleConfig
@@ -28,6 +29,8 @@ class TrainingConfig(Settings):
     clip: Annotated[float, Field(ge=0)] = 1.0
     """the longest gradient; longer ones are shortened to it; 0: none is"""
     smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    regulariser: RegulariserConfig | None = None
+    """what two passes over each sentence should agree in: rdrop or simcut; a step then costs about twice"""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """the decay of a moving average of the weights"""
     average: AverageConfig | None = None

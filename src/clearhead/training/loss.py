@@ -8,11 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.text.tokenizer import PAD
-from clearhead.training.criterion import Criterion, exact
-
+from clearhead.training.criterion import Criterion, Views, exact
 
 # Chunks and chosen positions are no work for a compiler; torch.compiler.disable costs a second at import.
-@torch._disable_dynamo  # pyright: ignore[reportPrivateImportUsage]
+not_compiled = torch._disable_dynamo  # pyright: ignore[reportPrivateImportUsage]
+
+
+@not_compiled
 def smoothed_loss(
     states: Float[Tensor, "*positions width"],
     weight: Float[Tensor, "vocabulary width"],
@@ -21,15 +23,26 @@ def smoothed_loss(
     bias: Float[Tensor, " vocabulary"] | None = None,
     ignore: int = PAD,
 ) -> Float[Tensor, ""]:
-    """The sum of the losses at positions that are not padding."""
-    states, labels = states.flatten(0, -2), labels.flatten()
+    """The sum of the smoothed cross-entropies at positions that are not padding."""
+    return readout_loss(states[None], weight, labels, Criterion(smoothing, ignore=ignore), bias)
+
+
+@not_compiled
+def readout_loss(
+    states: Float[Tensor, "views *positions width"],
+    weight: Float[Tensor, "vocabulary width"],
+    labels: Int[Tensor, "*positions"],
+    criterion: Criterion,
+    bias: Float[Tensor, " vocabulary"] | None = None,
+) -> Float[Tensor, ""]:
+    """The sum of what a criterion finds at the positions that it does not ignore."""
+    states, labels = states.flatten(1, -2), labels.flatten()
     if states.device.type == "cpu":
         # A GPU would have to tell how many there are, and wait; there, padding passes through without effect.
-        places = (labels != ignore).nonzero().squeeze(1)
-        states, labels = states[places], labels[places]
+        places = (labels != criterion.ignore).nonzero().squeeze(1)
+        states, labels = states[:, places], labels[places]
     if bias is None:
         bias = weight.new_zeros(())
-    criterion = Criterion(smoothing, ignore)
     learned = any(tensor.requires_grad for tensor in (states, weight, bias))
     if torch.is_grad_enabled() and learned:
         return _ReadoutLoss.apply(states, weight, bias, labels, criterion)  # pyright: ignore
@@ -63,9 +76,19 @@ class _Gradients:
         self.weight = torch.zeros_like(weight, dtype=exact(weight)) if needed[1] else None
         self.bias = torch.zeros_like(bias, dtype=exact(bias)) if needed[2] else None
 
+    def add(self, here: slice, slopes: Views, chunks: Views, weight: Tensor) -> None:
+        """What follows from the slopes at the logits of chunks, which are these times the weight."""
+        for view, (slope, chunk) in enumerate(zip(slopes, chunks, strict=True)):
+            if self.states is not None:
+                self.states[view, here] = slope @ weight
+            if self.weight is not None:
+                _add_product(self.weight, slope.T, chunk)
+            if self.bias is not None:
+                self.bias += slope.sum(0, dtype=self.bias.dtype)
+
 
 def _walk(
-    states: Float[Tensor, "labels width"],
+    states: Float[Tensor, "views labels width"],
     weight: Float[Tensor, "vocabulary width"],
     bias: Float[Tensor, "*vocabulary"],
     labels: Int[Tensor, " labels"],
@@ -77,32 +100,29 @@ def _walk(
     narrow = weight.to(fast)
     judge = _judge(criterion, states.device.type)
     total = torch.zeros((), dtype=exact(weight), device=states.device)
-    rows = _rows(len(states), _chunk_size(states.device) // len(weight))
+    views, places, _ = states.shape
+    rows = _rows(places, _chunk_size(states.device) // (views * len(weight)))
     with torch.autocast(states.device.type, enabled=False):
-        for start in range(0, len(states), rows):
+        for start in range(0, places, rows):
             here = slice(start, start + rows)
-            chunk = states[here].to(fast)
-            logits = chunk @ narrow.T
-            if bias.ndim:
-                logits += bias
-            losses, slopes = judge(logits, labels[here])
+            chunks = [view[here].to(fast) for view in states]
+            losses, slopes = judge([_logits(chunk, narrow, bias) for chunk in chunks], labels[here])
             total += losses.sum()
-            if gradients is None:
-                continue
-            if gradients.states is not None:
-                gradients.states[here] = slopes @ narrow
-            if gradients.weight is not None:
-                _add_product(gradients.weight, slopes.T, chunk)
-            if gradients.bias is not None:
-                gradients.bias += slopes.sum(0, dtype=gradients.bias.dtype)
+            if gradients is not None:
+                gradients.add(here, slopes, chunks, narrow)
     return total
 
 
+def _logits(chunk: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    logits = chunk @ weight.T
+    return logits.add_(bias) if bias.ndim else logits
+
+
 @functools.cache
-def _judge(criterion: Criterion, device: str) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def _judge(criterion: Criterion, device: str) -> Callable[[Views, Tensor], tuple[Tensor, Views]]:
     """The way to losses and slopes that suits a device."""
     if device == "cpu":
-        return criterion.sparing
+        return criterion.fused if criterion.regulariser else criterion.sparing
     from torch.utils._triton import has_triton
 
     return torch.compile(criterion.fused) if has_triton() else criterion.fused

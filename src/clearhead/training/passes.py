@@ -83,12 +83,15 @@ class _Recording:
     graph: torch.cuda.CUDAGraph
     batch: Any
     loss: Tensor
+    gradients: list[Tensor | None]
 
 
 class RecordedPasses(Passes[Batch]):
     """Passes on a GPU; batches of fixed shapes are recorded once and then replayed without the processor.
 
-    Whether a shape is recorded depends on nothing but the batch, so that a resumed run computes alike.
+    The first pass after `clear` makes gradients, later ones add to them: these are recordings of their own,
+    as a recording writes to the memory that it has seen. Whether a shape is recorded depends on nothing but
+    the batch, so that a resumed run computes alike.
     """
 
     def __init__(
@@ -101,31 +104,35 @@ class RecordedPasses(Passes[Batch]):
         super().__init__(objective, device, autocast)
         self.regions = regions
         self._recordings: dict[tuple, _Recording] = {}
+        self._first: tuple | None = None
 
     def clear(self) -> None:
-        # A recording writes to the memory it has seen: gradients keep theirs.
-        if any(parameter.grad is None for parameter in self.parameters):
-            for parameter in self.parameters:
-                parameter.grad = torch.zeros_like(parameter)
-        torch._foreach_zero_([p.grad for p in self.parameters])  # pyright: ignore
+        super().clear()
+        self._first = None
 
     def forget(self) -> None:
         self._recordings.clear()
-        super().clear()
+        super().forget()
         torch.cuda.empty_cache()
 
     def __call__(self, batch: Batch) -> Tensor:
         if not batch.fixed:
             return super().__call__(batch)
-        recording = self._recordings.get(_shapes(batch)) or self._record(batch)
+        shapes = tuple((tensor.shape, tensor.dtype) for tensor in _tensors(batch))
+        found = self._recordings.get((shapes, self._first))
+        recording = self._recordings[shapes, self._first] = found or self._record(batch)
         for room, new in zip(_tensors(recording.batch), _tensors(batch), strict=True):
             room.copy_(new, non_blocking=True)
         recording.graph.replay()
+        if self._first is None:
+            self._first = shapes
+            self._set(recording.gradients)
         return recording.loss.clone()
 
     def _record(self, batch: Batch) -> _Recording:
         """Runs the pass a few times, then records it; neither gradients nor chance are changed by that."""
-        gradients = [p.grad.clone() for p in self.parameters if p.grad is not None]
+        before = [parameter.grad for parameter in self.parameters]
+        kept = [gradient if gradient is None else gradient.clone() for gradient in before]
         chance = torch.cuda.get_rng_state(self.device)
         room = batch.each(lambda tensor: tensor.to(self.device).clone())
         graph = torch.cuda.CUDAGraph()
@@ -135,15 +142,21 @@ class RecordedPasses(Passes[Batch]):
             with torch.cuda.stream(aside):
                 for _ in range(WARM_UP):
                     super().__call__(room)
+                    self._set(before)
             torch.cuda.current_stream(self.device).wait_stream(aside)
             with torch.cuda.graph(graph):
                 loss = super().__call__(room)
-        for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            assert parameter.grad is not None
-            parameter.grad.copy_(gradient)
+        made = [parameter.grad for parameter in self.parameters]
+        for gradient, old in zip(before, kept, strict=True):
+            if gradient is not None and old is not None:
+                gradient.copy_(old)
+        self._set(before)
         torch.cuda.set_rng_state(chance, self.device)
-        self._recordings[_shapes(batch)] = _Recording(graph, room, loss)
-        return self._recordings[_shapes(batch)]
+        return _Recording(graph, room, loss, made)
+
+    def _set(self, gradients: list[Tensor | None]) -> None:
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
 
 
 class Regions:
@@ -152,17 +165,20 @@ class Regions:
     def __init__(self, model: nn.Module):
         self._blocks = [block for block in model.modules() if isinstance(block, Block)]
         # One compilation serves all blocks of a kind: dynamo keeps it with the code, weights are inputs.
-        self._compiled = [torch.compile(block.forward, dynamic=False) for block in self._blocks]
+        self._compiled = [
+            {name: torch.compile(getattr(block, name), dynamic=False) for name in ("read", "forward")}
+            for block in self._blocks
+        ]
 
     @contextmanager
     def compiled(self) -> Iterator[None]:
-        for block, forward in zip(self._blocks, self._compiled, strict=True):
-            block.forward = forward
+        for block, compiled in zip(self._blocks, self._compiled, strict=True):
+            vars(block).update(compiled)
         try:
             yield
         finally:
             for block in self._blocks:
-                del block.forward
+                del block.forward, block.read
 
 
 @contextmanager
@@ -174,7 +190,3 @@ def _tensors(batch: Trainable) -> list[Tensor]:
     found: list[Tensor] = []
     batch.each(lambda tensor: found.append(tensor) or tensor)
     return found
-
-
-def _shapes(batch: Trainable) -> tuple:
-    return tuple((tensor.shape, tensor.dtype) for tensor in _tensors(batch))
