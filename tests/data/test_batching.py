@@ -100,6 +100,17 @@ def test_ranks_together_see_what_one_rank_alone_sees():
     assert len(alone) == len(store)
 
 
+@pytest.mark.parametrize(("ranks", "together"), [(1, 4), (2, 2), (2, 4), (4, 4)])
+def test_the_ranks_share_each_step_of_one_process_from_anywhere_on(ranks, together):
+    store, config = random_store(), BatchingConfig(tokens=300)
+    alone = list(Batches(store, config, 3, together=together).epoch(1))
+    assert len(alone) % together == 0
+    for skip in (0, 3 * together):
+        shares = [Batches(store, config, 3, rank, ranks, together).epoch(1, skip) for rank in range(ranks)]
+        mixed = [batch for step in zip(*shares, strict=True) for batch in step]
+        assert all(itertools.starmap(same, zip(alone[skip:], mixed, strict=True)))
+
+
 def test_epochs_are_the_same_for_the_same_seed_and_differ_otherwise():
     store, config = random_store(), BatchingConfig(tokens=300)
     first = sentences(Batches(store, config, seed=3).epoch(1))
@@ -122,7 +133,7 @@ def test_skipping_resumes_the_epoch_without_reading_what_is_skipped():
         return store.source.gather(rows), store.target.gather(rows)
 
     batches = Batches(store, config, 0, 1, 2, encode=watched)
-    rest = list(batches.epoch(5, skip=7))
+    rest = list(batches.epoch(5, skip=14))
     assert batches.count(5) == len(whole)
     assert len(rest) == len(read) == len(whole) - 7
     assert all(itertools.starmap(same, zip(whole[7:], rest, strict=True)))
@@ -143,7 +154,7 @@ def test_a_pair_beyond_the_budget_is_a_batch_of_its_own():
 
 
 def test_too_few_pairs_for_the_ranks_are_refused():
-    with pytest.raises(DataError, match="3 pairs cannot be shared among 4 ranks"):
+    with pytest.raises(DataError, match="3 pairs cannot be shared among the 4 batches of a step"):
         Batches(random_store(3), BatchingConfig(), 0, 0, 4)
 
 

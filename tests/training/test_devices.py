@@ -7,7 +7,7 @@ import torch
 
 from clearhead.errors import SettingsError
 from clearhead.training import devices
-from clearhead.training.devices import choose_device, choose_precision
+from clearhead.training.devices import choose_device, choose_precision, find_device
 
 CPU = torch.device("cpu")
 
@@ -33,6 +33,17 @@ def test_a_missing_gpu_is_named_when_asked_for():
         choose_device("cuda")
     with pytest.raises(SettingsError, match=r"^--device: 'cuda', but torch finds no GPU"):
         choose_device("cuda", asked_by="--device")
+
+
+def test_every_process_on_a_machine_has_its_own_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert find_device() == torch.device("cuda", 1)
+    assert find_device("cpu") == CPU
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(SettingsError, match="LOCAL_RANK: 2, but this machine has 2 GPUs; start at most 2"):
+        find_device()
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,13 @@ def test_a_feed_from_any_position_goes_on_as_the_first_would():
         next(feed)
 
 
+def test_a_position_counts_the_batches_of_all_ranks():
+    feed = Feed(lambda number, skip: letters(number, skip // 2), ranks=2)
+    assert [next(feed), next(feed)] == ["0a", "0b"]
+    assert feed.position == {"number": 0, "consumed": 4}
+    assert next(Feed(lambda number, skip: letters(number, skip // 2), **feed.position)) == "0c"
+
+
 def test_an_epoch_without_batches_is_an_error():
     with pytest.raises(TrainingError, match="epoch 0: no batches"):
         next(Feed(lambda number, skip: iter([])))

@@ -65,7 +65,7 @@ def recorded(model: Translator, precision: torch.dtype, compiled: bool) -> Recor
 
 def test_regions_leave_the_blocks_as_they_were(monkeypatch):
     # Compiling itself is torch's business, and warns of its own parts.
-    monkeypatch.setattr(torch, "compile", lambda forward, dynamic: lambda *inputs: forward(*inputs))
+    monkeypatch.setattr(torch, "compile", lambda forward, **settings: lambda *inputs: forward(*inputs))
     model = translator()
     before = model(*_inputs())
     with Regions(model).compiled():

@@ -3,13 +3,14 @@
 import errno
 import os
 import sys
+import time
 from typing import Annotated, Any
 
 import typer
 
 from clearhead import __version__
 from clearhead.cli import data, evaluate, export, models, train, translate
-from clearhead.cli.options import put
+from clearhead.cli.options import put, rank
 from clearhead.errors import ClearheadError
 
 EPILOG = "Every command has examples in its help: clearhead translate --help"
@@ -58,6 +59,7 @@ MENDABLE = {
     errno.EPERM,
     errno.EROFS,
 }
+LET_RANK_0_SPEAK = 3.0
 # Newer versions of typer bring their own copy of click: its errors can be named only from there.
 UsageError: Any = typer.BadParameter.__base__
 
@@ -76,6 +78,9 @@ def main() -> None:
             sys.stderr.write(f"clearhead: {message} (see {command} --help)\n")
         sys.exit(2)
     except ClearheadError as error:
+        if rank():
+            # Mostly rank 0 says the same, and torchrun ends this process before it has to.
+            time.sleep(LET_RANK_0_SPEAK)
         for line in str(error).splitlines():
             sys.stderr.write(f"clearhead: {line}\n")
         sys.exit(2)

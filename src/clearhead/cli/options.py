@@ -47,14 +47,24 @@ def chosen_device(name: str) -> "torch.device":
     return choose_device(name, asked_by="--device")  # pyright: ignore[reportArgumentType]
 
 
+def rank() -> int:
+    """Which of the processes that torchrun started this one is; only number 0 talks."""
+    number = os.environ.get("RANK", "")
+    return int(number) if number.isdecimal() else 0
+
+
 def say(text: str = "") -> None:
     """Talk goes to stderr, so that stdout holds results alone."""
+    if rank():
+        return
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def put(line: str | dict[str, Any]) -> None:
     """A result: a line of text, or an object as a line of JSON; always UTF-8, as input is."""
+    if rank():
+        return
     text = line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
     try:
         sys.stdout.buffer.write(f"{text}\n".encode())

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from time import monotonic
 from typing import TypeVar
 
-from clearhead.cli.options import say
+from clearhead.cli.options import rank, say
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
@@ -27,7 +27,7 @@ class Progress:
     def begin(self, total: int | None, before: int = 0) -> None:
         """The work starts now, after what was done before; until then nothing is shown."""
         self.total, self._before, self._began = total, before, monotonic()
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not rank():
             self._bar = _bar(self.what, total)
 
     def __exit__(self, *exception: object) -> None:

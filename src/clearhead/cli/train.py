@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Json, ManyPairs, place, put, say
+from clearhead.cli.options import Json, ManyPairs, place, put, rank, say
 from clearhead.cli.progress import Progress, duration
 from clearhead.errors import SettingsError
 
@@ -51,6 +51,8 @@ def train(
         clearhead train recipes/quickstart.toml --out runs/wide --set model.width=256
 
         clearhead train --resume --out runs/mine
+
+        torchrun --nproc-per-node 2 -m clearhead train recipes/quickstart.toml --out runs/two
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     changes = changes or []
@@ -104,7 +106,7 @@ def _from_pairs(
 def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
     # Only now, so that device and precision are said once: by the run itself, not by the estimate before it.
     devices = logging.getLogger("clearhead.training.devices")
-    devices.setLevel(logging.INFO)
+    devices.setLevel(logging.WARNING if rank() else logging.INFO)
     try:
         _show_all(events, folder, json)
     except KeyboardInterrupt:
@@ -151,12 +153,14 @@ def _finish(event, folder: Path, json: bool) -> None:
 
 
 def _report(reports: "deque[Report]") -> str:
-    """Means over the last steps; the loss over those whose loss a device has told."""
-    losses = [report.loss for report in reports if report.known]
-    loss = f"loss {sum(losses) / len(losses):.3f}  " if losses else ""
-    speed = sum(report.tokens for report in reports) / sum(report.seconds for report in reports)
-    padding = sum(report.padding for report in reports) / len(reports)
-    return f"{loss}{speed:,.0f} tokens/s  padding {padding:.1%}  rate {reports[-1].rate:.2e}"
+    """Means over the last steps of which a device has told."""
+    known = [report for report in reports if report.known]
+    if not known:
+        return ""
+    loss = sum(report.loss for report in known) / len(known)
+    padding = sum(report.padding for report in known) / len(known)
+    speed = sum(report.tokens for report in known) / sum(report.seconds for report in known)
+    return f"loss {loss:.3f}  {speed:,.0f} tokens/s  padding {padding:.1%}  rate {reports[-1].rate:.2e}"
 
 
 def _validation(event) -> str:

@@ -36,8 +36,9 @@ class Batches:
     """The batches of a store, epoch by epoch, for one of several ranks.
 
     An epoch is planned in full from (seed, epoch), the same way in every rank; then each rank takes its
-    share. So it can be resumed anywhere without reading what was skipped. `encode` may give other ids for
-    the rows of an epoch, for instance with words split at random.
+    share. So it can be resumed anywhere, by any number of ranks, without reading what was skipped. A step
+    takes `together` batches over all ranks, and an epoch has a multiple of that. `encode` may give other ids
+    for the rows of an epoch, for instance with words split at random.
     """
 
     def __init__(
@@ -47,14 +48,16 @@ class Batches:
         seed: int,
         rank: int = 0,
         ranks: int = 1,
+        together: int | None = None,
         encode: Encode | None = None,
     ):
-        if len(store) < ranks:
-            raise DataError(
-                f"{len(store)} pairs cannot be shared among {ranks} ranks; use fewer ranks or more pairs"
-            )
         self.store, self.config, self.seed = store, config, seed
-        self.rank, self.ranks = rank, ranks
+        self.rank, self.ranks, self.together = rank, ranks, together or ranks
+        if len(store) < self.together:
+            raise DataError(
+                f"{len(store)} pairs cannot be shared among the {self.together} batches of a step; use fewer "
+                "ranks, a lower training.accumulate or more pairs"
+            )
         self.encode: Encode = encode or store.gather
         self._plan: tuple[int, list[Rows]] | None = None
 
@@ -63,15 +66,14 @@ class Batches:
         return len(self.plan(epoch)) // self.ranks
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[PairBatch]:
-        """The batches of an epoch for this rank, without the first `skip`."""
-        mine = self.plan(number)[self.rank :: self.ranks]
-        for rows in mine[skip:]:
+        """The batches of an epoch for this rank, without the first `skip` of all ranks together."""
+        for rows in self.plan(number)[skip + self.rank :: self.ranks]:
             yield PairBatch.gather(*self.encode(number, rows))
 
     def plan(self, epoch: int) -> list[Rows]:
-        """The rows of every batch of every rank, in order; their number is a multiple of the ranks."""
+        """The rows of every batch of every rank, in order; their number is a multiple of `together`."""
         if self._plan is None or self._plan[0] != epoch:
-            self._plan = epoch, plan(*self.store.lengths, self.config, (self.seed, epoch), self.ranks)
+            self._plan = epoch, plan(*self.store.lengths, self.config, (self.seed, epoch), self.together)
         return self._plan[1]
 
 
@@ -80,7 +82,7 @@ def plan(
     targets: NDArray[np.int32],
     config: BatchingConfig,
     seed: tuple[int, int],
-    ranks: int = 1,
+    together: int = 1,
 ) -> list[Rows]:
     """Batches as arrays of row numbers: every row once, shuffled, alike in length within a batch."""
     random = np.random.default_rng(seed)
@@ -92,8 +94,8 @@ def plan(
         # Encoder and decoder each see one sign more than there are words.
         longer = np.maximum(sources[rows], targets[rows]) + 1
         batches += np.split(rows, cuts(longer, config.tokens, first=random.uniform(0.1, 1.0)))
-    batches = _divisible(batches, ranks)
-    count = len(batches) - len(batches) % ranks
+    batches = _divisible(batches, together)
+    count = len(batches) - len(batches) % together
     return [batches[place] for place in random.permutation(len(batches))[:count]]
 
 
@@ -136,9 +138,9 @@ def _snake_of_chance(
     return order[::-1] if backwards else order
 
 
-def _divisible(batches: list[Rows], ranks: int) -> list[Rows]:
-    """Halves the largest batches until the ranks can share all equally, so that no pair is left out."""
-    while (missing := -len(batches) % ranks) and any(len(batch) > 1 for batch in batches):
+def _divisible(batches: list[Rows], together: int) -> list[Rows]:
+    """Halves the largest batches until they fill whole steps, so that no pair is left out."""
+    while (missing := -len(batches) % together) and any(len(batch) > 1 for batch in batches):
         batches = sorted(batches, key=len)
         largest = batches[-missing:]
         halves = [half for batch in largest for half in np.array_split(batch, 2) if len(half)]

@@ -61,9 +61,9 @@ class PackedBatches:
         self.encode: Encode = encode or store.gather
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[PackedBatch]:
-        """The batches of an epoch for this rank, without the first `skip` of them."""
+        """The batches of an epoch for this rank, without the first `skip` of all ranks together."""
         for place, (filling, sides) in enumerate(self._groups(number)):
-            if place % self.ranks == self.rank and place // self.ranks >= skip:
+            if place % self.ranks == self.rank and place >= skip:
                 yield filling.batch(*sides)
 
     def _groups(self, number: int) -> Iterator[tuple[Filling, Sides]]:

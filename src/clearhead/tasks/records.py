@@ -43,6 +43,14 @@ class Records:
                 writer.close()
 
 
+class NoRecords:
+    """Those of a rank that leaves it to rank 0 to write them."""
+
+    def add(self, step: int, kind: str, values: Mapping[str, float | None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """What the system refuses to write becomes an error that names the file."""

@@ -1,7 +1,6 @@
 """The story of a training run: text in, a model's folder out, and nothing lost on the way."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any, cast
 
 import torch
 
-from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights, set_weights
+from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights
 from clearhead.config import changed, parse_settings, read_toml, settings_toml
-from clearhead.data.batching import Batches
+from clearhead.data.batching import Batches, Encode
 from clearhead.data.corpus import Pair, check_files
 from clearhead.data.packing import PackedBatches
 from clearhead.data.splitting import Splitting
@@ -20,12 +19,12 @@ from clearhead.data.store import PairStore
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.models import Translator
 from clearhead.tasks.card import model_card
-from clearhead.tasks.directions import file_name
+from clearhead.tasks.directions import Direction, file_name
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
 from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.records import Records, add_final, draw_curves, naming
+from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, naming
 from clearhead.tasks.validator import Validator
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import (
@@ -34,21 +33,25 @@ from clearhead.training import (
     DivergedError,
     Feed,
     Interrupt,
+    Ranks,
     Report,
     StateFolder,
     Trainer,
     average_weights,
+    joined,
 )
 from clearhead.training.devices import on_gpu
 from clearhead.writing import temporary_name, write_text
 
 STATES = "training"
+INTERRUPTED = "interrupted"
 # What a resumed run may change: how long and how often; and what may save a run that diverged.
 CHANGEABLE = (
     "average",
     "clip",
     "keep_best",
     "keep_last",
+    "parallel",
     "patience",
     "report_every",
     "save_every",
@@ -59,17 +62,20 @@ CHANGEABLE = (
 
 
 def train(recipe: TranslationRecipe, out: Path) -> Iterator[Event]:
-    """Trains a translator into a new folder; the events tell how it goes."""
+    """Trains a translator into a new folder; the events tell how it goes.
+
+    Under torchrun all its processes train together: rank 0 does what is done once, and every rank tells of
+    the same events.
+    """
     anchored = recipe.model_copy(update={"data": recipe.data.anchored()})
     recipe = anchored.settled(on_gpu(recipe.training.device))
-    with StateFolder.of(out / STATES, recipe.training) as states:
-        if states.steps() or (out / WEIGHTS).exists():
-            raise TrainingError(
-                f"{out}: holds a run already; go on with it (--resume), or choose another folder"
-            )
-        _write(out / SETTINGS, settings_toml(recipe))
-        (out / TOKENIZER).unlink(missing_ok=True)
-        yield from _run(recipe, out, states)
+    with (
+        joined(recipe.training.device) as ranks,
+        StateFolder.of(out / STATES, recipe.training, ranks) as states,
+    ):
+        ranks.share(ranks.together(recipe.training.accumulate))
+        ranks.first(lambda: _begin(recipe, out, states))
+        yield from _run(recipe, out, states, ranks)
 
 
 def resume(out: Path, changes: Sequence[str] = ()) -> Iterator[Event]:
@@ -77,9 +83,19 @@ def resume(out: Path, changes: Sequence[str] = ()) -> Iterator[Event]:
     if not (out / SETTINGS).exists():
         raise TrainingError(f"{out}: no run to resume here, {SETTINGS} is missing")
     recipe = _resumed(out, changes)
-    with StateFolder.of(out / STATES, recipe.training) as states:
-        _write(out / SETTINGS, settings_toml(recipe))
-        yield from _run(recipe, out, states)
+    with (
+        joined(recipe.training.device) as ranks,
+        StateFolder.of(out / STATES, recipe.training, ranks) as states,
+    ):
+        ranks.first(lambda: _write(out / SETTINGS, settings_toml(recipe)))
+        yield from _run(recipe, out, states, ranks)
+
+
+def _begin(recipe: TranslationRecipe, out: Path, states: StateFolder) -> None:
+    if states.steps() or (out / WEIGHTS).exists():
+        raise TrainingError(f"{out}: holds a run already; go on with it (--resume), or choose another folder")
+    _write(out / SETTINGS, settings_toml(recipe))
+    (out / TOKENIZER).unlink(missing_ok=True)
 
 
 def _resumed(out: Path, changes: Sequence[str]) -> TranslationRecipe:
@@ -92,19 +108,15 @@ def _resumed(out: Path, changes: Sequence[str]) -> TranslationRecipe:
     return parse_settings(TranslationRecipe, changed(saved, changes), place=str(out / SETTINGS))
 
 
-def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[Event]:
+def _run(recipe: TranslationRecipe, out: Path, states: StateFolder, ranks: Ranks) -> Iterator[Event]:
     """Prepares the data, then trains; what an earlier try has prepared is not made again."""
-    for leftover in out.glob(temporary_name(Path("*")).name):
-        leftover.unlink()  # half-written when an earlier try was killed
     corpus = Corpus(recipe.data, recipe.training.seed)
     check_files(recipe.data.places)
     example = next(corpus.examples())
     yield Note(f"for example: {example.source} -> {example.target}")
-    if not (out / TOKENIZER).exists():
+    if ranks.first(lambda: _tidied(out)):
         yield Note("learning the tokenizer …")
-        learned = learn_tokenizer(corpus, recipe)
-        with naming(out / TOKENIZER):
-            learned.save(out / TOKENIZER)
+        ranks.first(lambda: _learn(corpus, recipe, out / TOKENIZER))
     tokenizer = Tokenizer.load(out / TOKENIZER)
     shared = "both" if len(recipe.data.languages) == 2 else f"all {len(recipe.data.languages)}"
     yield Note(
@@ -112,36 +124,84 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder) -> Iterator[
     )
 
     yield Note("reading, cleaning and tokenising the pairs …")
+    # Rank 0 makes what the others then find; on another machine, one of those there makes it again.
+    ranks.first(lambda: len(store(corpus, "train", tokenizer, recipe)))
     pairs = store(corpus, "train", tokenizer, recipe)
-    directions = recipe.data.directions
-    ways = f" in {len(directions)} directions" if len(directions) > 1 else ""
+    ways = f" in {len(recipe.data.directions)} directions" if len(recipe.data.directions) > 1 else ""
     yield Note(f"pairs to train on: {len(pairs):,}{ways} ({tally(pairs)})")
-    held_out = corpus.by_direction("validation")
-    for part, kept in (("validation", held_out), ("test", corpus.by_direction("test"))):
-        for direction, some in kept.items():
-            _write(out / file_name(part, direction, directions), _tsv(some))
+    held_out = ranks.first(lambda: _hold_out(corpus, recipe, out))
 
     torch.manual_seed(recipe.training.seed)
     model = Translator(recipe.model, tokenizer.size)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    yield Note(f"model: {parameters:,} parameters")
+    yield Note(f"model: {_size(model):,} parameters")
     validator = Validator(held_out, tokenizer, recipe) if any(held_out.values()) else None
     encode = _splitting(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
-    kind = PackedBatches if recipe.batches.kind == "packed" else Batches
-    batches = kind(pairs, recipe.batches, recipe.training.seed, encode=encode)
     criterion = Criterion(recipe.training.smoothing, recipe.training.regulariser)
     loss = TranslationLoss(criterion, first_word=len(tokenizer.specials))
-    run = Run(recipe, model, batches, validator, states, loss)
+    run = Run(recipe, model, loss, Lessons(pairs, recipe, encode, ranks), validator, states, ranks)
     finished = yield from run.events(out)
     if not finished.interrupted:
         final = run.final_weights()
-        save_weights(final, out / WEIGHTS)
-        set_weights(model, final, place="the final weights")
-        scores = validator.measure(model, run.trainer.autocast()) if validator else {}
-        add_final(out, finished.step, scores)
-        _write(out / CARD, model_card(recipe, parameters, finished.step, scores))
-        draw_curves(out)
+        ranks.first(lambda: _publish(run, final, recipe, out))
     yield finished
+
+
+def _tidied(out: Path) -> bool:
+    """Removes what was half-written when an earlier try was killed; whether the tokenizer is missing."""
+    for leftover in out.glob(temporary_name(Path("*")).name):
+        leftover.unlink()
+    return not (out / TOKENIZER).exists()
+
+
+def _learn(corpus: Corpus, recipe: TranslationRecipe, path: Path) -> None:
+    learned = learn_tokenizer(corpus, recipe)
+    with naming(path):
+        learned.save(path)
+
+
+def _hold_out(corpus: Corpus, recipe: TranslationRecipe, out: Path) -> dict[Direction, list[Pair]]:
+    """The pairs for validation; these and those for a test are written to the folder."""
+    held_out = corpus.by_direction("validation")
+    for part, kept in (("validation", held_out), ("test", corpus.by_direction("test"))):
+        for direction, some in kept.items():
+            _write(out / file_name(part, direction, recipe.data.directions), _tsv(some))
+    return held_out
+
+
+def _publish(run: "Run", final: dict[str, torch.Tensor], recipe: TranslationRecipe, out: Path) -> None:
+    """The finished model, its scores, its card and its curves."""
+    save_weights(final, out / WEIGHTS)
+    model, step = run.trainer.parallel.showing(final), run.trainer.step
+    scores = run.validator.measure(model, run.trainer.autocast()) if run.validator else {}
+    add_final(out, step, scores)
+    _write(out / CARD, model_card(recipe, _size(model), step, scores))
+    draw_curves(out)
+
+
+def _size(model: Translator) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What there is to learn from, and how it is laid out and shared among the ranks."""
+
+    pairs: PairStore
+    recipe: TranslationRecipe
+    encode: Encode | None
+    ranks: Ranks
+
+    def feed(self, together: int, number: int = 0, consumed: int = 0) -> Feed:
+        """This rank's batches from a place in the data on, when so many of all ranks make a step."""
+        kind = PackedBatches if self.recipe.batches.kind == "packed" else Batches
+        rank, count, seed = self.ranks.rank, self.ranks.count, self.recipe.training.seed
+        batches = kind(self.pairs, self.recipe.batches, seed, rank, count, together, self.encode)
+        return Feed(batches.epoch, number, consumed, count)
+
+    @property
+    def files(self) -> Any:
+        """By which the files of the corpus are known again."""
+        return self.pairs.meta["content"]["files"]
 
 
 @dataclass
@@ -207,63 +267,80 @@ class Run:
         self,
         recipe: TranslationRecipe,
         model: Translator,
-        batches: Batches | PackedBatches,
+        loss: TranslationLoss,
+        lessons: Lessons,
         validator: Validator | None,
         states: StateFolder,
-        loss: TranslationLoss,
+        ranks: Ranks,
     ):
-        self.config, self.model, self.validator, self.states = recipe.training, model, validator, states
-        self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width)
-        self.epoch = batches.epoch
+        self.config, self.validator, self.states, self.ranks = recipe.training, validator, states, ranks
+        self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width, ranks)
+        self.lessons = lessons
         self.place: dict[str, int] = {}
-        self.files = batches.store.meta["content"]["files"]
         self.settings = _lasting(recipe)
         self.standing = Standing()
         self.stretch = Stretch()
         self.saved_at = perf_counter()
 
     def events(self, out: Path) -> Generator[Event, None, Finished]:
-        saved = self.states.latest()
+        saved = self.states.latest(self.trainer.parallel.place)
         if saved:
             self._load(saved)
-            yield Note(f"resumed after step {self.trainer.step:,}")
+            yield Note(f"resumed after step {self.trainer.step:,}{self._since(len(saved['random']))}")
+        if self.ranks.count > 1:
+            has, batches = f"a {self.config.parallel}", f"{self.trainer.together} batches"
+            yield Note(
+                f"ranks: {self.ranks.count}, each with {has} of the model; a step takes {batches} of all"
+            )
         yield Begun(self.trainer.step, self.config.steps)
         self.feed = self._fed()
-        records = Records(out, self.trainer.step)
+        records = Records(out, self.trainer.step) if self.ranks.rank == 0 else NoRecords()
         try:
             with Interrupt() as interrupt:
                 reason = yield from self._loop(out, records, interrupt)
         except DivergedError:
-            if self.trainer.step not in self.states.steps():
+            if not self.ranks.first(lambda: self.trainer.step in self.states.steps()):
                 self._save(None, passing=True)
             raise
         finally:
             if isinstance(self.feed, Ahead):
                 self.feed.close()
             records.close()
-        return Finished(out, self.trainer.step, interrupt.requested, reason)
+        return Finished(out, self.trainer.step, reason == INTERRUPTED, reason)
+
+    def _since(self, ranks: int) -> str:
+        now = self.ranks.count
+        return f"; saved by {ranks} ranks, going on with {now}: new random numbers" if ranks != now else ""
 
     def final_weights(self) -> dict[str, torch.Tensor]:
-        """What is published at the end: the average that was asked for, else the best, else the last."""
-        average = self.config.average
-        chosen = self.states.to_average(average) if average else self.states.best_weights(1)
-        return average_weights(chosen) if chosen else self.trainer.weights()
+        """What is published at the end: the average that was asked for, else the best, else the last.
+
+        In rank 0; all ranks ask for it together.
+        """
+        average, states = self.config.average, self.states
+        chosen = self.ranks.first(lambda: states.to_average(average) if average else states.best_weights(1))
+        if not chosen:
+            return self.trainer.whole_weights()
+        return average_weights(chosen) if self.ranks.rank == 0 else {}
 
     def _fed(self) -> Feed | Ahead:
         """The batches from the run's place on; for a GPU they are made ready in the background."""
-        feed = Feed(self.epoch, **self.place)
+        feed = self.lessons.feed(self.trainer.together, **self.place)
         if self.trainer.device.type != "cuda":
             return feed
         return Ahead(feed, lambda batch: batch.each(torch.Tensor.pin_memory))
 
-    def _loop(self, out: Path, records: Records, interrupt: Interrupt) -> Generator[Event, None, str]:
-        config = self.config
+    def _loop(
+        self, out: Path, records: Records | NoRecords, interrupt: Interrupt
+    ) -> Generator[Event, None, str]:
+        config, wishes = self.config, self.ranks.wishes()
         for report in self._steps():
             step = report.step
             last = step == config.steps
             self.stretch.add(report)
             occasions = (config.report_every, config.validate_every, config.save_every)
-            if last or interrupt.requested or not all(step % every for every in occasions):
+            # At the same steps in all ranks: a broken one is then noticed by all of them at once.
+            if last or not all(step % every for every in occasions):
                 self.trainer.settle()
             if step % config.report_every == 0 or last:
                 records.add(step, "train", self.stretch.measurement(report))
@@ -275,15 +352,20 @@ class Run:
                 yield validation
             in_turn = bool(validation) or step % config.save_every == 0 or last
             overdue = perf_counter() - self.saved_at > 60 * config.save_minutes
-            if in_turn or overdue or interrupt.requested:
+            interrupted, overdue = wishes.heard(interrupt.requested, overdue)
+            if in_turn or overdue or interrupted:
                 self.trainer.settle()
                 self._save(validation, passing=not in_turn)
                 yield Saved(step)
             if validation and validation.best:
-                save_weights(self.trainer.weights(), out / WEIGHTS)
-            if interrupt.requested:
-                return "interrupted"
+                self._publish_best(out / WEIGHTS)
+            if interrupted:
+                return INTERRUPTED
         return "all steps are done" if self.trainer.step >= config.steps else "no improvement any more"
+
+    def _publish_best(self, path: Path) -> None:
+        best = self.trainer.whole_weights()
+        self.ranks.first(lambda: save_weights(best, path))
 
     def _steps(self) -> Iterator[Any]:
         """Reports for as long as there are steps and patience left."""
@@ -297,10 +379,9 @@ class Run:
     def _validate(self, step: int) -> Validation | None:
         if self.validator is None:
             return None
-        began = perf_counter()
-        average = self.trainer.average
-        with average.swapped() if average else nullcontext():
-            scores = self.validator.measure(self.model, self.trainer.autocast())
+        began, measure = perf_counter(), self.validator.measure
+        with self.trainer.published() as model:
+            scores = self.ranks.first(lambda: measure(model, self.trainer.autocast()))
         # Settings see to it that BLEU is measured where the run is judged by it.
         judged_by = self.config.stop_on
         best = self.standing.improved(scores[judged_by], higher_is_better=judged_by == "bleu")
@@ -311,7 +392,7 @@ class Run:
     def _save(self, validation: Validation | None, passing: bool) -> None:
         standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
         place = {"feed": self.feed.position, "stretch": asdict(self.stretch.read()), "standing": standing}
-        made_with = {"files": self.files, "settings": self.settings}
+        made_with = {"files": self.lessons.files, "settings": self.settings}
         score = getattr(validation, self.config.stop_on, None)
         self.states.save(self.trainer.state() | place | made_with, score, passing)
         self.saved_at = perf_counter()
@@ -323,7 +404,7 @@ class Run:
             raise TrainingError(
                 f"{changed_settings[0]}: changed since the run began; put it back, or start anew elsewhere"
             )
-        if state["files"] != self.files:
+        if state["files"] != self.lessons.files:
             raise TrainingError(
                 "data: the files have changed since the run began; bring the old ones back, or start anew "
                 "in another folder"

@@ -4,11 +4,12 @@ from clearhead.training.ahead import Ahead
 from clearhead.training.averaging import MovingAverage, average_weights
 from clearhead.training.config import AverageConfig, TrainingConfig
 from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
-from clearhead.training.devices import choose_device, choose_precision
+from clearhead.training.devices import choose_device, choose_precision, find_device
 from clearhead.training.feed import Feed
 from clearhead.training.interrupt import Interrupt
 from clearhead.training.loss import readout_loss, smoothed_loss
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
+from clearhead.training.ranks import Ranks, joined
 from clearhead.training.schedule import ScheduleConfig, rate
 from clearhead.training.state import StateFolder
 from clearhead.training.trainer import DivergedError, Report, Trainer
@@ -24,6 +25,7 @@ __all__ = [
     "Optimizer",
     "OptimizerConfig",
     "RDropConfig",
+    "Ranks",
     "Report",
     "ScheduleConfig",
     "SimCutConfig",
@@ -33,6 +35,8 @@ __all__ = [
     "average_weights",
     "choose_device",
     "choose_precision",
+    "find_device",
+    "joined",
     "rate",
     "readout_loss",
     "smoothed_loss",

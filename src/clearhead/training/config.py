@@ -2,13 +2,15 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from clearhead.config import Settings
 from clearhead.training.criterion import RegulariserConfig
 from clearhead.training.devices import Device, Precision
-from clearhead.training.optimizer import AdamConfig, OptimizerConfig
+from clearhead.training.optimizer import AdamConfig, MuonConfig, OptimizerConfig
 from clearhead.training.schedule import InverseSquareRootSchedule, ScheduleConfig
+
+ParallelKind = Literal["copy", "shard"]
 
 
 class AverageConfig(Settings):
@@ -25,7 +27,9 @@ class TrainingConfig(Settings):
     optimizer: OptimizerConfig = AdamConfig()
     schedule: ScheduleConfig = InverseSquareRootSchedule()
     accumulate: PositiveInt = 1
-    """batches whose gradients make one step"""
+    """batches whose gradients make one step, over all ranks together; one a rank at least"""
+    parallel: ParallelKind = "copy"
+    """what each of several ranks has: a copy of the model, or a shard of a model too large for one"""
     clip: Annotated[float, Field(ge=0)] = 1.0
     """the longest gradient; longer ones are shortened to it; 0: none is"""
     smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
@@ -50,3 +54,12 @@ class TrainingConfig(Settings):
     """what validation must improve"""
     patience: Annotated[int, Field(ge=0)] = 0
     """validations without improvement before the run ends; 0: it goes to the last step"""
+
+    @model_validator(mode="after")
+    def _shards_can_be_optimized(self) -> "TrainingConfig":
+        if self.parallel == "shard" and isinstance(self.optimizer, MuonConfig):
+            raise ValueError(
+                "optimizer is 'muon', which needs whole matrices, but parallel is 'shard'; "
+                "use 'adamw' or 'copy'"
+            )
+        return self

@@ -1,6 +1,7 @@
 """Where a run computes and in which precision, decided by rule and said once."""
 
 import logging
+import os
 from typing import Literal
 
 import torch
@@ -17,20 +18,38 @@ log = logging.getLogger(__name__)
 
 
 def choose_device(wish: Device = "auto", asked_by: str = "training.device") -> torch.device:
-    """The device of a run: a GPU where there is one and nobody said otherwise."""
+    """The device of a run, said in the log."""
+    device = find_device(wish, asked_by)
+    name = (
+        torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
+    )
+    log.info("device: %s (%s)", device, name)
+    return device
+
+
+def find_device(wish: Device = "auto", asked_by: str = "training.device") -> torch.device:
+    """A GPU where there is one and nobody said otherwise; under torchrun, that of this process."""
     if wish == "cuda" and not torch.cuda.is_available():
         raise SettingsError(f"{asked_by}: 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'")
-    if not on_gpu(wish):
-        log.info("device: cpu (%d threads)", torch.get_num_threads())
-        return torch.device("cpu")
-    device = torch.device("cuda", torch.cuda.current_device())
-    log.info("device: %s (%s)", device, torch.cuda.get_device_name(device))
-    return device
+    return torch.device("cuda", _own_gpu()) if on_gpu(wish) else torch.device("cpu")
 
 
 def on_gpu(wish: Device) -> bool:
     """Whether a run with this wish would compute on a GPU."""
     return wish != "cpu" and torch.cuda.is_available()
+
+
+def _own_gpu() -> int:
+    """The number of the GPU that this process is meant to have."""
+    place, count = os.environ.get("LOCAL_RANK"), torch.cuda.device_count()
+    if place is None:
+        return torch.cuda.current_device()
+    if int(place) >= count:
+        raise SettingsError(
+            f"LOCAL_RANK: {place}, but this machine has {count} GPUs; start at most {count} processes on it "
+            "(torchrun --nproc-per-node)"
+        )
+    return int(place)
 
 
 def choose_precision(wish: Precision, device: torch.device, width: int) -> torch.dtype:

@@ -11,12 +11,20 @@ Batch = TypeVar("Batch")
 class Feed(Generic[Batch]):
     """Gives batches epoch after epoch; `position` is the place after the last one given.
 
-    `epoch(number, skip)` gives the batches of an epoch without the first `skip`.
+    `epoch(number, skip)` gives the batches of an epoch without the first `skip`. Both count those of all
+    ranks: where several share an epoch, each batch given to one stands for as many.
     """
 
-    def __init__(self, epoch: Callable[[int, int], Iterator[Batch]], number: int = 0, consumed: int = 0):
+    def __init__(
+        self,
+        epoch: Callable[[int, int], Iterator[Batch]],
+        number: int = 0,
+        consumed: int = 0,
+        ranks: int = 1,
+    ):
         self.number = number
         self.consumed = consumed
+        self.ranks = ranks
         self._epoch = epoch
         self._batches = epoch(number, consumed)
 
@@ -30,7 +38,7 @@ class Feed(Generic[Batch]):
 
     def __next__(self) -> Batch:
         for batch in self._batches:
-            self.consumed += 1
+            self.consumed += self.ranks
             return batch
         if self.consumed == 0:
             raise TrainingError(f"epoch {self.number}: no batches; the corpus is empty after cleaning")

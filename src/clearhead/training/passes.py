@@ -166,8 +166,7 @@ class Regions:
         self._blocks = [block for block in model.modules() if isinstance(block, Block)]
         # One compilation serves all blocks of a kind: dynamo keeps it with the code, weights are inputs.
         self._compiled = [
-            {name: torch.compile(getattr(block, name), dynamic=False) for name in ("read", "forward")}
-            for block in self._blocks
+            {name: _compiled(getattr(block, name)) for name in ("read", "forward")} for block in self._blocks
         ]
 
     @contextmanager
@@ -179,6 +178,16 @@ class Regions:
         finally:
             for block in self._blocks:
                 del block.forward, block.read
+
+
+def _compiled(function: Callable) -> Callable:
+    from torch._inductor.config import triton
+
+    # Measured: one kernel for a norm's gradients, of input and weights, takes twice as long as two.
+    options: dict[str, Any] = (
+        {"triton.mix_order_reduction": False} if hasattr(triton, "mix_order_reduction") else {}
+    )
+    return torch.compile(function, dynamic=False, options=options)
 
 
 @contextmanager

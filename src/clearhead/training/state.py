@@ -3,33 +3,31 @@
 import fcntl
 import logging
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from clearhead.errors import ModelError, TrainingError
 from clearhead.training.config import AverageConfig, TrainingConfig
-from clearhead.training.tensors import (
-    Tree,
-    read_checksum,
-    read_notes,
-    read_tree,
-    read_weights,
-    write_tree,
-)
+from clearhead.training.forms import FORMS, FileARank, Form, OneFile, form_of
+from clearhead.training.manifest import Place, anywhere
+from clearhead.training.ranks import Group, Ranks
+from clearhead.training.tensors import Tree, read_checksum, read_notes, read_weights, write_tree
 from clearhead.writing import temporary_name
 
 log = logging.getLogger(__name__)
 
 
 class StateFolder:
-    """The `training` folder of a run, which one process at a time may hold.
+    """The `training` folder of a run, which one process at a time may hold, or several ranks together.
 
     `weights-N.safetensors` holds what step N would publish, `state-N.safetensors` all else that is needed to
-    go on from there. A step counts as saved when its state is there, and the state is written last. States
-    are kept for the last steps; weights, which are smaller and may be wanted for an average, also for the
-    best steps. A passing state, saved between two turns, is kept only until there is a later one, and no
-    average takes it in.
+    go on from there; where ranks hold shards, that is a folder `state-N`. A step counts as saved when its
+    state is there, and the state is written last. States are kept for the last steps; weights, which are
+    smaller and may be wanted for an average, also for the best steps. A passing state, saved between two
+    turns, is kept only until there is a later one, and no average takes it in.
     """
 
     def __init__(
@@ -39,8 +37,12 @@ class StateFolder:
         keep_best: int = 1,
         keep_weights: int = 0,
         better: Literal["lower", "higher"] = "lower",
+        ranks: Ranks | None = None,
+        form: Form | None = None,
     ):
         self.folder = folder
+        self.ranks = ranks or Ranks()
+        self.form = form or OneFile()
         self.keep_last = keep_last
         self.keep_best = keep_best
         self.keep_weights = max(keep_last, keep_weights)
@@ -48,7 +50,7 @@ class StateFolder:
         self._lock: int | None = None
 
     @classmethod
-    def of(cls, folder: Path, config: TrainingConfig) -> Self:
+    def of(cls, folder: Path, config: TrainingConfig, ranks: Ranks | None = None) -> Self:
         """A folder that keeps what the settings say, and what an average will need."""
         last, best = config.keep_last, config.keep_best
         if config.average and config.average.of == "best":
@@ -56,10 +58,15 @@ class StateFolder:
         elif config.average:
             last = max(last, config.average.count)
         better = "higher" if config.stop_on == "bleu" else "lower"
-        return cls(folder, config.keep_last, best, keep_weights=last, better=better)
+        form = FileARank() if config.parallel == "shard" and isinstance(ranks, Group) else OneFile()
+        return cls(folder, config.keep_last, best, keep_weights=last, better=better, ranks=ranks, form=form)
 
     def __enter__(self) -> Self:
-        """Takes the folder for this process; the kernel frees it when the process ends, however it ends."""
+        """Takes the folder for rank 0; the kernel frees it when the process ends, however it ends."""
+        self.ranks.first(self._take)
+        return self
+
+    def _take(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = _take(self.folder / "lock", self.folder)
@@ -67,8 +74,7 @@ class StateFolder:
             raise TrainingError(f"{self.folder}: cannot be used for a run: {error.strerror}") from error
         for leftover in self.folder.glob(temporary_name(Path("*")).name):
             log.warning("%s: half-written when an earlier run ended; removed", leftover)
-            leftover.unlink()
-        return self
+            _remove(leftover)
 
     def __exit__(self, *exception: object) -> None:
         if self._lock is not None:
@@ -79,15 +85,27 @@ class StateFolder:
         """Saves a state, then removes what need not be kept; after an error everything older is untouched.
 
         Expects "step" and "weights" in it, and else any names with tensors, JSON values or dicts of them.
+        All ranks call it together.
         """
-        if self._lock is None:
-            raise TrainingError(f"{self.folder}: enter the folder (with StateFolder(…)) before saving to it")
+        self.ranks.first(self._check_held)
         step = state["step"]
         about = {"step": step, "score": score, "passing": passing}
-        rest = {name: value for name, value in state.items() if name != "weights"}
+        path = self._in_form(step, self.form)
+        with self._saving(step):
+            whole = self.form.whole(state["weights"], self.ranks)
+            checksum = self.ranks.first(lambda: write_tree(self._weights(step), {**whole, **about}))
+            self.form.write(path, {**state, **about, "weights_sha256": checksum}, self.ranks)
+        self.ranks.first(lambda: self._prune(path))
+
+    def _check_held(self) -> None:
+        if self._lock is None:
+            raise TrainingError(f"{self.folder}: enter the folder (with StateFolder(…)) before saving to it")
+
+    @contextmanager
+    def _saving(self, step: int) -> Iterator[None]:
+        """What the system refuses to write becomes an error that says from where the run can go on."""
         try:
-            checksum = write_tree(self._weights(step), {**state["weights"], **about})
-            write_tree(self._state(step), {**rest, **about, "weights_sha256": checksum})
+            yield
         except OSError as error:
             whole = [kept for kept in self.steps() if kept != step]
             kept = f"the state of step {whole[-1]} is kept" if whole else "there is no earlier state"
@@ -95,19 +113,23 @@ class StateFolder:
             raise TrainingError(
                 f"{self.folder}: cannot save step {step}: {reason}; {kept}; make room and resume"
             ) from error
-        self._prune()
 
-    def latest(self) -> dict[str, Any] | None:
+    def latest(self, place: Place = anywhere) -> dict[str, Any] | None:
         """The newest whole state as it was saved; None in a folder without any.
 
-        A broken one is reported and set aside under another name, and the one before is taken.
+        A broken one is reported and set aside under another name, and the one before is taken. All ranks ask
+        for it together; `place` says where tensors go that were saved in shards.
         """
+        step = self.ranks.first(self._newest_whole)
+        return None if step is None else self._read(step, place)
+
+    def _newest_whole(self) -> int | None:
         steps = self.steps()
         for step in reversed(steps):
             try:
-                state = self._read(step)
+                self._check(step)
                 self._drop_later_weights(step)
-                return state
+                return step
             except ModelError as error:
                 log.warning("%s; falling back to the state before", error)
                 if self._lock is not None:
@@ -120,7 +142,7 @@ class StateFolder:
 
     def steps(self) -> list[int]:
         """The steps whose state is there, in order."""
-        return _steps(self.folder.glob("state-*.safetensors"))
+        return _steps(path for path in self.folder.glob("state-*") if form_of(path))
 
     def weights(self) -> list[Path]:
         """The files of weights but passing ones, in the order of their steps."""
@@ -138,22 +160,32 @@ class StateFolder:
         """The weights whose mean the settings ask for; fewer at the beginning of a run."""
         return self.best_weights(config.count) if config.of == "best" else self.weights()[-config.count :]
 
-    def _read(self, step: int) -> dict[str, Any]:
-        state, path = read_tree(self._state(step)), self._weights(step)
-        weights = read_weights(path)
-        if read_checksum(path) != state.pop("weights_sha256"):
-            raise ModelError(f"{path}: not the weights that belong to {self._state(step).name}")
-        return {**state, "weights": weights}
+    def _check(self, step: int) -> None:
+        """ModelError if the state of a step is not whole, or the weights beside it are not."""
+        path, weights = self._state(step), self._weights(step)
+        form = form_of(path) or self.form
+        form.check(path)
+        read_weights(weights)
+        if read_checksum(weights) != form.notes(path)["weights_sha256"]:
+            raise ModelError(f"{weights}: not the weights that belong to {path.name}")
 
-    def _prune(self) -> None:
-        *earlier, newest = self.steps()
-        lasting = [step for step in earlier if not read_notes(self._state(step)).get("passing")]
+    def _read(self, step: int, place: Place) -> dict[str, Any]:
+        path = self._state(step)
+        state = (form_of(path) or self.form).read(path, place)
+        del state["weights_sha256"]
+        return state if "weights" in state else {**state, "weights": read_weights(self._weights(step))}
+
+    def _prune(self, newest: Path) -> None:
+        """Removes what need not be kept now that there is a newest state."""
+        states = [path for path in self.folder.glob("state-*") if form_of(path)]
+        earlier = sorted(path for path in states if path.stem != newest.stem)
+        lasting = [path for path in earlier if not (form_of(path) or self.form).notes(path).get("passing")]
         going_on = [*lasting, newest][-self.keep_last :]
-        kept = {place(step) for step in going_on for place in (self._state, self._weights)}
+        kept = {*going_on, *map(self._weights, _steps(going_on))}
         kept |= {*self.weights()[-self.keep_weights :], *self.best_weights(self.keep_best)}
-        for path in self.folder.glob("*.safetensors"):
+        for path in [*states, *self.folder.glob("weights-*.safetensors")]:
             if path not in kept:
-                path.unlink()
+                _remove(path)
 
     def _drop_later_weights(self, step: int) -> None:
         """Removes weights whose state was never written: the run will make them again, or others."""
@@ -166,10 +198,17 @@ class StateFolder:
         # Under their own names they would count among the last, and push out whole ones.
         for path in (self._state(step), self._weights(step)):
             if path.exists():
-                path.replace(path.with_suffix(".broken"))
+                aside = path.with_suffix(".broken")
+                _remove(aside)
+                path.rename(aside)
 
     def _state(self, step: int) -> Path:
-        return self.folder / f"state-{step:08}.safetensors"
+        """The state of a step in the form that it has; in the form that it would get where there is none."""
+        paths = [self._in_form(step, form) for form in FORMS]
+        return next((path for path in paths if path.exists()), self._in_form(step, self.form))
+
+    def _in_form(self, step: int, form: Form) -> Path:
+        return self.folder / f"state-{step:08}{form.suffix}"
 
     def _weights(self, step: int) -> Path:
         return self.folder / f"weights-{step:08}.safetensors"
@@ -177,6 +216,13 @@ class StateFolder:
 
 def _steps(paths: Iterable[Path]) -> list[int]:
     return sorted(int(number) for path in paths if (number := path.stem.partition("-")[2]).isdecimal())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _take(path: Path, folder: Path) -> int:

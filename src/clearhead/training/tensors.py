@@ -22,7 +22,7 @@ Tree = Mapping[str, Any]
 
 def write_tree(path: Path, tree: Tree) -> str:
     """Writes the file under another name, forces it to the disk, renames it; gives its checksum."""
-    tensors, notes = _flatten(tree)
+    tensors, notes = flatten(tree)
     tensors = _apart(tensors)
     about = {"notes": json.dumps(notes)}
     about["sha256"] = _checksum(tensors, about["notes"])
@@ -43,7 +43,7 @@ def read_tree(path: Path) -> dict[str, Any]:
         raise ModelError(f"{path}: cut short or not a safetensors file ({error})") from None
     if "sha256" in about and about["sha256"] != _checksum(tensors, about["notes"]):
         raise ModelError(f"{path}: damaged, its checksum does not fit its content")
-    return _unflatten(tensors, json.loads(about.get("notes", "{}")))
+    return unflatten(tensors, json.loads(about.get("notes", "{}")))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -61,7 +61,7 @@ def read_checksum(path: Path) -> str | None:
     return _about(path).get("sha256")
 
 
-def _flatten(tree: Tree) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def flatten(tree: Tree) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors by the path of their keys, joined by /; and the tree of everything else."""
     tensors: dict[str, Tensor] = {}
     notes: dict[str, Any] = {}
@@ -69,14 +69,15 @@ def _flatten(tree: Tree) -> tuple[dict[str, Tensor], dict[str, Any]]:
         if isinstance(value, Tensor):
             tensors[key] = value.detach()
         elif isinstance(value, Mapping):
-            inner, notes[key] = _flatten(value)
+            inner, notes[key] = flatten(value)
             tensors |= {f"{key}/{name}": tensor for name, tensor in inner.items()}
         else:
             notes[key] = value
     return tensors, notes
 
 
-def _unflatten(tensors: Mapping[str, Tensor], notes: dict[str, Any]) -> dict[str, Any]:
+def unflatten(tensors: Mapping[str, Tensor], notes: dict[str, Any]) -> dict[str, Any]:
+    """The tree that was flattened."""
     for path, tensor in tensors.items():
         *parents, name = path.split("/")
         group = notes

@@ -5,6 +5,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -12,7 +13,6 @@ from typing import Any, Generic
 
 import torch
 from torch import Tensor
-from torch.nn.utils import get_total_norm
 
 from clearhead.checkpoint import set_weights, weights
 from clearhead.errors import TrainingError
@@ -20,8 +20,10 @@ from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
 from clearhead.training.devices import choose_device, choose_precision
 from clearhead.training.optimizer import Optimizer
-from clearhead.training.passes import Batch, Loss, Model, Objective, Passes, RecordedPasses, Regions
-from clearhead.training.randomness import random_state, set_random_state
+from clearhead.training.parallel import parallel
+from clearhead.training.passes import Batch, Loss, Model, Passes
+from clearhead.training.randomness import begin_stream, random_state, set_random_state
+from clearhead.training.ranks import Ranks
 from clearhead.training.schedule import rate
 
 # Steps that a GPU may have before it, so that it never waits for the processor.
@@ -59,13 +61,9 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Report:
-    """One step in numbers."""
+    """One step in numbers, those of all ranks together."""
 
     step: int
-    tokens: int
-    tokens_per_second: float
-    padding: float
-    """share of the cells that hold no word"""
     rate: float
     seconds: float
     """of this step, waiting for its batches included"""
@@ -73,48 +71,75 @@ class Report:
 
     @property
     def known(self) -> bool:
-        """Whether loss and gradient are there without waiting."""
+        """Whether all else is there without waiting for the device."""
         return self.measured.known
 
     @property
     def loss(self) -> float:
-        """Per token; waits for the device."""
+        """Per token."""
         return self.measured.values[0]
 
     @property
     def gradient(self) -> float:
-        """The norm before clipping; waits for the device."""
+        """The norm before clipping."""
         return self.measured.values[1]
+
+    @property
+    def tokens(self) -> int:
+        return round(self.measured.values[2])
+
+    @property
+    def padding(self) -> float:
+        """The share of the cells that hold no word."""
+        return self.measured.values[3]
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
 
 
 class Trainer(Generic[Model, Batch]):
-    """A model in training: moves it to its device and takes steps.
+    """A model in training: moves it to its device and takes steps, alone or with other ranks.
 
     Only if loss and gradient are finite is a step taken. A GPU decides that by itself and goes on; the
     processor hears of it some steps later, and weights and averages are by then still those of before.
+    `together` is the number of batches that all ranks take for a step.
     """
 
-    def __init__(self, model: Model, loss: Loss[Model, Batch], config: TrainingConfig, width: int):
+    def __init__(
+        self,
+        model: Model,
+        loss: Loss[Model, Batch],
+        config: TrainingConfig,
+        width: int,
+        ranks: Ranks | None = None,
+    ):
+        self.ranks = ranks or Ranks()
         self.device = choose_device(config.device)
         self.precision = choose_precision(config.precision, self.device, width)
-        self.model = model.to(self.device)
+        self.together = self.ranks.together(config.accumulate)
+        self.parallel = parallel(config, model, loss, self.device, self.ranks)
+        self.model = model
         self.config = config
         self.width = width
         self.step = 0
         self.optimizer = Optimizer(model, config.optimizer)
         self.average = MovingAverage(model, config.ema) if config.ema else None
         self.parts = 1
-        self._passes = self._make_passes(loss)
+        self._passes: Passes[Batch] = self.parallel.passes(self.autocast)
         self._broken = torch.zeros((), device=self.device)
         self._unread: deque[Report] = deque()
+        if self.ranks.rank:
+            begin_stream(config.seed, self.step, self.ranks.rank)
 
     def steps(self, batches: Iterable[Batch]) -> Iterator[Report]:
-        """Takes the steps that are left, one per report, for as long as there are batches."""
+        """Takes the steps that are left, one per report, for as long as there are batches of this rank."""
         batches = iter(batches)
+        share = self.ranks.share(self.together)
         while self.step < self.config.steps:
             began = time.perf_counter()
-            group = list(islice(batches, self.config.accumulate))
-            if len(group) < self.config.accumulate:
+            group = list(islice(batches, share))
+            if len(group) < share:
                 break
             report = self._take(group, began)
             self._unread.append(report)
@@ -135,15 +160,32 @@ class Trainer(Generic[Model, Batch]):
         """What would be published now: the moving average where there is one, else the model's own."""
         return self.average.weights() if self.average else weights(self.model)
 
+    def whole_weights(self) -> dict[str, Tensor]:
+        """The same, put together in rank 0 where ranks hold shards; all ranks ask for them together."""
+        return self.parallel.gathered(self.weights())
+
+    def published(self) -> AbstractContextManager[Model]:
+        """The model with these weights, to be looked at by rank 0; all ranks enter together."""
+        return self.parallel.published(self.average)
+
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on but the place in the data; the tensors are those in use, not copies."""
+        """All that is needed to go on but the place in the data; the tensors are those in use, not copies.
+
+        All ranks ask for it together, as it holds the random generators of each.
+        """
         state = {"step": self.step, "weights": self.weights(), "optimizer": self.optimizer.state_dict()}
         if self.average:
             state["model"] = weights(self.model)
-        return state | {"random": random_state(), "parts": self.parts}
+        random = {str(rank): one for rank, one in enumerate(self.ranks.gather(random_state()))}
+        return state | {"random": random, "parts": self.parts, "together": self.together}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on from a state of the same model and optimizer."""
+        """Goes on from a state of the same model and optimizer, whatever the number of ranks that saved it.
+
+        Another number gives each rank new random numbers.
+        """
+        self.ranks.share(state["together"])
+        state = self.parallel.spread(state)
         if bool(self.average) != ("model" in state):
             raise TrainingError(
                 "training.ema: the run began with another choice; resume with the same settings"
@@ -152,34 +194,31 @@ class Trainer(Generic[Model, Batch]):
         if self.average:
             self.average.load(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
-        set_random_state(state["random"])
-        self.step, self.parts = state["step"], state["parts"]
-
-    def _make_passes(self, loss: Loss[Model, Batch]) -> Passes[Batch]:
-        compiled = self.config.compile
-        if self.device.type == "cuda":
-            regions = Regions(self.model) if compiled != "off" else None
-            return RecordedPasses(Objective(self.model, loss), self.device, self.autocast, regions)
-        chosen = torch.compile(loss, dynamic=True) if compiled == "on" else loss
-        return Passes(Objective(self.model, chosen), self.device, self.autocast)
+        self.step, self.parts, self.together = state["step"], state["parts"], state["together"]
+        if len(state["random"]) == self.ranks.count:
+            set_random_state(state["random"][str(self.ranks.rank)])
+        else:
+            begin_stream(self.config.seed, self.step, self.ranks.rank)
 
     def _take(self, group: list[Batch], began: float) -> Report:
-        """One step along the gradient of the mean loss over all tokens of the group."""
+        """One step along the gradient of the mean loss over all tokens of the group, and of all ranks."""
         self.model.train()
-        total, tokens = self._gradients(group), sum(batch.tokens for batch in group)
-        gradients = [p.grad for p in self.optimizer.parameters if p.grad is not None]
-        loss, norm = torch.stack([total, get_total_norm(gradients).to(total)]).div(tokens)
+        total = self._gradients(group)
+        counted = (sum(batch.tokens for batch in group), sum(batch.padding for batch in group))
+        total, tokens, padding = self.ranks.sum(
+            torch.stack([total, *(total.new_full((), float(count)) for count in counted)])
+        )
+        gradients = self.parallel.summed([p.grad for p in self.optimizer.parameters if p.grad is not None])
+        loss, norm = total / tokens, self.parallel.norm(gradients).to(total) / tokens
         self._broken = torch.maximum(self._broken, (~(loss + norm).isfinite()).float())
-        measured = Numbers(torch.stack([loss, norm]))
+        measured = Numbers(torch.stack([loss, norm, tokens, padding / self.together]))
         speed = rate(self.config.schedule, self.step + 1, self.config.steps, self.width)
         self.step += 1
         if self.optimizer.skips or all(map(math.isfinite, measured.values)):
             self._move(gradients, norm, tokens, speed)
-        seconds = time.perf_counter() - began
-        padding = sum(batch.padding for batch in group) / len(group)
-        return Report(self.step, tokens, tokens / seconds, padding, speed, seconds, measured)
+        return Report(self.step, speed, time.perf_counter() - began, measured)
 
-    def _move(self, gradients: list[Tensor], norm: Tensor, tokens: int, speed: float) -> None:
+    def _move(self, gradients: list[Tensor], norm: Tensor, tokens: Tensor, speed: float) -> None:
         # The gradient is that of the sum; one pass makes it that of the mean, and shortens it if need be.
         shorter = (self.config.clip / (norm + 1e-6)).clamp(max=1.0) if self.config.clip else norm.new_ones(())
         torch._foreach_mul_(gradients, shorter / tokens)  # pyright: ignore[reportPrivateImportUsage]
@@ -198,6 +237,11 @@ class Trainer(Generic[Model, Batch]):
                 shortage = str(error).partition(".")[0]
             # Outside of the exception, which would keep the tensors of the failed pass alive.
             self._passes.forget()
+            if not self.parallel.retries:
+                raise TrainingError(
+                    f"rank {self.ranks.rank}: out of memory ({shortage}); lower batches.tokens, and raise "
+                    "training.accumulate as much in another folder, or use more ranks"
+                )
             if len(parts) == sum(len(batch.parts(1 << 30)) for batch in group):
                 raise TrainingError(
                     f"out of memory with a single row ({shortage}); make batches.places or the model smaller"

@@ -1,0 +1,142 @@
+"""Trees of tensors that ranks hold in parts: a folder with a file a rank, and a manifest of them.
+
+The files are written and read by torch.distributed.checkpoint, so that any number of ranks can read what any
+other number has written. Of its formats only that of safetensors is used: the others hold Python
+objects, and reading those can run code.
+"""
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import ModelError
+from clearhead.training.ranks import Group
+from clearhead.training.tensors import Tree, flatten, unflatten
+from clearhead.writing import force, temporary_name, write_text
+
+MANIFEST = "manifest.json"
+Place = Callable[[str, torch.Size, torch.dtype], Tensor]
+"""Gives the tensor that is to be filled, by its path in the tree, its whole size and its type."""
+
+
+def anywhere(path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
+    """Whole tensors on the processor."""
+    return torch.empty(size, dtype=dtype)
+
+
+def gathered(tensors: Mapping[str, Tensor], ranks: Group) -> dict[str, Tensor]:
+    """Whole tensors in main memory, in rank 0; all ranks call it together."""
+    from torch.distributed.tensor import DTensor
+
+    whole = {}
+    for name, tensor in tensors.items():
+        one = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        if ranks.rank == 0:
+            whole[name] = one.cpu()
+    return whole
+
+
+def write_shards(folder: Path, tree: Tree, ranks: Group) -> None:
+    """Every rank writes what it holds; the manifest comes last, then the folder gets its name.
+
+    All ranks call it together, and an OSError of one is raised in all.
+    """
+    # Imported here, as below, because it takes half a second.
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    tensors, notes = flatten(tree)
+    temporary = temporary_name(folder)
+    ranks.first(lambda: _empty(temporary))
+    try:
+        writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
+        save(tensors, storage_writer=writer, process_group=ranks.control)
+    except CheckpointException as failure:
+        (_, (error, _)), *_ = failure.failures.items()
+        raise error from None
+    names = sorted(path.name for path in temporary.iterdir())
+    mine = {name: _checksum(temporary / name) for name in names[ranks.rank :: ranks.count]}
+    files = {name: checksum for some in ranks.gather(mine) for name, checksum in some.items()}
+    ranks.first(lambda: _finish(temporary, folder, {"ranks": ranks.count, "files": files, "notes": notes}))
+
+
+def check_shards(folder: Path) -> None:
+    """ModelError if the folder is not what was written."""
+    files = _manifest(folder)["files"]
+    there = {path.name for path in folder.iterdir()} - {MANIFEST}
+    for name in sorted(files.keys() | there):
+        if name not in there:
+            raise ModelError(f"{folder / name}: missing; the state is in {len(files)} files, one a rank")
+        if name not in files:
+            raise ModelError(f"{folder / name}: does not belong there, {MANIFEST} does not name it")
+        if _checksum(folder / name) != files[name]:
+            raise ModelError(f"{folder / name}: damaged, its checksum does not fit its content")
+
+
+def read_shards(folder: Path, place: Place = anywhere) -> dict[str, Any]:
+    """The tree in a folder, with its tensors in the places given; each rank reads only what it is to hold."""
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    tensors: dict[str, Any] = {
+        path: place(path, of.size, of.properties.dtype)  # pyright: ignore
+        for path, of in found.items()
+    }
+    with warnings.catch_warnings():
+        # Ranks need not talk to each other to read.
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        load(tensors, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
+    return unflatten(tensors, _manifest(folder)["notes"])
+
+
+def read_shard_notes(folder: Path) -> dict[str, Any]:
+    """What is not a tensor; {} where that cannot be read."""
+    try:
+        return _manifest(folder)["notes"]
+    except ModelError:
+        return {}
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+
+
+def _finish(temporary: Path, folder: Path, manifest: dict[str, Any]) -> None:
+    manifest["sha256"] = _checksum_of(manifest)
+    write_text(temporary / MANIFEST, json.dumps(manifest))
+    shutil.rmtree(folder, ignore_errors=True)
+    temporary.rename(folder)
+    force(folder.parent)
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        checksum = manifest.pop("sha256")
+    except FileNotFoundError:
+        raise ModelError(f"{path}: missing; nothing says which files belong to the state") from None
+    except (OSError, ValueError, KeyError, AttributeError):
+        raise ModelError(f"{path}: cut short or not a manifest") from None
+    if checksum != _checksum_of(manifest):
+        raise ModelError(f"{path}: damaged, its checksum does not fit its content")
+    return manifest
+
+
+def _checksum_of(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,174 @@
+"""The processes that train one model together: which of them this one is, and how they agree."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+from clearhead.errors import ClearheadError, SettingsError, TrainingError
+from clearhead.training.devices import Device, find_device
+
+T = TypeVar("T")
+# While rank 0 prepares a corpus or validates, the others wait; one that dies is noticed by its connection.
+PATIENCE = timedelta(days=7)
+ENVIRONMENT = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# How the libraries below say that the other end of a connection is gone.
+LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "gloo", "NCCL error")
+
+# The store of torchrun outlives a group: what a second run of the same processes writes there must not be
+# taken for what the first one wrote.
+_JOINED = count()
+
+
+class Ranks:
+    """The processes that train one model together; here, one that is alone."""
+
+    rank = 0
+    count = 1
+
+    def first(self, make: Callable[[], T]) -> T:
+        """What rank 0 makes, in every rank; an error of it that a person can mend is raised in all."""
+        return make()
+
+    def gather(self, value: T) -> list[T]:
+        """The values of all ranks, in every rank."""
+        return [value]
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over all ranks, computed where the tensor lies."""
+        return tensor
+
+    def wishes(self) -> "Wishes":
+        return Wishes()
+
+    def together(self, accumulate: int) -> int:
+        """How many batches all ranks take for a step: as many as asked for, but one a rank at least."""
+        return max(accumulate, self.count)
+
+    def share(self, together: int) -> int:
+        """How many of the batches of a step each rank takes; TrainingError if they cannot be dealt out."""
+        if together % self.count:
+            able = ", ".join(str(count) for count in range(1, together + 1) if together % count == 0)
+            raise TrainingError(
+                f"{self.count} ranks cannot share the {together} batches of a step (training.accumulate); "
+                f"use one of these numbers of ranks: {able}"
+            )
+        return together // self.count
+
+
+class Wishes:
+    """What some rank wishes, told to all; a process alone hears itself at once."""
+
+    def heard(self, *wishes: bool) -> list[bool]:
+        """For each wish, whether some rank has it. Every rank asks once a step, and all hear the same."""
+        return list(wishes)
+
+
+class Group(Ranks):
+    """Several processes, joined by torch.distributed.
+
+    Tensors in training go over the backend of their device. What processes say to each other goes over gloo,
+    so that no device waits for it, and waiting for rank 0 takes as long as it takes.
+    """
+
+    def __init__(self) -> None:
+        self.rank = dist.get_rank()
+        self.count = dist.get_world_size()
+        self.control: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
+
+    def first(self, make: Callable[[], T]) -> T:
+        said: list[Any] = [None, None]
+        if self.rank == 0:
+            try:
+                said[0] = make()
+            except (ClearheadError, OSError) as error:
+                said[1] = error
+        dist.broadcast_object_list(said, src=0, group=self.control)
+        if said[1] is not None:
+            raise said[1]
+        return said[0]
+
+    def gather(self, value: T) -> list[T]:
+        values: list[Any] = [None] * self.count
+        dist.all_gather_object(values, value, group=self.control)
+        return values
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        dist.all_reduce(tensor)
+        return tensor
+
+    def wishes(self) -> "Wishes":
+        return _SharedWishes(self.control)
+
+
+class _SharedWishes(Wishes):
+    """Wishes travel while the next step is computed, and are heard after it: nobody waits for them."""
+
+    def __init__(self, control: Any):
+        self._control = control
+        self._sent: tuple[Any, Tensor] | None = None
+
+    def heard(self, *wishes: bool) -> list[bool]:
+        before = [False] * len(wishes)
+        if self._sent:
+            self._sent[0].wait()
+            before = [bool(count) for count in self._sent[1].tolist()]
+        # What is granted now need not be wished for again.
+        flags = torch.tensor(
+            [wish and not granted for wish, granted in zip(wishes, before, strict=True)]
+        ).int()
+        self._sent = dist.all_reduce(flags, group=self._control, async_op=True), flags
+        return before
+
+
+@contextmanager
+def joined(wish: Device) -> Iterator[Ranks]:
+    """The processes that torchrun has started, this one among them; without torchrun, this one alone.
+
+    A group that the caller has made is used and left as it is.
+    """
+    if dist.is_initialized():
+        yield Group()
+        return
+    if int(os.environ.get("WORLD_SIZE") or 1) == 1:
+        yield Ranks()
+        return
+    if missing := [name for name in ENVIRONMENT if name not in os.environ]:
+        raise SettingsError(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {', '.join(missing)} cannot be found in the "
+            "environment; start all processes with torchrun"
+        )
+    group = _join(find_device(wish))
+    try:
+        yield group
+    except RuntimeError as error:
+        if not _lost(error):
+            raise
+        raise TrainingError(
+            f"rank {group.rank}: lost the connection, as another of the {group.count} ranks has ended; "
+            "go on from the last saved state with --resume"
+        ) from error
+    finally:
+        dist.destroy_process_group()
+
+
+def _join(device: torch.device) -> Group:
+    store, rank, size = next(rendezvous("env://"))
+    own = dist.PrefixStore(f"clearhead/{next(_JOINED)}", store)  # pyright: ignore[reportPrivateImportUsage]
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", store=own, rank=rank, world_size=size, device_id=device)
+    else:
+        dist.init_process_group("gloo", store=own, rank=rank, world_size=size)
+    return Group()
+
+
+def _lost(error: RuntimeError) -> bool:
+    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in LOST)
