@@ -28,7 +28,7 @@ def tree() -> str:
     lines = ["```text", "src/clearhead/"]
     top = [
         PACKAGE / f"{name}.py"
-        for name in ("__init__", "errors", "config", "writing", "rounding", "checkpoint")
+        for name in ("__init__", "__main__", "errors", "config", "writing", "rounding", "checkpoint")
     ]
     lines += [_line(path, path.name, 1) for path in top]
     for room in ROOMS:
