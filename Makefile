@@ -1,8 +1,8 @@
-# `make demo` and `make test` are all one needs; both set everything up in .venv first.
+# `make demo` and `make test` are all one needs; all set everything up in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check
+.PHONY: setup demo demo-train test check
 
 setup: .venv/installed
 
@@ -14,6 +14,9 @@ setup: .venv/installed
 
 demo: setup
 	$(BIN)/python scripts/demo.py
+
+demo-train: setup
+	$(BIN)/python scripts/demo_train.py
 
 check: setup
 	scripts/check

@@ -59,6 +59,12 @@ def test_a_loaded_model_is_ready_for_use(number_model):
     assert all(torch.equal(stored[name], value) for name, value in weights(loaded.model).items())
 
 
+def test_loading_draws_nothing_at_random(number_model):
+    before = torch.get_rng_state()
+    load_checkpoint(number_model)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_half_precision_weights_are_taken(folder):
     stored = load_file(folder / "model.safetensors")
     save_file({name: value.bfloat16() for name, value in stored.items()}, folder / "model.safetensors")

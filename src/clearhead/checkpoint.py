@@ -1,7 +1,7 @@
 """A model's folder: resolved settings, tokenizer, weights and card. Loading one never runs code from it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from clearhead.config import parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
@@ -30,6 +31,18 @@ class Checkpoint:
     settings: Mapping[str, Any]
 
 
+class Undrawn(TorchFunctionMode):
+    """Leaves out the random beginnings of weights that are about to be overwritten: they take longest."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Sequence[Any] = (), options: Mapping[str, Any] | None = None
+    ) -> Any:
+        options = options or {}
+        if function is Tensor.uniform_ or getattr(function, "__module__", "") == "torch.nn.init":
+            return options.get("tensor", args[0] if args else None)
+        return (torch.empty if function is torch.randn else function)(*args, **options)
+
+
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
     """The model in a folder, ready for use; what is missing, cut short or foreign is named."""
     if not folder.is_dir():
@@ -43,7 +56,8 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     except SettingsError as error:
         raise ModelError(str(error)) from None
     tokenizer = Tokenizer.load(folder / TOKENIZER)
-    model = build(config, tokenizer.size)
+    with Undrawn():
+        model = build(config, tokenizer.size)
     load_weights(model, folder / WEIGHTS)
     _check_tokenizer(folder)
     return Checkpoint(model.to(device).eval(), tokenizer, settings)

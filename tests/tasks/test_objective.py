@@ -89,3 +89,13 @@ def test_a_layout_comes_several_times_below_itself():
     assert isinstance(once, Packed)
     for name in ("source_sentences", "source_places", "target_sentences", "target_places"):
         assert torch.equal(getattr(twice, name), torch.cat([getattr(once, name)] * 2))
+
+
+@pytest.mark.parametrize("batch", [padded, packed])
+@pytest.mark.parametrize("regulariser", [None, SimCutConfig(cut=0.0)])
+def test_a_teacher_that_is_the_model_itself_leaves_the_loss_without_its_uncertainty(batch, regulariser):
+    translator, given = model(), batch()
+    loss = TranslationLoss(Criterion(0.0, regulariser, taught=1.0), teacher=model().requires_grad_(False))
+    total, slopes = gradients(loss, translator, given)
+    torch.testing.assert_close(total, torch.zeros_like(total))
+    assert all(slope.abs().max() < 1e-12 for slope in slopes)

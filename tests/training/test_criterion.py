@@ -70,6 +70,35 @@ def test_regularised_losses_and_slopes_are_those_of_the_papers(regulariser, smoo
     torch.testing.assert_close(criterion.fused(logits, labels), reference(criterion, logits, labels))
 
 
+@pytest.mark.parametrize("regulariser", [None, RDROP, SIMCUT])
+def test_a_teacher_takes_a_share_of_the_cross_entropy(regulariser):
+    logits, labels = rows(views=2 if regulariser else 1)
+    labels[2:5] = 0
+    teacher = torch.randn_like(logits[0])
+    criterion = Criterion(0.1, regulariser, taught=0.3)
+    views = [view.clone().requires_grad_() for view in logits]
+
+    def apart(view):
+        logs = F.log_softmax(view, -1), F.log_softmax(teacher, -1)
+        return F.kl_div(*logs, reduction="none", log_target=True).sum(-1).masked_fill(labels == 0, 0.0)
+
+    plain = [formula(Criterion(0.1), [view], labels) for view in views]
+    taught = [0.7 * entropy + 0.3 * apart(view) for entropy, view in zip(plain, views, strict=True)]
+    beyond = formula(Criterion(0.1, regulariser), views, labels)
+    if regulariser == RDROP:
+        expected = beyond - (plain[0] + plain[1]) / 2 + (taught[0] + taught[1]) / 2
+    else:
+        expected = beyond - plain[0] + taught[0]
+    gradients = torch.autograd.grad(expected.sum(), views)
+    torch.testing.assert_close(criterion.fused(logits, labels, teacher), (expected.detach(), list(gradients)))
+
+
+def test_who_agrees_with_the_only_teacher_has_no_loss():
+    logits, labels = rows()
+    losses, slopes = Criterion(0.1, taught=1.0).fused(logits, labels, logits[0])
+    torch.testing.assert_close((losses, slopes[0]), (torch.zeros_like(losses), torch.zeros_like(slopes[0])))
+
+
 @pytest.mark.parametrize("regulariser", [RDROP, SIMCUT])
 def test_views_that_agree_have_the_plain_loss_and_equal_slopes_in_sum(regulariser):
     (view,), labels = rows()
@@ -103,12 +132,14 @@ def test_slopes_of_narrow_logits_are_narrow_and_losses_are_not(way):
 @pytest.mark.parametrize("regulariser", [None, RDROP, SIMCUT])
 def test_the_fused_way_is_one_graph_for_any_number_of_rows(regulariser):
     """What is compiled may neither ask for a value nor depend on one."""
+    torch._dynamo.reset()
     criterion = Criterion(0.1, regulariser)
     compiled = torch.compile(criterion.fused, backend="eager", fullgraph=True)
     logits, labels = rows(views=criterion.views)
     for count in (7, 5, 3):
         some = [view[:count] for view in logits], labels[:count]
         torch.testing.assert_close(compiled(*some), criterion.fused(*some))
+        torch.testing.assert_close(compiled(*some, some[0][0]), criterion.fused(*some, some[0][0]))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clearhead.training import loss as loss_module
 from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
-from clearhead.training.loss import readout_loss, smoothed_loss
+from clearhead.training.loss import Readout, readout_loss, smoothed_loss
 
 WIDTH, VOCABULARY = 6, 11
 
@@ -131,7 +131,7 @@ def test_padding_may_pass_through_without_effect(monkeypatch):
     expected = smoothed_loss(states, weight, labels, 0.1, bias)
     flat = states.flatten(0, 1)[None], weight, bias, labels.flatten()
     monkeypatch.setattr(loss_module, "_judge", lambda criterion, device: criterion.fused)
-    total = loss_module._ReadoutLoss.apply(*flat, Criterion(0.1))
+    total = loss_module._ReadoutLoss.apply(*flat, Criterion(0.1), None)
     torch.testing.assert_close(total, expected)
     inputs = (states, weight, bias)
     for mine, other in zip(*(torch.autograd.grad(one, inputs) for one in (total, expected)), strict=True):
@@ -165,6 +165,42 @@ def test_two_views_are_compared_place_by_place(regulariser):
     torch.testing.assert_close(total, losses.sum())
     with torch.no_grad():
         torch.testing.assert_close(readout_loss(states, weight, labels, criterion, bias), losses.sum())
+
+
+def a_teacher(labels: Tensor, width: int = WIDTH + 3) -> Readout:
+    return Readout(torch.randn(*labels.shape, width).double(), torch.randn(VOCABULARY, width).double())
+
+
+@pytest.mark.usefixtures("chunks")
+@pytest.mark.parametrize("regulariser", [None, RDropConfig(), SimCutConfig()])
+def test_a_wider_teacher_is_heard_place_by_place(regulariser):
+    states, weight, bias, labels = two_views()
+    states = states if regulariser else states[:1]
+    criterion, teacher = Criterion(0.1, regulariser, taught=0.4), a_teacher(labels)
+    logits = [F.linear(view.flatten(0, 1), weight, bias) for view in states]
+    taught = teacher.states.flatten(0, 1) @ teacher.weight.T
+    losses, _ = criterion.fused(logits, labels.flatten(), taught)
+    total = readout_loss(states, weight, labels, criterion, bias, teacher)
+    torch.testing.assert_close(total, losses.sum())
+
+
+@pytest.mark.usefixtures("chunks")
+def test_gradients_under_a_teacher_pass_the_numerical_check():
+    states, weight, bias, labels = problem(torch.float64)
+    criterion, teacher = Criterion(0.1, taught=0.4), a_teacher(labels)
+    assert torch.autograd.gradcheck(
+        lambda *inputs: readout_loss(inputs[0][None], inputs[1], labels, criterion, inputs[2], teacher),
+        (states, weight, bias),
+    )
+
+
+def test_a_teacher_gets_no_gradient():
+    states, weight, _, labels = problem(torch.float64)
+    teacher = Readout(*(tensor.requires_grad_() for tensor in a_teacher(labels)))
+    readout_loss(states[None], weight, labels, Criterion(taught=0.5), teacher=teacher).backward()
+    assert teacher.states.grad is None
+    assert teacher.weight.grad is None
+    assert weight.grad is not None
 
 
 @pytest.mark.parametrize(

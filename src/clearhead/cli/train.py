@@ -145,11 +145,22 @@ def _finish(event, folder: Path, json: bool) -> None:
         say(f"stopped after step {event.step:,} and saved; go on: clearhead train --resume --out {named}")
         raise typer.Exit(INTERRUPTED)
     say(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
-    say(f'try it: clearhead translate --model {named} "..."; measure it: clearhead evaluate {named}')
+    to = _to(folder)
+    say(f'try it: clearhead translate --model {named}{to} "..."; measure it: clearhead evaluate {named}{to}')
     if json:
         put({"folder": str(folder), "step": event.step})
     else:
         put(str(folder))
+
+
+def _to(folder: Path) -> str:
+    """The option that a model of several languages asks for."""
+    from clearhead.checkpoint import SETTINGS
+    from clearhead.config import read_toml
+    from clearhead.tasks.directions import saved_directions, tags
+
+    directions = saved_directions(read_toml(folder / SETTINGS))
+    return f" --to {directions[0].target}" if tags(directions) else ""
 
 
 def _report(reports: "deque[Report]") -> str:

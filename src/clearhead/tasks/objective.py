@@ -9,7 +9,7 @@ from clearhead.data.batch import PackedBatch, PairBatch
 from clearhead.layers.layout import Layout, Packed, Padded
 from clearhead.models import Translator
 from clearhead.text.tokenizer import PAD
-from clearhead.training import Criterion, RDropConfig, SimCutConfig, readout_loss
+from clearhead.training import Criterion, RDropConfig, Readout, SimCutConfig, readout_loss
 
 Batch = PairBatch | PackedBatch
 
@@ -35,23 +35,33 @@ def translation_loss(model: Translator, batch: Batch, smoothing: float) -> Tenso
     return TranslationLoss(Criterion(smoothing))(model, batch)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TranslationLoss:
     """The summed loss of a batch by a criterion, which may compare two views of each sentence.
 
     Both views are rows of one batch, so they cost one pass over twice as many. Words with an id below
-    `first_word` are signs and tags, which are never cut.
+    `first_word` are signs and tags, which are never cut. A teacher sees all words, and does not learn.
     """
 
     criterion: Criterion
     first_word: int = 0
+    teacher: Translator | None = None
 
     def __call__(self, model: Translator, batch: Batch) -> Tensor:
         views = self.criterion.views
         source, inputs = self._views(batch.source), self._views(batch.inputs)
         states = model.states(source, layout(batch, views), inputs)
         states = states.unflatten(0, (views, -1))
-        return readout_loss(states, model.readout_weight, batch.labels, self.criterion)
+        return readout_loss(
+            states, model.readout_weight, batch.labels, self.criterion, teacher=self._taught(batch)
+        )
+
+    @torch.no_grad()
+    def _taught(self, batch: Batch) -> Readout | None:
+        if self.teacher is None:
+            return None
+        states = self.teacher.states(batch.source, layout(batch), batch.inputs)
+        return Readout(states, self.teacher.readout_weight)
 
     def _views(self, words: Tensor) -> Tensor:
         """Words as each view shows them, below each other."""

@@ -61,8 +61,8 @@ class Corpus:
                 for tag in back:
                     yield Directed(pair.turned, tag)
 
-    def by_direction(self, part: Literal["validation", "test"]) -> dict[Direction, list[Pair]]:
-        """The pairs that are kept from training, for each direction."""
+    def by_direction(self, part: Part) -> dict[Direction, list[Pair]]:
+        """The pairs of a part for each direction."""
         found: dict[Direction, list[Pair]] = {direction: [] for direction in self.config.directions}
         for number in self._numbers:
             pairs = list(self._part(number, part, None))

@@ -21,6 +21,7 @@ from clearhead.models import Translator
 from clearhead.tasks.card import model_card
 from clearhead.tasks.directions import Direction, file_name
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
+from clearhead.tasks.inheritance import begin_with, inherited_tokenizer, inheriting, make_loss
 from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.recipe import TranslationRecipe
@@ -29,7 +30,6 @@ from clearhead.tasks.validator import Validator
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import (
     Ahead,
-    Criterion,
     DivergedError,
     Feed,
     Interrupt,
@@ -68,7 +68,7 @@ def train(recipe: TranslationRecipe, out: Path) -> Iterator[Event]:
     the same events.
     """
     anchored = recipe.model_copy(update={"data": recipe.data.anchored()})
-    recipe = anchored.settled(on_gpu(recipe.training.device))
+    recipe = inheriting(anchored.settled(on_gpu(recipe.training.device)))
     with (
         joined(recipe.training.device) as ranks,
         StateFolder.of(out / STATES, recipe.training, ranks) as states,
@@ -115,8 +115,9 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder, ranks: Ranks
     example = next(corpus.examples())
     yield Note(f"for example: {example.source} -> {example.target}")
     if ranks.first(lambda: _tidied(out)):
-        yield Note("learning the tokenizer …")
-        ranks.first(lambda: _learn(corpus, recipe, out / TOKENIZER))
+        inherited = inherited_tokenizer(recipe.training)
+        yield Note("taking over a tokenizer …" if inherited else "learning the tokenizer …")
+        ranks.first(lambda: _keep(inherited or learn_tokenizer(corpus, recipe), out / TOKENIZER))
     tokenizer = Tokenizer.load(out / TOKENIZER)
     shared = "both" if len(recipe.data.languages) == 2 else f"all {len(recipe.data.languages)}"
     yield Note(
@@ -133,11 +134,12 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder, ranks: Ranks
 
     torch.manual_seed(recipe.training.seed)
     model = Translator(recipe.model, tokenizer.size)
+    if recipe.training.begin and not states.steps():
+        begin_with(model, Path(recipe.training.begin))
     yield Note(f"model: {_size(model):,} parameters")
     validator = Validator(held_out, tokenizer, recipe) if any(held_out.values()) else None
     encode = _splitting(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
-    criterion = Criterion(recipe.training.smoothing, recipe.training.regulariser)
-    loss = TranslationLoss(criterion, first_word=len(tokenizer.specials))
+    loss = make_loss(recipe, tokenizer)
     run = Run(recipe, model, loss, Lessons(pairs, recipe, encode, ranks), validator, states)
     finished = yield from run.events(out)
     if not finished.interrupted:
@@ -153,10 +155,9 @@ def _tidied(out: Path) -> bool:
     return not (out / TOKENIZER).exists()
 
 
-def _learn(corpus: Corpus, recipe: TranslationRecipe, path: Path) -> None:
-    learned = learn_tokenizer(corpus, recipe)
+def _keep(tokenizer: Tokenizer, path: Path) -> None:
     with naming(path):
-        learned.save(path)
+        tokenizer.save(path)
 
 
 def _hold_out(corpus: Corpus, recipe: TranslationRecipe, out: Path) -> dict[Direction, list[Pair]]:

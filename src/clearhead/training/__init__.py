@@ -7,7 +7,7 @@ from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
 from clearhead.training.devices import choose_device, choose_precision, find_device
 from clearhead.training.feed import Feed
 from clearhead.training.interrupt import Interrupt
-from clearhead.training.loss import readout_loss, smoothed_loss
+from clearhead.training.loss import Readout, readout_loss, smoothed_loss
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
 from clearhead.training.ranks import Ranks, joined
 from clearhead.training.schedule import ScheduleConfig, rate
@@ -26,6 +26,7 @@ __all__ = [
     "OptimizerConfig",
     "RDropConfig",
     "Ranks",
+    "Readout",
     "Report",
     "ScheduleConfig",
     "SimCutConfig",

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from clearhead.config import Settings
-from clearhead.training.criterion import RegulariserConfig
+from clearhead.training.criterion import DistillationConfig, RegulariserConfig
 from clearhead.training.devices import Device, Precision
 from clearhead.training.optimizer import AdamConfig, MuonConfig, OptimizerConfig
 from clearhead.training.schedule import InverseSquareRootSchedule, ScheduleConfig
@@ -35,6 +35,9 @@ class TrainingConfig(Settings):
     smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
     regulariser: RegulariserConfig | None = None
     """what two passes over each sentence should agree in: rdrop or simcut; a step then costs about twice"""
+    distillation: DistillationConfig | None = None
+    begin: str | None = None
+    """the folder of a model of the same shape: its weights are the first ones, its tokenizer is taken over"""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """the decay of a moving average of the weights"""
     average: AverageConfig | None = None

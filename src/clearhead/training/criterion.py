@@ -44,6 +44,18 @@ class SimCutConfig(Settings):
     """the share of words that are cut, on either side"""
 
 
+class DistillationConfig(Settings):
+    """A trained model is a teacher, word by word (Hinton et al. 2015; Kim and Rush 2016).
+
+    The loss is 1 - weight times the cross-entropy with the labels, and weight times the divergence from the
+    teacher, whose probabilities are those of evaluation.
+    """
+
+    teacher: str
+    """the folder of a model; its tokenizer is taken over"""
+    weight: Annotated[float, Field(gt=0, le=1)] = 0.5
+
+
 RegulariserConfig = Annotated[RDropConfig | SimCutConfig, Field(discriminator="kind")]
 
 
@@ -52,11 +64,13 @@ class Criterion:
     """Smoothed cross-entropy, and the regulariser that compares two views of each sentence.
 
     The target gives 1 - smoothing to the label and spreads smoothing over all words alike (Szegedy et al.
-    2016), as torch's `label_smoothing` does. A row whose label is `ignore` has neither loss nor slope.
+    2016), as torch's `label_smoothing` does. Where there is a teacher, its probabilities are a share of the
+    target, `taught`. A row whose label is `ignore` has neither loss nor slope.
     """
 
     smoothing: float = 0.0
     regulariser: RDropConfig | SimCutConfig | None = None
+    taught: float = 0.0
     ignore: int = PAD
 
     @property
@@ -64,10 +78,20 @@ class Criterion:
         """How many passes over each sentence are compared."""
         return 2 if self.regulariser else 1
 
-    def fused(self, logits: Views, labels: Labels) -> tuple[Losses, Views]:
+    @property
+    def plain(self) -> bool:
+        """Whether there is one view, and no teacher."""
+        return not self.regulariser and not self.taught
+
+    def fused(self, logits: Views, labels: Labels, teacher: Rows | None = None) -> tuple[Losses, Views]:
         """Losses and slopes as one formula that a compiler can turn into a kernel."""
         logs = [torch.log_softmax(view, -1, dtype=exact(view)) for view in logits]
-        target = self._target(labels, logs[0].shape[-1], logs[0].dtype)
+        target, known = self._target(labels, logs[0]), 0.0
+        if teacher is not None:
+            taught = torch.log_softmax(teacher, -1, dtype=logs[0].dtype)
+            target = (1 - self.taught) * target + self.taught * taught.exp()
+            # What the teacher is unsure of is no part of the divergence from it.
+            known = self.taught * (taught.exp() * taught).sum(-1)
         match self.regulariser:
             case None:
                 losses, *slopes = _cross_entropy(logs[0], target)
@@ -76,10 +100,10 @@ class Criterion:
             case SimCutConfig(alpha=alpha):
                 losses, *slopes = _simcut(logs[0], logs[1], target, alpha)
         kept = (labels != self.ignore).to(losses.dtype)
-        return losses * kept, [(slope * kept[:, None]).to(logits[0].dtype) for slope in slopes]
+        return (losses + known) * kept, [(slope * kept[:, None]).to(logits[0].dtype) for slope in slopes]
 
-    def sparing(self, logits: Views, labels: Labels) -> tuple[Losses, Views]:
-        """The same step by step for a single view, with few walks over the logits.
+    def sparing(self, logits: Views, labels: Labels, teacher: None = None) -> tuple[Losses, Views]:
+        """The same step by step for a plain criterion, with few walks over the logits.
 
         The slopes take the logits' place if they can. No label may be one to ignore.
         """
@@ -97,9 +121,10 @@ class Criterion:
         slopes.scatter_add_(-1, labels, torch.full_like(wanted, self.smoothing - 1))
         return losses.squeeze(-1), [slopes.to(logits[0].dtype)]
 
-    def _target(self, labels: Labels, vocabulary: int, kind: torch.dtype) -> Rows:
+    def _target(self, labels: Labels, like: Rows) -> Rows:
+        vocabulary = like.shape[-1]
         words = torch.arange(vocabulary, device=labels.device)
-        return self.smoothing / vocabulary + (1 - self.smoothing) * (words == labels[:, None]).to(kind)
+        return self.smoothing / vocabulary + (1 - self.smoothing) * (words == labels[:, None]).to(like.dtype)
 
 
 def exact(tensor: Tensor) -> torch.dtype:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -9,6 +10,14 @@ from torch import Tensor
 
 from clearhead.text.tokenizer import PAD
 from clearhead.training.criterion import Criterion, Views, exact
+
+
+class Readout(NamedTuple):
+    """The last states of a model and the matrix by which they become logits."""
+
+    states: Float[Tensor, "*positions width"]
+    weight: Float[Tensor, "vocabulary width"]
+
 
 # Chunks and chosen positions are no work for a compiler; torch.compiler.disable costs a second at import.
 not_compiled = torch._disable_dynamo  # pyright: ignore[reportPrivateImportUsage]
@@ -34,19 +43,23 @@ def readout_loss(
     labels: Int[Tensor, "*positions"],
     criterion: Criterion,
     bias: Float[Tensor, " vocabulary"] | None = None,
+    teacher: Readout | None = None,
 ) -> Float[Tensor, ""]:
-    """The sum of what a criterion finds at the positions that it does not ignore."""
+    """The sum of what a criterion finds at the positions that it does not ignore; no teacher learns."""
     states, labels = states.flatten(1, -2), labels.flatten()
+    if teacher is not None:
+        teacher = Readout(teacher.states.detach().flatten(0, -2), teacher.weight.detach())
     if states.device.type == "cpu":
         # A GPU would have to tell how many there are, and wait; there, padding passes through without effect.
         places = (labels != criterion.ignore).nonzero().squeeze(1)
         states, labels = states[:, places], labels[places]
+        teacher = teacher and Readout(teacher.states[places], teacher.weight)
     if bias is None:
         bias = weight.new_zeros(())
     learned = any(tensor.requires_grad for tensor in (states, weight, bias))
     if torch.is_grad_enabled() and learned:
-        return _ReadoutLoss.apply(states, weight, bias, labels, criterion)  # pyright: ignore
-    return _walk(states, weight, bias, labels, criterion, None)
+        return _ReadoutLoss.apply(states, weight, bias, labels, criterion, teacher)  # pyright: ignore
+    return _walk(states, weight, bias, labels, criterion, teacher, None)
 
 
 class _ReadoutLoss(torch.autograd.Function):
@@ -57,15 +70,15 @@ class _ReadoutLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, states, weight, bias, labels, criterion):
+    def forward(ctx, states, weight, bias, labels, criterion, teacher):
         gradients = _Gradients(states, weight, bias, ctx.needs_input_grad)
-        total = _walk(states, weight, bias, labels, criterion, gradients)
+        total = _walk(states, weight, bias, labels, criterion, teacher, gradients)
         ctx.save_for_backward(gradients.states, gradients.weight, gradients.bias)
         return total
 
     @staticmethod
     def backward(ctx, *outer):
-        return *(None if made is None else made * outer[0] for made in ctx.saved_tensors), None, None
+        return *(None if made is None else made * outer[0] for made in ctx.saved_tensors), None, None, None
 
 
 class _Gradients:
@@ -93,11 +106,13 @@ def _walk(
     bias: Float[Tensor, "*vocabulary"],
     labels: Int[Tensor, " labels"],
     criterion: Criterion,
+    teacher: Readout | None,
     gradients: _Gradients | None,
 ) -> Float[Tensor, ""]:
     """The summed loss, chunk by chunk; fills in the gradients where there are any."""
     fast = _product_type(weight)
     narrow = weight.to(fast)
+    teacher = teacher and Readout(teacher.states, teacher.weight.to(fast))
     judge = _judge(criterion, states.device.type)
     total = torch.zeros((), dtype=exact(weight), device=states.device)
     views, places, _ = states.shape
@@ -106,7 +121,9 @@ def _walk(
         for start in range(0, places, rows):
             here = slice(start, start + rows)
             chunks = [view[here].to(fast) for view in states]
-            losses, slopes = judge([_logits(chunk, narrow, bias) for chunk in chunks], labels[here])
+            logits = [_logits(chunk, narrow, bias) for chunk in chunks]
+            taught = teacher and teacher.states[here].to(fast) @ teacher.weight.T
+            losses, slopes = judge(logits, labels[here], taught)
             total += losses.sum()
             if gradients is not None:
                 gradients.add(here, slopes, chunks, narrow)
@@ -119,10 +136,10 @@ def _logits(chunk: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 @functools.cache
-def _judge(criterion: Criterion, device: str) -> Callable[[Views, Tensor], tuple[Tensor, Views]]:
+def _judge(criterion: Criterion, device: str) -> Callable[..., tuple[Tensor, Views]]:
     """The way to losses and slopes that suits a device."""
     if device == "cpu":
-        return criterion.fused if criterion.regulariser else criterion.sparing
+        return criterion.sparing if criterion.plain else criterion.fused
     from torch.utils._triton import has_triton
 
     return torch.compile(criterion.fused) if has_triton() else criterion.fused

@@ -1,0 +1,116 @@
+"""What a run takes over from models that were trained before: a tokenizer, the first weights, a teacher."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from clearhead.checkpoint import TOKENIZER, load_checkpoint, set_weights, weights
+from clearhead.config import parse_settings
+from clearhead.errors import ModelError
+from clearhead.models import Translator
+from clearhead.tasks.objective import TranslationLoss
+from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+from clearhead.training import Criterion, TrainingConfig, find_device
+
+# What two models of one shape may have different.
+FREE = {"dropout"}
+TEACHER = "training.distillation.teacher"
+
+
+def inheriting(recipe: TranslationRecipe) -> TranslationRecipe:
+    """The same with whole paths, and with the settings of the tokenizer that is taken over."""
+    training = recipe.training
+    paths: dict[str, object] = {}
+    if training.begin:
+        paths["begin"] = str(Path(training.begin).absolute())
+    if training.distillation:
+        teacher = str(Path(training.distillation.teacher).absolute())
+        paths["distillation"] = training.distillation.model_copy(update={"teacher": teacher})
+    recipe = recipe.model_copy(update={"training": training.model_copy(update=paths)})
+    tokenizer = inherited_tokenizer(recipe.training)
+    if tokenizer is None:
+        return recipe
+    values = tokenizer.config.model_dump(exclude_none=True) | {"dropout": recipe.tokenizer.dropout}
+    settings = parse_settings(TokenizerConfig, values, group="tokenizer")
+    return recipe.model_copy(update={"tokenizer": settings})
+
+
+def inherited_tokenizer(training: TrainingConfig) -> Tokenizer | None:
+    """That of the model to begin with or of the teacher, who must agree; None where there is neither."""
+    named = {"training.begin": training.begin}
+    if training.distillation:
+        named[TEACHER] = training.distillation.teacher
+    folders = {setting: Path(folder) for setting, folder in named.items() if folder}
+    found = []
+    for setting, folder in folders.items():
+        with _named(setting):
+            found.append(Tokenizer.load(folder / TOKENIZER))
+    if len({tokenizer.fingerprint for tokenizer in found}) > 1:
+        raise ModelError(
+            f"{TEACHER}: {folders[TEACHER]} has another tokenizer than training.begin, {training.begin}; "
+            "train one of them with the tokenizer of the other"
+        )
+    return found[0] if found else None
+
+
+def begin_with(model: Translator, folder: Path) -> None:
+    """Gives a model the weights of another one of its shape."""
+    begun, _ = _translator("training.begin", folder)
+    wanted, found = (one.config.model_dump(exclude=FREE) for one in (model, begun))
+    for name, value in wanted.items():
+        if found[name] != value:
+            raise ModelError(
+                f"training.begin: {folder} has model.{name} {_shown(found[name])}, this recipe "
+                f"{_shown(value)}; make them equal"
+            )
+    set_weights(model, weights(begun), place=f"training.begin: {folder}")
+
+
+def make_loss(recipe: TranslationRecipe, tokenizer: Tokenizer) -> TranslationLoss:
+    """What a recipe asks to be lowered."""
+    training = recipe.training
+    taught = training.distillation.weight if training.distillation else 0.0
+    criterion = Criterion(training.smoothing, training.regulariser, taught)
+    return TranslationLoss(criterion, len(tokenizer.specials), _teacher(recipe, tokenizer))
+
+
+def _teacher(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Translator | None:
+    if not recipe.training.distillation:
+        return None
+    folder = Path(recipe.training.distillation.teacher)
+    teacher, its_tokenizer = _translator(TEACHER, folder)
+    place = f"{TEACHER}: {folder}"
+    if its_tokenizer.fingerprint != tokenizer.fingerprint:
+        raise ModelError(f"{place} has another tokenizer than the run; bring the old one back, or start anew")
+    if teacher.config.longest < recipe.model.longest:
+        raise ModelError(
+            f"{place} takes {teacher.config.longest} tokens, this model {recipe.model.longest}; lower "
+            "model.longest"
+        )
+    if recipe.batches.kind == "packed" and not teacher.config.packs:
+        raise ModelError(f"{place} needs a row for each sentence; set batches.kind to 'padded'")
+    return teacher.requires_grad_(False).to(find_device(recipe.training.device))
+
+
+def _translator(setting: str, folder: Path) -> tuple[Translator, Tokenizer]:
+    with _named(setting):
+        checkpoint = load_checkpoint(folder)
+    if not isinstance(checkpoint.model, Translator):
+        raise ModelError(f"{setting}: {folder} holds no model that translates; name another folder")
+    return checkpoint.model, checkpoint.tokenizer
+
+
+@contextmanager
+def _named(setting: str) -> Iterator[None]:
+    """What is wrong with a model is said with the setting that names it."""
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{setting}: {error}") from None
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_shown(inner)}" for name, inner in value.items()) + "}"
+    return f"'{value}'" if isinstance(value, str) else str(value)
