@@ -6,6 +6,7 @@ ClearheadError
 ├── ModelError      a model folder is missing, broken or does not fit
 ├── TextError       a text cannot be processed: too long, unknown language
 └── TrainingError   a run cannot start or go on: diverged, folder in use, disk full
+    └── RankError   another process of the run has ended
 """
 
 
@@ -34,4 +35,8 @@ class TextError(ClearheadError):
 
 
 class TrainingError(ClearheadError):
+    pass
+
+
+class RankError(TrainingError):
     pass

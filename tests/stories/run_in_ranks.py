@@ -1,33 +1,56 @@
-"""Trains as one of several ranks: run_in_ranks.py RECIPE FOLDER train NAME SETTING… -- resume NAME …
+"""One of several ranks that run commands, one after the other: run_in_ranks.py '[{"command": […], …}, …]'.
 
-Each run goes to FOLDER/NAME; one process can have several, one after the other.
+A command may have a "signal" that one "rank" sends to itself at a "step". Rank 0 prints each exit status.
 """
 
+import json
+import os
+import signal
 import sys
-from itertools import groupby
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
-from clearhead.config import read_settings
-from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.run import resume, train
+from clearhead.cli import main
+from clearhead.tasks import run
+from clearhead.training import Report
+
+RANK = int(os.environ["RANK"])
 
 
-def main(recipe: str, folder: str, *runs: str) -> None:
-    torch.set_num_threads(1)
-    for between, words in groupby(runs, key=lambda word: word == "--"):
-        if between:
-            continue
-        what, name, *changes = words
-        out = Path(folder) / name
-        if what == "train":
-            events = train(read_settings(TranslationRecipe, Path(recipe), changes), out)
-        else:
-            events = resume(out, changes)
-        for _ in events:
-            pass
+def disturbed(
+    work: Callable[..., Iterator[Any]], disturbance: dict[str, int]
+) -> Callable[..., Iterator[Any]]:
+    """A way to train in which a signal comes at the step that was named."""
+
+    def events(*arguments: Any) -> Iterator[Any]:
+        for event in work(*arguments):
+            if isinstance(event, Report) and (event.step, RANK) == (disturbance["step"], disturbance["rank"]):
+                signal.raise_signal(disturbance["signal"])
+            yield event
+
+    return events
+
+
+def status_of(command: list[str], **disturbance: int) -> object:
+    sys.argv = ["clearhead", *command]
+    usual = {name: getattr(run, name) for name in ("train", "resume")}
+    for name, work in usual.items():
+        setattr(run, name, disturbed(work, disturbance) if disturbance else work)
+    try:
+        main()
+    except SystemExit as ended:
+        return ended.code or 0
+    finally:
+        for name, work in usual.items():
+            setattr(run, name, work)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    torch.set_num_threads(1)
+    for one in json.loads(sys.argv[1]):
+        status = status_of(**one)
+        if RANK == 0:
+            sys.stdout.write(f"status {status}\n")
+            sys.stdout.flush()

@@ -1,37 +1,75 @@
 """Several processes train one model as one process would, and survive each other."""
 
 import json
+import logging
 import os
+import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import torch
 
 from clearhead.config import read_settings
+from clearhead.errors import TrainingError
+from clearhead.tasks.events import Event, Note
 from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.run import train
+from clearhead.tasks.run import resume, train
+from clearhead.training.tensors import read_tree
 
 SCRIPT = Path(__file__).with_name("run_in_ranks.py")
-SHORT = ["training.steps=16", "training.report_every=1", "training.validate_every=8"]
-PACKED = ['batches.kind="packed"', "batches.places=24"]
+SETTINGS = [
+    "training.steps=16",
+    "training.report_every=1",
+    "training.validate_every=8",
+    "training.save_every=3",
+]
 KINDS = ("copy", "shard")
-LAYOUTS = {"padded": [], "packed": PACKED}
+LAYOUTS = {
+    "padded": [],
+    "packed": ['batches.kind="packed"', "batches.places=24", "training.ema=0.9"],
+}
+DROPOUT = ["model.dropout=0.3"]
 
 
-def in_ranks(count: int, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", count, SCRIPT, *arguments]
+def in_two_ranks(*runs: dict) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        SCRIPT,
+        json.dumps(runs),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, env=environment, check=False
-    )
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def training(folder: Path, name: str, *changes: str, **disturbance: int) -> dict:
+    settings = [word for change in [*SETTINGS, *changes] for word in ("--set", change)]
+    return {
+        "command": ["train", str(folder / "recipe.toml"), "--out", str(folder / name), *settings],
+        **disturbance,
+    }
+
+
+def resuming(folder: Path, name: str) -> dict:
+    return {"command": ["train", "--resume", "--out", str(folder / name)]}
+
+
+def notes(events: Iterable[Event]) -> str:
+    return "\n".join(event.text for event in events if isinstance(event, Note))
 
 
 def curve(out: Path) -> list[dict[str, float]]:
     """Everything that was measured at each step but times."""
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    timed = ("seconds", "tokens_per_second", "kind")
-    return [{name: value for name, value in line.items() if name not in timed} for line in lines]
+    left_out = ("seconds", "tokens_per_second", "kind")
+    return [{name: value for name, value in line.items() if name not in left_out} for line in lines]
 
 
 def assert_same_curve(first: Path, second: Path) -> None:
@@ -41,19 +79,32 @@ def assert_same_curve(first: Path, second: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, number_recipe) -> Path:
-    """Holds a recipe, and runs of it: by one process, and by two together."""
+    """Holds a recipe, and runs of it: by one process, and by two in all kinds of ways."""
     folder = tmp_path_factory.mktemp("ranks")
     recipe = number_recipe(folder)
-    together: list[object] = []
     for layout, changes in LAYOUTS.items():
-        settings = [*SHORT, *changes]
-        alone = read_settings(TranslationRecipe, recipe, [*settings, "training.accumulate=2"])
-        for _ in train(alone, folder / f"{layout} alone"):
+        settings = [*SETTINGS, *changes, "training.accumulate=2"]
+        for _ in train(read_settings(TranslationRecipe, recipe, settings), folder / f"{layout} alone"):
             pass
-        for kind in KINDS:
-            together += ["train", f"{layout} {kind}", *settings, f'training.parallel="{kind}"', "--"]
-    ended = in_ranks(2, recipe, folder, *together)
-    assert ended.returncode == 0, ended.stderr
+    ctrl_c = {"signal": signal.SIGINT, "rank": 1, "step": 10}
+    shards = ['training.parallel="shard"']
+    ended = in_two_ranks(
+        *(
+            training(folder, f"{layout} {kind}", *changes, f'training.parallel="{kind}"')
+            for layout, changes in LAYOUTS.items()
+            for kind in KINDS
+        ),
+        training(folder, "undisturbed", *DROPOUT),
+        training(folder, "interrupted", *DROPOUT, **ctrl_c),
+        resuming(folder, "interrupted"),
+        training(folder, "undisturbed shards", *DROPOUT, *shards),
+        training(folder, "interrupted shards", *DROPOUT, *shards, **ctrl_c),
+        resuming(folder, "interrupted shards"),
+        training(folder, "begun", *shards, **ctrl_c),
+    )
+    codes = [line for line in ended.stdout.splitlines() if line.startswith("status")]
+    assert codes == [f"status {code}" for code in (0, 0, 0, 0, 0, 130, 0, 0, 130, 0, 130)], ended.stderr
+    (folder / "talk").write_text(ended.stderr)
     return folder
 
 
@@ -62,3 +113,96 @@ def folder(tmp_path_factory, number_recipe) -> Path:
 def test_two_processes_give_the_curve_of_one(folder, layout, kind):
     assert len(curve(folder / f"{layout} alone")) == 16 + 2 + 1
     assert_same_curve(folder / f"{layout} alone", folder / f"{layout} {kind}")
+
+
+def test_only_rank_0_talks(folder):
+    said = (folder / "talk").read_text().splitlines()
+    assert said.count("ranks: 2, each with a copy of the model; a step takes 2 batches of all") == 5
+    assert said.count("ranks: 2, each with a shard of the model; a step takes 2 batches of all") == 6
+    assert sum(line.startswith("stopped after step 11 and saved") for line in said) == 3
+
+
+@pytest.mark.parametrize("name", ["", " shards"])
+def test_ctrl_c_in_one_rank_stops_all_and_the_resumed_run_is_the_undisturbed_one(folder, name):
+    first, second = folder / f"undisturbed{name}", folder / f"interrupted{name}"
+    assert curve(first) == curve(second)
+    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
+
+
+def test_every_rank_has_random_numbers_of_its_own(folder):
+    random = read_tree(folder / "undisturbed" / "training" / "state-00000016.safetensors")["random"]
+    assert random.keys() == {"0", "1"}
+    assert not torch.equal(random["0"]["torch"], random["1"]["torch"])
+
+
+@pytest.fixture
+def begun(folder, tmp_path) -> Path:
+    """A run of two ranks with shards that was interrupted; its states are those of steps 9 and 11."""
+    return Path(shutil.copytree(folder / "begun", tmp_path / "begun"))
+
+
+def test_what_two_ranks_saved_in_shards_goes_on_in_one_process(folder, begun):
+    told = notes(resume(begun))
+    assert "resumed after step 11; saved by 2 ranks, going on with 1: new random numbers" in told
+    assert_same_curve(folder / "padded alone", begun)
+
+
+def warnings(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def shards(state: Path) -> list[Path]:
+    files = sorted(state.glob("*.safetensors"))
+    assert len(files) == 2
+    return files
+
+
+def spoil(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+SPOILS = {
+    "missing; the state is in 2 files, one a rank": lambda state: shards(state)[1].unlink(),
+    "damaged, its checksum does not fit its content": lambda state: spoil(shards(state)[0]),
+    "missing; nothing says which files belong": lambda state: (state / "manifest.json").unlink(),
+    "cut short or not a manifest": lambda state: os.truncate(state / "manifest.json", 100),
+    "does not belong there": lambda state: shutil.copy(shards(state)[0], state / "shard-3.safetensors"),
+}
+
+
+@pytest.mark.parametrize("said", SPOILS)
+def test_a_state_with_a_spoilt_shard_is_set_aside_and_the_one_before_is_taken(folder, begun, caplog, said):
+    SPOILS[said](begun / "training" / "state-00000011")
+    assert "resumed after step 9;" in notes(resume(begun))
+    (warning,) = warnings(caplog)
+    assert said in warning
+    assert warning.endswith("; falling back to the state before")
+    assert (begun / "training" / "state-00000011.broken").is_dir()
+    assert_same_curve(folder / "padded alone", begun)
+
+
+def test_where_no_state_is_whole_nothing_is_overwritten(begun, caplog):
+    states = sorted((begun / "training").glob("state-*"))
+    for state in states:
+        shards(state)[0].unlink()
+    before = (begun / "model.safetensors").read_bytes(), curve(begun)
+    with pytest.raises(TrainingError, match=r"training: none of 2 saved states is whole; start the run anew"):
+        notes(resume(begun))
+    assert len(warnings(caplog)) == 2
+    assert ((begun / "model.safetensors").read_bytes(), curve(begun)) == before
+    assert all(len(list(state.with_suffix(".broken").iterdir())) == 2 for state in states)
+
+
+def test_a_rank_that_is_killed_ends_the_run_and_one_process_goes_on(folder):
+    killed = training(folder, "killed", signal=signal.SIGKILL, rank=1, step=10)
+    ended = in_two_ranks(killed)
+    assert ended.returncode == 1
+    ours = [line for line in ended.stderr.splitlines() if line.startswith("clearhead:")]
+    assert ours == [
+        "clearhead: rank 0: another of the 2 ranks has ended, and so has the run; "
+        "go on from its last saved state with --resume"
+    ]
+    assert "resumed after step 9; saved by 2 ranks, going on with 1" in notes(resume(folder / "killed"))
+    assert_same_curve(folder / "padded alone", folder / "killed")

@@ -11,7 +11,7 @@ import typer
 from clearhead import __version__
 from clearhead.cli import data, evaluate, export, models, train, translate
 from clearhead.cli.options import put, rank
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, RankError
 
 EPILOG = "Every command has examples in its help: clearhead translate --help"
 
@@ -78,7 +78,7 @@ def main() -> None:
             sys.stderr.write(f"clearhead: {message} (see {command} --help)\n")
         sys.exit(2)
     except ClearheadError as error:
-        if rank():
+        if rank() and not isinstance(error, RankError):
             # Mostly rank 0 says the same, and torchrun ends this process before it has to.
             time.sleep(LET_RANK_0_SPEAK)
         for line in str(error).splitlines():

@@ -54,7 +54,7 @@ def train(
 
         torchrun --nproc-per-node 2 -m clearhead train recipes/quickstart.toml --out runs/two
     """
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.basicConfig(level=logging.ERROR if rank() else logging.WARNING, format="%(message)s")
     changes = changes or []
     if out is None and recipe is None:
         raise SettingsError("--out: name a folder for the model, for example --out runs/mine")
@@ -106,7 +106,7 @@ def _from_pairs(
 def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
     # Only now, so that device and precision are said once: by the run itself, not by the estimate before it.
     devices = logging.getLogger("clearhead.training.devices")
-    devices.setLevel(logging.WARNING if rank() else logging.INFO)
+    devices.setLevel(logging.ERROR if rank() else logging.INFO)
     try:
         _show_all(events, folder, json)
     except KeyboardInterrupt:

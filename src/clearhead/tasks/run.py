@@ -140,7 +140,7 @@ def _run(recipe: TranslationRecipe, out: Path, states: StateFolder, ranks: Ranks
     validator = Validator(held_out, tokenizer, recipe) if any(held_out.values()) else None
     encode = _splitting(pairs, tokenizer, recipe) if recipe.tokenizer.dropout else None
     loss = make_loss(recipe, tokenizer)
-    run = Run(recipe, model, loss, Lessons(pairs, recipe, encode, ranks), validator, states, ranks)
+    run = Run(recipe, model, loss, Lessons(pairs, recipe, encode, ranks), validator, states)
     finished = yield from run.events(out)
     if not finished.interrupted:
         final = run.final_weights()
@@ -272,11 +272,10 @@ class Run:
         lessons: Lessons,
         validator: Validator | None,
         states: StateFolder,
-        ranks: Ranks,
     ):
-        self.config, self.validator, self.states, self.ranks = recipe.training, validator, states, ranks
-        self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width, ranks)
-        self.lessons = lessons
+        self.config, self.validator, self.states = recipe.training, validator, states
+        self.lessons, self.ranks = lessons, lessons.ranks
+        self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width, self.ranks)
         self.place: dict[str, int] = {}
         self.settings = _lasting(recipe)
         self.standing = Standing()

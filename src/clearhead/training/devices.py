@@ -41,8 +41,8 @@ def on_gpu(wish: Device) -> bool:
 
 def _own_gpu() -> int:
     """The number of the GPU that this process is meant to have."""
-    place, count = os.environ.get("LOCAL_RANK"), torch.cuda.device_count()
-    if place is None:
+    place, count = os.environ.get("LOCAL_RANK", ""), torch.cuda.device_count()
+    if not place.isdecimal():
         return torch.cuda.current_device()
     if int(place) >= count:
         raise SettingsError(

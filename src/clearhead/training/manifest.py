@@ -60,6 +60,7 @@ def write_shards(folder: Path, tree: Tree, ranks: Group) -> None:
         writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
         save(tensors, storage_writer=writer, process_group=ranks.control)
     except CheckpointException as failure:
+        ranks.first(lambda: shutil.rmtree(temporary, ignore_errors=True))
         (_, (error, _)), *_ = failure.failures.items()
         raise error from None
     names = sorted(path.name for path in temporary.iterdir())

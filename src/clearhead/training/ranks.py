@@ -1,10 +1,10 @@
 """The processes that train one model together: which of them this one is, and how they agree."""
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import count
 from typing import Any, TypeVar
 
 import torch
@@ -12,19 +12,19 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from clearhead.errors import ClearheadError, SettingsError, TrainingError
+from clearhead.errors import ClearheadError, RankError, SettingsError, TrainingError
 from clearhead.training.devices import Device, find_device
 
 T = TypeVar("T")
 # While rank 0 prepares a corpus or validates, the others wait; one that dies is noticed by its connection.
 PATIENCE = timedelta(days=7)
-ENVIRONMENT = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+NUMBERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT")
 # How the libraries below say that the other end of a connection is gone.
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "gloo", "NCCL error")
 
 # The store of torchrun outlives a group: what a second run of the same processes writes there must not be
 # taken for what the first one wrote.
-_JOINED = count()
+_JOINED = itertools.count()
 
 
 class Ranks:
@@ -135,32 +135,50 @@ def joined(wish: Device) -> Iterator[Ranks]:
     A group that the caller has made is used and left as it is.
     """
     if dist.is_initialized():
-        yield Group()
+        group = Group()
+        with _naming_loss(group):
+            yield group
         return
-    if int(os.environ.get("WORLD_SIZE") or 1) == 1:
+    if os.environ.get("WORLD_SIZE", "1") in ("", "1"):
         yield Ranks()
         return
-    if missing := [name for name in ENVIRONMENT if name not in os.environ]:
-        raise SettingsError(
-            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {', '.join(missing)} cannot be found in the "
-            "environment; start all processes with torchrun"
-        )
+    for name in NUMBERS:
+        if not os.environ.get(name, "").isdecimal():
+            raise SettingsError(
+                f"{name}: {os.environ.get(name)!r} in the environment is not a number, but WORLD_SIZE is "
+                f"{os.environ['WORLD_SIZE']!r}; start all processes with torchrun"
+            )
     group = _join(find_device(wish))
     try:
-        yield group
+        with _naming_loss(group):
+            yield group
+    except RankError:
+        # Leaving a broken group in order would mean to wait for the one that is gone.
+        raise
+    except BaseException:
+        dist.destroy_process_group()
+        raise
+    dist.destroy_process_group()
+
+
+@contextmanager
+def _naming_loss(ranks: Ranks) -> Iterator[None]:
+    try:
+        yield
     except RuntimeError as error:
         if not _lost(error):
             raise
-        raise TrainingError(
-            f"rank {group.rank}: lost the connection, as another of the {group.count} ranks has ended; "
-            "go on from the last saved state with --resume"
+        raise RankError(
+            f"rank {ranks.rank}: another of the {ranks.count} ranks has ended, and so has the run; "
+            "go on from its last saved state with --resume"
         ) from error
-    finally:
-        dist.destroy_process_group()
 
 
 def _join(device: torch.device) -> Group:
-    store, rank, size = next(rendezvous("env://"))
+    try:
+        store, rank, size = next(rendezvous("env://"))
+    except dist.DistError as error:
+        raise TrainingError(f"the other ranks cannot be reached: {str(error).splitlines()[0]}") from error
     own = dist.PrefixStore(f"clearhead/{next(_JOINED)}", store)  # pyright: ignore[reportPrivateImportUsage]
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -1,0 +1,60 @@
+"""Who is who among the processes of a run, and what each is to take."""
+
+import pytest
+
+from clearhead.errors import SettingsError, TrainingError
+from clearhead.training.config import TrainingConfig
+from clearhead.training.ranks import Ranks, joined
+
+
+class Four(Ranks):
+    count = 4
+
+
+def test_a_process_that_torchrun_did_not_start_or_started_alone_is_alone(monkeypatch):
+    for size in (None, "", "1"):
+        monkeypatch.delenv("WORLD_SIZE", raising=False) if size is None else monkeypatch.setenv(
+            "WORLD_SIZE", size
+        )
+        with joined("cpu") as ranks:
+            assert (ranks.rank, ranks.count) == (0, 1)
+            assert ranks.first(lambda: 5) == 5
+            assert ranks.gather("a") == ["a"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("RANK", None), ("WORLD_SIZE", "two"), ("MASTER_PORT", "x")])
+def test_half_an_environment_is_refused_by_name(monkeypatch, name, value):
+    for known in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"):
+        monkeypatch.setenv(known, "2")
+    monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(SettingsError, match=f"{name}: {value!r} in the environment is not a number"),
+        joined("cpu"),
+    ):
+        pass
+
+
+def test_every_rank_takes_one_batch_at_least():
+    assert [Four().together(asked) for asked in (1, 3, 4, 8)] == [4, 4, 4, 8]
+    assert [Four().share(together) for together in (4, 8)] == [1, 2]
+
+
+def test_a_step_that_cannot_be_shared_names_the_numbers_of_ranks_that_can():
+    with pytest.raises(
+        TrainingError, match=r"4 ranks cannot share the 6 batches of a step .*numbers of ranks: 1, 2, 3, 6$"
+    ):
+        Four().share(6)
+
+
+def test_a_state_of_more_ranks_is_refused_by_a_number_that_cannot_share_its_steps(make_trainer):
+    saved = make_trainer(accumulate=2).state()
+    other = make_trainer()
+    other.ranks = Four()
+    with pytest.raises(TrainingError, match="4 ranks cannot share the 2 batches of a step"):
+        other.load_state(saved)
+    assert other.together == 1
+
+
+def test_muon_wants_whole_matrices():
+    with pytest.raises(ValueError, match="optimizer is 'muon', which needs whole matrices"):
+        TrainingConfig.model_validate({"parallel": "shard", "optimizer": {"kind": "muon"}})
