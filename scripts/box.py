@@ -34,7 +34,7 @@ from clearhead.text.languages import NAMES
 TEMPLATE = Path(__file__).with_name("box.md")
 MOST_BYTES = 14_000_000
 SHOWN, LONGER = 3, 8
-# A name in each language; where all nouns have capitals, one that follows a title.
+# What has a capital inside a sentence; where all nouns have one, a name that follows a title.
 NAME = {
     "en": r"(?<=[a-z,] )(?!I\b|Tom\b|Mary\b)[A-Z][a-z]+",
     "fr": r"(?<=[a-z,] )(?!Tom\b|Mar[iy]e?\b)[A-Z][a-zé]+",
@@ -215,7 +215,9 @@ def examples(one: Tested) -> str:
         "Farthest from it, of any length": first(one.examples, lambda each: each.chrf),
         "Longest": first(one.examples, lambda each: -len(each.source)),
         "With a number, the first in the file": holding(one.examples, r"\d"),
-        "With a name, the first in the file": holding(one.examples, NAME[one.direction.source]),
+        "With a name, a day or a language, the first in the file": holding(
+            one.examples, NAME[one.direction.source]
+        ),
     }
     lines = [f"### {NAMES[one.direction.source]} to {NAMES[one.direction.target]}"]
     for rule, some in picked.items():

@@ -67,7 +67,12 @@ def test_interrupted_and_resumed_without_what_it_began_with_equals_undisturbed(
     both, tmp_path, recipe, number_model
 ):
     earlier = shutil.copytree(number_model, tmp_path / "earlier")
-    changes = ["model.dropout=0.1", begun(earlier), *([taught(number_model)] if both else [])]
+    changes = [
+        "model.dropout=0.1",
+        "model.attention.dropout=0.1",
+        begun(earlier),
+        *([taught(number_model)] if both else []),
+    ]
     for _ in train(recipe(*changes), tmp_path / "straight"):
         pass
     for event in train(recipe(*changes), tmp_path / "interrupted"):

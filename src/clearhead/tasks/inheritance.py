@@ -14,7 +14,7 @@ from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Criterion, TrainingConfig, find_device
 
 # What two models of one shape may have different.
-FREE = {"dropout"}
+FREE = {"dropout": True, "attention": {"dropout"}}
 TEACHER = "training.distillation.teacher"
 
 
