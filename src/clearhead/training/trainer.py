@@ -202,7 +202,8 @@ class Trainer(Generic[Model, Batch]):
 
     def _take(self, group: list[Batch], began: float) -> Report:
         """One step along the gradient of the mean loss over all tokens of the group, and of all ranks."""
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         total = self._gradients(group)
         counted = (sum(batch.tokens for batch in group), sum(batch.padding for batch in group))
         total, tokens, padding = self.ranks.sum(
