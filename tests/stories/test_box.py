@@ -56,7 +56,7 @@ SENSIBLE = {
     "en-de": {"Good morning!": "Morgen", "I am tired.": "müde", "Where is the station?": "Bahnhof"},
     "de-en": {"Guten Morgen!": "orning", "Ich bin müde.": "tired", "Wo ist der Bahnhof?": "station"},
     "en-fr": {"Good morning!": "onjour", "I am tired.": "fatigué", "Where is the station?": "gare"},
-    "fr-en": {"Bonjour !": "ello", "Je suis fatigué.": "tired", "Où est la gare ?": "station"},
+    "fr-en": {"Merci beaucoup.": "hank", "Je suis fatigué.": "tired", "Où est la gare ?": "station"},
 }
 
 

@@ -129,6 +129,7 @@ class Trainer(Generic[Model, Batch]):
         self._passes: Passes[Batch] = self.parallel.passes(self.autocast)
         self._broken = torch.zeros((), device=self.device)
         self._unread: deque[Report] = deque()
+        self._lag = LAG if self.device.type == "cuda" and self.optimizer.skips else 0
         if self.ranks.rank:
             begin_stream(config.seed, self.step, self.ranks.rank)
 
@@ -143,7 +144,7 @@ class Trainer(Generic[Model, Batch]):
                 break
             report = self._take(group, began)
             self._unread.append(report)
-            self.settle(LAG if self.device.type == "cuda" and self.optimizer.skips else 0)
+            self.settle(self._lag)
             yield report
         self.settle()
 
@@ -217,6 +218,8 @@ class Trainer(Generic[Model, Batch]):
         self.step += 1
         if self.optimizer.skips or all(map(math.isfinite, measured.values)):
             self._move(gradients, norm, tokens, speed)
+        # Before the time is taken: a step is as long as the device needs for one.
+        self.settle(max(0, self._lag - 1))
         return Report(self.step, speed, time.perf_counter() - began, measured)
 
     def _move(self, gradients: list[Tensor], norm: Tensor, tokens: Tensor, speed: float) -> None:
