@@ -1,0 +1,349 @@
+"""Training speed on a GPU beside Hugging Face Marian and torch's nn.Transformer, in one run.
+
+Base shape (Vaswani et al. 2017), bf16 autocast, Adam. Three parts: equal unpadded batches of 32 + 32 tokens a
+pair, for which the peers are compiled; real lengths, for which they have length buckets and are given both
+ways, eager and compiled for dynamic shapes; and growth with the length of a sentence. Ours takes the batches
+that a run would take: packed rows, laid out in the background while it is measured.
+
+    CLEARHEAD_DATA=… python benchmarks/train_gpu.py [--json FILE]
+    python benchmarks/train_gpu.py --draw FILE.json      (the picture of figures measured elsewhere)
+    python benchmarks/train_gpu.py --small               (on a processor: to see that it runs)
+"""
+
+import argparse
+import gc
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import count, cycle
+from pathlib import Path
+
+import numpy as np
+import torch
+from peers import RATE, SMOOTHING, Peer, Shape, marian, multi30k, nn_transformer, smoothed, tatoeba, tokenised
+
+from clearhead.data.batch import PackedBatch, PairBatch
+from clearhead.data.batching import Batches, BatchingConfig
+from clearhead.data.packing import PackedBatches
+from clearhead.data.store import PairStore, Side
+from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.tasks.objective import translation_loss
+from clearhead.training import Ahead, Feed, Trainer, TrainingConfig
+from clearhead.training.schedule import ConstantSchedule
+
+PEERS: dict[str, Callable[[Shape], Peer]] = {
+    "torch nn.Transformer": nn_transformer,
+    "Hugging Face Marian": marian,
+}
+SENTENCE, PLACES = 32, 128
+Step = Callable[[], int]
+"""Takes a training step and gives the number of target tokens in it."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is measured, and for how long."""
+
+    shape: Shape
+    device: torch.device
+    tokens: tuple[int, ...]
+    lengths: tuple[int, ...]
+    pairs: int
+    rounds: int
+    steps: int
+
+
+FULL = Bench(
+    Shape(512, 6, 32_000, longest=8192),
+    torch.device("cuda"),
+    (16_384, 65_536),
+    (128, 256, 512, 1024, 2048, 4096, 8192),
+    60_000,
+    rounds=5,
+    steps=10,
+)
+SMALL = Bench(
+    Shape(64, 1, 500, longest=256), torch.device("cpu"), (512,), (128,), pairs=300, rounds=2, steps=1
+)
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    arguments.add_argument("--json", type=Path, help="write the figures to this file")
+    arguments.add_argument("--draw", type=Path, metavar="JSON", help="only draw figures from this file")
+    arguments.add_argument("--small", action="store_true", help="a tiny shape on the processor")
+    arguments.add_argument("--parts", nargs="+", default=["equal", "real", "lengths"])
+    options = arguments.parse_args()
+    if options.draw:
+        draw(json.loads(options.draw.read_text()), options.draw.with_suffix(".png"))
+        return
+    bench = SMALL if options.small else FULL
+    torch.set_float32_matmul_precision("high")
+    figures = {"about": about(bench), "peak": peak(bench)}
+    print(f"{bench.shape}; {figures['about']}; products reach {figures['peak'] / 1e12:.0f} TFLOP/s\n")
+    parts = {"equal": equal, "real": real, "lengths": lengths}
+    for part in options.parts:
+        figures[part] = parts[part](bench, figures["peak"])
+        if options.json:
+            options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def about(bench: Bench) -> str:
+    import transformers
+
+    name = torch.cuda.get_device_name() if bench.device.type == "cuda" else platform.processor()
+    return f"{date.today()}, {name}, torch {torch.__version__}, transformers {transformers.__version__}"
+
+
+def equal(bench: Bench, peak: float) -> list[dict]:
+    """Unpadded batches of pairs of 32 + 32 tokens."""
+    tables = []
+    for tokens in bench.tokens:
+        store = sentences(bench.shape, tokens // SENTENCE, SENTENCE)
+        steps = {"clearhead": ours(bench, packed(store, tokens, PLACES))}
+        for name, make in PEERS.items():
+            steps[f"{name}, compiled"] = peer(bench, make, cycle([whole(store)]), dynamic=False)
+        tables.append(table(f"{tokens:,} target tokens, unpadded", bench, steps, peak, share=1.0))
+    return tables
+
+
+def real(bench: Bench, peak: float) -> list[dict]:
+    """Multi30k and Tatoeba as they are."""
+    tables = []
+    for name, pairs in (("Multi30k", multi30k()), ("Tatoeba", tatoeba(bench.pairs))):
+        if pairs is None:
+            print(f"{name}: skipped, CLEARHEAD_DATA does not have it\n")
+            continue
+        store = tokenised(pairs[: bench.pairs], min(8000, bench.shape.vocabulary))
+        budget = bench.tokens[0]
+        feed = Feed(PackedBatches(store, BatchingConfig(tokens=budget, places=PLACES), seed=0).epoch)
+        steps = {"clearhead": ours(bench, feed)}
+        buckets = BatchingConfig(tokens=budget)
+        for peer_name, make in PEERS.items():
+            for way, dynamic in (("eager", None), ("compiled", True)):
+                batches = iter(Feed(Batches(store, buckets, seed=0).epoch))
+                steps[f"{peer_name}, {way}"] = peer(bench, make, batches, dynamic)
+        share = float(store.source.lengths.mean() + 1) / float(store.target.lengths.mean() + 1)
+        tables.append(table(f"{name}, batches of {budget:,}", bench, steps, peak, share))
+    return tables
+
+
+def lengths(bench: Bench, peak: float) -> list[dict]:
+    """The same number of tokens in fewer and longer sentences."""
+    tables = []
+    for length in bench.lengths:
+        store = sentences(bench.shape, max(1, bench.tokens[0] // length), length)
+        steps = {"clearhead": ours(bench, packed(store, bench.tokens[0], length))}
+        for name, make in PEERS.items():
+            steps[f"{name}, eager"] = peer(bench, make, cycle([whole(store)]), None)
+        tables.append({"length": length} | table(f"sentences of {length} tokens", bench, steps, peak, 1.0))
+    return tables
+
+
+def table(title: str, bench: Bench, makers: dict[str, Callable[[], Step]], peak: float, share: float) -> dict:
+    """Measures the contestants in turn, prints their medians and gives them back."""
+    print(title)
+    print(f"  {'model':32}{'tokens/s':>12}{'spread':>9}{'of peak':>9}{'memory':>10}{'ours is':>9}")
+    steps: dict[str, Step] = {}
+    memory, skipped = {}, {}
+    for name, make in makers.items():
+        torch.manual_seed(0)
+        try:
+            steps[name], memory[name] = warmed(make, bench.device)
+        except (ImportError, torch.OutOfMemoryError) as error:
+            skipped[name] = str(error).partition("\n")[0][:80]
+    rates: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(bench.rounds):
+        names = list(steps)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            rates[name].append(speed(steps[name], bench))
+    work = flops(bench.shape, share)
+    mine, found = rates["clearhead"], {}
+    for name, theirs in rates.items():
+        middle = statistics.median(theirs)
+        spread = (max(theirs) - min(theirs)) / middle
+        ratio = statistics.median(own / other for own, other in zip(mine, theirs, strict=True))
+        found[name] = {
+            "tokens_per_second": middle,
+            "spread": spread,
+            "share_of_peak": middle * work / peak,
+            "gigabytes": memory[name] / 1e9,
+            "ratio_of_ours": ratio,
+        }
+        print(
+            f"  {name:32}{middle:12,.0f}{spread:9.1%}{middle * work / peak:9.1%}"
+            f"{memory[name] / 1e9:8.1f}GB{ratio:8.2f}x"
+        )
+    for name, reason in skipped.items():
+        print(f"  {name:32}  skipped: {reason}")
+    print(flush=True)
+    steps.clear()
+    release(bench.device)
+    return {"title": title, "models": found, "skipped": skipped}
+
+
+def warmed(make: Callable[[], Step], device: torch.device) -> tuple[Step, int]:
+    """A contestant after its first steps, and the most memory that it held."""
+    release(device)
+    before = torch.cuda.memory_allocated() if device.type == "cuda" else 0
+    step = make()
+    for _ in range(5):
+        step()
+    return step, torch.cuda.max_memory_allocated() - before if device.type == "cuda" else 0
+
+
+def release(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def speed(step: Step, bench: Bench) -> float:
+    """Target tokens a second, over some steps."""
+    waiting = torch.cuda.synchronize if bench.device.type == "cuda" else lambda: None
+    waiting()
+    began = time.perf_counter()
+    tokens = sum(step() for _ in range(bench.steps))
+    waiting()
+    return tokens / (time.perf_counter() - began)
+
+
+def flops(shape: Shape, share: float) -> float:
+    """Of all products with weights, forward and backward, for one target token and its share of a source."""
+    attention, feedforward = shape.width**2, 2 * shape.width * shape.hidden
+    source = shape.layers * (
+        4 * attention + feedforward + 2 * attention
+    )  # the decoder reads it: two products
+    target = shape.layers * (6 * attention + feedforward) + shape.vocabulary * shape.width
+    return 6.0 * (source * share + target)
+
+
+def peak(bench: Bench) -> float:
+    """What products of large matrices reach in bf16."""
+    size = 8192 if bench.device.type == "cuda" else 256
+    matrix = torch.randn(size, size, device=bench.device, dtype=torch.bfloat16)
+
+    def product() -> int:
+        matrix @ matrix
+        return 1
+
+    for _ in range(3):
+        product()
+    return 2 * size**3 * statistics.median(speed(product, bench) for _ in range(5))
+
+
+def ours(bench: Bench, batches: Iterator[PackedBatch] | Feed) -> Callable[[], Step]:
+    def make() -> Step:
+        model = Translator(TranslatorConfig.model_validate(bench.shape.settings), bench.shape.vocabulary)
+        config = TrainingConfig(
+            steps=1 << 40, schedule=ConstantSchedule(peak=RATE), device=bench.device.type, precision="bf16"
+        )
+        trainer = Trainer(
+            model, lambda model, batch: translation_loss(model, batch, SMOOTHING), config, bench.shape.width
+        )
+        ready = batches if isinstance(batches, Feed) else Feed(lambda number, skip: batches)
+        if bench.device.type == "cuda":
+            ready = Ahead(ready, lambda batch: batch.each(torch.Tensor.pin_memory))
+        given = []
+
+        def counted() -> Iterator[PackedBatch]:
+            for batch in ready:
+                given.append(batch.tokens)
+                yield batch
+
+        reports = trainer.steps(counted())
+
+        def step() -> int:
+            next(reports)
+            return given.pop()
+
+        return step
+
+    return make
+
+
+def peer(
+    bench: Bench, make_peer: Callable[[Shape], Peer], batches: Iterator[PairBatch], dynamic: bool | None
+) -> Callable[[], Step]:
+    """The usual step of a peer, compiled or, where `dynamic` is None, eager; its Adam is fused as ours is."""
+
+    def make() -> Step:
+        model, logits = make_peer(bench.shape)
+        model.to(bench.device).train()
+        optimizer = torch.optim.Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+        def loss(batch: PairBatch) -> torch.Tensor:
+            with torch.autocast(bench.device.type, torch.bfloat16):
+                return smoothed(logits(batch), batch.labels)
+
+        compiled = loss if dynamic is None else torch.compile(loss, dynamic=dynamic)
+
+        def step() -> int:
+            batch = next(batches)
+            if bench.device.type == "cuda":
+                batch = batch.each(torch.Tensor.pin_memory).to(bench.device, non_blocking=True)
+            compiled(batch).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return batch.tokens
+
+        return step
+
+    return make
+
+
+def sentences(shape: Shape, number: int, length: int) -> PairStore:
+    """Pairs of random words, each as long as said with its sign."""
+    random = np.random.default_rng(0)
+    sides = random.integers(4, shape.vocabulary, (2, number, length - 1)).tolist()
+    return PairStore.of(*sides)
+
+
+def whole(store: PairStore) -> PairBatch:
+    return PairBatch.gather(*store.gather(0, np.arange(len(store))))
+
+
+def packed(store: PairStore, tokens: int, places: int) -> Iterator[PackedBatch]:
+    """Batches of all pairs of a store, each laid out anew."""
+    for number in count():
+        rows = np.random.default_rng(number).permutation(len(store))
+        in_row = places // (int(store.target.lengths[0]) + 1)
+        sides: Sequence[Side] = store.gather(number, rows)
+        yield PackedBatch.lay(*sides, np.arange(len(rows)) // in_row, max(1, tokens // places), places)
+
+
+def draw(figures: dict, path: Path) -> None:
+    """Bars for the batches, curves for the lengths."""
+    from matplotlib import pyplot
+
+    bars = [*figures.get("equal", []), *figures.get("real", [])]
+    plot, axes = pyplot.subplots(1, len(bars) + 1, figsize=(4 * len(bars) + 5, 4), layout="constrained")
+    for axis, one in zip(axes, bars, strict=False):
+        names = list(one["models"])
+        speeds = [one["models"][name]["tokens_per_second"] / 1e3 for name in names]
+        colours = ["tab:blue" if name == "clearhead" else "tab:gray" for name in names]
+        axis.bar_label(axis.barh(names[::-1], speeds[::-1], color=colours[::-1]), fmt="%.0f")
+        axis.set(title=one["title"], xlabel="thousand target tokens a second", xmargin=0.15)
+    for name in {name: None for one in figures.get("lengths", []) for name in one["models"]}:
+        kept = [one for one in figures["lengths"] if name in one["models"]]
+        axes[-1].plot(
+            [one["length"] for one in kept],
+            [one["models"][name]["tokens_per_second"] / 1e3 for one in kept],
+            marker="o",
+            label=name,
+        )
+    axes[-1].set(xscale="log", yscale="log", xlabel="tokens in a sentence", ylabel="thousand tokens a second")
+    axes[-1].legend()
+    plot.suptitle(figures["about"])
+    plot.savefig(path, dpi=120)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()
