@@ -61,9 +61,11 @@ def test_a_processor_uses_bf16_when_it_has_it_and_the_model_is_wide(monkeypatch,
     assert choose_precision(wish, CPU, width) == chosen
 
 
-def test_a_gpu_without_bf16_refuses_it(monkeypatch):
+def test_a_gpu_without_bf16_computes_in_fp32_and_says_so(monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
     gpu = torch.device("cuda")
     assert choose_precision("auto", gpu, 512) == torch.float32
-    with pytest.raises(SettingsError, match=r"training\.precision: 'bf16', but this GPU cannot"):
-        choose_precision("bf16", gpu, 512)
+    assert choose_precision("bf16", gpu, 512) == torch.float32
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "precision: fp32, as this GPU cannot compute in bf16 (training.precision)"
+    ]

@@ -169,7 +169,9 @@ def test_recording_changes_neither_chance_nor_gradients():
 
 def trained(steps: int, **settings) -> tuple[Trainer, list[float]]:
     model = translator(dropout=0.1)
-    config = TrainingConfig(steps=12, schedule=ConstantSchedule(peak=1e-3), device="cuda", **settings)
+    config = TrainingConfig(
+        steps=12, schedule=ConstantSchedule(peak=1e-3), device="cuda", compile="on", **settings
+    )
     trainer = Trainer(model, loss, config, 64)
     return trainer, [report.loss for report in trainer.steps(packed(number) for number in range(steps))]
 

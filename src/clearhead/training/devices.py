@@ -59,7 +59,8 @@ def choose_precision(wish: Precision, device: torch.device, width: int) -> torch
     else:
         able, reason = _processor_has_bf16() and width >= WIDE_ENOUGH, "the processor computes in it"
     if wish == "bf16" and not able and device.type == "cuda":
-        raise SettingsError("training.precision: 'bf16', but this GPU cannot compute in it; use 'fp32'")
+        log.warning("precision: fp32, as this GPU cannot compute in bf16 (training.precision)")
+        return torch.float32
     if wish == "bf16" or (wish == "auto" and able):
         log.info("precision: bf16 autocast (%s)", "asked for" if wish == "bf16" else reason)
         return torch.bfloat16
