@@ -13,7 +13,7 @@ from clearhead.data.store import PairStore, Side
 # Pairs that are brought to memory, and cut anew where words are split at random, at a time.
 CHUNK = 20_000
 # More pairs are tried than can fit, so that the last places are filled too; the others come next.
-TRIED = 1.05
+TRIED = 1.2
 Sides = tuple[Side, Side]
 Lengths = NDArray[np.int64]
 
@@ -125,7 +125,8 @@ def fill(sources: NDArray[np.int32], targets: NDArray[np.int32], count: int, pla
     """The row of each pair such that both sides fit; -1 for pairs that find no room.
 
     The longest pairs are dealt out first, one to a row, and in each round the longest of those that are left
-    go to the rows with most room (as in Graham's LPT rule, 1969).
+    go to the rows with most room (as in Graham's LPT rule, 1969): those with the longer source to the rows
+    with more room for one.
     """
     room = np.full((2, count), places)
     need = np.stack([sources, targets])
@@ -134,6 +135,8 @@ def fill(sources: NDArray[np.int32], targets: NDArray[np.int32], count: int, pla
     for start in range(0, len(waiting), count):
         pairs = waiting[start : start + count]
         open_rows = np.argsort(-room.min(0), kind="stable")[: len(pairs)]
+        pairs = pairs[np.argsort(need[0, pairs] - need[1, pairs], kind="stable")]
+        open_rows = open_rows[np.argsort(room[0, open_rows] - room[1, open_rows], kind="stable")]
         fits = (need[:, pairs] <= room[:, open_rows]).all(0)
         pairs, open_rows = pairs[fits], open_rows[fits]
         rows[pairs] = open_rows
