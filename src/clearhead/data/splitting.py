@@ -94,14 +94,20 @@ class _InWords:
 
     def __init__(self, side: Side, words: _Words):
         self.side, self.words = side, words
-        self._known: dict[int, NDArray[np.int32]] = {}
+        # A sentence has no more words than ids, so its words lie where its ids do.
+        self._numbers = np.empty(len(side.ids), dtype=np.int32)
+        self._counts = np.zeros(len(side), dtype=np.int32)
 
     def gather(self, rows: Rows) -> tuple[Rows, Rows]:
         """The words of some sentences end to end, and where each sentence ends."""
-        numbers = rows.tolist()
-        new = [row for row in numbers if row not in self._known]
-        if new:
-            read = self.words.read([self.side[row].tolist() for row in new])
-            self._known.update(zip(new, read, strict=True))
-        found = [self._known[row] for row in numbers]
-        return np.concatenate(found).astype(np.int64), np.cumsum([len(sentence) for sentence in found])
+        starts = self.side.offsets[rows]
+        new = self._counts[rows] == 0
+        if new.any():
+            read = self.words.read([self.side[row].tolist() for row in rows[new]])
+            for start, numbers in zip(starts[new], read, strict=True):
+                self._numbers[start : start + len(numbers)] = numbers
+            self._counts[rows[new]] = [len(numbers) for numbers in read]
+        counts = self._counts[rows]
+        ends = np.cumsum(counts, dtype=np.int64)
+        places = np.arange(counts.sum()) + np.repeat(starts - ends + counts, counts)
+        return self._numbers[places].astype(np.int64), ends

@@ -43,10 +43,13 @@ class MergeDropout:
     def __init__(self, merges: Sequence[tuple[str, str]], ids: Mapping[str, int], probability: float):
         self.probability = probability
         self._limit = np.uint64(min(int(probability * 2**64), 2**64 - 1))
-        self.ids = ids
-        pairs = {(ids[left], ids[right]): rank for rank, (left, right) in reversed(list(enumerate(merges)))}
-        self.merged = np.array([ids[left + right] for left, right in merges], dtype=np.int32)
-        self.table = _PairTable(pairs, size=max(ids.values()) + 1)
+        self._merged = np.array([ids[left + right] for left, right in merges], dtype=np.int32)
+        # Of a pair that is there twice, the first counts; the last one, which no ids make, ends every search.
+        pairs = [ids[left] << 32 | ids[right] for left, right in merges]
+        self._pairs, ranks = np.unique(np.array([*pairs, 2**63 - 1], dtype=np.int64), return_index=True)
+        self._ranks = ranks.astype(np.int32)
+        # What no pair has on either side.
+        self._nothing = max(ids.values()) + 1
 
     def unkept(self, merges: NDArray[np.integer], key: Keys) -> NDArray[np.bool_]:
         """Which words, that take so many merges to be whole, lose one of them."""
@@ -57,13 +60,13 @@ class MergeDropout:
 
         The characters of a word are a row, padded on the right.
         """
-        pieces = np.where(np.arange(characters.shape[1]) < lengths[:, None], characters, self.table.nothing)
+        pieces = np.where(np.arange(characters.shape[1]) < lengths[:, None], characters, self._nothing)
         counts = lengths.astype(np.int32)
         done = np.array(pieces)
         loss = self._first_loss(key)
         active = np.arange(len(pieces))
         for step in range(characters.shape[1] - 1):
-            ranks = self._open(self.table.ranks(pieces), loss - step, key, step)
+            ranks = self._open(self._ranks_of(pieces), loss - step, key, step)
             place = ranks.argmin(1)[:, None]
             rank = np.take_along_axis(ranks, place, 1)
             going = rank[:, 0] != NEVER
@@ -93,56 +96,11 @@ class MergeDropout:
     def _joined(self, pieces: Ids, place: NDArray[np.intp], rank: Ids) -> Ids:
         """One piece less in each row, the two at a place being one."""
         kept = np.where(np.arange(pieces.shape[1] - 1) > place, pieces[:, 1:], pieces[:, :-1])
-        np.put_along_axis(kept, place, self.merged[rank], 1)
+        np.put_along_axis(kept, place, self._merged[rank], 1)
         return kept
 
-
-class _PairTable:
-    """The rank of each pair of ids, in one look (hash and displace; Belazzougui et al. 2009).
-
-    A pair's hash gives a bucket and a slot; the displacement of its bucket moves the slot to where no other
-    pair is.
-    """
-
-    def __init__(self, pairs: Mapping[tuple[int, int], int], size: int):
-        self.nothing = size  # no pair has it on either side
-        bits = max(4, (2 * len(pairs)).bit_length())
-        self._shift, self._mask = np.uint64(66 - bits), np.uint64((1 << bits) - 1)
-        self._displacements = np.zeros(1 << (bits - 2), dtype=np.uint64)
-        self._keys = np.full(1 << bits, -1, dtype=np.int64)
-        self._ranks = np.full(1 << bits, NEVER, dtype=np.int32)
-        left, right = np.array(list(pairs), dtype=np.int32).reshape(-1, 2).T
-        self._salt = np.zeros(1, dtype=np.uint64)
-        keys, buckets, slots = self._hashed(left, right)
-        while len(np.unique(np.stack([buckets, slots]), axis=1).T) < len(pairs):
-            self._salt = mixed(self._salt + MIX)
-            keys, buckets, slots = self._hashed(left, right)
-        ranks = np.array(list(pairs.values()), dtype=np.int32)
-        order = np.argsort(buckets, kind="stable")
-        groups = np.split(order, np.flatnonzero(np.diff(buckets[order])) + 1) if len(pairs) else []
-        # The fullest buckets go first, while there is room.
-        for group in sorted(groups, key=len, reverse=True):
-            displacement = self._free(slots[group])
-            self._displacements[buckets[group[0]]] = displacement
-            self._keys[slots[group] ^ displacement] = keys[group]
-            self._ranks[slots[group] ^ displacement] = ranks[group]
-
-    def ranks(self, pieces: Ids) -> Ids:
+    def _ranks_of(self, pieces: Ids) -> Ids:
         """The rank of each piece with the one after it; NEVER where they do not merge."""
-        keys, buckets, slots = self._hashed(pieces[:, :-1], pieces[:, 1:])
-        slots ^= self._displacements[buckets]
-        return np.where(self._keys[slots] == keys, self._ranks[slots], NEVER)
-
-    def _hashed(self, left: Ids, right: Ids) -> tuple[NDArray[np.int64], Keys, Keys]:
-        keys = left.astype(np.int64) << 32 | right
-        numbers = (keys.view(np.uint64) ^ self._salt) * MIX
-        numbers = (numbers ^ (numbers >> np.uint64(32))) * MIX_AGAIN
-        return keys, numbers >> self._shift, (numbers >> np.uint64(8)) & self._mask
-
-    def _free(self, slots: Keys) -> np.uint64:
-        """A displacement by which slots are free."""
-        for tried in np.arange(len(self._keys), dtype=np.uint64).reshape(-1, 16):
-            free = (self._keys[slots[:, None] ^ tried] < 0).all(0)
-            if free.any():
-                return tried[free.argmax()]
-        raise AssertionError("a table twice as large as its content has no room")
+        pairs = pieces[:, :-1].astype(np.int64) << 32 | pieces[:, 1:]
+        found = np.searchsorted(self._pairs, pairs)
+        return np.where(self._pairs[found] == pairs, self._ranks[found], NEVER)
