@@ -1,5 +1,6 @@
 """Batches made in the background are those of the feed, and so is the place where they stand."""
 
+import time
 from itertools import islice
 
 import pytest
@@ -32,3 +33,20 @@ def test_what_goes_wrong_in_the_background_is_raised_where_batches_are_taken():
     for _ in range(2):
         with pytest.raises(TrainingError, match="epoch 0: no batches"):
             next(ahead)
+
+
+def test_nothing_is_made_ready_after_the_end():
+    begun, ended = [], []
+
+    def prepare(number):
+        begun.append(number)
+        time.sleep(0.02)
+        ended.append(number)
+        return number
+
+    ahead = Ahead(Feed(numbers), prepare)
+    next(ahead)
+    ahead.close()
+    assert begun == ended
+    time.sleep(0.05)
+    assert begun == ended

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from queue import Queue
+from contextlib import suppress
+from queue import Empty, Queue
 from typing import Generic, TypeVar
 
 from clearhead.training.feed import Feed
@@ -19,8 +20,9 @@ class Ahead(Generic[Batch]):
         self.position = feed.position
         self._queue: Queue[tuple[Batch, dict[str, int]] | BaseException] = Queue(READY)
         self._closed = threading.Event()
-        # A daemon: the process need not wait for a batch that nobody wants any more.
-        threading.Thread(target=self._fill, args=(feed, prepare), daemon=True).start()
+        # A daemon: a process that ends without closing need not wait for it.
+        self._thread = threading.Thread(target=self._fill, args=(feed, prepare), daemon=True)
+        self._thread.start()
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -34,10 +36,15 @@ class Ahead(Generic[Batch]):
         return batch
 
     def close(self) -> None:
-        """Ends the work in the background."""
+        """Ends the work in the background; returns when nobody is at it any more.
+
+        A thread that is inside of a library when Python ends can abort the whole process.
+        """
         self._closed.set()
-        while not self._queue.empty():
-            self._queue.get_nowait()
+        while self._thread.is_alive():
+            # It may be waiting for room.
+            with suppress(Empty):
+                self._queue.get(timeout=0.01)
 
     def _fill(self, feed: Feed[Batch], prepare: Callable[[Batch], Batch]) -> None:
         try:
