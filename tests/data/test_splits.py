@@ -133,6 +133,17 @@ def test_what_one_corpus_holds_out_no_other_trains_on():
     assert len(sentences[0]) >= 1000 - len(sentences[1]) - len(sentences[2]) - 4
 
 
+def test_what_is_held_out_of_a_language_is_not_trained_on_where_another_is_the_key():
+    """German is the key between German and French, but not between English and German."""
+    between = [Pair(f"Satz {number}", f"phrase {number}") for number in range(0, 3000, 2)]
+    english, german = hold_out([Whole(PAIRS, LANGUAGES, 20, 10), Whole(between, ("de", "fr"), 40, 200)])
+    train = parts(english, PAIRS)[0]
+    _, validation, test = parts(german, between)
+    assert (len(validation), len(test)) == (40, 200)
+    assert not {pair.target for pair in train} & {pair.source for pair in (*validation, *test)}
+    assert len(train) >= 3000 - 240 - 30 - 4
+
+
 def test_a_corpus_beside_others_tests_on_the_same_sentences_as_alone():
     alone = split_of(PAIRS, LANGUAGES, 100, 60)
     beside, _ = hold_out([Whole(PAIRS, LANGUAGES, 100, 60), Whole(FRENCH, ("fr", "en"), 40, 10)])

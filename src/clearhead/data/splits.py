@@ -33,6 +33,10 @@ class Whole:
         """The English side where there is one, else the source."""
         return 1 if self.languages[1] == "en" else 0
 
+    @property
+    def key_language(self) -> str:
+        return self.languages[self.key_side]
+
 
 @dataclass(frozen=True)
 class Split:
@@ -40,7 +44,7 @@ class Split:
 
     The key is the English side where there is one, else the source: all translations of a sentence stay
     together, and both directions of a language pair with English have the same parts. What another corpus
-    of the same run holds out is not trained on here either.
+    of the same run holds out is not trained on here either, on whichever side it stands.
     """
 
     key_side: int
@@ -49,8 +53,8 @@ class Split:
     test_size: int
     validation: frozenset[int]
     test: frozenset[int]
-    elsewhere: frozenset[int]
-    """Held out of other corpora only."""
+    held: tuple[frozenset[int], frozenset[int]]
+    """What all corpora hold out of the languages of source and target."""
 
     def part(self, pair: Pair) -> Part | None:
         """Where a pair belongs; None: nowhere, as another corpus holds its sentence out."""
@@ -59,7 +63,12 @@ class Split:
             return "test"
         if key in self.validation:
             return "validation"
-        return None if key in self.elsewhere else "train"
+        return None if key in self.held[self.key_side] or self._is_key_elsewhere(pair) else "train"
+
+    def _is_key_elsewhere(self, pair: Pair) -> bool:
+        """Whether the side that is no key here is one that a corpus without this key's language holds out."""
+        side = 1 - self.key_side
+        return bool(self.held[side]) and _hash(pair[side], self.seed) in self.held[side]
 
     def train(self, pairs: Iterable[Pair], held: HeldOut) -> Iterator[Pair]:
         """The pairs to train on; the others are put into `held` as they go by.
@@ -92,18 +101,22 @@ def hold_out(corpora: Sequence[Whole], seed: int = 0) -> list[Split]:
     for corpus, (keys, counts, _) in zip(corpora, counted, strict=True):
         free = ~np.isin(keys, tested)
         validations.append(_first(keys[free], counts[free], corpus.validation))
-    held = frozenset(np.concatenate([tested, *validations]).tolist())
+    held: dict[str, frozenset[int]] = {}
+    for corpus, *own in zip(corpora, validations, tests, strict=True):
+        known = held.get(corpus.key_language, frozenset())
+        held[corpus.key_language] = known.union(*(keys.tolist() for keys in own))
     splits = []
     for corpus, (keys, _, total), validation, test in zip(corpora, counted, validations, tests, strict=True):
-        if held.issuperset(keys.tolist()):
+        if held[corpus.key_language].issuperset(keys.tolist()):
             which = f"{'-'.join(corpus.languages)}: " if len(corpora) > 1 else ""
             raise DataError(
                 f"{which}{corpus.validation} pairs for validation and {corpus.test} for testing leave none "
                 f"of {total} to train on; hold out fewer"
             )
         own = frozenset(validation.tolist()), frozenset(test.tolist())
+        source, target = (held.get(language, frozenset()) for language in corpus.languages)
         sizes = corpus.validation, corpus.test
-        splits.append(Split(corpus.key_side, seed, *sizes, *own, elsewhere=held.difference(*own)))
+        splits.append(Split(corpus.key_side, seed, *sizes, *own, held=(source, target)))
     return splits
 
 
