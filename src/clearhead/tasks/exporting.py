@@ -28,7 +28,8 @@ def export_int8(folder: Path, out: Path) -> Exported:
         if (folder / name).exists():
             shutil.copyfile(folder / name, out / name)
     for final in [line for line in read_metrics(folder) if line["kind"] == FINAL]:
-        add_final(out, final["step"], {name: final[name] for name in final.keys() - {"step", "kind"}})
+        scores = {name: value for name, value in final.items() if name not in ("step", "kind")}
+        add_final(out, final["step"], scores)
     # Last: a folder is taken for a model once it has weights.
     save_weights(rounded(weights(model)), out / WEIGHTS)
     return Exported(folder_bytes(folder), folder_bytes(out))
