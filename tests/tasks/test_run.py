@@ -4,6 +4,7 @@ import errno
 import json
 import signal
 from collections.abc import Iterable, Iterator
+from math import isfinite, nan
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from clearhead.config import changed, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError, TrainingError
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
 from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.records import read_metrics
 from clearhead.tasks.run import resume, train
-from clearhead.training import Report
+from clearhead.training import Report, Trainer
 
 SHORT = ["training.steps=24", "training.save_every=5", "training.validate_every=8", "training.report_every=3"]
 SMALL = ["model.dropout=0.1", "model.width=16", "model.hidden=32", "batches.tokens=400"]
@@ -148,6 +150,24 @@ def test_a_diverging_run_says_so_and_keeps_the_last_good_state(tmp_path, recipe)
     with pytest.raises(TrainingError, match=r"step \d+: the run diverged .* lower the learning rate"):
         finish(train(recipe(wild, "training.clip=1e38", "training.save_every=1"), tmp_path))
     assert list(tmp_path.glob("training/state-*.safetensors"))
+
+
+def test_what_a_device_began_after_a_broken_step_is_not_measured(tmp_path, recipe, monkeypatch):
+    """A GPU tells of its steps some steps later; here the processor is made to listen as late."""
+    usual = Trainer._gradients
+    broken = iter([7])
+
+    def gradients(self, group):
+        self._lag = 2
+        return usual(self, group) * (nan if self.step == 6 and next(broken, None) else 1)
+
+    monkeypatch.setattr(Trainer, "_gradients", gradients)
+    with pytest.raises(TrainingError, match="step 7: the run diverged"):
+        finish(train(recipe("training.report_every=12", "training.validate_every=12"), tmp_path))
+    finish(resume(tmp_path))
+    told = [line["loss"] for line in read_metrics(tmp_path) if line["kind"] == "train"]
+    assert len(told) == 2
+    assert all(map(isfinite, told))
 
 
 def test_a_folder_with_a_run_is_not_overwritten(tmp_path, recipe):

@@ -237,6 +237,10 @@ class Stretch:
         # Read when the numbers are wanted: until then, no device need be waited for.
         self._unread.append(report)
 
+    def take_back(self, after: int) -> None:
+        """Leaves out the steps after one: those that a device had begun before one was found to be broken."""
+        self._unread = [report for report in self._unread if report.step <= after]
+
     def read(self) -> "Stretch":
         """The same, with all reports taken in."""
         for report in self._unread:
@@ -299,6 +303,7 @@ class Run:
             with Interrupt() as interrupt:
                 reason = yield from self._loop(out, records, interrupt)
         except DivergedError:
+            self.stretch.take_back(after=self.trainer.step)
             if not self.ranks.first(lambda: self.trainer.step in self.states.steps()):
                 self._save(None, passing=True)
             raise
