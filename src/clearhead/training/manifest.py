@@ -63,7 +63,8 @@ def write_shards(folder: Path, tree: Tree, ranks: Group) -> None:
         ranks.first(lambda: shutil.rmtree(temporary, ignore_errors=True))
         (_, (error, _)), *_ = failure.failures.items()
         raise error from None
-    names = sorted(path.name for path in temporary.iterdir())
+    # Of one rank: a folder on a network may not look the same to all of them at once.
+    names = ranks.first(lambda: sorted(path.name for path in temporary.iterdir()))
     mine = {name: _checksum(temporary / name) for name in names[ranks.rank :: ranks.count]}
     files = {name: checksum for some in ranks.gather(mine) for name, checksum in some.items()}
     ranks.first(lambda: _finish(temporary, folder, {"ranks": ranks.count, "files": files, "notes": notes}))
