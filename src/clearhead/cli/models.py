@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.options import Json, put, say
+from clearhead.errors import ModelError
 
 
 def models(
@@ -22,6 +23,9 @@ def models(
     """
     from clearhead.tasks.shelf import TRAIN, box, find_models
 
+    for folder in folders or []:
+        if not folder.is_dir():
+            raise ModelError(f"{folder}: no such folder; without one, the built-in model, here and runs")
     found = find_models(folders or [Path(), Path("runs")])
     built_in = None if folders else box()
     for model in [built_in, *found] if built_in else found:

@@ -8,7 +8,7 @@ from clearhead.checkpoint import SETTINGS, TOKENIZER, load_checkpoint, set_weigh
 from clearhead.config import parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.models import Translator
-from clearhead.tasks.directions import saved_directions, tags
+from clearhead.tasks.directions import saved_directions, tag_ids, tags
 from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -34,6 +34,8 @@ def inheriting(recipe: TranslationRecipe) -> TranslationRecipe:
         return recipe
     if recipe.training.distillation:
         _check_languages(recipe, Path(recipe.training.distillation.teacher))
+    with _named("training.begin" if recipe.training.begin else TEACHER):
+        tag_ids(recipe.data.directions, tokenizer)
     values = tokenizer.config.model_dump(exclude_none=True) | {"dropout": recipe.tokenizer.dropout}
     settings = parse_settings(TokenizerConfig, values, group="tokenizer")
     return recipe.model_copy(update={"tokenizer": settings})

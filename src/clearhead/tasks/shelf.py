@@ -52,6 +52,8 @@ def find(name: str | Path) -> tuple[Path, Direction | None]:
     A folder with a model in it goes before a built-in name.
     """
     folder, said = Path(name), str(name)
+    if not said:
+        raise ModelError("the model's name is empty; give a folder or a built-in name")
     if (folder / SETTINGS).is_file() or not (BOX / SETTINGS).is_file():
         if folder.is_dir():
             return folder, None
