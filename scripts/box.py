@@ -26,7 +26,7 @@ from clearhead.tasks.exporting import export_int8
 from clearhead.tasks.measuring import Measured, measure, unseen_pairs, within_reach
 from clearhead.tasks.preparation import Corpus
 from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.records import read_metrics
+from clearhead.tasks.records import TEST, add_final, read_metrics
 from clearhead.tasks.shelf import BOX
 from clearhead.tasks.translation import TranslationModel, load
 from clearhead.text.languages import NAMES
@@ -120,7 +120,13 @@ def pack(run: Path, made: Path, device: str) -> None:
         met = {pair.source.casefold() for pair in trained[direction]}
         tested.append(test(whole, rounded, made, direction, met))
         say(f"{direction}: {tested[-1].rounded.scores[0]}")
+    bleu = {str(one.direction): one.rounded.scores[0].value for one in tested}
+    add_final(made, last_step(recipe, run), bleu, TEST)
     (made / CARD).write_text(card(recipe, run, made, rounded, tested), encoding="utf-8")
+
+
+def last_step(recipe: TranslationRecipe, run: Path) -> int:
+    return max((line["step"] for line in read_metrics(run)), default=recipe.training.steps)
 
 
 def test(
@@ -182,7 +188,7 @@ def card(
         dropout=shape.dropout,
         kind=recipe.tokenizer.kind,
         vocabulary=recipe.tokenizer.vocabulary,
-        steps=max((line["step"] for line in read_metrics(run)), default=recipe.training.steps),
+        steps=last_step(recipe, run),
         seed=recipe.training.seed,
     )
 

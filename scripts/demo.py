@@ -47,7 +47,7 @@ def show() -> None:
         began = perf_counter()
         translations = model.translate([source for source, _ in pairs], to=direction.target)
         took = perf_counter() - began
-        say(f"\n{direction}, sentences kept from training ({len(pairs)} in {took:.2f} s):")
+        say(f"\n{direction}, pairs kept from its training ({len(pairs)} in {took:.2f} s):")
         for (source, reference), translation in zip(pairs, translations, strict=True):
             say(f"  {source}\n    -> {translation}\n       (a person: {reference})")
 

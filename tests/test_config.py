@@ -49,6 +49,11 @@ def refused(values: dict) -> tuple[str, ...]:
         ({"animal": {"kind": "cat"}}, "animal: 'cat' is not one of dog, bird"),
         ({"animal": {"kind": "bird", "wing": 1}}, "animal.wing: unknown setting (did you mean wings?)"),
         ({"animal": {"kind": "bird", "wings": 1.5}}, "animal.wings: 1.5 is not a whole number"),
+        ({"width": 8}, "width: unknown setting (did you mean model.width?)"),
+        (
+            {"animal": "bird"},
+            "animal: 'bird' is a value, but this is a group of settings; write { kind = \"bird\" }",
+        ),
         ({"name": 3}, "name: 3 is not text (put it in quotes)"),
     ],
 )

@@ -95,9 +95,17 @@ def settings_toml(settings: Settings) -> str:
 
 def problems(kind: type[Settings], error: ValidationError) -> Iterator[str]:
     """One sentence per mistake, in the order of the settings."""
-    for detail in error.errors():
+    details = error.errors()
+    for detail in details:
+        if detail["type"] == "too_short" and any(_inside(other, detail) for other in details):
+            continue  # pydantic counts only the items that are right
         path, parent = _locate(kind, detail["loc"])
         yield f"{path}: {_say(detail, parent)}" if path else _say(detail, parent)
+
+
+def _inside(mistake: ErrorDetails, whole: ErrorDetails) -> bool:
+    depth = len(whole["loc"])
+    return len(mistake["loc"]) > depth and mistake["loc"][:depth] == whole["loc"]
 
 
 def _toml_value(text: str) -> Any:
@@ -146,7 +154,7 @@ def _say(detail: ErrorDetails, parent: type[Settings] | None) -> str:
     context, value = detail.get("ctx", {}), detail["input"]
     match detail["type"]:
         case "extra_forbidden":
-            near = difflib.get_close_matches(str(detail["loc"][-1]), parent.names() if parent else (), n=1)
+            near = _near(parent, str(detail["loc"][-1])) if parent else []
             return "unknown setting" + (f" (did you mean {near[0]}?)" if near else "")
         case "missing":
             return "is missing"
@@ -159,8 +167,25 @@ def _say(detail: ErrorDetails, parent: type[Settings] | None) -> str:
         case "value_error":
             return str(context["error"])
         case kind if kind in NOT_OF_A_TYPE:
-            return f"{value!r} {NOT_OF_A_TYPE[kind]}"
+            return f"{value!r} {NOT_OF_A_TYPE[kind]}{_as_group(parent, str(detail['loc'][-1]), value)}"
         case _:
             # pydantic's own words, with the value in the place of its kind: "Input should be greater than 0".
             _, should, rest = detail["msg"].partition(" should ")
             return f"{value!r} should {rest}" if should else detail["msg"].lower()
+
+
+def _near(group: type[Settings], name: str) -> list[str]:
+    """What may have been meant: a setting of this name in a group inside, or one of a like name here."""
+    inside = [
+        f"{inner}.{name}"
+        for inner, field in group.model_fields.items()
+        if any(name in member.names() for member in _members(field.annotation))
+    ]
+    return inside or difflib.get_close_matches(name, group.names(), n=1)
+
+
+def _as_group(group: type[Settings] | None, name: str, value: object) -> str:
+    """How to write a group of which only the kind was given."""
+    field = group.model_fields.get(name) if group else None
+    kinds = [_tag(member) for member in _members(field.annotation)] if field else []
+    return f'; write {{ kind = "{value}" }}' if value in kinds else ""

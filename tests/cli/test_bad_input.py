@@ -124,7 +124,7 @@ def test_a_test_set_of_empty_pairs_is_refused(refused, tmp_path, number_model):
 
 def test_evaluate_without_test_pairs_asks_for_some(refused, copied):
     (copied / "test.tsv").unlink()
-    assert "no test pairs were kept for this model; name a file with --pairs" in refused("evaluate", copied)
+    assert "no test pairs are kept beside this model; name a file with --pairs" in refused("evaluate", copied)
 
 
 def test_translations_to_compare_with_must_be_as_many(refused, tmp_path, number_model):
@@ -337,7 +337,7 @@ def test_what_the_built_in_model_cannot_do_is_answered_with_what_it_can(refused,
     said = refused("translate", "x", "--model", "en-de", "--to", "fr")
     assert said == "--to fr: this model translates en-de only"
     assert refused("evaluate", "box", "--to", "en", "--pairs", "x").startswith("--from: name a language; ")
-    assert "no test pairs were kept for this model" in refused("evaluate", "en-de")
+    assert "no test pairs are kept beside this model" in refused("evaluate", "en-de")
 
 
 def test_a_folder_without_a_model_is_named(refused, tmp_path):
@@ -345,6 +345,8 @@ def test_a_folder_without_a_model_is_named(refused, tmp_path):
         said = refused(*command, tmp_path / "nowhere")
         assert said.startswith(f"{tmp_path}/nowhere: no such model folder")
         assert refused(*command, tmp_path) == f"{tmp_path}: no trained model here, config.toml is missing"
+        assert refused(*command, "") == "the model's name is empty; give a folder or a built-in name"
+    assert refused("models", tmp_path / "nowhere").startswith(f"{tmp_path}/nowhere: no such folder")
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])

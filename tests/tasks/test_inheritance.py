@@ -137,3 +137,15 @@ def test_whoever_has_another_tokenizer_does_not_teach(tmp_path, recipe, number_m
 def test_a_teacher_that_cannot_teach_is_refused(change, message, tmp_path, recipe, number_model):
     with pytest.raises(ClearheadError, match=message):
         list(train(recipe(taught(number_model), change), tmp_path / "run"))
+
+
+def test_a_teacher_knows_the_languages_and_is_asked_as_its_pupil_is(recipe, number_model, many_model):
+    with pytest.raises(ModelError, match=r"waits for a tag \(<2de>, <2en>, <2fr>\), .* writes de alone"):
+        inheriting(recipe(taught(many_model)))
+    with pytest.raises(ModelError, match="translates en-de, not de-en; name a teacher that does"):
+        inheriting(recipe(taught(number_model), "data.both=true"))
+
+
+def test_a_tokenizer_without_the_tags_of_a_run_is_refused_by_the_setting(recipe, number_model):
+    with pytest.raises(ModelError, match=r"training\.begin: tokenizer: has no <2de>"):
+        inheriting(recipe(begun(number_model), "data.both=true"))

@@ -20,7 +20,7 @@ def test_the_kept_test_pairs_are_the_default(tmp_path):
     for content in (None, ""):
         (tmp_path / "test.tsv").unlink() if content is None else (tmp_path / "test.tsv").write_text(content)
         with pytest.raises(
-            DataError, match="no test pairs were kept for this model; name a file with --pairs"
+            DataError, match="no test pairs are kept beside this model; name a file with --pairs"
         ):
             unseen_pairs(None, tmp_path, DIRECTION)
 

@@ -130,3 +130,9 @@ def test_the_card_of_many_directions_names_them_all():
     assert "- a.tsv\n- tatoeba-en-fr: " in card
     assert "`test.de-en.tsv`, `validation.en-fr.tsv` and `test.en-fr.tsv` beside this card" in card
     assert "- BLEU 30.00\n- BLEU en-de 28.00\n" in card
+
+
+def test_a_mistake_in_the_only_corpus_is_said_once():
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(TranslationRecipe, {"data": {"corpora": [DATA | {"both": 3}]}})
+    assert caught.value.problems == ("data.corpora.0.both: 3 is not true or false",)

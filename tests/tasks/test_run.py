@@ -14,6 +14,7 @@ from clearhead.checkpoint import WEIGHTS
 from clearhead.config import changed, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError, TrainingError
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
+from clearhead.tasks.exporting import export_int8
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import read_metrics
 from clearhead.tasks.run import resume, train
@@ -190,6 +191,15 @@ def test_only_settings_that_do_not_change_what_is_learned_may_be_changed_on_resu
 def test_what_is_missing_for_resuming_is_named(tmp_path):
     with pytest.raises(TrainingError, match=r"no run to resume here, config\.toml is missing"):
         finish(resume(tmp_path))
+
+
+def test_a_model_without_the_states_of_its_run_is_not_trained_over(tmp_path, number_model):
+    export_int8(number_model, tmp_path / "small")
+    before = (tmp_path / "small" / WEIGHTS).read_bytes()
+    with pytest.raises(TrainingError, match=r"holds a model, but no state of a run .* training\.begin="):
+        next(resume(tmp_path / "small"))
+    assert (tmp_path / "small" / WEIGHTS).read_bytes() == before
+    assert not (tmp_path / "small" / "training").exists()
 
 
 @pytest.mark.parametrize("variant", ["early", "during a state", "at the end"])

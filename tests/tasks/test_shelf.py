@@ -7,6 +7,7 @@ import pytest
 import clearhead
 from clearhead.errors import ModelError
 from clearhead.tasks.directions import Direction
+from clearhead.tasks.records import TEST, add_final
 from clearhead.tasks.shelf import Shelved, box, find, find_models
 
 
@@ -39,6 +40,15 @@ def test_unfinished_and_damaged_folders_are_passed_over(number_model, tmp_path):
         Shelved(str(tmp_path / "no metrics"), "en-de", 0.1, None, None),
         Shelved(str(tmp_path / "odd settings"), "und-und", 0.1, find_models([number_model])[0].bleu, None),
     ]
+
+
+def test_bleu_on_test_sentences_is_told_by_direction(many_model, tmp_path):
+    folder = shutil.copytree(many_model, tmp_path / "model")
+    assert find_models([folder])[0].tested == {}
+    add_final(folder, 9, {"en-fr": 49.29, "en-de": 46.51}, TEST)
+    [model] = find_models([folder])
+    assert model.tested == {"en-de": 46.5, "en-fr": 49.3}
+    assert model.bleu is not None, "what was measured at the end of the run is still there"
 
 
 def test_the_licence_is_that_of_the_shipped_data(number_model, tmp_path):

@@ -43,6 +43,8 @@ def evaluate(
     side are left out; a source longer than the model takes counts as translated by nothing. With
     --against, the difference to another system is tested by paired bootstrap resampling.
 
+        clearhead evaluate fr-en
+
         clearhead evaluate runs/quickstart
 
         clearhead evaluate runs/mine --pairs test.tsv --against runs/quickstart
@@ -81,7 +83,8 @@ def evaluate(
     if json:
         put({**asdict(measured), "blank": test.blank, "too_long": too_long})
     else:
-        _show(measured, model, against)
+        name = f"{model}, {direction}," if len(translator.directions) > 1 else model
+        _show(measured, name, against)
 
 
 def _rival(
@@ -122,8 +125,8 @@ def _translations(
     return [str(one) for one in tracked(found, "translating", len(sources), "sentences")], too_long
 
 
-def _show(measured: "Measured", model: str, against: Path | None) -> None:
-    put(f"{model} on {measured.sentences:,} sentences")
+def _show(measured: "Measured", name: str, against: Path | None) -> None:
+    put(f"{name} on {measured.sentences:,} sentences")
     for score in measured.scores:
         put(f"  {score.name:<26}{score.value:6.2f}  {score.signature}")
     put("by words in the source")

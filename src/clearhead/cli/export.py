@@ -20,9 +20,11 @@ def export(
     """Write a trained model in another form.
 
     int8: a folder of a quarter of the size that every command takes like any other. Each row of a
-    matrix is rounded to 255 values; translations hardly change (clearhead evaluate --against tells).
+    matrix is rounded to 255 values; translations hardly change. The test pairs stay with the first one:
 
         clearhead export runs/mine --to int8 --out runs/mine-int8
+
+        clearhead evaluate runs/mine --against runs/mine-int8
     """
     if to not in FORMS:
         raise SettingsError(f"--to {to}: is not one of {', '.join(FORMS)}")
@@ -33,4 +35,4 @@ def export(
         put({"folder": str(out), "bytes": made.after, "bytes_before": made.before})
         return
     put(str(out))
-    say(f"{made.after / 1e6:.1f} MB, where {folder} needs {made.before / 1e6:.1f} MB")
+    say(f"{made.after / 1e6:.2f} MB, where {folder} needs {made.before / 1e6:.2f} MB")

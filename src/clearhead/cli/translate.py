@@ -49,7 +49,7 @@ def translate(
     from clearhead.tasks.shelf import DEFAULT, WHOLE_BOX
     from clearhead.tasks.translation import Sampling, load
 
-    translator = load(model or (WHOLE_BOX if to else DEFAULT), chosen_device(device))
+    translator = load((WHOLE_BOX if to else DEFAULT) if model is None else model, chosen_device(device))
     wishes = {"nbest": nbest, "prefix": prefix, "repetition": repetition, "no_repeat": no_repeat}
     wishes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}

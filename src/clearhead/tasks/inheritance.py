@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clearhead.checkpoint import TOKENIZER, load_checkpoint, set_weights, weights
-from clearhead.config import parse_settings
-from clearhead.errors import ModelError
+from clearhead.checkpoint import SETTINGS, TOKENIZER, load_checkpoint, set_weights, weights
+from clearhead.config import parse_settings, read_toml
+from clearhead.errors import ModelError, SettingsError
 from clearhead.models import Translator
+from clearhead.tasks.directions import saved_directions, tag_ids, tags
 from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -31,6 +32,10 @@ def inheriting(recipe: TranslationRecipe) -> TranslationRecipe:
     tokenizer = inherited_tokenizer(recipe.training)
     if tokenizer is None:
         return recipe
+    if recipe.training.distillation:
+        _check_languages(recipe, Path(recipe.training.distillation.teacher))
+    with _named("training.begin" if recipe.training.begin else TEACHER):
+        tag_ids(recipe.data.directions, tokenizer)
     values = tokenizer.config.model_dump(exclude_none=True) | {"dropout": recipe.tokenizer.dropout}
     settings = parse_settings(TokenizerConfig, values, group="tokenizer")
     return recipe.model_copy(update={"tokenizer": settings})
@@ -52,6 +57,24 @@ def inherited_tokenizer(training: TrainingConfig) -> Tokenizer | None:
             "train one of them with the tokenizer of the other"
         )
     return found[0] if found else None
+
+
+def _check_languages(recipe: TranslationRecipe, folder: Path) -> None:
+    """A teacher translates all that its pupil will, and is asked for it in the same way."""
+    with _named(TEACHER):
+        theirs = saved_directions(read_toml(folder / SETTINGS))
+    ours = recipe.data.directions
+    strange = [str(direction) for direction in ours if direction not in theirs]
+    if strange:
+        raise ModelError(
+            f"{TEACHER}: {folder} translates {', '.join(map(str, theirs))}, not {', '.join(strange)}; name "
+            "a teacher that does"
+        )
+    if tags(theirs) and not tags(ours):
+        raise ModelError(
+            f"{TEACHER}: {folder} waits for a tag ({', '.join(tags(theirs).values())}), which a model that "
+            f"writes {ours[0].target} alone is not given; name a teacher that writes it alone too"
+        )
 
 
 def begin_with(model: Translator, folder: Path) -> None:
@@ -106,7 +129,7 @@ def _named(setting: str) -> Iterator[None]:
     """What is wrong with a model is said with the setting that names it."""
     try:
         yield
-    except ModelError as error:
+    except (ModelError, SettingsError) as error:
         raise ModelError(f"{setting}: {error}") from None
 
 

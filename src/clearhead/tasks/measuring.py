@@ -54,7 +54,7 @@ def unseen_pairs(place: Place | None, folder: Path, direction: Direction) -> Uns
     if place is None:
         place = folder / file_name("test", direction, saved_directions(read_toml(folder / SETTINGS)))
         if not place.exists() or not place.stat().st_size:
-            raise DataError(f"{folder}: no test pairs were kept for this model; name a file with --pairs")
+            raise DataError(f"{folder}: no test pairs are kept beside this model; name a file with --pairs")
     pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(place, direction)]
     places = [place for place, pair in enumerate(pairs) if pair.source and pair.target]
     return Unseen([pairs[place] for place in places], places, len(pairs))

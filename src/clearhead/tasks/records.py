@@ -12,6 +12,8 @@ from clearhead.writing import write_text
 METRICS, CURVES = "metrics.jsonl", "curves.png"
 # The kind of measurement that is made of the published weights.
 FINAL = "final"
+# And of them on the test sentences: the BLEU of each direction.
+TEST = "test"
 
 
 class Records:
@@ -77,10 +79,10 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def add_final(folder: Path, step: int, values: Mapping[str, float]) -> None:
+def add_final(folder: Path, step: int, values: Mapping[str, float], kind: str = FINAL) -> None:
     """Writes down how the published weights do, in the place of what was said before."""
-    lines = [line for line in read_metrics(folder) if line["kind"] != FINAL]
-    lines.append({"step": step, "kind": FINAL, **values})
+    lines = [line for line in read_metrics(folder) if line["kind"] != kind]
+    lines.append({"step": step, "kind": kind, **values})
     with naming(folder / METRICS):
         write_text(folder / METRICS, "".join(json.dumps(line) + "\n" for line in lines))
 

@@ -82,6 +82,11 @@ def resume(out: Path, changes: Sequence[str] = ()) -> Iterator[Event]:
     """Goes on with the run in a folder as if it had never stopped; a change is 'training.steps=9'."""
     if not (out / SETTINGS).exists():
         raise TrainingError(f"{out}: no run to resume here, {SETTINGS} is missing")
+    if (out / WEIGHTS).exists() and not StateFolder(out / STATES).steps():
+        raise TrainingError(
+            f"{out}: holds a model, but no state of a run to resume; train on from its weights in another "
+            f"folder: --set training.begin={out}"
+        )
     recipe = _resumed(out, changes)
     with (
         joined(recipe.training.device) as ranks,

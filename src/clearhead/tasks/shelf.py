@@ -1,7 +1,7 @@
 """Which models there are, without loading them: those in the package by name, and trained ones in folders."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from clearhead.config import read_toml
 from clearhead.data.datasets import SHIPPED
 from clearhead.errors import ModelError, SettingsError
 from clearhead.tasks.directions import Direction, saved_corpora, saved_directions
-from clearhead.tasks.records import FINAL, read_metrics
+from clearhead.tasks.records import FINAL, TEST, read_metrics
 
 # The folder of the model inside the package, and its name with all its directions; each is a name too.
 BOX = Path(__file__).parent / "box"
@@ -30,6 +30,8 @@ class Shelved:
     """Of the published weights, on its validation sentences."""
     licence: str | None
     """Of the shipped data that it was trained on."""
+    tested: dict[str, float] = field(default_factory=dict)
+    """BLEU of each direction on its test sentences, where its folder tells of it."""
 
     def record(self) -> dict[str, Any]:
         return asdict(self)
@@ -52,6 +54,8 @@ def find(name: str | Path) -> tuple[Path, Direction | None]:
     A folder with a model in it goes before a built-in name.
     """
     folder, said = Path(name), str(name)
+    if not said:
+        raise ModelError("the model's name is empty; give a folder or a built-in name")
     if (folder / SETTINGS).is_file() or not (BOX / SETTINGS).is_file():
         if folder.is_dir():
             return folder, None
@@ -77,13 +81,17 @@ def _read(folder: Path) -> Shelved | None:
         settings = read_toml(folder / SETTINGS)
     except SettingsError:
         return None
-    scores = [line["bleu"] for line in read_metrics(folder) if line["kind"] == FINAL and "bleu" in line]
+    measured = read_metrics(folder)
+    scores = [line["bleu"] for line in measured if line["kind"] == FINAL and "bleu" in line]
+    directions = [str(direction) for direction in saved_directions(settings)]
+    tests = [line for line in measured if line["kind"] == TEST]
     return Shelved(
         str(folder),
-        ", ".join(map(str, saved_directions(settings))),
+        ", ".join(directions),
         round((folder / WEIGHTS).stat().st_size / 1e6, 1),
         round(scores[-1], 1) if scores else None,
         _licence(settings),
+        {name: round(line[name], 1) for line in tests for name in directions if name in line},
     )
 
 

@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 def choose_device(wish: Device = "auto", asked_by: str = "training.device") -> torch.device:
     """The device of a run, said in the log."""
     device = find_device(wish, asked_by)
-    name = (
-        torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} threads"
-    )
+    threads = torch.get_num_threads()
+    working = f"{threads} thread{'s' if threads > 1 else ''}"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else working
     log.info("device: %s (%s)", device, name)
     return device
 
