@@ -152,9 +152,10 @@ def _tag(kind: type[Settings]) -> str:
 
 def _say(detail: ErrorDetails, parent: type[Settings] | None) -> str:
     context, value = detail.get("ctx", {}), detail["input"]
+    name = str(detail["loc"][-1]) if detail["loc"] else ""
     match detail["type"]:
         case "extra_forbidden":
-            near = _near(parent, str(detail["loc"][-1])) if parent else []
+            near = _near(parent, name) if parent else []
             return "unknown setting" + (f" (did you mean {near[0]}?)" if near else "")
         case "missing":
             return "is missing"
@@ -167,7 +168,7 @@ def _say(detail: ErrorDetails, parent: type[Settings] | None) -> str:
         case "value_error":
             return str(context["error"])
         case kind if kind in NOT_OF_A_TYPE:
-            return f"{value!r} {NOT_OF_A_TYPE[kind]}{_as_group(parent, str(detail['loc'][-1]), value)}"
+            return f"{value!r} {NOT_OF_A_TYPE[kind]}{_as_group(parent, name, value)}"
         case _:
             # pydantic's own words, with the value in the place of its kind: "Input should be greater than 0".
             _, should, rest = detail["msg"].partition(" should ")
