@@ -63,18 +63,22 @@ def number_recipe(numbers) -> Callable[..., Path]:
     return make
 
 
-@pytest.fixture(scope="session")
-def number_model(tmp_path_factory: pytest.TempPathFactory, number_recipe) -> Path:
-    """The folder of a trained translator; a test that changes something in it makes a copy first."""
+def trained(recipe: Path, out: Path) -> Path:
+    """The folder of a finished run."""
     from clearhead.config import read_settings
     from clearhead.tasks.recipe import TranslationRecipe
     from clearhead.tasks.run import train
 
-    folder = tmp_path_factory.mktemp("numbers")
-    recipe = read_settings(TranslationRecipe, number_recipe(folder))
-    for _ in train(recipe, folder / "model"):
+    for _ in train(read_settings(TranslationRecipe, recipe), out):
         pass
-    return folder / "model"
+    return out
+
+
+@pytest.fixture(scope="session")
+def number_model(tmp_path_factory: pytest.TempPathFactory, number_recipe) -> Path:
+    """The folder of a trained translator; a test that changes something in it makes a copy first."""
+    folder = tmp_path_factory.mktemp("numbers")
+    return trained(number_recipe(folder), folder / "model")
 
 
 @pytest.fixture(scope="session")
@@ -97,14 +101,8 @@ def many_recipe(numbers) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def many_model(tmp_path_factory: pytest.TempPathFactory, many_recipe) -> Path:
     """The folder of a trained translator between English and two other languages, in both directions."""
-    from clearhead.config import read_settings
-    from clearhead.tasks.recipe import TranslationRecipe
-    from clearhead.tasks.run import train
-
     folder = tmp_path_factory.mktemp("many")
-    for _ in train(read_settings(TranslationRecipe, many_recipe(folder)), folder / "model"):
-        pass
-    return folder / "model"
+    return trained(many_recipe(folder), folder / "model")
 
 
 @pytest.fixture(scope="session")
