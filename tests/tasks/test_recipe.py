@@ -106,6 +106,21 @@ def test_rows_are_packed_on_a_gpu_where_the_model_can_do_with_it():
     assert kind(on_gpu=False, batches={"kind": "packed"}) == "packed"
 
 
+@pytest.mark.parametrize(
+    ("on_gpu", "steps", "wish", "settled"),
+    [
+        (True, 50_000, "auto", "on"),
+        (True, 100, "auto", "off"),
+        (False, 50_000, "auto", "off"),
+        (False, 100, "on", "on"),
+    ],
+)
+def test_a_run_is_compiled_on_a_gpu_where_that_pays(on_gpu, steps, wish, settled):
+    training = {"steps": steps, "compile": wish}
+    recipe = parse_settings(TranslationRecipe, {"data": DATA, "training": training})
+    assert recipe.settled(on_gpu).training.compile == settled
+
+
 def test_a_card_tells_languages_data_and_scores():
     files = ["tatoeba-en-de", "mine.tsv", ["b.en", "b.de"]]
     recipe = parse_settings(TranslationRecipe, {"data": DATA | {"train": files}})

@@ -166,7 +166,7 @@ def test_a_batch_beyond_memory_is_computed_in_parts_that_give_the_same_step(make
         f"the batch does not fit into memory: it is computed in {parts} parts, which gives the same steps"
         for parts in (2, 4)
     ]
-    assert parts.state()["parts"] == 4
+    assert parts.state()["parts"] == [4]
 
 
 def test_memory_too_short_for_a_single_row_is_said(make_trainer, feed):

@@ -29,6 +29,8 @@ from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 
 PARTS = ("train", "validation", "test")
+# Steps: compiling takes half a minute, which a shorter run does not earn back.
+WORTH_COMPILING = 2000
 # A file or a shipped data set by name; or two aligned files, the source's first.
 File = Annotated[str | tuple[str, str], Field(union_mode="left_to_right")]
 Files = Annotated[tuple[File, ...], Field(strict=False)]
@@ -214,10 +216,14 @@ class TranslationRecipe(Settings):
 
     def settled(self, on_gpu: bool) -> "TranslationRecipe":
         """The same with nothing left to be chosen by the machine, so that a run goes on as it began."""
-        if self.batches.kind != "auto":
-            return self
-        kind = "packed" if on_gpu and self.model.packs else "padded"
-        return self.model_copy(update={"batches": self.batches.model_copy(update={"kind": kind})})
+        batches, training = self.batches, self.training
+        if batches.kind == "auto":
+            kind = "packed" if on_gpu and self.model.packs else "padded"
+            batches = batches.model_copy(update={"kind": kind})
+        if training.compile == "auto":
+            compile = "on" if on_gpu and training.steps >= WORTH_COMPILING else "off"
+            training = training.model_copy(update={"compile": compile})
+        return self.model_copy(update={"batches": batches, "training": training})
 
     @model_validator(mode="after")
     def _what_stops_the_run_is_measured(self) -> "TranslationRecipe":

@@ -44,7 +44,7 @@ class TrainingConfig(Settings):
     device: Device = "auto"
     precision: Precision = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
-    """auto: on a GPU, for runs that are long enough to earn it back"""
+    """auto: on a GPU; a recipe's run only if it is long enough to earn it back"""
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     report_every: PositiveInt = 50
     validate_every: PositiveInt = 1000

@@ -16,8 +16,6 @@ from clearhead.training.manifest import anywhere
 from clearhead.training.passes import Loss, Objective, Passes, RecordedPasses, Regions
 from clearhead.training.ranks import Group, Ranks
 
-# Compiling takes half a minute, which a shorter run does not earn back.
-WORTH_COMPILING = 2000
 # Gradients travel in parcels: large enough for the network, and the next is packed while one is on its way.
 PARCEL = 1 << 24
 
@@ -35,8 +33,7 @@ class Whole:
         """How this rank goes forward and backward over a batch."""
         compiled = self.config.compile
         if self.device.type == "cuda":
-            pays = compiled == "auto" and self.config.steps >= WORTH_COMPILING
-            regions = Regions(self.model) if compiled == "on" or pays else None
+            regions = Regions(self.model) if compiled != "off" else None
             return RecordedPasses(Objective(self.model, self.loss), self.device, autocast, regions)
         chosen = torch.compile(self.loss, dynamic=True) if compiled == "on" else self.loss
         return Passes(Objective(self.model, chosen), self.device, autocast)

@@ -116,6 +116,8 @@ class Trainer(Generic[Model, Batch]):
     ):
         self.ranks = ranks or Ranks()
         self.device = choose_device(config.device)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
         self.precision = choose_precision(config.precision, self.device, width)
         self.together = self.ranks.together(config.accumulate)
         self.parallel = parallel(config, model, loss, self.device, self.ranks)
@@ -178,7 +180,8 @@ class Trainer(Generic[Model, Batch]):
         if self.average:
             state["model"] = weights(self.model)
         random = {str(rank): one for rank, one in enumerate(self.ranks.gather(random_state()))}
-        return state | {"random": random, "parts": self.parts, "together": self.together}
+        parts = self.ranks.gather(self.parts)
+        return state | {"random": random, "parts": parts, "together": self.together}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from a state of the same model and optimizer, whatever the number of ranks that saved it.
@@ -195,8 +198,10 @@ class Trainer(Generic[Model, Batch]):
         if self.average:
             self.average.load(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.parts, self.together = state["step"], state["parts"], state["together"]
+        self.step, self.together = state["step"], state["together"]
+        self.parts = max(state["parts"])
         if len(state["random"]) == self.ranks.count:
+            self.parts = state["parts"][self.ranks.rank]
             set_random_state(state["random"][str(self.ranks.rank)])
         else:
             begin_stream(self.config.seed, self.step, self.ranks.rank)
