@@ -1,7 +1,7 @@
 """Forward and backward over one batch: plainly, or compiled and recorded where shapes come again."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -136,7 +136,7 @@ class RecordedPasses(Passes[Batch]):
         chance = torch.cuda.get_rng_state(self.device)
         room = batch.each(lambda tensor: tensor.to(self.device).clone())
         graph = torch.cuda.CUDAGraph()
-        with self.regions.compiled() if self.regions else _as_is():
+        with self.regions.compiled() if self.regions else nullcontext():
             aside = torch.cuda.Stream(self.device)
             aside.wait_stream(torch.cuda.current_stream(self.device))
             with torch.cuda.stream(aside):
@@ -188,11 +188,6 @@ def _compiled(function: Callable) -> Callable:
         {"triton.mix_order_reduction": False} if hasattr(triton, "mix_order_reduction") else {}
     )
     return torch.compile(function, dynamic=False, options=options)
-
-
-@contextmanager
-def _as_is() -> Iterator[None]:
-    yield
 
 
 def _tensors(batch: Trainable) -> list[Tensor]:
