@@ -12,6 +12,7 @@ BEGIN, END = "<!-- tree: written by scripts/tree.py -->\n", "<!-- end of tree --
 ROOMS = (
     "text",
     "data",
+    "kernels",
     "layers",
     "models",
     "training",

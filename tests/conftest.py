@@ -10,7 +10,9 @@ import torch
 from jaxtyping import install_import_hook
 
 CHECKED = ["clearhead.decoding", "clearhead.layers", "clearhead.models"]
-hook = install_import_hook(CHECKED, "beartype.beartype")
+# The compiler of passes on a GPU does not see through the checks.
+if not torch.cuda.is_available():
+    install_import_hook(CHECKED, "beartype.beartype")
 
 torch.set_num_threads(1)
 

@@ -14,6 +14,7 @@ from clearhead.config import Settings
 from clearhead.layers.mask import Causal, Mask
 from clearhead.layers.positions import Places, Relative
 from clearhead.layers.scores import ProductScore, make_score
+from clearhead.layers.sentences import sentence_kernel
 
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown each intermediate by name, and gives back what the attention goes on with."""
@@ -107,7 +108,12 @@ class Attention(nn.Module):
     def _fused(self, score: ProductScore, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
         places, length, kind = queries.shape[2], memory.keys.shape[2], _kernel_type(queries)
         prepared, keys = score.prepare(queries, memory.keys)
+        prepared, keys, values = prepared.to(kind), keys.to(kind), memory.values.to(kind)
         bias = self.relative.bias(places, length)
+        dropout = self.dropout if self.training else 0.0
+        kernel = None if bias is not None or dropout else sentence_kernel(prepared, keys, mask)
+        if kernel is not None:
+            return kernel(prepared, keys, values, score.scale).to(queries.dtype)
         # SDPA's causal form counts from the first key, so it fits only where queries and keys are the same.
         square = isinstance(mask, Causal) and bias is None and places == length
         allowed = None if square else mask.dense(places, length, queries.device)
@@ -116,11 +122,11 @@ class Attention(nn.Module):
             allowed = allowed.to(kind)
         with torch.autocast(queries.device.type, enabled=False):
             mixed = F.scaled_dot_product_attention(
-                prepared.to(kind),
-                keys.to(kind),
-                memory.values.to(kind),
+                prepared,
+                keys,
+                values,
                 attn_mask=allowed,
-                dropout_p=self.dropout if self.training else 0.0,
+                dropout_p=dropout,
                 is_causal=square,
                 scale=score.scale,
             )

@@ -15,6 +15,7 @@ from clearhead.layers.norm import NormKind, NormPlace, make_norm, make_residual
 from clearhead.layers.positions import Places, PositionKind, make_relative
 
 Stream = Float[Tensor, "batch places width"]
+Encoded = Float[Tensor, "batch source width"]
 
 
 class BlockConfig(Settings):
@@ -44,10 +45,24 @@ class BlockConfig(Settings):
 
 @dataclass(frozen=True)
 class Source:
-    """Encoded states as each block of a decoder reads them, and which of them are words."""
+    """Encoded states as each block of a decoder has read them, and which of them are words."""
 
     read: list[KeyValues]
     mask: Mask
+
+    def for_block(self, number: int) -> KeyValues:
+        return self.read[number]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Encoded states that each block reads when its turn comes, and which of them are words."""
+
+    states: Encoded
+    mask: Mask
+
+    def for_block(self, number: int) -> Encoded:
+        return self.states
 
 
 class Memory:
@@ -92,7 +107,7 @@ class Block(nn.Module):
         self.feedforward = make_feedforward(config.activation, width, config.hidden)
         self.feedforward_residual = residual()
 
-    def read(self, states: Stream) -> KeyValues:
+    def read(self, states: Encoded) -> KeyValues:
         """What the cross-attention reads in encoded states."""
         return self.cross_attention.read(states)
 
@@ -101,7 +116,7 @@ class Block(nn.Module):
         x: Stream,
         mask: Mask,
         places: Places | None = None,
-        source: KeyValues | None = None,
+        source: KeyValues | Encoded | None = None,
         source_mask: Mask | None = None,
         memory: Memory | None = None,
     ) -> Stream:
@@ -110,7 +125,8 @@ class Block(nn.Module):
             return self.attention(queries, memory.extend(own) if memory else own, mask)
 
         def consult(y: Stream) -> Stream:
-            return self.cross_attention(self.cross_attention.ask(y), source, source_mask)
+            read = self.cross_attention.read(source) if isinstance(source, Tensor) else source
+            return self.cross_attention(self.cross_attention.ask(y), read, source_mask)
 
         x = self.attention_residual(x, look)
         if source is not None:
@@ -127,7 +143,7 @@ class Stack(nn.Module):
         last = config.norm_place == "pre"
         self.norm = make_norm(config.norm, config.width) if last else nn.Identity()
 
-    def read(self, states: Stream, mask: Mask) -> Source:
+    def read(self, states: Encoded, mask: Mask) -> Source:
         """What each block's cross-attention reads in encoded states."""
         return Source([cast(Block, block).read(states) for block in self.blocks], mask)
 
@@ -136,13 +152,13 @@ class Stack(nn.Module):
         x: Stream,
         mask: Mask,
         places: Places | None = None,
-        source: Source | None = None,
+        source: Source | Unread | None = None,
         memories: list[Memory] | None = None,
     ) -> Stream:
         """The last states of words that stand at these places; at 0, 1, 2 … if none are given."""
         for number, block in enumerate(self.blocks):
-            read, source_mask = (source.read[number], source.mask) if source else (None, None)
-            x = block(x, mask, places, read, source_mask, memories[number] if memories else None)
+            given, source_mask = (source.for_block(number), source.mask) if source else (None, None)
+            x = block(x, mask, places, given, source_mask, memories[number] if memories else None)
         return self.norm(x)
 
 

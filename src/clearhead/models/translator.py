@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
-from clearhead.layers.block import BlockConfig, Memory, Source, Stack
+from clearhead.layers.block import BlockConfig, Memory, Source, Stack, Unread
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.layout import Layout, Padded
 from clearhead.layers.mask import Causal, Lengths
@@ -116,17 +116,18 @@ class Translator(nn.Module):
         if config.tied != "none":
             self.readout_weight = self.target_embedding.weight
 
-    def encode(self, source: SourceWords, layout: Layout) -> Source:
-        """The encoded source, as the decoder reads it."""
+    def encode(self, source: SourceWords, layout: Layout) -> Float[Tensor, "batch source width"]:
+        """The encoder's last states at every place of the source."""
         x = self.source_embedding(source, layout.source_places, layout.lengths)
-        return self.decoder.read(self.encoder(x, layout.source, layout.source_places), layout.across)
+        return self.encoder(x, layout.source, layout.source_places)
 
     def states(
         self, source: SourceWords, layout: Layout, target: Words
     ) -> Float[Tensor, "batch target width"]:
         """The decoder's last states at every place of the target, in which sentences start with <s>."""
         x = self.target_embedding(target, layout.target_places)
-        return self.decoder(x, layout.target, layout.target_places, self.encode(source, layout))
+        unread = Unread(self.encode(source, layout), layout.across)
+        return self.decoder(x, layout.target, layout.target_places, unread)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
         return F.linear(states, self.readout_weight)
@@ -139,7 +140,8 @@ class Translator(nn.Module):
 
     def start(self, source: SourceWords, lengths: SourceLengths) -> TranslatorState:
         """Reads the source; each row of the state then awaits its first word, <s>."""
-        return TranslatorState(self.encode(source, Padded(lengths)), lengths)
+        layout = Padded(lengths)
+        return TranslatorState(self.decoder.read(self.encode(source, layout), layout.across), lengths)
 
     def step(self, words: Int[Tensor, " rows"], state: TranslatorState) -> Float[Tensor, "rows vocabulary"]:
         """The logits of the word after these; the state moves on."""

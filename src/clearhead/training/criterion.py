@@ -85,22 +85,25 @@ class Criterion:
 
     def fused(self, logits: Views, labels: Labels, teacher: Rows | None = None) -> tuple[Losses, Views]:
         """Losses and slopes as one formula that a compiler can turn into a kernel."""
-        logs = [torch.log_softmax(view, -1, dtype=exact(view)) for view in logits]
-        target, known = self._target(labels, logs[0]), 0.0
+        wide = [view.to(exact(view)) for view in logits]
+        logs = [view.log_softmax(-1) for view in wide]
+        target = self._target(labels, logs[0])
+        losses = [self._entropy(view, log, labels) for view, log in zip(wide, logs, strict=True)]
         if teacher is not None:
-            taught = torch.log_softmax(teacher, -1, dtype=logs[0].dtype)
-            target = (1 - self.taught) * target + self.taught * taught.exp()
-            # What the teacher is unsure of is no part of the divergence from it.
-            known = self.taught * (taught.exp() * taught).sum(-1)
+            taught = teacher.to(logs[0].dtype).log_softmax(-1)
+            apart = [_divergence(taught, log)[0] for log in logs]
+            losses = [torch.lerp(*both, self.taught) for both in zip(losses, apart, strict=True)]
+            target = torch.lerp(target, taught.exp(), self.taught)
+        slopes = [log.exp() - target for log in logs]
         match self.regulariser:
             case None:
-                losses, *slopes = _cross_entropy(logs[0], target)
+                loss = losses[0]
             case RDropConfig(alpha=alpha):
-                losses, *slopes = _rdrop(logs[0], logs[1], target, alpha)
+                loss, slopes = _rdrop(losses, slopes, logs, alpha)
             case SimCutConfig(alpha=alpha):
-                losses, *slopes = _simcut(logs[0], logs[1], target, alpha)
-        kept = (labels != self.ignore).to(losses.dtype)
-        return (losses + known) * kept, [(slope * kept[:, None]).to(logits[0].dtype) for slope in slopes]
+                loss, slopes = _simcut(losses, slopes, logs, alpha)
+        kept = (labels != self.ignore).to(loss.dtype)
+        return loss * kept, [(slope * kept[:, None]).to(logits[0].dtype) for slope in slopes]
 
     def sparing(self, logits: Views, labels: Labels, teacher: None = None) -> tuple[Losses, Views]:
         """The same step by step for a plain criterion, with few walks over the logits.
@@ -121,6 +124,14 @@ class Criterion:
         slopes.scatter_add_(-1, labels, torch.full_like(wanted, self.smoothing - 1))
         return losses.squeeze(-1), [slopes.to(logits[0].dtype)]
 
+    def _entropy(self, logits: Rows, logs: Rows, labels: Labels) -> Losses:
+        """-Σ target log p, from what is known of the target: one walk over the logits less."""
+        labels = labels.clamp_min(0)[:, None]
+        wanted, logit = logs.gather(-1, labels).squeeze(-1), logits.gather(-1, labels).squeeze(-1)
+        # Every log-probability is so much below its logit as that of the label is.
+        mean = logits.mean(-1) - (logit - wanted)
+        return -(1 - self.smoothing) * wanted - self.smoothing * mean
+
     def _target(self, labels: Labels, like: Rows) -> Rows:
         vocabulary = like.shape[-1]
         words = torch.arange(vocabulary, device=labels.device)
@@ -132,28 +143,19 @@ def exact(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
-def _rdrop(first: Rows, second: Rows, target: Rows, alpha: float) -> tuple[Losses, Rows, Rows]:
-    one, slope_one = _cross_entropy(first, target)
-    two, slope_two = _cross_entropy(second, target)
-    there, away, near = _divergence(first, second)
-    back, away_two, near_two = _divergence(second, first)
+def _rdrop(losses: list[Losses], slopes: Views, logs: Views, alpha: float) -> tuple[Losses, list[Rows]]:
+    there, away, near = _divergence(*logs)
+    back, away_two, near_two = _divergence(*logs[::-1])
     share = alpha / 4
-    return (
-        (one + two) / 2 + share * (there + back),
-        slope_one / 2 + share * (away + near_two),
-        slope_two / 2 + share * (away_two + near),
-    )
+    return (losses[0] + losses[1]) / 2 + share * (there + back), [
+        slopes[0] / 2 + share * (away + near_two),
+        slopes[1] / 2 + share * (away_two + near),
+    ]
 
 
-def _simcut(whole: Rows, cut: Rows, target: Rows, alpha: float) -> tuple[Losses, Rows, Rows]:
-    entropy, slope = _cross_entropy(whole, target)
-    apart, whole_slope, cut_slope = _divergence(whole, cut)
-    return entropy + alpha * apart, slope + alpha * whole_slope, alpha * cut_slope
-
-
-def _cross_entropy(logs: Rows, target: Rows) -> tuple[Losses, Rows]:
-    """-Σ target log p for log-probabilities, and its slope at their logits."""
-    return -(target * logs).sum(-1), logs.exp() - target
+def _simcut(losses: list[Losses], slopes: Views, logs: Views, alpha: float) -> tuple[Losses, list[Rows]]:
+    apart, whole, cut = _divergence(*logs)
+    return losses[0] + alpha * apart, [slopes[0] + alpha * whole, alpha * cut]
 
 
 def _divergence(first: Rows, second: Rows) -> tuple[Losses, Rows, Rows]:

@@ -165,19 +165,17 @@ class Regions:
     def __init__(self, model: nn.Module):
         self._blocks = [block for block in model.modules() if isinstance(block, Block)]
         # One compilation serves all blocks of a kind: dynamo keeps it with the code, weights are inputs.
-        self._compiled = [
-            {name: _compiled(getattr(block, name)) for name in ("read", "forward")} for block in self._blocks
-        ]
+        self._compiled = [_compiled(block.forward) for block in self._blocks]
 
     @contextmanager
     def compiled(self) -> Iterator[None]:
         for block, compiled in zip(self._blocks, self._compiled, strict=True):
-            vars(block).update(compiled)
+            block.forward = compiled
         try:
             yield
         finally:
             for block in self._blocks:
-                del block.forward, block.read
+                del block.forward
 
 
 def _compiled(function: Callable) -> Callable:

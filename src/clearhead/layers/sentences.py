@@ -1,0 +1,59 @@
+"""Which GPU kernel serves rows of several sentences: one that passes over what lies in other sentences.
+
+Everywhere else a mask of all queries and keys does, as it does where there is no such kernel.
+"""
+
+import functools
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from clearhead.layers.mask import Both, Causal, Mask, Sentences
+
+Kernel = Callable[[Tensor, Tensor, Tensor, float], Tensor]
+"""Takes queries, keys and values (rows, heads, places, size) and the scale of scores; gives mixtures."""
+
+TILE = 128
+"""The places that a program of a kernel takes at once."""
+SIZES = (16, 32, 64, 128)
+NARROW = (torch.bfloat16, torch.float16)
+HAS_TRITON = find_spec("triton") is not None and torch.version.cuda is not None
+
+
+def sentence_kernel(queries: Tensor, keys: Tensor, mask: Mask) -> Kernel | None:
+    """The kernel for these shapes, where the mask is one of sentences; None where there is none."""
+    if not (HAS_TRITON and queries.is_cuda and queries.dtype in NARROW and queries.shape[-1] in SIZES):
+        return None
+    sentences, causal = by_sentence(mask)
+    if sentences is None:
+        return None
+    places, length = queries.shape[2], keys.shape[2]
+    if max(places, length) <= TILE:
+        return functools.partial(_in_tiles, sentences=sentences, causal=causal)
+    # Uncompiled, the other kernel would hold all scores at once.
+    if places % TILE == 0 and length % TILE == 0 and torch.compiler.is_compiling():
+        return functools.partial(_in_blocks, sentences=sentences, causal=causal)
+    return None
+
+
+def by_sentence(mask: Mask) -> tuple[Sentences | None, bool]:
+    """The rule of sentences in a mask, and whether it is causal too."""
+    if isinstance(mask, Sentences):
+        return mask, False
+    if isinstance(mask, Both) and isinstance(mask.first, Sentences) and isinstance(mask.second, Causal):
+        return mask.first, True
+    return None, False
+
+
+def _in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, sentences: Sentences, causal: bool) -> Tensor:
+    from clearhead.kernels.tile import attend_in_tiles
+
+    return attend_in_tiles(q, k, v, sentences.queries, sentences.keys, causal, scale)[0].transpose(1, 2)
+
+
+def _in_blocks(q: Tensor, k: Tensor, v: Tensor, scale: float, sentences: Sentences, causal: bool) -> Tensor:
+    from clearhead.kernels.blocks import attend_in_blocks
+
+    return attend_in_blocks(q, k, v, sentences.queries, sentences.keys, causal, scale)
