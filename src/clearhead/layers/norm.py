@@ -7,6 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead import kernels
+
+WIDEST = 4096
+"""Rows that the kernel for residuals can hold."""
 NormKind = Literal["layer", "rms"]
 NormPlace = Literal["post", "pre"]
 Stream = Float[Tensor, "batch places width"]
@@ -39,7 +43,12 @@ class PostNorm(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
-        return self.norm(x + F.dropout(sublayer(x), self.dropout, self.training))
+        y, dropout = sublayer(x), self.dropout if self.training else 0.0
+        if isinstance(self.norm, LayerNorm) and kernels.serve(x) and x.shape[-1] <= WIDEST:
+            from clearhead.kernels.residual import add_and_norm
+
+            return add_and_norm(x, y.to(x.dtype), self.norm.weight, self.norm.bias, dropout, self.norm.eps)
+        return self.norm(x + F.dropout(y, dropout))
 
 
 class PreNorm(nn.Module):
