@@ -4,28 +4,28 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-pytestmark = pytest.mark.gpu
 SHAPE = (3, 37)
 
 
-def problem(width: int, kind: torch.dtype) -> list[torch.Tensor]:
+def problem(width: int, device: str) -> list[torch.Tensor]:
     """x, y, weight, bias and the slopes from above."""
     torch.manual_seed(width)
+    kind = torch.bfloat16 if device == "cuda" else torch.float32
     shapes = ((*SHAPE, width), (*SHAPE, width), (width,), (width,), (*SHAPE, width))
     kinds = (kind, kind, torch.float32, torch.float32, kind)
     return [
-        torch.randn(shape, device="cuda", dtype=one, requires_grad=True)
+        torch.randn(shape, device=device, dtype=one, requires_grad=True)
         for shape, one in zip(shapes, kinds, strict=True)
     ]
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("width", [512, 96, 1000])
-def test_one_kernel_adds_drops_and_normalises(width, dropout):
-    from clearhead.kernels.residual import add_and_norm
+def test_one_kernel_adds_drops_and_normalises(device, width, dropout):
+    from clearhead.kernels import residual
 
-    *inputs, slope = problem(width, torch.bfloat16)
-    out = add_and_norm(*inputs, dropout, 1e-5)
+    *inputs, slope = problem(width, device)
+    out = residual.add_and_norm(*inputs, dropout, 1e-5)
     ours = torch.autograd.grad(out, inputs, slope)
     # Where a number was dropped no slope comes through; the others are made up for.
     kept = (ours[1] != 0).double() / (1 - dropout)
@@ -37,10 +37,10 @@ def test_one_kernel_adds_drops_and_normalises(width, dropout):
         torch.testing.assert_close(mine.double(), other, atol=2e-2, rtol=2e-2)
 
 
-def test_each_pass_drops_other_numbers_and_a_seed_repeats_them():
+def test_each_pass_drops_other_numbers_and_a_seed_repeats_them(device):
     from clearhead.kernels.residual import add_and_norm
 
-    *inputs, _ = problem(512, torch.bfloat16)
+    *inputs, _ = problem(512, device)
 
     def two() -> list[torch.Tensor]:
         torch.manual_seed(5)

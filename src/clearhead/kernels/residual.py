@@ -11,8 +11,8 @@ import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
-# Programs that share the rows backwards: each has a sum of its own for the weights.
-PROGRAMS = 528
+# Programs that share the rows backwards: each has sums of its own for weight and bias.
+PROGRAMS = 1056
 
 
 @triton.jit
@@ -52,7 +52,7 @@ def _forward(
 
 @triton.jit
 def _backward(
-    slope_base, x_base, y_base, weight, seed, x_slope, y_slope, weight_sums, bias_sums, count, dropout, eps,
+    slope_base, x_base, y_base, weight, seed, x_slope, y_slope, sums, count, dropout, eps,
     width: tl.constexpr, tile: tl.constexpr, rows: tl.constexpr, drops: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, tile)
@@ -76,9 +76,9 @@ def _backward(
         sum_slope = (inner - normed * along[:, None] - mean[:, None]) * inverse[:, None]
         tl.store(x_slope + where, sum_slope.to(x_slope.dtype.element_ty), mask=there)
         tl.store(y_slope + where, (sum_slope * factor).to(y_slope.dtype.element_ty), mask=there)
-    mine = tl.program_id(0) * width + column
-    tl.store(weight_sums + mine, tl.sum(weight_sum, 0), mask=column < width)
-    tl.store(bias_sums + mine, tl.sum(bias_sum, 0), mask=column < width)
+    mine = sums + tl.program_id(0) * 2 * width + column
+    tl.store(mine, tl.sum(weight_sum, 0), mask=column < width)
+    tl.store(mine + width, tl.sum(bias_sum, 0), mask=column < width)
 
 
 def add_and_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, dropout: float, eps: float) -> Tensor:
@@ -92,7 +92,8 @@ def _add_and_norm(
     x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, seed: Tensor, dropout: float, eps: float
 ) -> Tensor:
     x, y = x.contiguous(), y.contiguous()
-    out, (count, width, tile, rows) = torch.empty_like(x), _shape(x)
+    out, (count, width, tile) = torch.empty_like(x), _shape(x)
+    rows = max(1, 2048 // tile)
     _forward[(triton.cdiv(count, rows),)](  # pyright: ignore[reportIndexIssue]
         x, y, weight, bias, seed, out, count, dropout, eps, width, tile, rows, dropout > 0
     )
@@ -107,18 +108,20 @@ def _(x: Tensor, *others: Any) -> Tensor:
 @torch.library.custom_op("clearhead::add_and_norm_backwards", mutates_args=())
 def _backwards(
     slope: Tensor, x: Tensor, y: Tensor, weight: Tensor, seed: Tensor, dropout: float, eps: float
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The slopes at x and y; and those at weight and bias, a row for each program."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The slopes at x and y; and those at weight and bias, (programs, 2, width), to be summed."""
     slope, x, y = slope.contiguous(), x.contiguous(), y.contiguous()
-    slopes, (count, width, tile, rows) = _slopes(x), _shape(x)
+    slopes, (count, width, tile) = _slopes(x), _shape(x)
+    rows = max(1, 1024 // tile)
     _backward[(PROGRAMS,)](  # pyright: ignore[reportIndexIssue]
-        slope, x, y, weight, seed, *slopes, count, dropout, eps, width, tile, rows, dropout > 0
-    )
+        slope, x, y, weight, seed, *slopes, count, dropout, eps, width, tile, rows, dropout > 0,
+        num_warps=max(2, tile // 512),
+    )  # fmt: skip
     return slopes
 
 
 @_backwards.register_fake
-def _(slope: Tensor, x: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _(slope: Tensor, x: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
     return _slopes(x)
 
 
@@ -128,22 +131,20 @@ def _keep(ctx: Any, inputs: tuple, output: Tensor) -> None:
 
 
 def _derive(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-    x_slope, y_slope, weights, biases = _backwards(slope, *ctx.saved_tensors, ctx.dropout, ctx.eps)
-    kind = ctx.saved_tensors[2].dtype
-    return x_slope, y_slope, weights.sum(0).to(kind), biases.sum(0).to(kind), None, None, None
+    x_slope, y_slope, sums = _backwards(slope, *ctx.saved_tensors, ctx.dropout, ctx.eps)
+    weight, bias = sums.sum(0).to(ctx.saved_tensors[2].dtype)
+    return x_slope, y_slope, weight, bias, None, None, None
 
 
 _add_and_norm.register_autograd(_derive, setup_context=_keep)
 
 
-def _slopes(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    sums = [x.new_empty(PROGRAMS, x.shape[-1], dtype=torch.float32) for _ in range(2)]
+def _slopes(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     like = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(2)]
-    return like[0], like[1], sums[0], sums[1]
+    return like[0], like[1], x.new_empty(PROGRAMS, 2, x.shape[-1], dtype=torch.float32)
 
 
-def _shape(x: Tensor) -> tuple[int, int, int, int]:
-    """How many rows there are, how wide; and the tile that a program takes: its width, its rows."""
+def _shape(x: Tensor) -> tuple[int, int, int]:
+    """How many rows there are, how wide, and how wide the tile is that they lie in."""
     width = x.shape[-1]
-    tile = max(64, triton.next_power_of_2(width))
-    return x.numel() // width, width, tile, max(1, 2048 // tile)
+    return x.numel() // width, width, max(64, triton.next_power_of_2(width))
