@@ -43,12 +43,20 @@ class PostNorm(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
-        y, dropout = sublayer(x), self.dropout if self.training else 0.0
+        dropout = self.dropout if self.training else 0.0
         if isinstance(self.norm, LayerNorm) and kernels.serve(x) and x.shape[-1] <= WIDEST:
-            from clearhead.kernels.residual import add_and_norm
+            return self._in_one(x, sublayer, self.norm, dropout)
+        return self.norm(x + F.dropout(sublayer(x), dropout))
 
-            return add_and_norm(x, y.to(x.dtype), self.norm.weight, self.norm.bias, dropout, self.norm.eps)
-        return self.norm(x + F.dropout(y, dropout))
+    def _in_one(
+        self, x: Stream, sublayer: Callable[[Stream], Stream], norm: LayerNorm, dropout: float
+    ) -> Stream:
+        from clearhead.kernels.residual import add_and_norm
+
+        # It parts as a matrix: what comes back through the sublayer's product is then added by that product.
+        matrix = x.flatten(0, -2)
+        y = sublayer(matrix.view_as(x)).to(x.dtype).flatten(0, -2)
+        return add_and_norm(matrix, y, norm.weight, norm.bias, dropout, norm.eps).view_as(x)
 
 
 class PreNorm(nn.Module):
