@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from clearhead import kernels
 
+# Rows that the kernel for residuals can hold.
 WIDEST = 4096
-"""Rows that the kernel for residuals can hold."""
 NormKind = Literal["layer", "rms"]
 NormPlace = Literal["post", "pre"]
 Stream = Float[Tensor, "batch places width"]
@@ -22,16 +22,24 @@ class LayerNorm(nn.LayerNorm):
     def forward(self, input: Stream) -> Stream:
         return super().forward(input.to(self.weight.dtype)).to(input.dtype)
 
+    def fits(self, x: Stream) -> bool:
+        """Whether the kernel for residuals has room for such rows."""
+        return self.bias is not None and x.shape[-1] <= WIDEST
+
 
 class RMSNorm(nn.RMSNorm):
     """Zhang and Sennrich 2019; computes in the precision of its weights and gives that of the stream."""
 
-    def forward(self, x: Stream) -> Stream:
+    def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 
-def make_norm(kind: NormKind, width: int) -> nn.Module:
-    return LayerNorm(width) if kind == "layer" else RMSNorm(width, eps=1e-6)
+EPSILONS: dict[NormKind, float] = {"layer": 1e-5, "rms": 1e-6}
+
+
+def make_norm(kind: NormKind, width: int, bias: bool = True, epsilon: float | None = None) -> nn.Module:
+    epsilon = epsilon or EPSILONS[kind]
+    return LayerNorm(width, epsilon, bias=bias) if kind == "layer" else RMSNorm(width, epsilon)
 
 
 class PostNorm(nn.Module):
@@ -44,8 +52,14 @@ class PostNorm(nn.Module):
 
     def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
         dropout = self.dropout if self.training else 0.0
-        if isinstance(self.norm, LayerNorm) and kernels.serve(x) and x.shape[-1] <= WIDEST:
-            return self._in_one(x, sublayer, self.norm, dropout)
+        norm = self.norm
+        if (
+            isinstance(norm, LayerNorm)
+            and norm.bias is not None
+            and kernels.serve(x)
+            and x.shape[-1] <= WIDEST
+        ):
+            return self._in_one(x, sublayer, norm, dropout)
         return self.norm(x + F.dropout(sublayer(x), dropout))
 
     def _in_one(
@@ -71,6 +85,5 @@ class PreNorm(nn.Module):
         return x + F.dropout(sublayer(self.norm(x)), self.dropout, self.training)
 
 
-def make_residual(place: NormPlace, kind: NormKind, width: int, dropout: float) -> PostNorm | PreNorm:
-    wrap = PostNorm if place == "post" else PreNorm
-    return wrap(make_norm(kind, width), dropout)
+def make_residual(place: NormPlace, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:
+    return PostNorm(norm, dropout) if place == "post" else PreNorm(norm, dropout)
