@@ -17,29 +17,31 @@ LOG2_E = 1.4426950408889634
 
 
 @triton.jit
-def _load(base, row, head, strides, places: tl.constexpr, tile: tl.constexpr, size: tl.constexpr):
-    """One head of one row, (tile, size); zeros behind the last place."""
-    place = tl.arange(0, tile)[:, None]
+def _load(base, row, head, strides, first, places: tl.constexpr, tile: tl.constexpr, size: tl.constexpr):
+    """Places of one head of one row, (tile, size); zeros behind the last place."""
+    place = first + tl.arange(0, tile)[:, None]
     where = row * strides[0] + head * strides[1] + place * strides[2] + tl.arange(0, size)[None, :]
     return tl.load(base + where, mask=place < places, other=0.0)
 
 
 @triton.jit
-def _store(base, row, head, heads, value, places: tl.constexpr, tile: tl.constexpr, size: tl.constexpr):
+def _store(
+    base, row, head, heads, first, value, places: tl.constexpr, tile: tl.constexpr, size: tl.constexpr
+):  # fmt: skip
     """The same into a tensor (rows, places, heads, size) without gaps."""
-    place = tl.arange(0, tile)[:, None]
+    place = first + tl.arange(0, tile)[:, None]
     where = ((row * places + place) * heads + head) * size + tl.arange(0, size)[None, :]
     tl.store(base + where, value.to(base.dtype.element_ty), mask=place < places)
 
 
 @triton.jit
 def _scores(
-    q, k, asking, answering, row, scale,
+    q, k, asking, answering, row, first, scale,
     queries: tl.constexpr, keys: tl.constexpr, asks: tl.constexpr, answers: tl.constexpr,
     causal: tl.constexpr,
 ):  # fmt: skip
     """Scores in powers of two; minus infinity where a query does not see a key."""
-    i, j = tl.arange(0, asks), tl.arange(0, answers)
+    i, j = first + tl.arange(0, asks), tl.arange(0, answers)
     mine = tl.load(asking + row * queries + i, mask=i < queries, other=0)[:, None]
     theirs = tl.load(answering + row * keys + j, mask=j < keys, other=-1)[None, :]
     sees = (mine == theirs) | ((mine == 0) & (theirs >= 0))
@@ -54,16 +56,21 @@ def _forward(
     queries: tl.constexpr, keys: tl.constexpr, asks: tl.constexpr, answers: tl.constexpr,
     size: tl.constexpr, causal: tl.constexpr,
 ):  # fmt: skip
-    row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
-    q = _load(q_base, row, head, q_strides, queries, asks, size)
-    k = _load(k_base, row, head, k_strides, keys, answers, size)
-    v = _load(v_base, row, head, v_strides, keys, answers, size)
-    scores = _scores(q, k, asking, answering, row, scale, queries, keys, asks, answers, causal)
+    row, head, first = (
+        (tl.program_id(0) // heads).to(tl.int64),
+        tl.program_id(0) % heads,
+        tl.program_id(1) * asks,
+    )
+    q = _load(q_base, row, head, q_strides, first, queries, asks, size)
+    k = _load(k_base, row, head, k_strides, 0, keys, answers, size)
+    v = _load(v_base, row, head, v_strides, 0, keys, answers, size)
+    scores = _scores(q, k, asking, answering, row, first, scale, queries, keys, asks, answers, causal)
     highest = tl.max(scores, 1)
     weights = tl.exp2(scores - highest[:, None])
     total = tl.sum(weights, 1)
-    _store(out, row, head, heads, tl.dot(weights.to(v.dtype), v) / total[:, None], queries, asks, size)
-    i = tl.arange(0, asks)
+    mixed = tl.dot(weights.to(v.dtype), v) / total[:, None]
+    _store(out, row, head, heads, first, mixed, queries, asks, size)
+    i = first + tl.arange(0, asks)
     tl.store(logs + (row * heads + head) * queries + i, highest + tl.log2(total), mask=i < queries)
 
 
@@ -75,21 +82,21 @@ def _backward(
     size: tl.constexpr, causal: tl.constexpr,
 ):  # fmt: skip
     row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
-    slope = _load(slope_base, row, head, slope_strides, queries, asks, size)
-    mixed = _load(out, row, head, out_strides, queries, asks, size)
+    slope = _load(slope_base, row, head, slope_strides, 0, queries, asks, size)
+    mixed = _load(out, row, head, out_strides, 0, queries, asks, size)
     # Softmax takes off the mean of the slopes at its results, each by its weight.
     mean = tl.sum(mixed.to(tl.float32) * slope.to(tl.float32), 1)
-    q = _load(q_base, row, head, q_strides, queries, asks, size)
-    k = _load(k_base, row, head, k_strides, keys, answers, size)
+    q = _load(q_base, row, head, q_strides, 0, queries, asks, size)
+    k = _load(k_base, row, head, k_strides, 0, keys, answers, size)
     i = tl.arange(0, asks)
     log = tl.load(logs + (row * heads + head) * queries + i, mask=i < queries, other=0.0)
-    scores = _scores(q, k, asking, answering, row, scale, queries, keys, asks, answers, causal)
+    scores = _scores(q, k, asking, answering, row, 0, scale, queries, keys, asks, answers, causal)
     weights = tl.exp2(scores - log[:, None]).to(k.dtype)
-    _store(v_slope, row, head, heads, tl.dot(tl.trans(weights), slope), keys, answers, size)
-    v = _load(v_base, row, head, v_strides, keys, answers, size)
+    _store(v_slope, row, head, heads, 0, tl.dot(tl.trans(weights), slope), keys, answers, size)
+    v = _load(v_base, row, head, v_strides, 0, keys, answers, size)
     inner = (weights * (tl.dot(slope, tl.trans(v)) - mean[:, None]) * scale_e).to(v.dtype)
-    _store(k_slope, row, head, heads, tl.dot(tl.trans(inner), q), keys, answers, size)
-    _store(q_slope, row, head, heads, tl.dot(inner, k), queries, asks, size)
+    _store(k_slope, row, head, heads, 0, tl.dot(tl.trans(inner), q), keys, answers, size)
+    _store(q_slope, row, head, heads, 0, tl.dot(inner, k), queries, asks, size)
 
 
 @torch.library.custom_op("clearhead::attend_in_tiles", mutates_args=())
@@ -157,22 +164,16 @@ attend_in_tiles.register_autograd(_derive, setup_context=_keep)
 
 
 def launched(kernel: Any, queries: Tensor, keys: Tensor, causal: bool, *arguments: Any) -> None:
-    """One program for each head of each row."""
+    """Programs for each head of each row: forwards one for every 64 queries, backwards one for all."""
     rows, heads, places, size = queries.shape
-    tiles = [max(16, triton.next_power_of_2(length)) for length in (places, keys.shape[2])]
-    # Measured: so wide a tile wants more threads backwards, with few enough numbers each that two programs
-    # share a processor.
-    wide = kernel is _backward and max(tiles) > 64
-    kernel[(rows * heads,)](
-        *arguments,
-        heads,
-        places,
-        keys.shape[2],
-        *tiles,
-        size,
-        causal,
-        num_warps=8 if wide else 4,
-        maxnreg=128 if wide else None,
+    asks, answers = (max(16, triton.next_power_of_2(length)) for length in (places, keys.shape[2]))
+    if kernel is _forward:
+        asks = min(asks, 64)
+    # Measured: so wide a tile wants more threads, with few enough numbers each that two programs share a
+    # processor.
+    wide = {"num_warps": 8, "maxnreg": 128} if asks > 64 else {"num_warps": 4}
+    kernel[rows * heads, triton.cdiv(places, asks)](
+        *arguments, heads, places, keys.shape[2], asks, answers, size, causal, **wide
     )
 
 

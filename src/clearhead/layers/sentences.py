@@ -5,11 +5,11 @@ Everywhere else a mask of all queries and keys does, as it does where there is n
 
 import functools
 from collections.abc import Callable
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
+from clearhead import kernels
 from clearhead.layers.mask import Both, Causal, Mask, Sentences
 
 Kernel = Callable[[Tensor, Tensor, Tensor, float], Tensor]
@@ -18,13 +18,11 @@ Kernel = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 TILE = 128
 """The places that a program of a kernel takes at once."""
 SIZES = (16, 32, 64, 128)
-NARROW = (torch.bfloat16, torch.float16)
-HAS_TRITON = find_spec("triton") is not None and torch.version.cuda is not None
 
 
 def sentence_kernel(queries: Tensor, keys: Tensor, mask: Mask) -> Kernel | None:
     """The kernel for these shapes, where the mask is one of sentences; None where there is none."""
-    if not (HAS_TRITON and queries.is_cuda and queries.dtype in NARROW and queries.shape[-1] in SIZES):
+    if not (kernels.serve(queries) and queries.shape[-1] in SIZES):
         return None
     sentences, causal = by_sentence(mask)
     if sentences is None:
