@@ -1,6 +1,6 @@
 """The one attention of the house: fused when nobody looks, explicit when somebody has tapped it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -121,13 +121,13 @@ class Attention(nn.Module):
             mixed = self._explicit(self.tap or _show, queries, memory, mask)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def _parts(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+    def _parts(self, x: Tensor, first: int, last: int) -> Sequence[Tensor]:
         """Parts first to last of (queries, keys, values), each (batch, heads, places, size)."""
         before, sizes = sum(self.project.sizes[:first]), self.project.sizes[first:last]
         rows = slice(before, before + sum(sizes))
         bias = None if self.project.bias is None else self.project.bias[rows]
-        parts = F.linear(x, self.project.weight[rows], bias).split(sizes, -1)
-        return tuple(part.unflatten(-1, (-1, self.size)).transpose(1, 2) for part in parts)
+        heads = F.linear(x, self.project.weight[rows], bias).unflatten(-1, (-1, self.size)).transpose(1, 2)
+        return heads.split([size // self.size for size in sizes], 1)
 
     def _fused(self, score: ProductScore, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
         places, length, kind = queries.shape[2], memory.keys.shape[2], _kernel_type(queries)
