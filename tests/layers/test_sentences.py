@@ -39,6 +39,11 @@ def by_mask(q, k, v, scale, mask):
     return F.scaled_dot_product_attention(q, k, v, mask.dense(q.shape[2], k.shape[2], q.device), scale=scale)
 
 
+def parts(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """As kernels take them, each by itself."""
+    return [tensor.transpose(1, 2).unsqueeze(2) for tensor in tensors]
+
+
 def results(attend, tensors, scale, mask) -> list[torch.Tensor]:
     """The mixtures and the gradients; the slopes are the same for everybody."""
     out = attend(*tensors, scale)
@@ -58,7 +63,7 @@ def results(attend, tensors, scale, mask) -> list[torch.Tensor]:
 def test_blocks_give_what_a_mask_gives(places, keys, causal):
     tensors, mask = case(places, keys, causal)
     plain = [tensor.detach() for tensor in tensors]  # on a processor this kernel has no way back
-    ours = sentences._in_blocks(*plain, 0.3, *sentences.by_sentence(mask))
+    ours = sentences._in_blocks(parts(*plain), 0.3, *sentences.by_sentence(mask))
     torch.testing.assert_close(ours, by_mask(*plain, 0.3, mask), atol=1e-5, rtol=1e-5)
 
 
@@ -86,7 +91,7 @@ def test_compiled_blocks_give_what_a_mask_gives(causal):
     def attend(q, k, v, scale):
         kernel = sentences.sentence_kernel(q, k, mask)
         assert kernel is not None
-        return kernel(q, k, v, scale)
+        return kernel(parts(q, k, v), scale)
 
     ours = results(torch.compile(attend, fullgraph=True), tensors, 0.125, mask)
     theirs = results(lambda *args: by_mask(*args, mask), tensors, 0.125, mask)

@@ -12,8 +12,9 @@ from torch import Tensor
 from clearhead import kernels
 from clearhead.layers.mask import Both, Causal, Mask, Sentences
 
-Kernel = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-"""Takes queries, keys and values (rows, heads, places, size) and the scale of scores; gives mixtures."""
+Kernel = Callable[[list[Tensor], float], Tensor]
+"""Takes queries, keys and values, (rows, places, n, heads, size) in one tensor, two or three, and the scale
+of scores; gives mixtures, (rows, heads, places, size)."""
 
 TILE = 128
 """The places that a program of a kernel takes at once."""
@@ -45,13 +46,14 @@ def by_sentence(mask: Mask) -> tuple[Sentences | None, bool]:
     return None, False
 
 
-def _in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, sentences: Sentences, causal: bool) -> Tensor:
+def _in_tiles(parts: list[Tensor], scale: float, sentences: Sentences, causal: bool) -> Tensor:
     from clearhead.kernels.tile import attend_in_tiles
 
-    return attend_in_tiles(q, k, v, sentences.queries, sentences.keys, causal, scale)[0].transpose(1, 2)
+    return attend_in_tiles(parts, sentences.queries, sentences.keys, causal, scale)[0].transpose(1, 2)
 
 
-def _in_blocks(q: Tensor, k: Tensor, v: Tensor, scale: float, sentences: Sentences, causal: bool) -> Tensor:
+def _in_blocks(parts: list[Tensor], scale: float, sentences: Sentences, causal: bool) -> Tensor:
     from clearhead.kernels.blocks import attend_in_blocks
 
-    return attend_in_blocks(q, k, v, sentences.queries, sentences.keys, causal, scale)
+    queries, keys, values = (one.transpose(1, 2) for part in parts for one in part.unbind(2))
+    return attend_in_blocks(queries, keys, values, sentences.queries, sentences.keys, causal, scale)
