@@ -53,7 +53,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "initial": "xavier",
     },
 }
-BATCHED = {name: one for name, one in SETTINGS.items() if name != "score location"}
+# Where padding lies is no matter of these, and where places are counted from is one of the location score.
+BATCHED = {
+    name: one
+    for name, one in SETTINGS.items()
+    if name != "score location" and not name.startswith(("activation", "no bias", "untied"))
+}
 
 
 def make_gpt(**changes: object) -> GPT:
@@ -86,10 +91,12 @@ def test_cached_steps_equal_one_full_pass(settings):
         assert_same(stepped(model, words[:, read:], state), whole[:, read:])
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize(
+    "name", ["score location", "position learned", "window with alibi", "shared keys", "modern", "llama"]
+)
 @torch.no_grad()
-def test_a_prompt_read_in_parts_equals_one_read_at_once(settings, monkeypatch):
-    model, words = make_gpt(**settings), make_words(3, 12)
+def test_a_prompt_read_in_parts_equals_one_read_at_once(name, monkeypatch):
+    model, words = make_gpt(**SETTINGS[name]), make_words(3, 12)
     state = model.start(words[:, :11])
     once = model.step(words[:, 11], state)
     monkeypatch.setattr("clearhead.models.gpt.PREFILL", 4)
@@ -147,7 +154,11 @@ def test_looking_on_changes_no_output(settings):
     assert trace["decoder.blocks.0.attention.keys"].shape == (3, heads, 12, model.config.head_size)
 
 
-PACKED = {name: one for name, one in SETTINGS.items() if GPTConfig.model_validate(one).packs}
+PACKED = {
+    name: one
+    for name, one in SETTINGS.items()
+    if GPTConfig.model_validate(one).packs and not name.startswith(("activation", "no", "untied"))
+}
 
 
 @pytest.mark.parametrize("settings", PACKED.values(), ids=PACKED.keys())

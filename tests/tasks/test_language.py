@@ -6,7 +6,7 @@ import torch
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.layers.attention import AttentionConfig
 from clearhead.models import GPT, GPTConfig
-from clearhead.tasks.language import LanguageModel, lead
+from clearhead.tasks.language import LanguageModel, frame, lead
 from clearhead.tasks.loading import load, load_language, load_translator
 from clearhead.tasks.sliding import Sliding
 from clearhead.text.tokenizer import END, START, Tokenizer, TokenizerConfig
@@ -212,6 +212,18 @@ def test_texts_begin_with_a_sign_where_they_did_in_training(language):
     assert lead(language.tokenizer, {"batches": {"kind": "packed"}}) == [START]
     assert lead(language.tokenizer, {"batches": {"kind": "crops"}}) == []
     assert lead(language.tokenizer, {}) == []
+
+
+def test_prompts_are_set_into_the_frame_of_training_and_answered():
+    asking = make_language()
+    asking.frame = frame({"data": {"template": "to {prompt}: {answer}\n"}})
+    assert asking.frame == "to {prompt}: "
+    plain = make_language()
+    answer = asking.generate("be", tokens=20, temperature=0)
+    assert str(answer) == answer.text == plain.generate("to be: ", tokens=20, temperature=0).text
+    assert answer.prompt == "be"
+    assert frame({"data": {"train": ["x.txt"]}}) is None
+    assert frame({}) is None
 
 
 def test_laying_matrices_for_steps_changes_no_value(language):

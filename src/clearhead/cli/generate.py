@@ -77,7 +77,8 @@ def generate(
 def _stream(language: "LanguageModel", prompt: str, wishes: dict) -> None:
     spoken = language.stream(prompt, **wishes)
     _say_unseen(language.unseen(prompt, **wishes), language.longest)
-    tell(prompt)
+    if not language.frame:
+        tell(prompt)
     for one in spoken:
         tell(one.text)
     tell("\n")

@@ -13,7 +13,7 @@ from clearhead.layers.feedforward import ActivationKind, make_feedforward
 from clearhead.layers.mask import Mask, Window
 from clearhead.layers.memory import Memory
 from clearhead.layers.norm import NormKind, NormPlace, make_norm, make_residual
-from clearhead.layers.positions import Places, PositionKind, make_relative
+from clearhead.layers.positions import Places, PositionKind, Relative, make_relative
 
 NARROW = 0.02
 """The deviation with which the matrices of GPT-2 begin."""
@@ -110,12 +110,9 @@ class Unread:
 class Block(nn.Module):
     """Self-attention, cross-attention where there is a source, feed-forward; each with residual and norm."""
 
-    def __init__(self, config: BlockConfig, cross: bool):
+    def __init__(self, config: BlockConfig, cross: bool, relative: Relative):
         super().__init__()
         width, longest, bias = config.width, config.longest, config.bias
-        relative = make_relative(
-            config.position, config.attention.heads, config.head_size, longest, config.rotary_base
-        )
 
         def residual() -> nn.Module:
             return make_residual(config.norm_place, norm_of(config), config.dropout)
@@ -160,7 +157,11 @@ class Stack(nn.Module):
 
     def __init__(self, config: BlockConfig, layers: int, cross: bool = False):
         super().__init__()
-        self.blocks = nn.ModuleList(Block(config, cross) for _ in range(layers))
+        # One for all blocks: its tables grow with the longest text, and hold nothing that is learned.
+        relative = make_relative(
+            config.position, config.attention.heads, config.head_size, config.longest, config.rotary_base
+        )
+        self.blocks = nn.ModuleList(Block(config, cross, relative) for _ in range(layers))
         self.norm = norm_of(config) if config.norm_place == "pre" else nn.Identity()
         self.window = Window(config.window - 1) if config.window else None
         begin(self, config.initial)

@@ -40,7 +40,7 @@ class Spoken(NamedTuple):
 
 @dataclass(frozen=True)
 class Generation:
-    """A prompt and its continuation; `str()` gives both."""
+    """A prompt and its continuation; `str()` gives both, or the text alone where it answers."""
 
     prompt: str
     text: str
@@ -54,11 +54,13 @@ class Generation:
     """The most probable tokens at each place, if so many `logprobs` were asked for."""
     unseen: int = 0
     """So many tokens of the prompt, the first ones, did not fit into the context."""
+    answers: bool = False
+    """Whether the model has learned to answer prompts, not to continue them."""
     samples: tuple["Generation", ...] = field(default=(), repr=False)
     """All that were asked for; the first is this one."""
 
     def __str__(self) -> str:
-        return self.prompt + self.text
+        return self.text if self.answers else self.prompt + self.text
 
     @property
     def log_probability(self) -> float:
@@ -125,18 +127,21 @@ class Continuing:
 
 
 class LanguageModel:
-    """A model with its tokenizer, and the ids that stand before every prompt."""
+    """A model with its tokenizer, the ids that stand before every prompt, and the frame it is set into."""
 
-    def __init__(self, model: GPT, tokenizer: Tokenizer, lead: Sequence[int] = ()):
+    def __init__(self, model: GPT, tokenizer: Tokenizer, lead: Sequence[int] = (), frame: str | None = None):
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.lead = list(lead)
+        self.frame = frame
+        """With {prompt} in it, if the model answers prompts."""
         lay_for_steps(model, model.readout_weight)
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "LanguageModel":
         assert isinstance(checkpoint.model, GPT)
-        return cls(checkpoint.model, checkpoint.tokenizer, lead(checkpoint.tokenizer, checkpoint.settings))
+        tokenizer, settings = checkpoint.tokenizer, checkpoint.settings
+        return cls(checkpoint.model, tokenizer, lead(tokenizer, settings), frame(settings))
 
     @property
     def device(self) -> torch.device:
@@ -187,9 +192,9 @@ class LanguageModel:
         """The ids that a prompt is read as; what the model cannot read is named."""
         if "\0" in prompt:
             raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; take it out")
-        ids = self.tokenizer.encode(prompt)
+        ids = self.tokenizer.encode(self.frame.format(prompt=prompt) if self.frame else prompt)
         if self.tokenizer.specials and UNKNOWN in ids:
-            strange = next(sign for sign in prompt if UNKNOWN in self.tokenizer.encode(f"{sign}"))
+            strange = next(sign for sign in prompt if UNKNOWN in self.tokenizer.encode(sign))
             place = prompt.index(strange) + 1
             raise TextError(
                 f"prompt {number}: character {place}, {strange!r} (U+{ord(strange):04X}), is not in the "
@@ -315,6 +320,7 @@ class Writing:
             tuple(found.log_probabilities),
             tuple(tuple((pieces([word])[0], gain) for word, gain in best) for best in shown),
             len(self.prompts[row]) - len(self.seen[row]),
+            self.language.frame is not None,
         )
 
 
@@ -323,6 +329,13 @@ def lead(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> list[int]:
     signs, batches = tokenizer.signs, settings.get("batches")
     packed = isinstance(batches, Mapping) and batches.get("kind") == "packed"
     return [signs.start] if signs.start is not None and (signs.leads or packed) else []
+
+
+def frame(settings: Mapping[str, Any]) -> str | None:
+    """What prompts were set into in training, up to the answer."""
+    data = settings.get("data")
+    template = data.get("template") if isinstance(data, Mapping) else None
+    return template.partition("{answer}")[0] if isinstance(template, str) else None
 
 
 def _past(prompts: list[list[int]], wish: Continuing) -> torch.Tensor:
