@@ -81,10 +81,9 @@ def train(
 
 
 def _from_recipe(path: Path, changes: list[str]) -> "TranslationRecipe":
-    from clearhead.config import read_settings
-    from clearhead.tasks.recipe import TranslationRecipe
+    from clearhead.tasks.recipes import read_recipe
 
-    return read_settings(TranslationRecipe, path, changes)
+    return read_recipe(path, changes)
 
 
 def _from_pairs(
