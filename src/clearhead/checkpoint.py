@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from clearhead.config import parse_settings, read_toml
+from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
-from clearhead.models import ModelConfig, build
+from clearhead.models import build, read_config
 from clearhead.rounding import restored
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.writing import replacing
@@ -52,7 +52,7 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
             raise ModelError(f"{folder}: no trained model here, {name} is missing")
     try:
         settings = read_toml(folder / SETTINGS)
-        config = parse_settings(ModelConfig, settings.get("model", {}), str(folder / SETTINGS), "model")
+        config = read_config(settings.get("model", {}), str(folder / SETTINGS))
     except SettingsError as error:
         raise ModelError(str(error)) from None
     tokenizer = Tokenizer.load(folder / TOKENIZER)

@@ -6,9 +6,10 @@ import torch
 from clearhead.config import Settings, parse_settings
 from clearhead.errors import SettingsError
 from clearhead.layers.attention import KeyValues
-from clearhead.layers.block import BlockConfig, Memory, Stack
+from clearhead.layers.block import BlockConfig, Stack
 from clearhead.layers.feedforward import FeedForward, SwiGLU, make_feedforward
 from clearhead.layers.mask import Causal, Lengths, Mask
+from clearhead.layers.memory import Memory
 from clearhead.layers.norm import PostNorm, PreNorm, make_norm, make_residual
 
 ROWS, HEADS, SIZE, WIDTH = 3, 2, 4, 8
@@ -64,7 +65,7 @@ def test_post_norm_normalises_the_sum_and_pre_norm_what_goes_in(kind):
 
 @pytest.mark.parametrize("place", ["post", "pre"])
 def test_residuals_drop_in_training_only(place):
-    residual = make_residual(place, "layer", WIDTH, dropout=0.5)
+    residual = make_residual(place, make_norm("layer", WIDTH), dropout=0.5)
     x = torch.randn(2, 4, WIDTH)
     assert not torch.equal(residual(x, torch.sin), residual(x, torch.sin))
     residual.eval()

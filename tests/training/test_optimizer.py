@@ -25,7 +25,7 @@ def toy(toy):
 
     def make():
         made = toy()
-        made.project = Packed(made.project.in_features, parts=3)
+        made.project = Packed(made.project.in_features, (made.project.in_features,) * 3)
         return made
 
     return make
@@ -100,7 +100,7 @@ def test_a_packed_matrix_moves_as_three_matrices_would(model):
 
 def test_a_matrix_that_only_looks_packed_moves_as_a_whole():
     torch.manual_seed(1)
-    hidden, packed = nn.Linear(8, 24), Packed(8, parts=3)
+    hidden, packed = nn.Linear(8, 24), Packed(8, (8, 8, 8))
     reference = torch.optim.Muon(
         [nn.Parameter(hidden.weight.detach().clone())], weight_decay=0, adjust_lr_fn="match_rms_adamw"
     )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from clearhead.config import Settings
 from clearhead.layers.mask import Causal, Mask
+from clearhead.layers.norm import RMSNorm
 from clearhead.layers.positions import Places, Relative
 from clearhead.layers.scores import ProductScore, make_score
 from clearhead.layers.sentences import sentence_kernel
@@ -20,12 +21,18 @@ Tap = Callable[[str, Tensor], Tensor]
 """Is shown each intermediate by name, and gives back what the attention goes on with."""
 
 Queries = Float[Tensor, "batch heads queries size"]
-Keys = Float[Tensor, "batch heads keys size"]
+Keys = Float[Tensor, "batch _ keys size"]
 
 
 class AttentionConfig(Settings):
     heads: PositiveInt = 8
+    key_heads: PositiveInt | None = None
+    """Heads of keys and values, each asked by several of queries (Ainslie et al. 2023). Left out: `heads`."""
+    size: PositiveInt | None = None
+    """Of a head. Left out: width / heads."""
     score: Literal["dot", "scaled", "general", "additive", "cosine", "location"] = "scaled"
+    norm: Literal["none", "rms"] = "none"
+    """Of queries and keys before they meet, so that no score can run away (Henry et al. 2020)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Of the weights; the paper has none."""
 
@@ -42,11 +49,14 @@ class KeyValues:
 
 
 class Packed(nn.Linear):
-    """Square matrices in one, a product for all: whoever treats matrices as wholes treats each by itself."""
+    """Matrices in one, a product for all: whoever treats matrices as wholes treats each by itself.
 
-    def __init__(self, width: int, parts: int):
-        super().__init__(width, parts * width)
-        self.parts = parts
+    `sizes` are the numbers of rows that each has, from the first on.
+    """
+
+    def __init__(self, width: int, sizes: tuple[int, ...], bias: bool = True):
+        super().__init__(width, sum(sizes), bias)
+        self.sizes = sizes
 
 
 class Attention(nn.Module):
@@ -56,30 +66,42 @@ class Attention(nn.Module):
     self-attention; `forward` lets the queries look at what was read.
     """
 
-    def __init__(self, width: int, config: AttentionConfig, longest: int, relative: Relative | None = None):
+    def __init__(
+        self,
+        width: int,
+        config: AttentionConfig,
+        longest: int,
+        relative: Relative | None = None,
+        bias: bool = True,
+    ):
         super().__init__()
-        self.heads = config.heads
+        self.size = config.size or width // config.heads
+        self.shared = config.heads // (config.key_heads or config.heads)
+        """How many heads of queries ask the same keys."""
         self.dropout = config.dropout
-        self.project = Packed(width, parts=3)
-        self.output = nn.Linear(width, width)
-        self.score = make_score(config.score, config.heads, width // config.heads, longest)
+        asked = config.heads * self.size
+        self.project = Packed(width, (asked, asked // self.shared, asked // self.shared), bias)
+        self.output = nn.Linear(asked, width, bias)
+        self.query_norm = _norm(config.norm, self.size)
+        self.key_norm = _norm(config.norm, self.size)
+        self.score = make_score(config.score, config.heads, self.size, longest)
         self.relative = relative or Relative()
         self.tap: Tap | None = None
-        for part in self.project.weight.chunk(self.project.parts):
+        for part in self.project.weight.split(self.project.sizes):
             nn.init.xavier_uniform_(part)
         nn.init.xavier_uniform_(self.output.weight)
-        nn.init.zeros_(self.project.bias)
-        nn.init.zeros_(self.output.bias)
+        for linear in (self.project, self.output) if bias else ():
+            nn.init.zeros_(linear.bias)
 
     def ask(self, x: Float[Tensor, "batch queries width"], places: Places | None = None) -> Queries:
         """The queries of states that stand at these places; at 0, 1, 2 … if none are given."""
         (queries,) = self._parts(x, 0, 1)
-        return self.relative.turn(queries, places)
+        return self.relative.turn(self.query_norm(queries), places)
 
     def read(self, memory: Float[Tensor, "batch keys width"], places: Places | None = None) -> KeyValues:
         """The keys and values of a memory that stands at these places."""
         keys, values = self._parts(memory, 1, 3)
-        return KeyValues(self.relative.turn(keys, places), values)
+        return KeyValues(self.relative.turn(self.key_norm(keys), places), values)
 
     def both(
         self, x: Float[Tensor, "batch queries width"], places: Places | None = None
@@ -87,7 +109,8 @@ class Attention(nn.Module):
         """What `ask` and `read` give for the same states."""
         queries, keys, values = self._parts(x, 0, 3)
         turn = self.relative.turn
-        return turn(queries, places), KeyValues(turn(keys, places), values)
+        read = KeyValues(turn(self.key_norm(keys), places), values)
+        return turn(self.query_norm(queries), places), read
 
     def forward(
         self, queries: Queries, memory: KeyValues, mask: Mask
@@ -100,10 +123,11 @@ class Attention(nn.Module):
 
     def _parts(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Parts first to last of (queries, keys, values), each (batch, heads, places, size)."""
-        width = self.output.in_features
-        rows = slice(first * width, last * width)
-        parts = F.linear(x, self.project.weight[rows], self.project.bias[rows]).chunk(last - first, -1)
-        return tuple(part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        before, sizes = sum(self.project.sizes[:first]), self.project.sizes[first:last]
+        rows = slice(before, before + sum(sizes))
+        bias = None if self.project.bias is None else self.project.bias[rows]
+        parts = F.linear(x, self.project.weight[rows], bias).split(sizes, -1)
+        return tuple(part.unflatten(-1, (-1, self.size)).transpose(1, 2) for part in parts)
 
     def _fused(self, score: ProductScore, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
         places, length, kind = queries.shape[2], memory.keys.shape[2], _kernel_type(queries)
@@ -113,6 +137,7 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         kernel = None if bias is not None or dropout else sentence_kernel(prepared, keys, mask)
         if kernel is not None:
+            keys, values = self._for_each_head(keys), self._for_each_head(values)
             return kernel(prepared, keys, values, score.scale).to(queries.dtype)
         # SDPA's causal form counts from the first key, so it fits only where queries and keys are the same.
         square = isinstance(mask, Causal) and bias is None and places == length
@@ -129,12 +154,13 @@ class Attention(nn.Module):
                 dropout_p=dropout,
                 is_causal=square,
                 scale=score.scale,
+                enable_gqa=self.shared > 1,
             )
         return mixed.to(queries.dtype)
 
     def _explicit(self, tap: Tap, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
         """The same in the steps of the textbook, each shown to the tap."""
-        queries, keys = tap("queries", queries), tap("keys", memory.keys)
+        queries, keys = tap("queries", queries), tap("keys", self._for_each_head(memory.keys))
         places, length = queries.shape[2], keys.shape[2]
         scores = self.score(queries, keys)
         bias = self.relative.bias(places, length)
@@ -143,7 +169,15 @@ class Attention(nn.Module):
         masked = tap("masked", scores if allowed is None else scores.masked_fill(~allowed, float("-inf")))
         weights = tap("weights", masked.softmax(-1))
         weights = F.dropout(weights, self.dropout, self.training)
-        return tap("mixed", weights @ tap("values", memory.values))
+        return tap("mixed", weights @ tap("values", self._for_each_head(memory.values)))
+
+    def _for_each_head(self, x: Keys) -> Keys:
+        """Keys or values once more for each head of queries that asks them."""
+        return x if self.shared == 1 else x.repeat_interleave(self.shared, 1)
+
+
+def _norm(kind: Literal["none", "rms"], size: int) -> nn.Module:
+    return nn.Identity() if kind == "none" else RMSNorm(size, eps=1e-6)
 
 
 def _show(name: str, tensor: Tensor) -> Tensor:

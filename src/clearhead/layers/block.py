@@ -1,19 +1,22 @@
-"""The one block, the stack of them, and the memory that decoding keeps for each."""
+"""The one block, and the stack of them."""
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, ClassVar, Literal, cast
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from clearhead.config import Settings
 from clearhead.layers.attention import Attention, AttentionConfig, KeyValues
 from clearhead.layers.feedforward import ActivationKind, make_feedforward
-from clearhead.layers.mask import Mask
+from clearhead.layers.mask import Mask, Window
+from clearhead.layers.memory import Memory
 from clearhead.layers.norm import NormKind, NormPlace, make_norm, make_residual
 from clearhead.layers.positions import Places, PositionKind, make_relative
 
+NARROW = 0.02
+"""The deviation with which the matrices of GPT-2 begin."""
 Stream = Float[Tensor, "batch places width"]
 Encoded = Float[Tensor, "batch source width"]
 
@@ -21,25 +24,64 @@ Encoded = Float[Tensor, "batch source width"]
 class BlockConfig(Settings):
     """What all blocks of a model share."""
 
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+
     width: PositiveInt = 512
     hidden: PositiveInt = 2048
     attention: AttentionConfig = AttentionConfig()
+    window: PositiveInt | None = None
+    """How far a word sees to either side, itself counted. Left out: all that its mask allows."""
     position: PositionKind = "sinusoidal"
+    rotary_base: float = Field(default=10000.0, gt=1)
+    """The larger, the slower the slowest rotary positions turn."""
     activation: ActivationKind = "relu"
     norm: NormKind = "layer"
     norm_place: NormPlace = "post"
+    norm_epsilon: float | None = Field(default=None, gt=0)
+    """Added to what a norm divides by. Left out: 1e-5 for layer, 1e-6 for rms."""
+    bias: bool = True
+    """Whether products and layer norms add something of their own."""
+    initial: Literal["xavier", "gpt2", "zero"] = "xavier"
+    """How matrices begin. gpt2: narrowly, outputs by depth (Radford et al. 2019). zero: as xavier, but what
+    blocks add to the stream begins as nothing (Zhang et al. 2019)."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
     longest: PositiveInt = 512
     """The most tokens a text may have."""
 
+    @property
+    def head_size(self) -> int:
+        return self.attention.size or self.width // self.attention.heads
+
+    @property
+    def packs(self) -> bool:
+        """Whether texts may share a row: its positions and scores must not count the whole row."""
+        return self.position != "fraction" and self.attention.score != "location"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, values: Any) -> Any:
+        """`preset = "base"` stands for its settings; settings beside it take precedence."""
+        if not isinstance(values, dict) or "preset" not in values:
+            return values
+        values = dict(values)
+        name = values.pop("preset")
+        if name not in cls.PRESETS:
+            raise ValueError(f"preset {name!r} is not one of {', '.join(cls.PRESETS)}")
+        chosen = cls.PRESETS[name]
+        merged = {**chosen, **values}
+        if isinstance(values.get("attention"), dict):
+            merged["attention"] = {**chosen.get("attention", {}), **values["attention"]}
+        return merged
+
     @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> "BlockConfig":
-        if self.width % self.attention.heads:
-            raise ValueError(f"width {self.width} is not divisible by attention.heads {self.attention.heads}")
-        if self.position == "rotary" and self.width // self.attention.heads % 2:
-            raise ValueError(
-                f"rotary positions need an even size of head, not {self.width // self.attention.heads}"
-            )
+    def _heads_fit(self) -> "BlockConfig":
+        heads, key_heads = self.attention.heads, self.attention.key_heads
+        if self.attention.size is None and self.width % heads:
+            raise ValueError(f"width {self.width} is not divisible by attention.heads {heads}")
+        if key_heads and heads % key_heads:
+            raise ValueError(f"attention.heads {heads} is not divisible by attention.key_heads {key_heads}")
+        if self.position == "rotary" and self.head_size % 2:
+            raise ValueError(f"rotary positions need an even size of head, not {self.head_size}")
         return self
 
 
@@ -65,46 +107,25 @@ class Unread:
         return self.states
 
 
-class Memory:
-    """One block's cache: the keys and values of the words so far, in room that doubles."""
-
-    def __init__(self):
-        self.length = 0
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
-
-    def extend(self, new: KeyValues) -> KeyValues:
-        """All keys and values so far, the new ones last."""
-        start, end = self.length, self.length + new.keys.shape[2]
-        self._keys = _written(self._keys, new.keys, start)
-        self._values = _written(self._values, new.values, start)
-        self.length = end
-        return KeyValues(self._keys[:, :, :end], self._values[:, :, :end])
-
-    def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps these rows, in this order; a row may come several times."""
-        if self._keys is not None and self._values is not None:
-            self._keys = self._keys.index_select(0, rows)
-            self._values = self._values.index_select(0, rows)
-
-
 class Block(nn.Module):
     """Self-attention, cross-attention where there is a source, feed-forward; each with residual and norm."""
 
     def __init__(self, config: BlockConfig, cross: bool):
         super().__init__()
-        width, heads, longest = config.width, config.attention.heads, config.longest
-        relative = make_relative(config.position, heads, width // heads, longest)
+        width, longest, bias = config.width, config.longest, config.bias
+        relative = make_relative(
+            config.position, config.attention.heads, config.head_size, longest, config.rotary_base
+        )
 
         def residual() -> nn.Module:
-            return make_residual(config.norm_place, config.norm, width, config.dropout)
+            return make_residual(config.norm_place, norm_of(config), config.dropout)
 
-        self.attention = Attention(width, config.attention, longest, relative)
+        self.attention = Attention(width, config.attention, longest, relative, bias)
         self.attention_residual = residual()
         if cross:
-            self.cross_attention = Attention(width, config.attention, longest)
+            self.cross_attention = Attention(width, config.attention, longest, bias=bias)
             self.cross_residual = residual()
-        self.feedforward = make_feedforward(config.activation, width, config.hidden)
+        self.feedforward = make_feedforward(config.activation, width, config.hidden, bias)
         self.feedforward_residual = residual()
 
     def read(self, states: Encoded) -> KeyValues:
@@ -140,8 +161,9 @@ class Stack(nn.Module):
     def __init__(self, config: BlockConfig, layers: int, cross: bool = False):
         super().__init__()
         self.blocks = nn.ModuleList(Block(config, cross) for _ in range(layers))
-        last = config.norm_place == "pre"
-        self.norm = make_norm(config.norm, config.width) if last else nn.Identity()
+        self.norm = norm_of(config) if config.norm_place == "pre" else nn.Identity()
+        self.window = Window(config.window - 1) if config.window else None
+        begin(self, config.initial)
 
     def read(self, states: Encoded, mask: Mask) -> Source:
         """What each block's cross-attention reads in encoded states."""
@@ -156,20 +178,26 @@ class Stack(nn.Module):
         memories: list[Memory] | None = None,
     ) -> Stream:
         """The last states of words that stand at these places; at 0, 1, 2 … if none are given."""
+        mask = mask & self.window if self.window else mask
         for number, block in enumerate(self.blocks):
             given, source_mask = (source.for_block(number), source.mask) if source else (None, None)
             x = block(x, mask, places, given, source_mask, memories[number] if memories else None)
         return self.norm(x)
 
 
-def _written(room: Tensor | None, new: Tensor, start: int) -> Tensor:
-    """`room` with the new places written from `start` on, grown when they do not fit."""
-    rows, heads, places, size = new.shape
-    end = start + places
-    if room is None or room.shape[2] < end:
-        larger = new.new_empty(rows, heads, max(16, 2 * end), size)
-        if room is not None:
-            larger[:, :, :start] = room[:, :, :start]
-        room = larger
-    room[:, :, start:end] = new
-    return room
+def norm_of(config: BlockConfig) -> nn.Module:
+    return make_norm(config.norm, config.width, config.bias, config.norm_epsilon)
+
+
+def begin(stack: Stack, kind: Literal["xavier", "gpt2", "zero"]) -> None:
+    """Gives the matrices of fresh blocks, which begin as xavier has it, the values they begin with."""
+    linears = {name: module for name, module in stack.named_modules() if isinstance(module, nn.Linear)}
+    outputs = [linear for name, linear in linears.items() if name.endswith(("attention.output", ".outer"))]
+    if kind == "gpt2":
+        for linear in linears.values():
+            nn.init.normal_(linear.weight, std=NARROW)
+        for output in outputs:
+            nn.init.normal_(output.weight, std=NARROW * len(outputs) ** -0.5)
+    if kind == "zero":
+        for output in outputs:
+            nn.init.zeros_(output.weight)

@@ -9,10 +9,22 @@ from clearhead.layers.positions import Places, PositionKind, check_length, make_
 
 
 class Embedding(nn.Module):
-    """A row of the matrix for each word, times √width, plus the position (Vaswani et al. 2017)."""
+    """A row of the matrix for each word, times √width, plus the position (Vaswani et al. 2017).
 
-    def __init__(self, vocabulary: int, width: int, position: PositionKind, longest: int, dropout: float):
+    Another `scale` may stand for √width: GPT-2 has 1 (Radford et al. 2019).
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        position: PositionKind,
+        longest: int,
+        dropout: float,
+        scale: float | None = None,
+    ):
         super().__init__()
+        self.scale = width**0.5 if scale is None else scale
         self.weight = nn.Parameter(torch.randn(vocabulary, width) * width**-0.5)
         self.position = make_position(position, width, longest)
         self.longest = longest
@@ -28,8 +40,8 @@ class Embedding(nn.Module):
         if places is None:
             check_length(words.shape[1], self.longest)
             places = torch.arange(words.shape[1], device=words.device)
-        x = F.embedding(words, self.weight) * self.weight.shape[1] ** 0.5
-        x = self.position(x, places, lengths)
+        x = F.embedding(words, self.weight)
+        x = self.position(x if self.scale == 1 else x * self.scale, places, lengths)
         return F.dropout(x.to(_stream_type(x)), self.dropout, self.training)
 
 

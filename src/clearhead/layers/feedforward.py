@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-ActivationKind = Literal["relu", "gelu", "swiglu", "squared_relu"]
+ActivationKind = Literal["relu", "gelu", "gelu_tanh", "swiglu", "squared_relu"]
 
 
 def squared_relu(x: Tensor) -> Tensor:
@@ -15,14 +15,19 @@ def squared_relu(x: Tensor) -> Tensor:
     return F.relu(x).square()
 
 
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by way of tanh, as GPT-2 computes it (Hendrycks and Gimpel 2016)."""
+    return F.gelu(x, approximate="tanh")
+
+
 class FeedForward(nn.Module):
     """width -> hidden -> width with an activation between (Vaswani et al. 2017)."""
 
-    def __init__(self, width: int, hidden: int, activation: Callable[[Tensor], Tensor]):
+    def __init__(self, width: int, hidden: int, activation: Callable[[Tensor], Tensor], bias: bool = True):
         super().__init__()
         self.activation = activation
-        self.inner = _linear(width, hidden)
-        self.outer = _linear(hidden, width)
+        self.inner = _linear(width, hidden, bias)
+        self.outer = _linear(hidden, width, bias)
 
     def forward(self, x: Float[Tensor, "batch places width"]) -> Float[Tensor, "batch places width"]:
         return self.outer(self.activation(self.inner(x)))
@@ -31,30 +36,33 @@ class FeedForward(nn.Module):
 class SwiGLU(nn.Module):
     """The hidden values are gated by a second product through swish (Shazeer 2020)."""
 
-    def __init__(self, width: int, hidden: int):
+    def __init__(self, width: int, hidden: int, bias: bool = True):
         super().__init__()
-        self.inner = _linear(width, hidden)
-        self.gate = _linear(width, hidden)
-        self.outer = _linear(hidden, width)
+        self.inner = _linear(width, hidden, bias)
+        self.gate = _linear(width, hidden, bias)
+        self.outer = _linear(hidden, width, bias)
 
     def forward(self, x: Float[Tensor, "batch places width"]) -> Float[Tensor, "batch places width"]:
         return self.outer(F.silu(self.gate(x)) * self.inner(x))
 
 
-def make_feedforward(kind: ActivationKind, width: int, hidden: int) -> nn.Module:
+def make_feedforward(kind: ActivationKind, width: int, hidden: int, bias: bool = True) -> nn.Module:
     match kind:
         case "relu":
-            return FeedForward(width, hidden, F.relu)
+            return FeedForward(width, hidden, F.relu, bias)
         case "gelu":
-            return FeedForward(width, hidden, F.gelu)
+            return FeedForward(width, hidden, F.gelu, bias)
+        case "gelu_tanh":
+            return FeedForward(width, hidden, gelu_tanh, bias)
         case "squared_relu":
-            return FeedForward(width, hidden, squared_relu)
+            return FeedForward(width, hidden, squared_relu, bias)
         case "swiglu":
-            return SwiGLU(width, hidden)
+            return SwiGLU(width, hidden, bias)
 
 
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    linear = nn.Linear(inputs, outputs)
+def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:
+    linear = nn.Linear(inputs, outputs, bias)
     nn.init.xavier_uniform_(linear.weight)
-    nn.init.zeros_(linear.bias)
+    if bias:
+        nn.init.zeros_(linear.bias)
     return linear

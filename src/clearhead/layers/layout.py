@@ -58,3 +58,30 @@ class Packed:
 
 
 Layout = Padded | Packed
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """Rows that each are one text, from its beginning or from anywhere on."""
+
+    places: None = None
+
+    @property
+    def mask(self) -> Mask:
+        """What words see of the words before them."""
+        return Causal()
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Rows of several texts: each cell has its text's number in the row (0: none) and its place in there."""
+
+    documents: Int[Tensor, "batch places"]
+    places: Places
+
+    @property
+    def mask(self) -> Mask:
+        return Sentences(self.documents, self.documents) & Causal()
+
+
+TextLayout = Plain | Documents

@@ -65,6 +65,21 @@ class Lengths(Mask):
 
 
 @dataclass(frozen=True, eq=False)
+class Behind(Mask):
+    """Each row of the batch begins with so many places of padding, which no word sees.
+
+    Padding sees all itself, as what sees nothing is no number.
+    """
+
+    padding: Int[Tensor, " batch"]
+
+    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+        places = torch.arange(keys, device=device)
+        words = places >= self.padding[:, None]
+        return (words[:, None] | ~words[:, keys - queries :, None])[:, None]
+
+
+@dataclass(frozen=True, eq=False)
 class Sentences(Mask):
     """Rows hold several sentences, and a word sees the words of its own: those with the same number.
 

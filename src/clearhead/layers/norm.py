@@ -22,12 +22,16 @@ class LayerNorm(nn.LayerNorm):
 class RMSNorm(nn.RMSNorm):
     """Zhang and Sennrich 2019; computes in the precision of its weights and gives that of the stream."""
 
-    def forward(self, x: Stream) -> Stream:
+    def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 
-def make_norm(kind: NormKind, width: int) -> nn.Module:
-    return LayerNorm(width) if kind == "layer" else RMSNorm(width, eps=1e-6)
+EPSILONS: dict[NormKind, float] = {"layer": 1e-5, "rms": 1e-6}
+
+
+def make_norm(kind: NormKind, width: int, bias: bool = True, epsilon: float | None = None) -> nn.Module:
+    epsilon = epsilon or EPSILONS[kind]
+    return LayerNorm(width, epsilon, bias=bias) if kind == "layer" else RMSNorm(width, epsilon)
 
 
 class PostNorm(nn.Module):
@@ -54,6 +58,5 @@ class PreNorm(nn.Module):
         return x + F.dropout(sublayer(self.norm(x)), self.dropout, self.training)
 
 
-def make_residual(place: NormPlace, kind: NormKind, width: int, dropout: float) -> PostNorm | PreNorm:
-    wrap = PostNorm if place == "post" else PreNorm
-    return wrap(make_norm(kind, width), dropout)
+def make_residual(place: NormPlace, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:
+    return PostNorm(norm, dropout) if place == "post" else PreNorm(norm, dropout)

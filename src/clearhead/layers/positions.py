@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from clearhead.errors import TextError
 
 PositionKind = Literal["sinusoidal", "learned", "rotary", "alibi", "none", "order", "fraction"]
+ROTARY_BASE = 10000.0
 Places = Int[Tensor, "... places"]
 Vectors = Float[Tensor, "... places width"]
 
@@ -92,7 +93,7 @@ class Rotary(Relative):
     cosines: Tensor
     sines: Tensor
 
-    def __init__(self, size: int, longest: int, base: float = 10000.0):
+    def __init__(self, size: int, longest: int, base: float = ROTARY_BASE):
         super().__init__()
         half = size // 2
         angles = torch.arange(longest)[:, None] * base ** (-torch.arange(half, dtype=torch.float32) / half)
@@ -138,11 +139,13 @@ def make_position(kind: PositionKind, width: int, longest: int) -> nn.Module:
             return Unplaced()
 
 
-def make_relative(kind: PositionKind, heads: int, size: int, longest: int) -> Relative:
+def make_relative(
+    kind: PositionKind, heads: int, size: int, longest: int, base: float = ROTARY_BASE
+) -> Relative:
     """What is worked into self-attention."""
     match kind:
         case "rotary":
-            return Rotary(size, longest)
+            return Rotary(size, longest, base)
         case "alibi":
             return Alibi(heads)
         case _:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import TextError
 
-Heads = Float[Tensor, "batch heads _ size"]
+Heads = Float[Tensor, "batch _ _ size"]
 Scores = Float[Tensor, "batch heads queries keys"]
 
 

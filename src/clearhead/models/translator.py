@@ -1,17 +1,18 @@
 """The encoder-decoder Transformer of "Attention is all you need" (Vaswani et al. 2017)."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from pydantic import PositiveInt, model_validator
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from clearhead.layers.block import BlockConfig, Memory, Source, Stack, Unread
+from clearhead.layers.block import BlockConfig, Source, Stack, Unread
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.layout import Layout, Padded
 from clearhead.layers.mask import Causal, Lengths
+from clearhead.layers.memory import Memory
 from clearhead.layers.positions import check_length
 
 Words = Int[Tensor, "batch target"]
@@ -40,6 +41,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class TranslatorConfig(BlockConfig):
+    PRESETS: ClassVar = PRESETS
     kind: Literal["translator"] = "translator"
     encoder_layers: PositiveInt = 6
     decoder_layers: PositiveInt = 6
@@ -50,27 +52,6 @@ class TranslatorConfig(BlockConfig):
     def most_words(self) -> int:
         """The most tokens a text may have beside the sign, </s> or <s>, that it is read with."""
         return self.longest - 1
-
-    @property
-    def packs(self) -> bool:
-        """Whether sentences may share a row: its positions and scores must not count the whole row."""
-        return self.position != "fraction" and self.attention.score != "location"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_preset(cls, values: Any) -> Any:
-        """`preset = "base"` stands for its settings; settings beside it take precedence."""
-        if not isinstance(values, dict) or "preset" not in values:
-            return values
-        values = dict(values)
-        name = values.pop("preset")
-        if name not in PRESETS:
-            raise ValueError(f"preset {name!r} is not one of {', '.join(PRESETS)}")
-        chosen = PRESETS[name]
-        merged = {**chosen, **values}
-        if isinstance(values.get("attention"), dict):
-            merged["attention"] = {**chosen.get("attention", {}), **values["attention"]}
-        return merged
 
 
 class TranslatorState:

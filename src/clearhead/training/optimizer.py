@@ -72,9 +72,9 @@ class Optimizer:
         others = {name: p for name, p in model.named_parameters() if p.requires_grad and name not in hidden}
         self._parts: dict[str, _Part] = {}
         if isinstance(config, MuonConfig):
-            packed = {id(one.weight): one.parts for one in model.modules() if isinstance(one, Packed)}
+            packed = {id(one.weight): one.sizes for one in model.modules() if isinstance(one, Packed)}
             for name, whole in hidden.items():
-                self._parts.update(_parts(name, whole, packed.get(id(whole), 1)))
+                self._parts.update(_parts(name, whole, packed.get(id(whole), (len(whole),))))
             matrices = {name: part.matrix for name, part in self._parts.items()}
             self._members = [
                 _Member(_muon(matrices, config), matrices, 1.0),
@@ -168,11 +168,12 @@ class _Part(NamedTuple):
     rows: slice
 
 
-def _parts(name: str, whole: nn.Parameter, count: int) -> Iterator[tuple[str, _Part]]:
-    rows = len(whole) // count
-    for part in range(count):
-        place = slice(part * rows, (part + 1) * rows)
-        yield name if count == 1 else f"{name}[{part}]", _Part(whole.detach()[place], whole, place)
+def _parts(name: str, whole: nn.Parameter, sizes: tuple[int, ...]) -> Iterator[tuple[str, _Part]]:
+    end = 0
+    for part, rows in enumerate(sizes):
+        place = slice(end, end + rows)
+        end += rows
+        yield name if len(sizes) == 1 else f"{name}[{part}]", _Part(whole.detach()[place], whole, place)
 
 
 def _muon(matrices: Mapping[str, Tensor], config: MuonConfig) -> torch.optim.Optimizer:
