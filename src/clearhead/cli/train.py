@@ -16,6 +16,7 @@ from clearhead.errors import SettingsError
 if TYPE_CHECKING:
     from clearhead.tasks.events import Event
     from clearhead.tasks.recipe import TranslationRecipe
+    from clearhead.tasks.recipes import Recipe
     from clearhead.training import Report
 
 # The customary exit status after Ctrl-C: a script must not go on with a model that is not finished.
@@ -80,7 +81,7 @@ def train(
     _show(train_run(chosen, folder), folder, json)
 
 
-def _from_recipe(path: Path, changes: list[str]) -> "TranslationRecipe":
+def _from_recipe(path: Path, changes: list[str]) -> "Recipe":
     from clearhead.tasks.recipes import read_recipe
 
     return read_recipe(path, changes)

@@ -7,9 +7,10 @@ from typing import Any
 from clearhead.config import changed, parse_settings, read_toml
 from clearhead.errors import SettingsError
 from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.textrecipe import LanguageRecipe
 
-Recipe = TranslationRecipe
-RECIPES: dict[str, type[Recipe]] = {"translation": TranslationRecipe}
+Recipe = TranslationRecipe | LanguageRecipe
+RECIPES: dict[str, type[Recipe]] = {"translation": TranslationRecipe, "language": LanguageRecipe}
 
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:

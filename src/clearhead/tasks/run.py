@@ -13,9 +13,12 @@ from clearhead.models import build
 from clearhead.tasks.events import Event, Note
 from clearhead.tasks.inheritance import begin_with, inherited_tokenizer, inheriting
 from clearhead.tasks.loop import CHANGEABLE, Lessons, Run
+from clearhead.tasks.modelling import Modelling
+from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.recipes import Recipe, parse_recipe
 from clearhead.tasks.records import add_final, draw_curves, naming, write_named
 from clearhead.tasks.task import Task
+from clearhead.tasks.textrecipe import LanguageRecipe
 from clearhead.tasks.translating import Translating
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import Ranks, StateFolder, joined
@@ -78,7 +81,11 @@ def _resumed(out: Path, changes: Sequence[str]) -> Recipe:
 
 def task_of(recipe: Recipe) -> Task:
     """What a recipe trains a model for."""
-    return Translating(recipe)
+    match recipe:
+        case TranslationRecipe():
+            return Translating(recipe)
+        case LanguageRecipe():
+            return Modelling(recipe)
 
 
 def _run(recipe: Recipe, out: Path, states: StateFolder, ranks: Ranks) -> Iterator[Event]:
