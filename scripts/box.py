@@ -23,12 +23,13 @@ from clearhead.config import read_settings
 from clearhead.data.datasets import SHIPPED
 from clearhead.tasks.directions import Direction, file_name
 from clearhead.tasks.exporting import export_int8
+from clearhead.tasks.loading import load_translator
 from clearhead.tasks.measuring import Measured, measure, unseen_pairs, within_reach
 from clearhead.tasks.preparation import Corpus
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import TEST, add_final, read_metrics
 from clearhead.tasks.shelf import BOX
-from clearhead.tasks.translation import TranslationModel, load
+from clearhead.tasks.translation import TranslationModel
 from clearhead.text.languages import NAMES
 
 TEMPLATE = Path(__file__).with_name("box.md")
@@ -113,7 +114,7 @@ def pack(run: Path, made: Path, device: str) -> None:
     for direction in directions:
         name = file_name("test", direction, directions)
         shutil.copyfile(run / name, made / name)
-    whole, rounded = (load(folder, device) for folder in (run, made))
+    whole, rounded = (load_translator(folder, device) for folder in (run, made))
     trained = Corpus(recipe.data, recipe.training.seed).by_direction("train")
     tested = []
     for direction in directions:

@@ -84,6 +84,26 @@ def number_model(tmp_path_factory: pytest.TempPathFactory, number_recipe) -> Pat
 
 
 @pytest.fixture(scope="session")
+def babbler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small GPT that has learned nothing; it knows the characters of a line."""
+    import tomli_w
+
+    from clearhead.checkpoint import SETTINGS, TOKENIZER, WEIGHTS, save_weights, weights
+    from clearhead.models import build, read_config
+    from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+
+    folder = tmp_path_factory.mktemp("babbler")
+    tokenizer = Tokenizer.train(["to be or not\n"], TokenizerConfig(kind="character", normalize=False))
+    small = {"kind": "gpt", "width": 16, "hidden": 24, "layers": 1, "longest": 32, "attention": {"heads": 2}}
+    torch.manual_seed(0)
+    model = build(read_config(small), tokenizer.size)
+    (folder / SETTINGS).write_text(tomli_w.dumps({"model": small}))
+    tokenizer.save(folder / TOKENIZER)
+    save_weights(weights(model), folder / WEIGHTS)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def many_recipe(numbers) -> Callable[..., Path]:
     """Like `number_recipe`, for four directions: French writes 'c a d' where German writes '3 1 4'."""
 

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clearhead.errors import ClearheadError
     from clearhead.inspection import Trace, capture
-    from clearhead.tasks.translation import Sampling, Translation, TranslationModel, Wishes, load
+    from clearhead.tasks.language import Generation, LanguageModel
+    from clearhead.tasks.loading import load
+    from clearhead.tasks.translation import Sampling, Translation, TranslationModel, Wishes
 
 __all__ = [
     "ClearheadError",
+    "Generation",
+    "LanguageModel",
     "Sampling",
     "Trace",
     "Translation",
@@ -22,13 +26,15 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ClearheadError": "clearhead.errors",
+    "Generation": "clearhead.tasks.language",
+    "LanguageModel": "clearhead.tasks.language",
     "Sampling": "clearhead.tasks.translation",
     "Trace": "clearhead.inspection",
     "Translation": "clearhead.tasks.translation",
     "TranslationModel": "clearhead.tasks.translation",
     "Wishes": "clearhead.tasks.translation",
     "capture": "clearhead.inspection",
-    "load": "clearhead.tasks.translation",
+    "load": "clearhead.tasks.loading",
 }
 
 

@@ -21,11 +21,12 @@ from clearhead.tasks.directions import (
     tag_ids,
     tags,
 )
+from clearhead.tasks.loading import load
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.run import train
 from clearhead.tasks.translating import splitting
-from clearhead.tasks.translation import TranslationModel, load
+from clearhead.tasks.translation import TranslationModel
 from clearhead.tasks.validator import Validator
 from clearhead.text.tokenizer import Tokenizer
 

@@ -6,7 +6,7 @@ from safetensors.torch import load_file, save_file
 from clearhead.checkpoint import weights
 from clearhead.errors import ModelError
 from clearhead.tasks.exporting import export_int8, folder_bytes
-from clearhead.tasks.translation import load
+from clearhead.tasks.loading import load
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from clearhead.data.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.evaluation import scores
 from clearhead.tasks.directions import Direction
+from clearhead.tasks.loading import load
 from clearhead.tasks.measuring import measure, unseen_pairs, within_reach
-from clearhead.tasks.translation import load
 
 PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]
 DIRECTION = Direction("en", "de")

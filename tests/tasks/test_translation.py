@@ -9,7 +9,8 @@ import torch
 import clearhead
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.tasks import translation
-from clearhead.tasks.translation import Sampling, TranslationModel, load
+from clearhead.tasks.loading import load
+from clearhead.tasks.translation import Sampling, TranslationModel
 
 TEXTS = [
     "one two",

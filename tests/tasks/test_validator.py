@@ -12,8 +12,8 @@ from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
 from clearhead.layers.layout import Padded
 from clearhead.tasks.directions import Direction
+from clearhead.tasks.loading import load
 from clearhead.tasks.objective import translation_loss
-from clearhead.tasks.translation import load
 from clearhead.tasks.validator import Validator
 
 DIRECTION = Direction("en", "de")

@@ -54,12 +54,12 @@ def evaluate(
         clearhead evaluate runs/many --from en --to fr
     """
     from clearhead.tasks.directions import chosen as chosen_direction
+    from clearhead.tasks.loading import load_translator
     from clearhead.tasks.measuring import measure, unseen_pairs
     from clearhead.tasks.shelf import find
-    from clearhead.tasks.translation import load
 
     chosen = chosen_device(device)
-    translator = load(model, chosen)
+    translator = load_translator(model, chosen)
     direction = chosen_direction(translator.directions, source, target)
     test = unseen_pairs(place(pairs) if pairs else None, find(model)[0], direction)
     if test.blank:
@@ -92,10 +92,10 @@ def _rival(
 ) -> "TranslationModel | list[str]":
     """The model in a folder, or the translations in a file."""
     from clearhead.data.files import lines
-    from clearhead.tasks.translation import load
+    from clearhead.tasks.loading import load_translator
 
     if not place.is_file():
-        rival = load(place, device)
+        rival = load_translator(place, device)
         if direction not in rival.directions:
             theirs = ", ".join(map(str, rival.directions))
             raise ModelError(f"{place}: translates {theirs}, not {direction}; name a model that does")

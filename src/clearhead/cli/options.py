@@ -63,11 +63,16 @@ def say(text: str = "") -> None:
 
 def put(line: str | dict[str, Any]) -> None:
     """A result: a line of text, or an object as a line of JSON; always UTF-8, as input is."""
+    text = line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
+    tell(f"{text}\n")
+
+
+def tell(text: str) -> None:
+    """A part of a result, shown at once."""
     if rank():
         return
-    text = line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
     try:
-        sys.stdout.buffer.write(f"{text}\n".encode())
+        sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
     except OSError as error:
         # Python would complain again when it flushes at the end.

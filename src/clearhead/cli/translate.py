@@ -46,10 +46,13 @@ def translate(
 
         clearhead translate --model runs/mine < english.txt > german.txt
     """
+    from clearhead.tasks.loading import load_translator
     from clearhead.tasks.shelf import DEFAULT, WHOLE_BOX
-    from clearhead.tasks.translation import Sampling, load
+    from clearhead.tasks.translation import Sampling
 
-    translator = load((WHOLE_BOX if to else DEFAULT) if model is None else model, chosen_device(device))
+    translator = load_translator(
+        (WHOLE_BOX if to else DEFAULT) if model is None else model, chosen_device(device)
+    )
     wishes = {"nbest": nbest, "prefix": prefix, "repetition": repetition, "no_repeat": no_repeat}
     wishes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}

@@ -2,22 +2,29 @@
 
 from clearhead.decoding.guide import Guide
 from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.laying import lay_for_steps
 from clearhead.decoding.penalties import length_penalty, no_repeat_ngrams, repetition_penalty
-from clearhead.decoding.sampling import check_sampling, sample
+from clearhead.decoding.sampling import LARGEST_SEED, check_sampling, drawn, sample
 from clearhead.decoding.search import beam_search, check_search, greedy_search
+from clearhead.decoding.single import Walk, most_probable
 from clearhead.decoding.step import Adjust, State, Step
 
 __all__ = [
+    "LARGEST_SEED",
     "Adjust",
     "Guide",
     "Hypothesis",
     "State",
     "Step",
+    "Walk",
     "beam_search",
     "check_sampling",
     "check_search",
+    "drawn",
     "greedy_search",
+    "lay_for_steps",
     "length_penalty",
+    "most_probable",
     "no_repeat_ngrams",
     "repetition_penalty",
     "sample",

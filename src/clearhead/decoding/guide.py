@@ -17,21 +17,28 @@ Prefix = Sequence[Sequence[int]]
 class Guide:
     """Checked once, before a search; turns a model's logits into the log-probabilities to choose by.
 
-    `start` is fed first, `end` ends a sentence; at most `longest` steps are taken, `end` counted.
+    `start` is fed first, `end` ends a sentence; at most `longest` steps are taken, `end` counted. Of texts
+    to be continued, `start` holds the words: the last is fed first, and adjustments see all.
     """
 
     def __init__(
         self,
         sentences: int,
-        start: int,
+        start: int | Int[Tensor, "sentences past"],
         end: int,
         longest: Longest,
         prefix: Prefix | None = None,
         adjust: Sequence[Adjust] = (),
         device: torch.device | str = "cpu",
     ):
-        self.sentences, self.start, self.end = sentences, start, end
+        self.sentences, self.end = sentences, end
         self.device = torch.device(device)
+        self.past: Tensor | None = None
+        if isinstance(start, int):
+            self.first = torch.full((sentences,), start, device=device)
+        else:
+            self.past = start.to(device)
+            self.first = self.past[:, -1]
         self.adjust = tuple(adjust)
         self.limits = _limits(sentences, longest, device)
         self.shortest, self.longest = (int(x) for x in self.limits.aminmax()) if sentences else (0, 0)
@@ -46,8 +53,10 @@ class Guide:
         """Forced words keep the probability that the model itself gives them: no adjustment forbids them."""
         position = words.shape[1]
         adjusted = logits.float()
-        for adjust in self.adjust:
-            adjusted = adjust(adjusted, words)
+        if self.adjust:
+            seen = words if self.past is None else torch.cat([self.past[sentences], words], 1)
+            for adjust in self.adjust:
+                adjusted = adjust(adjusted, seen)
         if position >= self.prefix.shape[1]:
             return adjusted.log_softmax(-1)
         forced = self.prefix[sentences, position]

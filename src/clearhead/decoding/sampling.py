@@ -9,12 +9,14 @@ from torch import Tensor
 
 from clearhead.decoding.guide import Guide
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.single import single_path
+from clearhead.decoding.single import Choose, single_path
 from clearhead.decoding.step import Remembered, Step
 from clearhead.errors import SettingsError
 
 # Below it, single precision cannot hold what the log-probabilities become.
 SMALLEST_TEMPERATURE = 1e-6
+# Below what torch takes: the number of a text is added to it.
+LARGEST_SEED = 2**62
 
 
 def sample(
@@ -31,6 +33,18 @@ def sample(
 
     The log-probabilities of the hypotheses are the model's own, before temperature and filters.
     """
+    return single_path(step, state, guide, drawn(guide, seeds, temperature, top_k, top_p, min_p), alpha=0.0)
+
+
+def drawn(
+    guide: Guide,
+    seeds: Sequence[int],
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+) -> Choose:
+    """The choice at random among what the filters leave, a seed a sentence."""
     check_sampling(temperature, top_k, top_p, min_p)
     if len(seeds) != guide.sentences:
         raise SettingsError(f"seeds: {len(seeds)} seeds for {guide.sentences} sentences; give one each")
@@ -48,7 +62,7 @@ def sample(
             scores = keep_min_p(scores, min_p)
         return draw(scores.softmax(-1), chances[rows, place])
 
-    return single_path(step, state, guide, choose, alpha=0.0)
+    return choose
 
 
 def keep_top_k(scores: Float[Tensor, "rows vocabulary"], k: int) -> Float[Tensor, "rows vocabulary"]:

@@ -8,7 +8,7 @@ from clearhead.decoding.beam import Paths, Pool, best_continuations
 from clearhead.decoding.guide import Guide, check_numbers
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.penalties import length_penalty
-from clearhead.decoding.single import single_path
+from clearhead.decoding.single import most_probable, single_path
 from clearhead.decoding.step import Remembered, Step
 from clearhead.errors import SettingsError
 
@@ -24,7 +24,7 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """The most probable word at every step, to the end or the longest length; `alpha` scales the score."""
     check_search(alpha=alpha)
-    return single_path(step, state, guide, lambda scores, *_: scores.argmax(-1), alpha)
+    return single_path(step, state, guide, most_probable, alpha)
 
 
 @torch.no_grad()
@@ -50,7 +50,7 @@ def beam_search(
     active = torch.arange(sentences, device=device)
     totals = torch.zeros(sentences, 1, device=device)
     paths = Paths.empty(sentences, device)
-    last = torch.full((sentences,), guide.start, device=device)
+    last = guide.first
 
     for length in range(1, guide.longest + 1):
         width = totals.shape[1]

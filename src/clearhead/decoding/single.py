@@ -1,6 +1,6 @@
 """The loop that follows one path a sentence; how a word is chosen is given to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -18,44 +18,92 @@ Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"], int],
 IDLE_SHARE = 0.25
 
 
-@torch.no_grad()
+class Walk:
+    """One path a sentence, word by word: who iterates over its places sees them grow, and may end some.
+
+    So many `shown` words, the most probable, are kept beside each that is chosen.
+    """
+
+    def __init__(
+        self, step: Step[Remembered], state: Remembered, guide: Guide, choose: Choose, shown: int = 0
+    ):
+        self._step, self._state, self._guide, self._choose = step, state, guide, choose
+        self.shown = shown
+        sentences, longest, device = guide.sentences, guide.longest, guide.device
+        self.words = torch.full((sentences, longest), guide.end, device=device)
+        self.gains = torch.zeros(sentences, longest, device=device)
+        """The log-probability of each word."""
+        self.alternatives: list[dict[int, list[tuple[int, float]]]] = []
+        """The most probable words at each place and their log-probabilities, by sentence."""
+        self.lengths = torch.zeros(sentences, dtype=torch.long, device=device)
+        self.is_open = torch.ones(sentences, dtype=torch.bool, device=device)
+
+    def end(self, sentences: Sequence[int]) -> None:
+        """These sentences end where they are."""
+        self.is_open[list(sentences)] = False
+
+    @torch.no_grad()
+    def __iter__(self) -> Iterator[int]:
+        """Each place once its words are there."""
+        guide = self._guide
+        rows = torch.arange(guide.sentences, device=guide.device)
+        last = guide.first
+        for place in range(guide.longest):
+            logits = self._step(last, self._state)
+            log_probabilities = guide.log_probabilities(logits, self.words[rows, :place], rows)
+            last = self._choose(log_probabilities, rows, place)
+            self._write(log_probabilities, last, rows, place)
+            yield place
+            running = self.is_open[rows]
+            count = int(running.sum())
+            if count == 0:
+                return
+            if count <= (1 - IDLE_SHARE) * len(rows):
+                kept = running.nonzero().squeeze(1)
+                self._state.select(kept)
+                rows, last = rows[kept], last[kept]
+
+    def _write(
+        self,
+        log_probabilities: Float[Tensor, "rows vocabulary"],
+        chosen: Int[Tensor, " rows"],
+        rows: Int[Tensor, " rows"],
+        place: int,
+    ) -> None:
+        guide, running = self._guide, self.is_open[rows]
+        gain = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
+        check_numbers(gain[running], rows[running], place + 1)
+        self.words[rows, place] = chosen
+        self.gains[rows, place] = gain
+        self.lengths[rows] += running
+        self.is_open[rows] = running & (chosen != guide.end) & (place + 1 < guide.limits[rows])
+        if self.shown:
+            best = log_probabilities.topk(min(self.shown, log_probabilities.shape[1]))
+            ranked = zip(rows.tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
+            self.alternatives.append({row: list(zip(*both, strict=True)) for row, *both in ranked})
+
+    def hypotheses(self, alpha: float = 0.0) -> list[Hypothesis]:
+        """What was said of each sentence, in their order."""
+        rows = zip(self.words.tolist(), self.gains.tolist(), self.lengths.tolist(), strict=True)
+        end = self._guide.end
+        return [_hypothesis(words[:length], gains[:length], end, alpha) for words, gains, length in rows]
+
+
 def single_path(
-    step: Step[Remembered],
-    state: Remembered,
-    guide: Guide,
-    choose: Choose,
-    alpha: float,
+    step: Step[Remembered], state: Remembered, guide: Guide, choose: Choose, alpha: float
 ) -> list[Hypothesis]:
     """One hypothesis for each sentence, in their order."""
-    device, end = guide.device, guide.end
-    sentences = torch.arange(guide.sentences, device=device)
-    words = torch.full((len(sentences), guide.longest), end, device=device)
-    gains = torch.zeros(len(sentences), guide.longest, device=device)
-    lengths = torch.zeros_like(sentences)
-    is_open = torch.ones_like(sentences, dtype=torch.bool)
-    last = torch.full_like(sentences, guide.start)
+    walk = Walk(step, state, guide, choose)
+    for _ in walk:
+        pass
+    return walk.hypotheses(alpha)
 
-    for place in range(guide.longest):
-        log_probabilities = guide.log_probabilities(step(last, state), words[sentences, :place], sentences)
-        last = choose(log_probabilities, sentences, place)
-        gain = log_probabilities.gather(1, last.unsqueeze(1)).squeeze(1)
-        check_numbers(gain[is_open], sentences[is_open], place + 1)
-        words[sentences, place] = last
-        gains[sentences, place] = gain
-        lengths[sentences] += is_open
-        is_open &= (last != end) & (place + 1 < guide.limits[sentences])
-        running = int(is_open.sum())
-        if running == 0:
-            break
-        if running <= (1 - IDLE_SHARE) * len(sentences):
-            rows = is_open.nonzero().squeeze(1)
-            state.select(rows)
-            sentences, last, is_open = sentences[rows], last[rows], is_open[rows]
 
-    return [
-        _hypothesis(row[:length], gain[:length], end, alpha)
-        for row, gain, length in zip(words.tolist(), gains.tolist(), lengths.tolist(), strict=True)
-    ]
+def most_probable(
+    log_probabilities: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], place: int
+) -> Int[Tensor, " rows"]:
+    """The choice of greedy search."""
+    return log_probabilities.argmax(-1)
 
 
 def _hypothesis(words: list[int], gains: list[float], end: int, alpha: float) -> Hypothesis:

@@ -18,12 +18,10 @@ from clearhead.tasks.records import write_named
 from clearhead.tasks.textpreparation import Instructions, TextCorpus, corpus_of, learn_text_tokenizer
 from clearhead.tasks.textrecipe import ANSWER, PROMPT, LanguageRecipe
 from clearhead.tasks.validator import TextValidator
-from clearhead.text.tokenizer import END, START, Tokenizer
+from clearhead.text.tokenizer import Tokenizer
 
 # What a run keeps of the text that it validates on.
 VALIDATION = "validation.jsonl"
-# By which tokenizers of other makes part documents.
-END_OF_TEXT = "<|endoftext|>"
 Store = TextStore | PairStore
 
 
@@ -100,10 +98,8 @@ class Modelling:
         """What stands around documents; nothing where a single text is all there is."""
         if self.recipe.batches.kind == "crops" and len(trained) == 1:
             return None
-        if tokenizer.specials:
-            return START, END
-        number = tokenizer.id(END_OF_TEXT)
-        return None if number is None else (number, number)
+        start, end = tokenizer.signs.start, tokenizer.signs.end
+        return None if start is None or end is None else (start, end)
 
     def _held(self) -> list[dict[str, str]]:
         corpus = self.corpus

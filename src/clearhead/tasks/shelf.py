@@ -16,6 +16,9 @@ from clearhead.tasks.records import FINAL, TEST, read_metrics
 BOX = Path(__file__).parent / "box"
 WHOLE_BOX = "box"
 DEFAULT = "en-de"
+# The folder of the language model inside the package, and its name.
+SHAKESPEARE = "shakespeare"
+SHAKESPEARE_FOLDER = Path(__file__).parent / "shakespeare"
 TRAIN = "clearhead train recipes/quickstart.toml --out runs/quickstart"
 
 
@@ -56,6 +59,12 @@ def find(name: str | Path) -> tuple[Path, Direction | None]:
     folder, said = Path(name), str(name)
     if not said:
         raise ModelError("the model's name is empty; give a folder or a built-in name")
+    if (
+        said == SHAKESPEARE
+        and (SHAKESPEARE_FOLDER / SETTINGS).is_file()
+        and not (folder / SETTINGS).is_file()
+    ):
+        return SHAKESPEARE_FOLDER, None
     if (folder / SETTINGS).is_file() or not (BOX / SETTINGS).is_file():
         if folder.is_dir():
             return folder, None
@@ -83,7 +92,9 @@ def _read(folder: Path) -> Shelved | None:
         return None
     measured = read_metrics(folder)
     scores = [line["bleu"] for line in measured if line["kind"] == FINAL and "bleu" in line]
-    directions = [str(direction) for direction in saved_directions(settings)]
+    model = settings.get("model")
+    language = isinstance(model, dict) and model.get("kind") == "gpt"
+    directions = ["text"] if language else [str(direction) for direction in saved_directions(settings)]
     tests = [line for line in measured if line["kind"] == TEST]
     return Shelved(
         str(folder),

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any, overload
 
 import torch
 from pydantic import Field, PositiveInt
 
-from clearhead.checkpoint import SETTINGS, Checkpoint, load_checkpoint
+from clearhead.checkpoint import Checkpoint
 from clearhead.config import Settings, parse_settings
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import (
+    LARGEST_SEED,
     Adjust,
     Guide,
     Hypothesis,
@@ -25,18 +25,15 @@ from clearhead.decoding import (
     repetition_penalty,
     sample,
 )
-from clearhead.errors import ClearheadError, ModelError, SettingsError, TextError
+from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.models import Translator
 from clearhead.tasks.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.tasks.shelf import find
 from clearhead.text.tokenizer import END, START, Tokenizer
 
 # As in the paper: a translation may have so many tokens more than its source.
 EXTRA_TOKENS = 50
 # Rows times source length that are translated at once; beyond it, larger batches gain nothing.
 BATCH_TOKENS = 4096
-# Below what torch takes: the number of a text is added to it.
-LARGEST_SEED = 2**62
 
 
 class SearchConfig(Settings):
@@ -264,16 +261,6 @@ class TranslationModel:
         )
         best = several[0]
         return Translation(source, best.text, best.score, best.log_probability, best.complete, several)
-
-
-def load(name: str | Path, device: torch.device | str = "cpu") -> TranslationModel:
-    """The model in a folder, or that in the package: 'en-de', 'de-en', 'en-fr', 'fr-en', or all as 'box'."""
-    folder, direction = find(name)
-    try:
-        model = TranslationModel.of(load_checkpoint(folder, device))
-    except SettingsError as error:
-        raise ModelError("\n".join(f"{folder / SETTINGS}: {line}" for line in error.problems)) from None
-    return model.only(direction) if direction else model
 
 
 def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], ClearheadError | None]]:

@@ -5,19 +5,37 @@ from typing import Any
 
 import tokenizers
 
-from clearhead.config import parse_settings
+from clearhead.config import S, Settings, parse_settings
 from clearhead.errors import ModelError, SettingsError
 from clearhead.text.kinds import SPECIALS, TokenizerConfig
 
 FORMAT = 1
 
 
-def pack(inner: tokenizers.Tokenizer, config: TokenizerConfig, specials: tuple[str, ...]) -> str:
+class Signs(Settings):
+    """What a tokenizer that was made elsewhere has in the place of special tokens, by id."""
+
+    size: int
+    """As many ids as a model has rows for."""
+    start: int | None = None
+    end: int | None = None
+    leads: bool = False
+    """Whether every text begins with `start`."""
+
+
+def pack(
+    inner: tokenizers.Tokenizer, config: TokenizerConfig, specials: tuple[str, ...], signs: Signs | None
+) -> str:
     about = {"format": FORMAT, "specials": specials, "settings": config.model_dump(exclude_none=True)}
+    if signs:
+        about["signs"] = signs.model_dump(exclude_none=True)
     return json.dumps({"clearhead": about, "tokenizer": json.loads(inner.to_str())}, ensure_ascii=False)
 
 
-def unpack(text: str, place: str) -> tuple[tokenizers.Tokenizer, TokenizerConfig, tuple[str, ...]]:
+Unpacked = tuple[tokenizers.Tokenizer, TokenizerConfig, tuple[str, ...], Signs | None]
+
+
+def unpack(text: str, place: str) -> Unpacked:
     """What `pack` was given; raises a ModelError that names the place."""
     try:
         content = json.loads(text)
@@ -28,26 +46,38 @@ def unpack(text: str, place: str) -> tuple[tokenizers.Tokenizer, TokenizerConfig
         raise ModelError(f"{place}: not a tokenizer of clearhead; use the one that was saved with the model")
     if about.get("format") != FORMAT:
         raise ModelError(f"{place}: format {about.get('format')!r} is not {FORMAT}; use a newer clearhead")
-    config = _settings(about.get("settings"), place)
-    inner = bare(content.get("tokenizer"), place)
+    config = _settings(TokenizerConfig, about.get("settings"), place)
+    signs = _settings(Signs, about["signs"], place) if "signs" in about else None
+    inner = (foreign if signs else bare)(content.get("tokenizer"), place)
     specials = _specials(about.get("specials"), inner, place)
-    return inner, config, specials
+    return inner, config, specials, signs
 
 
 def bare(description: Any, place: str = "tokenizer") -> tokenizers.Tokenizer:
     """The library's tokenizer without what it would add to texts, cut from them or look for in them."""
+    return _without(description, {"added_tokens": []}, place)
+
+
+def foreign(description: Any, place: str = "tokenizer") -> tokenizers.Tokenizer:
+    """The same of one that was made elsewhere: it keeps its signs, but no text can produce them."""
+    tokenizer = _without(description, {}, place)
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def _without(description: Any, other: dict[str, Any], place: str) -> tokenizers.Tokenizer:
     if not isinstance(description, dict):
         raise ModelError(f"{place}: the tokenizer itself is missing; copy the file again")
-    nothing = {"added_tokens": [], "truncation": None, "padding": None, "post_processor": None}
+    nothing = {"truncation": None, "padding": None, "post_processor": None}
     try:
-        return tokenizers.Tokenizer.from_str(json.dumps(description | nothing))
+        return tokenizers.Tokenizer.from_str(json.dumps(description | nothing | other))
     except Exception as error:
         raise ModelError(f"{place}: the tokenizer in it is broken ({error}); copy the file again") from None
 
 
-def _settings(values: Any, place: str) -> TokenizerConfig:
+def _settings(kind: type[S], values: Any, place: str) -> S:
     try:
-        return parse_settings(TokenizerConfig, values)
+        return parse_settings(kind, values)
     except SettingsError as error:
         raise ModelError(f"{place}: settings of another clearhead: {error.problems[0]}") from None
 

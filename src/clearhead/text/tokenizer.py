@@ -13,10 +13,12 @@ import tokenizers
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.text import saved
 from clearhead.text.dropout import MergeDropout
+from clearhead.text.foreign import read_foreign
 from clearhead.text.kinds import END, PAD, SPECIALS, START, UNKNOWN, TokenizerConfig, byte_signs
 from clearhead.text.learning import learn
 from clearhead.text.normalize import without_surrogates
 from clearhead.text.ranks import byte_level, read_ranks
+from clearhead.text.saved import Signs
 from clearhead.writing import write_text
 
 __all__ = ["END", "PAD", "SPECIALS", "START", "UNKNOWN", "Tokenizer", "TokenizerConfig"]
@@ -27,10 +29,20 @@ VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
 class Tokenizer:
     """Text <-> ids, immutable. Special tokens and tags have the first ids, and no text can produce them.
 
-    A tokenizer made from a rank file has that file's ids and no special tokens.
+    A tokenizer made from a rank file has that file's ids and no special tokens; one that was made elsewhere
+    has signs instead.
     """
 
-    def __init__(self, inner: tokenizers.Tokenizer, config: TokenizerConfig, specials: tuple[str, ...]):
+    def __init__(
+        self,
+        inner: tokenizers.Tokenizer,
+        config: TokenizerConfig,
+        specials: tuple[str, ...],
+        signs: Signs | None = None,
+    ):
+        self.signs = signs or (Signs(size=0, start=START, end=END) if specials else Signs(size=0))
+        """The ids before and after a text, where there are such; the size is 0 if the vocabulary is all."""
+        self._foreign = signs is not None
         self.config = config
         self.specials = specials
         self._inner = inner
@@ -56,12 +68,17 @@ class Tokenizer:
         return cls(byte_level(ranks), TokenizerConfig(kind="bytes", vocabulary=len(ranks)), ())
 
     @classmethod
+    def from_huggingface(cls, folder: Path | str, size: int) -> Self:
+        """The tokenizer in a folder of Hugging Face, for a model with so many rows."""
+        return cls(*read_foreign(Path(folder), size))
+
+    @classmethod
     def from_json(cls, text: str, place: str = "tokenizer") -> Self:
         """What `to_json` has given; `place` is named when something is wrong with it."""
         return cls(*saved.unpack(text, place))
 
     def to_json(self) -> str:
-        return saved.pack(self._inner, self.config, self.specials)
+        return saved.pack(self._inner, self.config, self.specials, self.signs if self._foreign else None)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -82,7 +99,7 @@ class Tokenizer:
     @functools.cached_property
     def size(self) -> int:
         """One more than the highest id, so that a model has a row for each."""
-        return max(self._ids.values()) + 1
+        return self.signs.size or max(self._ids.values()) + 1
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -138,7 +155,7 @@ class Tokenizer:
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
-        return self._inner.get_vocab(with_added_tokens=False)
+        return self._inner.get_vocab(with_added_tokens=self._foreign)
 
     def _writable(self, text: str) -> str:
         clean = without_surrogates(text)
@@ -154,8 +171,8 @@ class Tokenizer:
         token = self._inner.id_to_token(number)
         if token is None:
             raise TextError(f"id {number} is not in the vocabulary, which ends at {self.size - 1}")
-        if self.config.kind == "bytes" and number >= len(self.specials):
-            byte_of = _byte_of()
+        byte_of = _byte_of()
+        if self.config.kind == "bytes" and number >= len(self.specials) and byte_of.keys() >= set(token):
             token = bytes(byte_of[sign] for sign in token).decode(errors="backslashreplace")
         return token.translate(VISIBLE)
 

@@ -1,0 +1,121 @@
+"""clearhead generate: a text continued, shown as it is written."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli.options import Device, Json, chosen_device, put, say, tell
+from clearhead.errors import DataError
+
+if TYPE_CHECKING:
+    from clearhead.tasks.language import Generation, LanguageModel
+
+
+def generate(
+    prompts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, all of stdin.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A trained model's folder. Without: shakespeare.", metavar="M")
+    ] = None,
+    tokens: Annotated[int, typer.Option(help="The most tokens that are added.")] = 200,
+    temperature: Annotated[float, typer.Option(help="0 takes the best token, 1 draws as the model.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option(help="Draw among the k best tokens.")] = None,
+    top_p: Annotated[float, typer.Option(help="Draw among the best with this share.")] = 1.0,
+    min_p: Annotated[float, typer.Option(help="Draw above this share of the best.")] = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(help="Above 1, used tokens become less likely.")] = 1.0,
+    stop: Annotated[list[str] | None, typer.Option(help="A text to end at; may be given again.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    samples: Annotated[int, typer.Option(help="Continuations of each text.")] = 1,
+    logprobs: Annotated[int, typer.Option(help="With --json: so many best tokens at each place.")] = 0,
+    overflow: Annotated[
+        str, typer.Option(help="Beyond the context: slide forgets the oldest, cut shortens the prompt.")
+    ] = "slide",
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Continue a text, and show it as it is written.
+
+    With several texts or --samples N, each is shown when it is whole, with a blank line between them.
+
+        clearhead generate "ROMEO:"
+
+        clearhead generate --model runs/mine --temperature 0 --tokens 50 "Once upon a time"
+
+        clearhead generate --model runs/mine --stop "." --samples 3 --json < prompt.txt
+    """
+    from clearhead.tasks.loading import load_language
+    from clearhead.tasks.shelf import SHAKESPEARE
+
+    texts = prompts or [_read()]
+    language = load_language(SHAKESPEARE if model is None else model, chosen_device(device))
+    wishes = {
+        "tokens": tokens,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "stop": tuple(stop or ()),
+        "seed": seed,
+        "samples": samples,
+        "logprobs": logprobs,
+        "overflow": overflow,
+    }
+    if len(texts) == 1 and samples == 1 and not json:
+        _stream(language, _checked(texts)[0], wishes)
+        return
+    found = language.generate(_checked(texts), **wishes)
+    each = [one for generation in found for one in generation.samples]
+    for number, one in enumerate(each, start=1):
+        _say_unseen(one.unseen, language.longest)
+        if json:
+            put(_record(one, logprobs))
+        else:
+            put(str(one) + ("\n" if number < len(each) else ""))
+
+
+def _stream(language: "LanguageModel", prompt: str, wishes: dict) -> None:
+    spoken = language.stream(prompt, **wishes)
+    _say_unseen(language.unseen(prompt, **wishes), language.longest)
+    tell(prompt)
+    for one in spoken:
+        tell(one.text)
+    tell("\n")
+
+
+def _say_unseen(tokens: int, longest: int) -> None:
+    if tokens:
+        say(f"a prompt longer than the model's context of {longest}: its first {tokens:,} tokens are unseen")
+
+
+def _record(one: "Generation", logprobs: int) -> dict:
+    record = {
+        "prompt": one.prompt,
+        "text": one.text,
+        "ended": one.ended,
+        "log_probability": one.log_probability,
+        "unseen": one.unseen,
+    }
+    if logprobs:
+        record["tokens"], record["log_probabilities"] = one.tokens, one.log_probabilities
+        record["alternatives"] = [dict(best) for best in one.alternatives]
+    return record
+
+
+def _checked(texts: list[str]) -> list[str]:
+    for number, text in enumerate(texts, start=1):
+        if not text.isascii() and any("\udc80" <= sign <= "\udcff" for sign in text):
+            raise DataError(f"prompt {number}: not UTF-8; write it as UTF-8")
+    return texts
+
+
+def _read() -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise DataError("no prompt: give a text to continue, or a file with < FILE")
+    read = sys.stdin.buffer.read()
+    try:
+        return read.decode("utf-8-sig").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"standard input: not UTF-8 (byte 0x{read[error.start]:02x} at {error.start}); write it as UTF-8"
+        ) from None

@@ -1,0 +1,336 @@
+"""A trained language model in use: prompts in, continuations out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, overload
+
+import torch
+
+from clearhead.checkpoint import Checkpoint
+from clearhead.decoding import (
+    LARGEST_SEED,
+    Adjust,
+    Guide,
+    Hypothesis,
+    Walk,
+    check_sampling,
+    drawn,
+    lay_for_steps,
+    most_probable,
+    repetition_penalty,
+)
+from clearhead.errors import SettingsError, TextError
+from clearhead.models import GPT
+from clearhead.tasks.sliding import Sliding
+from clearhead.text.telling import Teller
+from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+
+# Texts that are continued at once.
+ROWS = 32
+# Stands for an end where a tokenizer has no sign for it: no word is this.
+ENDLESS = -1
+
+
+class Spoken(NamedTuple):
+    """What a step has told of a continuation; several may come from one step, and none from another."""
+
+    sample: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A prompt and its continuation; `str()` gives both."""
+
+    prompt: str
+    text: str
+    """The continuation, without the stop string or sign that ended it."""
+    ended: Literal["end", "stop", "length"]
+    """By the model, by a stop string, or because all tokens that were asked for are there."""
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    log_probabilities: tuple[float, ...] = field(default=(), repr=False)
+    """The model's own, of each token and of the end."""
+    alternatives: tuple[tuple[tuple[str, float], ...], ...] = field(default=(), repr=False)
+    """The most probable tokens at each place, if so many `logprobs` were asked for."""
+    unseen: int = 0
+    """So many tokens of the prompt, the first ones, did not fit into the context."""
+    samples: tuple["Generation", ...] = field(default=(), repr=False)
+    """All that were asked for; the first is this one."""
+
+    def __str__(self) -> str:
+        return self.prompt + self.text
+
+    @property
+    def log_probability(self) -> float:
+        return sum(self.log_probabilities)
+
+
+@dataclass(frozen=True)
+class Continuing:
+    """How to continue a text."""
+
+    tokens: int = 200
+    """The most that are added."""
+    temperature: float = 0.8
+    """0 takes the most probable token at each place; 1 draws as the model has it."""
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    """Above 1, tokens of the prompt and of what was written become less likely."""
+    stop: str | Sequence[str] = ()
+    """Texts at which the continuation ends; it does not hold them."""
+    seed: int = 0
+    samples: int = 1
+    logprobs: int = 0
+    """So many of the most probable tokens are told beside each."""
+    overflow: Literal["slide", "cut"] = "slide"
+    """What does not fit into the context: slide forgets what is oldest; cut shortens the prompt until prompt
+    and continuation fit together."""
+
+    def __post_init__(self) -> None:
+        """What is wrong is said before any work, all at once."""
+        problems = []
+        for name, least in (("tokens", 1), ("samples", 1), ("logprobs", 0)):
+            if getattr(self, name) < least:
+                problems.append(f"{name}: {getattr(self, name)} should be at least {least}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            problems.append(f"seed: {self.seed} should be from 0 to {LARGEST_SEED}")
+        if "" in self.stops:
+            problems.append("stop: is empty, and everything begins with that; leave it out")
+        if self.overflow not in ("slide", "cut"):
+            problems.append(f"overflow: {self.overflow!r} is not one of slide, cut")
+        for check in (self._check_drawing, self.adjustments):
+            try:
+                check()
+            except SettingsError as error:
+                problems += error.problems
+        if problems:
+            raise SettingsError(*problems)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    def adjustments(self) -> list[Adjust]:
+        """What bends the probabilities."""
+        return [] if self.repetition_penalty == 1 else [repetition_penalty(self.repetition_penalty)]
+
+    def _check_drawing(self) -> None:
+        check_sampling(1.0 if self.greedy else self.temperature, self.top_k, self.top_p, self.min_p)
+
+
+class LanguageModel:
+    """A model with its tokenizer, and the ids that stand before every prompt."""
+
+    def __init__(self, model: GPT, tokenizer: Tokenizer, lead: Sequence[int] = ()):
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.lead = list(lead)
+        lay_for_steps(model, model.readout_weight)
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> "LanguageModel":
+        assert isinstance(checkpoint.model, GPT)
+        return cls(checkpoint.model, checkpoint.tokenizer, lead(checkpoint.tokenizer, checkpoint.settings))
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.readout_weight.device
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that the model sees at once."""
+        return self.model.config.longest
+
+    @overload
+    def generate(self, prompts: str, **wishes: Any) -> Generation: ...
+    @overload
+    def generate(self, prompts: list[str], **wishes: Any) -> list[Generation]: ...
+    def generate(self, prompts: str | list[str], **wishes: Any) -> Generation | list[Generation]:
+        """Continues a text, or several in their order. Wishes are those of `Continuing`.
+
+        What a prompt gives does not depend on the prompts beside it.
+        """
+        wish = Continuing(**wishes)
+        texts = [prompts] if isinstance(prompts, str) else prompts
+        told = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
+        rows = [number for number in range(len(texts)) for _ in range(wish.samples)]
+        found: dict[int, Generation] = {}
+        for batch in self._batches([len(told[number]) for number in rows]):
+            writing = Writing(self, [told[rows[row]] for row in batch], batch, wish)
+            for _ in writing:
+                pass
+            made = writing.generations([texts[rows[row]] for row in batch])
+            found.update(zip(batch, made, strict=True))
+        each = [found[row] for row in range(len(rows))]
+        grouped = [each[first : first + wish.samples] for first in range(0, len(each), wish.samples)]
+        results = [replace(samples[0], samples=tuple(samples)) for samples in grouped]
+        return results[0] if isinstance(prompts, str) else results
+
+    def stream(self, prompt: str, **wishes: Any) -> Iterator[Spoken]:
+        """The continuation of a text as it is written; what is told of a sample adds up to its text."""
+        wish = Continuing(**wishes)
+        ids = self.encode(prompt)
+        return iter(Writing(self, [ids] * wish.samples, range(wish.samples), wish))
+
+    def unseen(self, prompt: str, **wishes: Any) -> int:
+        """How many tokens of a prompt, the first ones, would not fit into the context."""
+        ids = self.encode(prompt)
+        return len(ids) - len(self.fitting(ids, Continuing(**wishes)))
+
+    def encode(self, prompt: str, number: int = 1) -> list[int]:
+        """The ids that a prompt is read as; what the model cannot read is named."""
+        if "\0" in prompt:
+            raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; take it out")
+        ids = self.tokenizer.encode(prompt)
+        if self.tokenizer.specials and UNKNOWN in ids:
+            strange = next(sign for sign in prompt if UNKNOWN in self.tokenizer.encode(f"{sign}"))
+            place = prompt.index(strange) + 1
+            raise TextError(
+                f"prompt {number}: character {place}, {strange!r} (U+{ord(strange):04X}), is not in the "
+                "model's vocabulary; leave it out"
+            )
+        start = self.tokenizer.signs.start
+        if not ids and not self.lead and start is None:
+            raise TextError(f"prompt {number}: is empty; give a text to continue")
+        return [*self.lead, *ids] if ids or self.lead else [int(start or 0)]
+
+    def fitting(self, ids: list[int], wish: Continuing) -> list[int]:
+        """The last ids of a prompt, as many as the model will see."""
+        if wish.overflow == "slide":
+            return ids[-self.longest :]
+        # The last token that is written need not be read.
+        room = self.longest - wish.tokens + 1
+        if room < 1:
+            raise SettingsError(
+                f"tokens: {wish.tokens} do not fit into the model's context of {self.longest}; "
+                "ask for fewer, or let it slide"
+            )
+        return ids[-room:]
+
+    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
+        """Rows that are continued together: alike in length, and the same where places count."""
+        batch: list[int] = []
+        for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+            differs = batch and lengths[row] != lengths[batch[0]] and not self.model.config.packs
+            if len(batch) == ROWS or differs:
+                yield batch
+                batch = []
+            batch.append(row)
+        if batch:
+            yield batch
+
+
+class Writing:
+    """Continuations of some prompts, which share a batch: iterating over it writes them."""
+
+    def __init__(
+        self, language: LanguageModel, prompts: list[list[int]], numbers: Sequence[int], wish: Continuing
+    ):
+        self.language, self.prompts, self.wish = language, prompts, wish
+        tokenizer, self.end = language.tokenizer, language.tokenizer.signs.end
+        self.seen = [language.fitting(prompt, wish) for prompt in prompts]
+        self.seeds = [wish.seed + number for number in numbers]
+        self.tellers = [Teller(tokenizer, prompt, wish.stops) for prompt in self.seen]
+        self.walk: Walk | None = None
+
+    def __iter__(self) -> Iterator[Spoken]:
+        with torch.inference_mode():
+            self.walk = walk = self._begun()
+        places = iter(walk)
+        told = [0] * len(self.seen)
+        while True:
+            # Not around the yield: whoever iterates computes in their own mode.
+            with torch.inference_mode():
+                place = next(places, None)
+                if place is None:
+                    break
+                spoken = self._tell(walk, place, told)
+            yield from spoken
+        for row, teller in enumerate(self.tellers):
+            if rest := teller.rest():
+                yield Spoken(row, rest)
+
+    def _begun(self) -> Walk:
+        wish, language = self.wish, self.language
+        sliding = Sliding(language.model, max(map(len, self.seen)) + wish.tokens)
+        each = {prompt: row for row, prompt in enumerate(dict.fromkeys(map(tuple, self.seen)))}
+        state = sliding.start(list(each))
+        if len(each) < len(self.seen):
+            rows = [each[tuple(prompt)] for prompt in self.seen]
+            state.select(torch.tensor(rows, device=language.device))
+        guide = Guide(
+            len(self.seen),
+            _past(self.seen, wish),
+            ENDLESS if self.end is None else self.end,
+            wish.tokens,
+            adjust=wish.adjustments(),
+            device=language.device,
+        )
+        filters = (wish.temperature, wish.top_k, wish.top_p, wish.min_p)
+        choose = most_probable if wish.greedy else drawn(guide, self.seeds, *filters)
+        return Walk(sliding.step, state, guide, choose, wish.logprobs)
+
+    def _tell(self, walk: Walk, place: int, told: list[int]) -> list[Spoken]:
+        """What the words of a place have brought; texts that have met a stop string end."""
+        spoken, stopped = [], []
+        for row, (word, length) in enumerate(
+            zip(walk.words[:, place].tolist(), walk.lengths.tolist(), strict=True)
+        ):
+            if length == told[row]:
+                continue
+            told[row] = length
+            text = "" if word == self.end else self.tellers[row].add(word)
+            if text:
+                spoken.append(Spoken(row, text))
+            if self.tellers[row].stop is not None:
+                stopped.append(row)
+        if stopped:
+            walk.end(stopped)
+        return spoken
+
+    def generations(self, texts: Sequence[str]) -> list[Generation]:
+        """What was written of each prompt; `texts` are the prompts as they were given."""
+        assert self.walk is not None
+        return [
+            self._generation(row, text, found)
+            for row, (text, found) in enumerate(zip(texts, self.walk.hypotheses(), strict=True))
+        ]
+
+    def _generation(self, row: int, text: str, found: Hypothesis) -> Generation:
+        assert self.walk is not None
+        pieces, places = self.language.tokenizer.pieces, range(len(found.log_probabilities))
+        shown = [self.walk.alternatives[place][row] for place in places] if self.wish.logprobs else []
+        ended = "stop" if self.tellers[row].stop is not None else "end" if found.complete else "length"
+        return Generation(
+            text,
+            self.tellers[row].text,
+            ended,
+            tuple(pieces(found.words)),
+            tuple(found.log_probabilities),
+            tuple(tuple((pieces([word])[0], gain) for word, gain in best) for best in shown),
+            len(self.prompts[row]) - len(self.seen[row]),
+        )
+
+
+def lead(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> list[int]:
+    """What stands before every prompt: the sign that texts began with in training, if they did."""
+    signs, batches = tokenizer.signs, settings.get("batches")
+    packed = isinstance(batches, Mapping) and batches.get("kind") == "packed"
+    return [signs.start] if signs.start is not None and (signs.leads or packed) else []
+
+
+def _past(prompts: list[list[int]], wish: Continuing) -> torch.Tensor:
+    """The prompts as one table; only adjustments need more of them than the last word.
+
+    Rows are filled up with their own first word, which is used whether or not it comes again.
+    """
+    if not wish.adjustments():
+        return torch.tensor([prompt[-1:] for prompt in prompts])
+    longest = max(map(len, prompts))
+    return torch.tensor([prompt[:1] * (longest - len(prompt)) + prompt for prompt in prompts])

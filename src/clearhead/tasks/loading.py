@@ -1,0 +1,39 @@
+"""Any trained model, by its name or folder: what it can be asked depends on its kind."""
+
+from pathlib import Path
+
+import torch
+
+from clearhead.checkpoint import SETTINGS, load_checkpoint
+from clearhead.errors import ModelError, SettingsError
+from clearhead.models import GPT
+from clearhead.tasks.language import LanguageModel
+from clearhead.tasks.shelf import find
+from clearhead.tasks.translation import TranslationModel
+
+
+def load(name: str | Path, device: torch.device | str = "cpu") -> TranslationModel | LanguageModel:
+    """The model in a folder, or one in the package by its name."""
+    folder, direction = find(name)
+    try:
+        checkpoint = load_checkpoint(folder, device)
+        if isinstance(checkpoint.model, GPT):
+            return LanguageModel.of(checkpoint)
+        model = TranslationModel.of(checkpoint)
+    except SettingsError as error:
+        raise ModelError("\n".join(f"{folder / SETTINGS}: {line}" for line in error.problems)) from None
+    return model.only(direction) if direction else model
+
+
+def load_translator(name: str | Path, device: torch.device | str = "cpu") -> TranslationModel:
+    model = load(name, device)
+    if not isinstance(model, TranslationModel):
+        raise ModelError(f"{name}: this model continues texts, it does not translate; use clearhead generate")
+    return model
+
+
+def load_language(name: str | Path, device: torch.device | str = "cpu") -> LanguageModel:
+    model = load(name, device)
+    if not isinstance(model, LanguageModel):
+        raise ModelError(f"{name}: this model translates, it continues no texts; use clearhead translate")
+    return model

@@ -1,0 +1,81 @@
+"""Reads the tokenizers of Hugging Face folders: tokenizer.json, or GPT-2's vocab.json and merges.txt."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+
+from clearhead.errors import ModelError
+from clearhead.text import saved
+from clearhead.text.kinds import TokenizerConfig
+
+WHOLE, VOCABULARY, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
+GPT2_SIGN = "<|endoftext|>"
+
+
+def read_foreign(folder: Path, size: int) -> saved.Unpacked:
+    """The library's tokenizer and what clearhead has to know of it, for a model with so many rows."""
+    inner = _tokenizer(folder)
+    start, end = (_sign(folder, inner, name, size) for name in ("bos", "eos"))
+    begun = inner.encode("a").ids[:1]
+    signs = saved.Signs(size=size, start=start, end=end, leads=start is not None and begun == [start])
+    place = str(folder)
+    if inner.get_vocab_size() and (highest := max(inner.get_vocab().values())) >= size:
+        raise ModelError(
+            f"{place}: the tokenizer has the id {highest}, and the model rows for {size} ids only"
+        )
+    description = json.loads(inner.to_str())
+    by_bytes = "ByteLevel" in json.dumps([description["pre_tokenizer"], description["decoder"]])
+    config = TokenizerConfig(kind="bytes" if by_bytes else "bpe", vocabulary=size, normalize=False)
+    return saved.foreign(description, place), config, (), signs
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; nothing where there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: cut short or not JSON ({error}); copy it again") from None
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not an object of settings; copy it again")
+    return content
+
+
+def _tokenizer(folder: Path) -> tokenizers.Tokenizer:
+    if (folder / WHOLE).is_file():
+        try:
+            return tokenizers.Tokenizer.from_file(str(folder / WHOLE))
+        except Exception as error:
+            raise ModelError(
+                f"{folder / WHOLE}: the tokenizer in it is broken ({error}); copy it again"
+            ) from None
+    for name in (VOCABULARY, MERGES):
+        if not (folder / name).is_file():
+            raise ModelError(f"{folder}: no tokenizer here; it needs {WHOLE}, or {VOCABULARY} and {MERGES}")
+    try:
+        model = models.BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES))
+    except Exception as error:
+        raise ModelError(
+            f"{folder / VOCABULARY}: not with {MERGES} a tokenizer ({error}); copy both again"
+        ) from None
+    inner = tokenizers.Tokenizer(model)
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    if inner.token_to_id(GPT2_SIGN) is not None:
+        inner.add_special_tokens([AddedToken(GPT2_SIGN, normalized=False)])
+    return inner
+
+
+def _sign(folder: Path, inner: tokenizers.Tokenizer, name: str, size: int) -> int | None:
+    """The id of a sign, as the settings of the tokenizer or else of the model have it."""
+    said = read_json(folder / "tokenizer_config.json").get(f"{name}_token")
+    token = said.get("content") if isinstance(said, dict) else said
+    number = inner.token_to_id(token) if isinstance(token, str) else None
+    if number is None:
+        told = read_json(folder / "config.json").get(f"{name}_token_id")
+        number = told[0] if isinstance(told, list) and told else told
+    return number if isinstance(number, int) and 0 <= number < size else None
