@@ -15,7 +15,7 @@ from clearhead.data.textbatching import Crops, PackedTexts
 from clearhead.tasks.card import text_card
 from clearhead.tasks.objective import TextLoss
 from clearhead.tasks.records import write_named
-from clearhead.tasks.textpreparation import Instructions, TextCorpus, corpus_of, learn_text_tokenizer
+from clearhead.tasks.textpreparation import Instructions, TextCorpus, corpus_of, counted, learn_text_tokenizer
 from clearhead.tasks.textrecipe import ANSWER, PROMPT, LanguageRecipe
 from clearhead.tasks.validator import TextValidator
 from clearhead.text.tokenizer import Tokenizer
@@ -55,8 +55,8 @@ class Modelling:
             left_out = store.meta["pairs"] - len(store) + store.meta["too_long"]
             beyond = f"; {left_out:,} are too long for the model" if left_out else ""
             return f"prompts with answers to train on: {len(store):,}{beyond}"
-        characters, documents = f"{store.meta['characters']:,} characters", f"{len(store):,} documents"
-        return f"text to train on: {characters} in {documents}, {store.tokens:,} tokens"
+        characters, documents = store.meta["characters"], counted(len(store), "document")
+        return f"text to train on: {characters:,} characters in {documents}, {store.tokens:,} tokens"
 
     def files(self, store: Store) -> Any:
         return store.meta["content"]["files"]

@@ -63,8 +63,8 @@ class TextCorpus:
         survey = Survey.of(read_documents(self.config.train, self.config.field), self.seed)
         if survey.characters < LEAST:
             raise DataError(
-                f"{_named(self.config.train)}: {survey.characters} characters of text; a language model "
-                f"needs at least {LEAST}, better a million"
+                f"{_named(self.config.train)}: {counted(survey.characters, 'character')} of text; a language "
+                f"model needs at least {LEAST}, better a million"
             )
         return survey
 
@@ -144,6 +144,11 @@ def corpus_of(recipe: LanguageRecipe) -> TextCorpus | Instructions:
 def learn_text_tokenizer(corpus: TextCorpus | Instructions, recipe: LanguageRecipe) -> Tokenizer:
     """A tokenizer learned from the training part."""
     return Tokenizer.train(_first(corpus.texts(), TOKENIZER_CHARACTERS), recipe.tokenizer)
+
+
+def counted(number: int, thing: str) -> str:
+    """'1 document', '2 documents'."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _first(texts: Iterator[str], most: int) -> Iterator[str]:
