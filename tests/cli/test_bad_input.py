@@ -136,7 +136,7 @@ def test_translations_to_compare_with_must_be_as_many(refused, tmp_path, number_
 
 def test_an_export_to_an_unknown_form_or_onto_something_is_refused(refused, number_model, tmp_path):
     assert refused("export", number_model, "--to", "gguf", "--out", tmp_path / "x") == (
-        "--to gguf: is not one of int8"
+        "--to gguf: is not one of int8, huggingface"
     )
     said = refused("export", number_model, "--to", "int8", "--out", number_model)
     assert said == f"{number_model}: is there already and not empty; choose another place"

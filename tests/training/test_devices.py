@@ -5,6 +5,7 @@ import logging
 import pytest
 import torch
 
+from clearhead import kernels
 from clearhead.errors import SettingsError
 from clearhead.training import devices
 from clearhead.training.devices import choose_device, choose_precision, find_device
@@ -69,3 +70,13 @@ def test_a_gpu_without_bf16_computes_in_fp32_and_says_so(monkeypatch, caplog):
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         "precision: fp32, as this GPU cannot compute in bf16 (training.precision)"
     ]
+
+
+@pytest.mark.parametrize(("installed", "said"), [(False, 1), (True, 0)])
+def test_a_gpu_without_triton_takes_the_kernels_of_torch_and_says_so(monkeypatch, caplog, installed, said):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setattr(kernels, "HAS_TRITON", installed)
+    assert choose_precision("auto", torch.device("cuda"), 512) == torch.bfloat16
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == said
+    assert all("install triton" in warning for warning in warnings)

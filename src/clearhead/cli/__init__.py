@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from clearhead import __version__
-from clearhead.cli import data, evaluate, export, generate, models, train, translate
+from clearhead.cli import data, evaluate, export, generate, imports, models, train, translate
 from clearhead.cli.options import put, rank
 from clearhead.errors import ClearheadError, RankError
 
@@ -45,6 +45,7 @@ app.command("generate")(generate.generate)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
+app.command("import")(imports.import_)
 app.command("models")(models.models)
 app.add_typer(data.app, name="data")
 

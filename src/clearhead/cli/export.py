@@ -8,7 +8,7 @@ import typer
 from clearhead.cli.options import Json, put, say
 from clearhead.errors import SettingsError
 
-FORMS = ("int8",)
+FORMS = ("int8", "huggingface")
 
 
 def export(
@@ -25,9 +25,20 @@ def export(
         clearhead export runs/mine --to int8 --out runs/mine-int8
 
         clearhead evaluate runs/mine --against runs/mine-int8
+
+    huggingface: a folder that the transformers library loads, of a language model that it has a class for
+    (GPT-2, Llama, Mistral, Qwen3):
+
+        clearhead export runs/mine --to huggingface --out theirs
     """
     if to not in FORMS:
         raise SettingsError(f"--to {to}: is not one of {', '.join(FORMS)}")
+    if to == "huggingface":
+        from clearhead.tasks.huggingface import export_model
+
+        family = export_model(folder, out)
+        put({"folder": str(out), "model_type": family} if json else str(out))
+        return
     from clearhead.tasks.exporting import export_int8
 
     made = export_int8(folder, out)

@@ -16,6 +16,8 @@ from clearhead.data.packing import CHUNK, Filling, fillings, in_steps
 from clearhead.data.textbatch import CropBatch, TextBatch
 from clearhead.errors import DataError
 
+# The cells of a batch that is only measured: without gradients there is room.
+MEASURED = 8192
 Stretches = NDArray[np.int64]
 """Each as document, first place and length."""
 
@@ -130,8 +132,9 @@ class Crops:
         """Every word but the first once as a label, in order; for measuring."""
         starts = np.arange(0, self.words - 1, self.places)
         full = starts[starts + self.places < self.words]
-        for first in range(0, len(full), self.config.rows):
-            yield self._batch(full[first : first + self.config.rows], self.places)
+        rows = max(self.config.rows, MEASURED // self.places)
+        for first in range(0, len(full), rows):
+            yield self._batch(full[first : first + rows], self.places)
         if len(full) < len(starts):
             yield self._batch(starts[-1:], self.words - 1 - int(starts[-1]))
 

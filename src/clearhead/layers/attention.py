@@ -22,6 +22,7 @@ Tap = Callable[[str, Tensor], Tensor]
 
 Queries = Float[Tensor, "batch heads queries size"]
 Keys = Float[Tensor, "batch _ keys size"]
+Product = Float[Tensor, "batch _ parts heads size"]
 
 
 class AttentionConfig(Settings):
@@ -43,6 +44,18 @@ class KeyValues:
 
     keys: Keys
     values: Keys
+    product: Product | None = None
+    """What they are the last parts of, as they are; and the queries the first, if it has three."""
+    asked: Queries | None = None
+    """Those queries."""
+
+    def beside(self, queries: Queries) -> list[Product]:
+        """Queries, keys and values in as few tensors as they lie in."""
+        if self.product is None:
+            return [_part(queries), _part(self.keys), _part(self.values)]
+        if queries is self.asked:
+            return [self.product]
+        return [_part(queries), self.product if self.asked is None else self.product[:, :, 1:]]
 
     def select(self, rows: Int[Tensor, " rows"]) -> "KeyValues":
         return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
@@ -95,22 +108,25 @@ class Attention(nn.Module):
 
     def ask(self, x: Float[Tensor, "batch queries width"], places: Places | None = None) -> Queries:
         """The queries of states that stand at these places; at 0, 1, 2 … if none are given."""
-        (queries,) = self._parts(x, 0, 1)
+        (queries,), _ = self._parts(x, 0, 1)
         return self.relative.turn(self.query_norm(queries), places)
 
     def read(self, memory: Float[Tensor, "batch keys width"], places: Places | None = None) -> KeyValues:
         """The keys and values of a memory that stands at these places."""
-        keys, values = self._parts(memory, 1, 3)
-        return KeyValues(self.relative.turn(self.key_norm(keys), places), values)
+        (keys, values), product = self._parts(memory, 1, 3)
+        turned = self.relative.turn(self.key_norm(keys), places)
+        return KeyValues(turned, values, product if turned is keys else None)
 
     def both(
         self, x: Float[Tensor, "batch queries width"], places: Places | None = None
     ) -> tuple[Queries, KeyValues]:
         """What `ask` and `read` give for the same states."""
-        queries, keys, values = self._parts(x, 0, 3)
+        (queries, keys, values), product = self._parts(x, 0, 3)
         turn = self.relative.turn
-        read = KeyValues(turn(self.key_norm(keys), places), values)
-        return turn(self.query_norm(queries), places), read
+        asked, turned = turn(self.query_norm(queries), places), turn(self.key_norm(keys), places)
+        if asked is not queries or turned is not keys:
+            product = None
+        return asked, KeyValues(turned, values, product, asked)
 
     def forward(
         self, queries: Queries, memory: KeyValues, mask: Mask
@@ -121,24 +137,31 @@ class Attention(nn.Module):
             mixed = self._explicit(self.tap or _show, queries, memory, mask)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def _parts(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """Parts first to last of (queries, keys, values), each (batch, heads, places, size)."""
+    def _parts(self, x: Tensor, first: int, last: int) -> tuple[tuple[Tensor, ...], Product | None]:
+        """Parts first to last of (queries, keys, values), each (batch, heads, places, size).
+
+        And the product that they are parts of, if each has as many heads as the others.
+        """
         before, sizes = sum(self.project.sizes[:first]), self.project.sizes[first:last]
         rows = slice(before, before + sum(sizes))
         bias = None if self.project.bias is None else self.project.bias[rows]
-        parts = F.linear(x, self.project.weight[rows], bias).split(sizes, -1)
-        return tuple(part.unflatten(-1, (-1, self.size)).transpose(1, 2) for part in parts)
+        product = F.linear(x, self.project.weight[rows], bias)
+        if self.shared == 1:
+            product = product.unflatten(-1, (last - first, -1, self.size))
+            return tuple(part.transpose(1, 2) for part in product.unbind(2)), product
+        parts = product.split(sizes, -1)
+        return tuple(part.unflatten(-1, (-1, self.size)).transpose(1, 2) for part in parts), None
 
     def _fused(self, score: ProductScore, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
         places, length, kind = queries.shape[2], memory.keys.shape[2], _kernel_type(queries)
         prepared, keys = score.prepare(queries, memory.keys)
-        prepared, keys, values = prepared.to(kind), keys.to(kind), memory.values.to(kind)
         bias = self.relative.bias(places, length)
         dropout = self.dropout if self.training else 0.0
         kernel = None if bias is not None or dropout else sentence_kernel(prepared, keys, mask)
         if kernel is not None:
-            keys, values = self._for_each_head(keys), self._for_each_head(values)
-            return kernel(prepared, keys, values, score.scale).to(queries.dtype)
+            if prepared is not queries or keys is not memory.keys or self.shared > 1:
+                memory = KeyValues(self._for_each_head(keys), self._for_each_head(memory.values))
+            return kernel(memory.beside(prepared), score.scale)
         # SDPA's causal form counts from the first key, so it fits only where queries and keys are the same.
         square = isinstance(mask, Causal) and bias is None and places == length
         allowed = None if square else mask.dense(places, length, queries.device)
@@ -147,9 +170,9 @@ class Attention(nn.Module):
             allowed = allowed.to(kind)
         with torch.autocast(queries.device.type, enabled=False):
             mixed = F.scaled_dot_product_attention(
-                prepared,
-                keys,
-                values,
+                prepared.to(kind),
+                keys.to(kind),
+                memory.values.to(kind),
                 attn_mask=allowed,
                 dropout_p=dropout,
                 is_causal=square,
@@ -178,6 +201,10 @@ class Attention(nn.Module):
 
 def _norm(kind: Literal["none", "rms"], size: int) -> nn.Module:
     return nn.Identity() if kind == "none" else RMSNorm(size, eps=1e-6)
+
+
+def _part(x: Tensor) -> Product:
+    return x.transpose(1, 2).unsqueeze(2)
 
 
 def _show(name: str, tensor: Tensor) -> Tensor:

@@ -7,6 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead import kernels
+
+# Rows that the kernel for residuals can hold.
+WIDEST = 4096
 NormKind = Literal["layer", "rms"]
 NormPlace = Literal["post", "pre"]
 Stream = Float[Tensor, "batch places width"]
@@ -17,6 +21,10 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Stream) -> Stream:
         return super().forward(input.to(self.weight.dtype)).to(input.dtype)
+
+    def fits(self, x: Stream) -> bool:
+        """Whether the kernel for residuals has room for such rows."""
+        return self.bias is not None and x.shape[-1] <= WIDEST
 
 
 class RMSNorm(nn.RMSNorm):
@@ -43,7 +51,26 @@ class PostNorm(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
-        return self.norm(x + F.dropout(sublayer(x), self.dropout, self.training))
+        dropout = self.dropout if self.training else 0.0
+        norm = self.norm
+        if (
+            isinstance(norm, LayerNorm)
+            and norm.bias is not None
+            and kernels.serve(x)
+            and x.shape[-1] <= WIDEST
+        ):
+            return self._in_one(x, sublayer, norm, dropout)
+        return self.norm(x + F.dropout(sublayer(x), dropout))
+
+    def _in_one(
+        self, x: Stream, sublayer: Callable[[Stream], Stream], norm: LayerNorm, dropout: float
+    ) -> Stream:
+        from clearhead.kernels.residual import add_and_norm
+
+        # It parts as a matrix: what comes back through the sublayer's product is then added by that product.
+        matrix = x.flatten(0, -2)
+        y = sublayer(matrix.view_as(x)).to(x.dtype).flatten(0, -2)
+        return add_and_norm(matrix, y, norm.weight, norm.bias, dropout, norm.eps).view_as(x)
 
 
 class PreNorm(nn.Module):

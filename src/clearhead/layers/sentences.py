@@ -5,26 +5,25 @@ Everywhere else a mask of all queries and keys does, as it does where there is n
 
 import functools
 from collections.abc import Callable
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
+from clearhead import kernels
 from clearhead.layers.mask import Both, Causal, Mask, Sentences
 
-Kernel = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-"""Takes queries, keys and values (rows, heads, places, size) and the scale of scores; gives mixtures."""
+Kernel = Callable[[list[Tensor], float], Tensor]
+"""Takes queries, keys and values, (rows, places, n, heads, size) in one tensor, two or three, and the scale
+of scores; gives mixtures, (rows, heads, places, size)."""
 
 TILE = 128
 """The places that a program of a kernel takes at once."""
 SIZES = (16, 32, 64, 128)
-NARROW = (torch.bfloat16, torch.float16)
-HAS_TRITON = find_spec("triton") is not None and torch.version.cuda is not None
 
 
 def sentence_kernel(queries: Tensor, keys: Tensor, mask: Mask) -> Kernel | None:
     """The kernel for these shapes, where the mask is one of sentences; None where there is none."""
-    if not (HAS_TRITON and queries.is_cuda and queries.dtype in NARROW and queries.shape[-1] in SIZES):
+    if not (kernels.serve(queries) and queries.shape[-1] in SIZES):
         return None
     sentences, causal = by_sentence(mask)
     if sentences is None:
@@ -47,13 +46,14 @@ def by_sentence(mask: Mask) -> tuple[Sentences | None, bool]:
     return None, False
 
 
-def _in_tiles(q: Tensor, k: Tensor, v: Tensor, scale: float, sentences: Sentences, causal: bool) -> Tensor:
+def _in_tiles(parts: list[Tensor], scale: float, sentences: Sentences, causal: bool) -> Tensor:
     from clearhead.kernels.tile import attend_in_tiles
 
-    return attend_in_tiles(q, k, v, sentences.queries, sentences.keys, causal, scale)[0].transpose(1, 2)
+    return attend_in_tiles(parts, sentences.queries, sentences.keys, causal, scale)[0].transpose(1, 2)
 
 
-def _in_blocks(q: Tensor, k: Tensor, v: Tensor, scale: float, sentences: Sentences, causal: bool) -> Tensor:
+def _in_blocks(parts: list[Tensor], scale: float, sentences: Sentences, causal: bool) -> Tensor:
     from clearhead.kernels.blocks import attend_in_blocks
 
-    return attend_in_blocks(q, k, v, sentences.queries, sentences.keys, causal, scale)
+    queries, keys, values = (one.transpose(1, 2) for part in parts for one in part.unbind(2))
+    return attend_in_blocks(queries, keys, values, sentences.queries, sentences.keys, causal, scale)

@@ -21,8 +21,7 @@ class Exported:
 def export_int8(folder: Path, out: Path) -> Exported:
     """Writes a model's folder with matrices of int8, and only the files that are needed to use it."""
     model = load_checkpoint(folder).model
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ModelError(f"{out}: is there already and not empty; choose another place")
+    check_free(out)
     out.mkdir(parents=True, exist_ok=True)
     for name in (SETTINGS, TOKENIZER, CARD):
         if (folder / name).exists():
@@ -33,6 +32,12 @@ def export_int8(folder: Path, out: Path) -> Exported:
     # Last: a folder is taken for a model once it has weights.
     save_weights(rounded(weights(model)), out / WEIGHTS)
     return Exported(folder_bytes(folder), folder_bytes(out))
+
+
+def check_free(out: Path) -> None:
+    """Refuses to write where something is."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ModelError(f"{out}: is there already and not empty; choose another place")
 
 
 def folder_bytes(folder: Path) -> int:

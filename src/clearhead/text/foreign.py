@@ -12,6 +12,7 @@ from clearhead.text import saved
 from clearhead.text.kinds import TokenizerConfig
 
 WHOLE, VOCABULARY, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
+PLAIN = ("single_word", "lstrip", "rstrip", "normalized")
 GPT2_SIGN = "<|endoftext|>"
 
 
@@ -30,6 +31,38 @@ def read_foreign(folder: Path, size: int) -> saved.Unpacked:
     by_bytes = "ByteLevel" in json.dumps([description["pre_tokenizer"], description["decoder"]])
     config = TokenizerConfig(kind="bytes" if by_bytes else "bpe", vocabulary=size, normalize=False)
     return saved.foreign(description, place), config, (), signs
+
+
+def write_foreign(
+    inner: tokenizers.Tokenizer, specials: tuple[str, ...], signs: saved.Signs
+) -> dict[str, Any]:
+    """The files of a tokenizer, by name; our special tokens are declared as such."""
+    description = json.loads(inner.to_str())
+    description["added_tokens"] += [
+        {"id": number, "content": name, "special": True} | dict.fromkeys(PLAIN, False)
+        for number, name in enumerate(specials)
+    ]
+    names = {
+        f"{short}_token": str(inner.id_to_token(number))
+        for short, number in (("bos", signs.start), ("eos", signs.end))
+        if number is not None
+    }
+    if signs.leads:
+        description["post_processor"] = _leading(names["bos_token"], signs.start)
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    return {WHOLE: description, "tokenizer_config.json": about | names}
+
+
+def _leading(token: str, number: int | None) -> dict[str, Any]:
+    """What puts a sign before every text."""
+    sign, text = {"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+    pair = [sign, text, {"Sequence": {"id": "B", "type_id": 0}}]
+    return {
+        "type": "TemplateProcessing",
+        "single": [sign, text],
+        "pair": pair,
+        "special_tokens": {token: {"id": token, "ids": [number], "tokens": [token]}},
+    }
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import tokenizers
 
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.text import saved
 from clearhead.text.dropout import MergeDropout
-from clearhead.text.foreign import read_foreign
+from clearhead.text.foreign import read_foreign, write_foreign
 from clearhead.text.kinds import END, PAD, SPECIALS, START, UNKNOWN, TokenizerConfig, byte_signs
 from clearhead.text.learning import learn
 from clearhead.text.normalize import without_surrogates
@@ -71,6 +71,10 @@ class Tokenizer:
     def from_huggingface(cls, folder: Path | str, size: int) -> Self:
         """The tokenizer in a folder of Hugging Face, for a model with so many rows."""
         return cls(*read_foreign(Path(folder), size))
+
+    def to_huggingface(self) -> dict[str, Any]:
+        """The files, by name, with which Hugging Face's libraries cut text in the same way."""
+        return write_foreign(self._inner, self.specials, self.signs)
 
     @classmethod
     def from_json(cls, text: str, place: str = "tokenizer") -> Self:
@@ -169,6 +173,8 @@ class Tokenizer:
 
     def _readable(self, number: int) -> str:
         token = self._inner.id_to_token(number)
+        if token is None and 0 <= number < self.signs.size:
+            return f"<{number}>"  # a row of the model that stands for nothing
         if token is None:
             raise TextError(f"id {number} is not in the vocabulary, which ends at {self.size - 1}")
         byte_of = _byte_of()

@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 
+from clearhead import kernels
 from clearhead.errors import SettingsError
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -63,6 +64,8 @@ def choose_precision(wish: Precision, device: torch.device, width: int) -> torch
         return torch.float32
     if wish == "bf16" or (wish == "auto" and able):
         log.info("precision: bf16 autocast (%s)", "asked for" if wish == "bf16" else reason)
+        if device.type == "cuda" and not kernels.HAS_TRITON:
+            log.warning("kernels: torch's own, which are slower; install triton for those of clearhead")
         return torch.bfloat16
     log.info("precision: fp32")
     return torch.float32

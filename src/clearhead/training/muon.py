@@ -27,6 +27,9 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        # A processor knows at once.
+        if self.found_inf is not None and self.found_inf.device.type == "cpu" and self.found_inf.item():
+            return
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[Tensor]] = {}
             for matrix in group["params"]:
@@ -36,21 +39,23 @@ class Muon(torch.optim.Optimizer):
                 self._step(matrices, group)
 
     def _step(self, matrices: list[Tensor], group: dict[str, Any]) -> None:
-        momentum, rate = group["momentum"], group["lr"]
-        momenta = [self._momentum(matrix) for matrix in matrices]
+        momentum, rate, decay = group["momentum"], group["lr"], group["weight_decay"]
         gradients: list[Tensor] = [matrix.grad for matrix in matrices if matrix.grad is not None]
         good: Tensor | float = 1.0
-        if self.found_inf is not None:
+        if self.found_inf is not None and self.found_inf.device.type != "cpu":
             good = 1 - self.found_inf
             gradients = [torch.where(good > 0, gradient, 0) for gradient in gradients]
-        for kept, gradient in zip(momenta, gradients, strict=True):
-            kept.lerp_(gradient, (1 - momentum) * good)
-        # A step ahead along the momentum (Nesterov 1983).
-        ahead = torch.stack(gradients).lerp_(torch.stack(momenta), momentum)
-        rows, columns = matrices[0].shape
-        steps = orthogonal(ahead).to(ahead.dtype) * (-0.2 * max(rows, columns) ** 0.5 * rate * good)
+        ahead = torch.empty((len(matrices), *matrices[0].shape), device=gradients[0].device)
+        for matrix, gradient, room in zip(matrices, gradients, ahead, strict=True):
+            kept = self._momentum(matrix).lerp_(gradient, (1 - momentum) * good)
+            # A step ahead along the momentum (Nesterov 1983).
+            torch.lerp(gradient, kept, momentum, out=room)
+        steps = orthogonal(ahead)
+        size = -0.2 * max(matrices[0].shape) ** 0.5 * rate
         for matrix, step in zip(matrices, steps, strict=True):
-            matrix.mul_(1 - rate * group["weight_decay"] * good).add_(step)
+            if decay:
+                matrix.mul_(1 - rate * decay * good)
+            matrix.add_(step * good if isinstance(good, Tensor) else step, alpha=size)
 
     def _momentum(self, matrix: Tensor) -> Tensor:
         state = self.state[matrix]
