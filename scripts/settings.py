@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from clearhead.config import Settings
 from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.textrecipe import LanguageRecipe
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """# Settings
@@ -19,7 +20,9 @@ that preset; settings beside it win.
 
 
 def page() -> str:
-    return HEAD + "\n".join(_group("", TranslationRecipe))
+    kinds = {"a translator": TranslationRecipe, "a language model": LanguageRecipe}
+    parts = [[f"# The recipe of {of}", "", *_group("", kind), ""] for of, kind in kinds.items()]
+    return HEAD + "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
 def _group(path: str, kind: type[Settings]) -> list[str]:

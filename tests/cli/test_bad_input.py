@@ -215,7 +215,10 @@ def test_a_wrong_change_is_refused(change, message, refused, tmp_path, number_re
     ("arguments", "message"),
     [
         (["train"], "--out: name a folder for the model, for example --out runs/mine"),
-        (["train", "--out", "x"], "train: give either a recipe or --pairs FILE (see clearhead train --help)"),
+        (
+            ["train", "--out", "x"],
+            "train: give either a recipe or --pairs FILE or --text FILE (see clearhead train --help)",
+        ),
         (["train", "r.toml", "--pairs", "p.tsv", "--out", "x"], "give either a recipe or --pairs FILE"),
         (["train", "r.toml", "--resume", "--out", "x"], "--resume: goes on with the recipe saved in --out"),
         (

@@ -215,7 +215,7 @@ def test_ctrl_c_before_the_first_step_says_how_to_go_on(call, number_recipe, tmp
 
     out = tmp_path / "my run"
     with monkeypatch.context() as patch:
-        patch.setattr("clearhead.tasks.run.learn_tokenizer", interrupted)
+        patch.setattr("clearhead.tasks.translating.learn_tokenizer", interrupted)
         ended = call("train", number_recipe(tmp_path), "--out", out, "--set", "training.steps=1")
     assert ended.code == 130
     assert ended.err.endswith(f"stopped at once; go on: clearhead train --resume --out '{out}'\n")
@@ -273,7 +273,7 @@ def test_where_there_are_no_models_the_way_to_one_is_said(call, tmp_path):
 
 def test_data_sets_are_listed_with_their_licences(call):
     names = [data["name"] for data in parsed(call("data", "list", "--json").out)]
-    assert names == ["tatoeba-en-de", "tatoeba-en-fr", "multi30k", "newstest"]
+    assert names == ["tatoeba-en-de", "tatoeba-en-fr", "shakespeare", "multi30k", "newstest"]
     assert "CC-BY 2.0" in call("data", "list").out
 
 

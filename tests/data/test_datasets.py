@@ -64,7 +64,10 @@ def test_every_data_set_says_its_licence_and_where_it_is():
         "newstest",
     }
     assert all(data.licence and data.description and data.where for data in list_datasets())
-    assert "www.manythings.org/anki and tatoeba.org" in (shipped_file("x").parent / "README.md").read_text()
+    assert (
+        "www.manythings.org/anki and tatoeba.org"
+        in (shipped_file("shakespeare").parent / "README.md").read_text()
+    )
 
 
 def test_a_shipped_set_is_written_as_a_plain_file(tmp_path):

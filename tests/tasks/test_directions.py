@@ -24,7 +24,8 @@ from clearhead.tasks.directions import (
 from clearhead.tasks.loading import load
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store
 from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.run import _splitting, train
+from clearhead.tasks.run import train
+from clearhead.tasks.translating import splitting
 from clearhead.tasks.translation import TranslationModel
 from clearhead.tasks.validator import Validator
 from clearhead.text.tokenizer import Tokenizer
@@ -183,7 +184,7 @@ def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
     tokenizer = learn_tokenizer(corpus, dropping)
     rows = store(corpus, "train", tokenizer, dropping)
     numbers = np.arange(200)
-    source, target = _splitting(rows, tokenizer, dropping)(3, numbers)
+    source, target = splitting(rows, tokenizer, dropping)(3, numbers)
     changed_rows = 0
     for row in numbers:
         before, after = rows.source[row].tolist(), source[row].tolist()

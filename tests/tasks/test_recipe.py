@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.config import parse_settings, read_settings, settings_toml
+from clearhead.config import parse_settings, settings_toml
 from clearhead.errors import SettingsError
 from clearhead.tasks.card import model_card
 from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.recipes import read_recipe
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 DATA = {"source": "en", "target": "de", "train": ["a.tsv"]}
@@ -15,10 +16,10 @@ DATA = {"source": "en", "target": "de", "train": ["a.tsv"]}
 
 @pytest.mark.parametrize("path", RECIPES, ids=[path.stem for path in RECIPES])
 def test_every_recipe_can_be_read_and_comes_back_from_what_is_saved(path, tmp_path):
-    recipe = read_settings(TranslationRecipe, path)
+    recipe = read_recipe(path)
     saved = tmp_path / "config.toml"
     saved.write_text(settings_toml(recipe))
-    assert read_settings(TranslationRecipe, saved) == recipe
+    assert read_recipe(saved) == recipe
 
 
 def test_files_may_be_single_or_aligned_pairs():

@@ -111,7 +111,7 @@ def test_a_matrix_that_only_looks_packed_moves_as_a_whole():
     [whole] = reference.param_groups[0]["params"]
     whole.grad, reference.param_groups[0]["lr"] = hidden.weight.grad, 0.05
     reference.step()
-    assert torch.equal(hidden.weight, whole)
+    torch.testing.assert_close(hidden.weight, whole, atol=2e-3, rtol=0)
     assert not torch.allclose(hidden.weight, packed.weight)
 
 

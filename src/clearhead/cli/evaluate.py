@@ -1,4 +1,4 @@
-"""clearhead evaluate: how good a translator is, alone or against another."""
+"""clearhead evaluate: how good a translator is, alone or against another; or a language model on a text."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,14 +6,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.options import MODEL, Alpha, Beam, Device, Json, Pairs, chosen_device, place, put, say
+from clearhead.cli.options import (
+    MODEL,
+    Alpha,
+    Beam,
+    Device,
+    Json,
+    Pairs,
+    Texts,
+    chosen_device,
+    place,
+    put,
+    say,
+)
 from clearhead.cli.progress import tracked
-from clearhead.errors import DataError, ModelError
+from clearhead.errors import DataError, ModelError, SettingsError
 
 if TYPE_CHECKING:
     import torch
 
     from clearhead.tasks.directions import Direction
+    from clearhead.tasks.language import LanguageModel
     from clearhead.tasks.measuring import Measured, Unseen
     from clearhead.tasks.translation import TranslationModel
 
@@ -21,6 +34,7 @@ if TYPE_CHECKING:
 def evaluate(
     model: Annotated[str, typer.Argument(help=MODEL, metavar="M")],
     pairs: Pairs = None,
+    text: Texts = None,
     against: Annotated[
         Path | None,
         typer.Option(help="Another model, or a file of its translations.", metavar="M|FILE"),
@@ -33,15 +47,22 @@ def evaluate(
     ] = None,
     beam: Beam = None,
     alpha: Alpha = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(min=1, help="Places by which the window over a text moves; else half a window."),
+    ] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Write the translations here.", metavar="FILE")] = None,
     json: Json = False,
 ) -> None:
-    """Measure a translator: BLEU, chrF and TER with their signatures, and by source length.
+    """Measure a translator: BLEU, chrF and TER; or a language model: loss, perplexity, bits per byte.
 
     Without --pairs, on the test pairs that were kept from its training. Pairs that are blank on a
     side are left out; a source longer than the model takes counts as translated by nothing. With
     --against, the difference to another system is tested by paired bootstrap resampling.
+
+    A language model is measured on --text, or on what was kept from its training, through a
+    sliding window: each token is foreseen once, from at least window - stride tokens before it.
 
         clearhead evaluate fr-en
 
@@ -52,14 +73,24 @@ def evaluate(
         clearhead evaluate runs/mine --pairs test.en,test.de --json
 
         clearhead evaluate runs/many --from en --to fr
+
+        clearhead evaluate runs/shakespeare --text my.txt
     """
     from clearhead.tasks.directions import chosen as chosen_direction
-    from clearhead.tasks.loading import load_translator
+    from clearhead.tasks.language import LanguageModel
+    from clearhead.tasks.loading import load
     from clearhead.tasks.measuring import measure, unseen_pairs
     from clearhead.tasks.shelf import find
 
     chosen = chosen_device(device)
-    translator = load_translator(model, chosen)
+    translator = load(model, chosen)
+    if isinstance(translator, LanguageModel):
+        if pairs or against or out:
+            raise SettingsError(f"{model}: continues texts, so it is measured on --text FILE alone")
+        _foresee(translator, model, text or [], stride, json)
+        return
+    if text:
+        raise SettingsError(f"{model}: translates, so it is measured on --pairs FILE, not on --text")
     direction = chosen_direction(translator.directions, source, target)
     test = unseen_pairs(place(pairs) if pairs else None, find(model)[0], direction)
     if test.blank:
@@ -85,6 +116,26 @@ def evaluate(
     else:
         name = f"{model}, {direction}," if len(translator.directions) > 1 else model
         _show(measured, name, against)
+
+
+def _foresee(language: "LanguageModel", name: str, text: list[str], stride: int | None, json: bool) -> None:
+    from clearhead.tasks.foreseeing import foresee, unseen_text
+    from clearhead.tasks.shelf import find
+    from clearhead.tasks.textpreparation import counted
+
+    found = foresee(language, unseen_text(text, find(name)[0]), stride=stride)
+    measured = found.measured
+    if found.unknown:
+        say(f"{found.unknown:,} characters of the text are not in the model's vocabulary")
+    if json:
+        put({**measured.record(), "documents": found.documents, "unknown": found.unknown})
+        return
+    where = counted(found.documents, "document")
+    put(f"{name} on {measured.tokens:,} tokens of {measured.bytes:,} bytes in {where}")
+    put(f"  loss per token  {measured.loss:.4f}")
+    put(f"  perplexity      {measured.perplexity:.3f}")
+    put(f"  bits per byte   {measured.bits_per_byte:.4f}")
+    put(f"  (a window of {measured.window} tokens, moved by {measured.stride})")
 
 
 def _rival(

@@ -23,6 +23,15 @@ PAIRS = typer.Option(
 )
 Pairs = Annotated[str | None, PAIRS]
 ManyPairs = Annotated[list[str] | None, PAIRS]
+Texts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--text",
+        help="Running text: a file, a folder of them, .jsonl or .parquet (also .gz, .xz, .zst), or the name "
+        "of a shipped text.",
+        metavar="FILE",
+    ),
+]
 Beam = Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Power of the length penalty.")]
 MODEL = "A trained model's folder, or a built-in model: en-de, de-en, en-fr, fr-en."

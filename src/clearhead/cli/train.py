@@ -1,4 +1,4 @@
-"""clearhead train: a recipe, or just a file of pairs."""
+"""clearhead train: a recipe, or just a file of pairs or text."""
 
 import logging
 from collections import deque
@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Json, ManyPairs, place, put, rank, say
+from clearhead.cli.options import Json, ManyPairs, Texts, place, put, rank, say
 from clearhead.cli.progress import Progress, duration
 from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
     from clearhead.tasks.events import Event
     from clearhead.tasks.recipe import TranslationRecipe
+    from clearhead.tasks.recipes import Recipe
+    from clearhead.tasks.sizing import Fitted
+    from clearhead.tasks.textsizing import FittedText
     from clearhead.training import Report
 
 # The customary exit status after Ctrl-C: a script must not go on with a model that is not finished.
@@ -28,6 +31,7 @@ def train(
     recipe: Annotated[Path | None, typer.Argument(help="A recipe.", metavar="RECIPE.toml")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the model.", metavar="DIR")] = None,
     pairs: ManyPairs = None,
+    text: Texts = None,
     source: Annotated[
         str | None, typer.Option("--from", help="Language of the sources.", metavar="LANG")
     ] = None,
@@ -40,13 +44,15 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     json: Json = False,
 ) -> None:
-    """Train a translator by a recipe; or from a file of pairs alone, which sizes everything to it.
+    """Train a model by a recipe; or from a file of pairs or of text alone, which sizes everything to it.
 
     Ctrl-C saves and says how to go on; a killed run goes on with --resume as if nothing had happened.
 
         clearhead train recipes/quickstart.toml --out runs/quickstart
 
         clearhead train --pairs my.en-de.tsv --out runs/mine
+
+        clearhead train --text my.txt --out runs/writer
 
         clearhead train recipes/quickstart.toml --out runs/wide --set model.width=256
 
@@ -62,45 +68,76 @@ def train(
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: go with --pairs; a recipe names its languages itself")
     if resume:
-        if pairs or recipe:
+        if pairs or text or recipe:
             raise SettingsError(
-                "--resume: goes on with the recipe saved in --out; give no recipe and no --pairs"
+                "--resume: goes on with the recipe saved in --out; give no recipe, no --pairs and no --text"
             )
         from clearhead.tasks.run import resume as resume_run
 
         _show(resume_run(folder, changes), folder, json)
         return
-    if bool(pairs) == bool(recipe):
-        raise SettingsError("train: give either a recipe or --pairs FILE (see clearhead train --help)")
+    if sum(map(bool, (pairs, text, recipe))) != 1:
+        raise SettingsError(
+            "train: give either a recipe or --pairs FILE or --text FILE (see clearhead train --help)"
+        )
     if recipe and recipe.suffix != ".toml":
-        raise SettingsError(f"{recipe}: a recipe ends in .toml; for a file of pairs: --pairs {recipe}")
-    chosen = _from_recipe(recipe, changes) if recipe else _from_pairs(pairs or [], source, target, changes)
+        raise SettingsError(
+            f"{recipe}: a recipe ends in .toml; for a file of pairs: --pairs {recipe}; for a text: "
+            f"--text {recipe}"
+        )
+    chosen = _chosen(recipe, pairs, text, (source, target), changes)
     from clearhead.tasks.run import train as train_run
 
     _show(train_run(chosen, folder), folder, json)
 
 
-def _from_recipe(path: Path, changes: list[str]) -> "TranslationRecipe":
-    from clearhead.config import read_settings
-    from clearhead.tasks.recipe import TranslationRecipe
+def _chosen(
+    recipe: Path | None,
+    pairs: list[str] | None,
+    text: list[str] | None,
+    languages: tuple[str | None, str | None],
+    changes: list[str],
+) -> "Recipe":
+    """The recipe that was named, or one that suits the files."""
+    if recipe:
+        return _from_recipe(recipe, changes)
+    return _from_pairs(pairs, *languages, changes) if pairs else _from_text(text or [], changes)
 
-    return read_settings(TranslationRecipe, path, changes)
+
+def _from_recipe(path: Path, changes: list[str]) -> "Recipe":
+    from clearhead.tasks.recipes import read_recipe
+
+    return read_recipe(path, changes)
 
 
 def _from_pairs(
     pairs: list[str], source: str | None, target: str | None, changes: list[str]
 ) -> "TranslationRecipe":
-    from clearhead.tasks.sizing import estimate_seconds, fit
-    from clearhead.training.devices import choose_device
+    from clearhead.tasks.sizing import fit
 
     if bool(source) != bool(target):
         raise SettingsError("--from and --to: give both, or neither where the file's name tells them")
     fitted = fit([place(one) for one in pairs], (source, target) if source and target else None, changes)
+    _say_fitted(fitted)
+    return fitted.recipe
+
+
+def _from_text(text: list[str], changes: list[str]) -> "Recipe":
+    from clearhead.tasks.textsizing import fit_text
+
+    fitted = fit_text(text, changes)
+    _say_fitted(fitted)
+    return fitted.recipe
+
+
+def _say_fitted(fitted: "Fitted | FittedText") -> None:
+    from clearhead.tasks.sizing import estimate_seconds
+    from clearhead.training.devices import choose_device
+
     for choice in fitted.choices():
         say(choice)
     device = choose_device(fitted.recipe.training.device)
     say(f"time: about {duration(estimate_seconds(fitted, device))} on this {device.type}, at the most")
-    return fitted.recipe
 
 
 def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
@@ -145,22 +182,25 @@ def _finish(event, folder: Path, json: bool) -> None:
         say(f"stopped after step {event.step:,} and saved; go on: clearhead train --resume --out {named}")
         raise typer.Exit(INTERRUPTED)
     say(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
-    to = _to(folder)
-    say(f'try it: clearhead translate --model {named}{to} "..."; measure it: clearhead evaluate {named}{to}')
+    verb, to = _use(folder)
+    say(f'try it: clearhead {verb} --model {named}{to} "..."; measure it: clearhead evaluate {named}{to}')
     if json:
         put({"folder": str(folder), "step": event.step})
     else:
         put(str(folder))
 
 
-def _to(folder: Path) -> str:
-    """The option that a model of several languages asks for."""
+def _use(folder: Path) -> tuple[str, str]:
+    """The command for a model, and the option that one of several languages asks for."""
     from clearhead.checkpoint import SETTINGS
     from clearhead.config import read_toml
     from clearhead.tasks.directions import saved_directions, tags
 
-    directions = saved_directions(read_toml(folder / SETTINGS))
-    return f" --to {directions[0].target}" if tags(directions) else ""
+    settings = read_toml(folder / SETTINGS)
+    if settings.get("kind") == "language":
+        return "generate", ""
+    directions = saved_directions(settings)
+    return "translate", f" --to {directions[0].target}" if tags(directions) else ""
 
 
 def _report(reports: "deque[Report]") -> str:
@@ -178,5 +218,7 @@ def _validation(event) -> str:
     bleu = f", BLEU {event.bleu:.1f}" if event.bleu is not None else ""
     if event.by_direction:
         bleu += f" ({', '.join(f'{name} {value:.1f}' for name, value in event.by_direction.items())})"
+    if "bits_per_byte" in event.scores:
+        bleu += f", {event.scores['bits_per_byte']:.3f} bits per byte"
     best = ", the best so far" if event.best else ""
     return f"step {event.step:,}: validation loss {event.loss:.3f}{bleu}{best} ({event.seconds:.1f} s)"

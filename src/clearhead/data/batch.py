@@ -77,7 +77,7 @@ class PairBatch:
 
     def parts(self, count: int) -> list["PairBatch"]:
         """Its rows in so many batches, or in one for each row if there are fewer."""
-        shares = zip(*(tensor.split(_share(len(self), count)) for tensor in self._tensors), strict=True)
+        shares = zip(*(tensor.split(row_share(len(self), count)) for tensor in self._tensors), strict=True)
         return [self] if count == 1 else [PairBatch(*share) for share in shares]
 
     @property
@@ -183,7 +183,7 @@ class PackedBatch:
         """Its rows in so many batches, or in one for each row if there are fewer."""
         if count == 1:
             return [self]
-        shares = self.cells.split(_share(len(self), count), dim=1)
+        shares = self.cells.split(row_share(len(self), count), dim=1)
         return [PackedBatch(share, *(int((share[plane] > 0).sum()) for plane in (1, 5))) for share in shares]
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "PackedBatch":
@@ -191,7 +191,7 @@ class PackedBatch:
         return replace(self, cells=change(self.cells))
 
 
-def _share(rows: int, count: int) -> int:
+def row_share(rows: int, count: int) -> int:
     """How many rows each of so many parts has; the last may have fewer."""
     return -(-rows // min(rows, count))
 

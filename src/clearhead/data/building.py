@@ -6,26 +6,33 @@ import json
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
 
 from clearhead.data.cleaning import Tally
+from clearhead.data.documents import Piece
 from clearhead.data.pair import Directed
-from clearhead.data.store import FORMAT, PairStore
+from clearhead.data.store import FORMAT, PairStore, TextStore
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.writing import force
 
 CHUNK = 4096
+# Characters of running text that are tokenised at once.
+TEXT_CHUNK = 1 << 22
 AHEAD = 2
 # What stands before a source, its ids, and those of its target.
 Row = tuple[tuple[int, ...], list[int], list[int]]
+Store = TypeVar("Store")
+Chunk = TypeVar("Chunk")
+Result = TypeVar("Result")
 
 
 def cached_store(
@@ -41,62 +48,97 @@ def cached_store(
     called only to build; the tally it is given, and fills, is kept in the store. Processes that want the
     same store at the same time wait for the first of them.
     """
-    described = {"content": content, "tokenizer": tokenizer.fingerprint, "longest": longest, "format": FORMAT}
-    key = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()[:32]
-    folder = cache / key
-    try:
-        return PairStore.open(folder)
-    except DataError:
-        pass
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with _locked(cache / f"{key}.lock"):
-            return _open_or_build(folder, described, pairs, tokenizer, longest)
-    except OSError as error:
-        raise DataError(
-            f"{folder}: the token store cannot be written ({error.strerror or error}); "
-            "make room or choose another cache folder"
-        ) from None
 
-
-def _open_or_build(
-    folder: Path,
-    described: dict[str, Any],
-    pairs: Callable[[Tally], Iterable[Directed]],
-    tokenizer: Tokenizer,
-    longest: int,
-) -> PairStore:
-    try:
-        return PairStore.open(folder)
-    except DataError:
-        for left in [folder, *folder.parent.glob(f".{folder.name}.*")]:
-            shutil.rmtree(left, ignore_errors=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
+    def write(folder: Path) -> dict[str, Any]:
         tally = Tally()
-        meta = _write(part, pairs(tally), tokenizer, longest)
+        meta = _write_pairs(folder, pairs(tally), tokenizer, longest)
         if not meta["pairs"]:
             beyond = f"then {meta['too_long']:,} without tokens or with more than {longest}"
             raise DataError(f"no pairs are left to train on: {tally}; {beyond}")
-        meta |= described | {"tally": {"kept": tally.kept, "dropped": dict(tally.dropped)}}
-        (part / "meta.json").write_text(json.dumps(meta, indent=1, default=str), encoding="utf-8")
-        part.chmod(0o755)
-        for written in [*part.iterdir(), part]:
-            force(written)
-        part.rename(folder)
-        force(folder.parent)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-    return PairStore.open(folder)
+        return meta | {"tally": {"kept": tally.kept, "dropped": dict(tally.dropped)}}
+
+    described = {"content": content, "tokenizer": tokenizer.fingerprint, "longest": longest, "format": FORMAT}
+    return Building(cache, described, PairStore.open, write).store()
 
 
-def _write(folder: Path, pairs: Iterable[Directed], tokenizer: Tokenizer, longest: int) -> dict[str, Any]:
-    kind = np.dtype(np.uint16 if tokenizer.size <= 1 << 16 else np.uint32)
+def cached_texts(
+    cache: Path, content: Mapping[str, Any], pieces: Callable[[], Iterable[Piece]], tokenizer: Tokenizer
+) -> TextStore:
+    """The store of these documents, built unless it is in the cache already; what it holds is told in it."""
+    described = {"content": content, "tokenizer": tokenizer.fingerprint, "format": FORMAT}
+
+    def write(folder: Path) -> dict[str, Any]:
+        return _write_texts(folder, pieces(), tokenizer)
+
+    return Building(cache, described, TextStore.open, write).store()
+
+
+@dataclass(frozen=True)
+class Building(Generic[Store]):
+    """A store that is opened where it is in the cache, and written there where it is not."""
+
+    cache: Path
+    described: dict[str, Any]
+    open: Callable[[Path], Store]
+    write: Callable[[Path], dict[str, Any]]
+    """Writes the files of the store into a folder, and gives what is to be said about them."""
+
+    def store(self) -> Store:
+        key = hashlib.sha256(json.dumps(self.described, sort_keys=True, default=str).encode()).hexdigest()[
+            :32
+        ]
+        folder = self.cache / key
+        try:
+            return self.open(folder)
+        except DataError:
+            pass
+        try:
+            self.cache.mkdir(parents=True, exist_ok=True)
+            with _locked(self.cache / f"{key}.lock"):
+                return self._open_or_build(folder)
+        except OSError as error:
+            raise DataError(
+                f"{folder}: the token store cannot be written ({error.strerror or error}); "
+                "make room or choose another cache folder"
+            ) from None
+
+    def _open_or_build(self, folder: Path) -> Store:
+        try:
+            return self.open(folder)
+        except DataError:
+            for left in [folder, *folder.parent.glob(f".{folder.name}.*")]:
+                shutil.rmtree(left, ignore_errors=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            meta = self.write(part) | self.described
+            (part / "meta.json").write_text(json.dumps(meta, indent=1, default=str), encoding="utf-8")
+            part.chmod(0o755)
+            for written in [*part.iterdir(), part]:
+                force(written)
+            part.rename(folder)
+            force(folder.parent)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+        return self.open(folder)
+
+
+def _write_pairs(
+    folder: Path, pairs: Iterable[Directed], tokenizer: Tokenizer, longest: int
+) -> dict[str, Any]:
+    def encode(chunk: list[Directed]) -> list[Row]:
+        texts = [one.pair.source for one in chunk] + [one.pair.target for one in chunk]
+        ids = tokenizer.encode_batch(texts)
+        tags = [() if one.tag is None else (one.tag,) for one in chunk]
+        return list(zip(tags, ids[: len(chunk)], ids[len(chunk) :], strict=True))
+
+    kind = _kind(tokenizer)
     count = too_long = 0
+    stream = iter(pairs)
+    chunks = iter(lambda: list(islice(stream, CHUNK)), [])
     with ExitStack() as stack:
         source, target = (SideWriter(folder, side, kind, stack) for side in ("source", "target"))
-        for chunk in _encoded(pairs, tokenizer):
+        for chunk in _worked(chunks, encode):
             rows = [
                 ([*tag, *ours], theirs)
                 for tag, ours, theirs in chunk
@@ -109,20 +151,49 @@ def _write(folder: Path, pairs: Iterable[Directed], tokenizer: Tokenizer, longes
     return {"pairs": count, "too_long": too_long, **sides}
 
 
-def _encoded(pairs: Iterable[Directed], tokenizer: Tokenizer) -> Iterator[list[Row]]:
-    """Chunks of ids in the order of the pairs; one chunk is read while threads tokenise those before."""
+def _write_texts(folder: Path, pieces: Iterable[Piece], tokenizer: Tokenizer) -> dict[str, Any]:
+    def encode(chunk: list[Piece]) -> tuple[list[Piece], list[list[int]]]:
+        return chunk, tokenizer.encode_batch([piece.text for piece in chunk])
 
-    def encode(chunk: list[Directed]) -> list[Row]:
-        texts = [one.pair.source for one in chunk] + [one.pair.target for one in chunk]
-        ids = tokenizer.encode_batch(texts)
-        tags = [() if one.tag is None else (one.tag,) for one in chunk]
-        return list(zip(tags, ids[: len(chunk)], ids[len(chunk) :], strict=True))
+    kind = _kind(tokenizer)
+    count = characters = size = 0
+    with ExitStack() as stack:
+        documents = SideWriter(folder, "documents", kind, stack)
+        for chunk, ids in _worked(_chunks_of_text(pieces), encode):
+            documents.add(ids, [piece.last for piece in chunk])
+            count += sum(piece.last for piece in chunk)
+            characters += sum(len(piece.text) for piece in chunk)
+            size += sum(len(piece.text.encode()) for piece in chunk)
+    if not count:
+        raise DataError("no documents are left; give more text")
+    about = {"tokens": documents.tokens, "type": kind.name}
+    return {"count": count, "characters": characters, "bytes": size, "documents": about}
 
-    stream = iter(pairs)
+
+def _kind(tokenizer: Tokenizer) -> np.dtype[Any]:
+    return np.dtype(np.uint16 if tokenizer.size <= 1 << 16 else np.uint32)
+
+
+def _chunks_of_text(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """As many pieces together as can be tokenised at once."""
+    chunk: list[Piece] = []
+    room = TEXT_CHUNK
+    for piece in pieces:
+        chunk.append(piece)
+        room -= len(piece.text)
+        if room <= 0:
+            yield chunk
+            chunk, room = [], TEXT_CHUNK
+    if chunk:
+        yield chunk
+
+
+def _worked(chunks: Iterator[Chunk], work: Callable[[Chunk], Result]) -> Iterator[Result]:
+    """What becomes of each chunk, in order; one is read while threads work on those before."""
     with ThreadPoolExecutor(max_workers=AHEAD) as threads:
-        waiting: deque[Future[list[Row]]] = deque()
-        while chunk := list(islice(stream, CHUNK)):
-            waiting.append(threads.submit(encode, chunk))
+        waiting: deque[Future[Result]] = deque()
+        for chunk in chunks:
+            waiting.append(threads.submit(work, chunk))
             if len(waiting) > AHEAD:
                 yield waiting.popleft().result()
         while waiting:
@@ -139,9 +210,10 @@ class SideWriter:
         self._offsets: BinaryIO = stack.enter_context((folder / f"{name}.offsets").open("wb"))
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
 
-    def add(self, sentences: list[list[int]]) -> None:
+    def add(self, sentences: list[list[int]], last: Sequence[bool] | None = None) -> None:
+        """Sentences; or, where `last` tells which ends one, the pieces that they come in."""
         ends = self.tokens + np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64)
-        self._offsets.write(ends.tobytes())
+        self._offsets.write(ends.tobytes() if last is None else ends[np.array(last, dtype=bool)].tobytes())
         ids = np.fromiter((word for sentence in sentences for word in sentence), self._kind)
         self._ids.write(ids.tobytes())
         self.tokens += len(ids)

@@ -28,6 +28,8 @@ class Dataset:
     archive: str = ""
     address: str = ""
     listing: str = ""
+    ending: str = ".tsv"
+    """Of a shipped one: pairs are kept as .tsv, running text as .txt."""
 
     @property
     def files(self) -> tuple[PublicFile, ...]:
@@ -56,6 +58,13 @@ DATASETS = (
         languages=("en", "fr"),
         licence="CC-BY 2.0 FR, www.manythings.org/anki and tatoeba.org",
         description="163,748 short everyday sentence pairs, edition of 2019-04-07",
+    ),
+    Dataset(
+        name="shakespeare",
+        languages=("en",),
+        licence="public domain; selected by Andrej Karpathy (char-rnn, MIT)",
+        description="Tiny Shakespeare: 1,115,394 characters of plays in one text",
+        ending=".txt",
     ),
     Dataset(
         name="multi30k",
@@ -101,7 +110,14 @@ DATASETS = (
         """,
     ),
 )
-SHIPPED: Mapping[str, Dataset] = MappingProxyType({data.name: data for data in DATASETS if not data.archive})
+SHIPPED: Mapping[str, Dataset] = MappingProxyType(
+    {data.name: data for data in DATASETS if not data.archive and data.ending == ".tsv"}
+)
+"""Pairs inside the package."""
+SHIPPED_TEXTS: Mapping[str, Dataset] = MappingProxyType(
+    {data.name: data for data in DATASETS if not data.archive and data.ending == ".txt"}
+)
+"""Running text inside the package."""
 
 
 def list_datasets() -> tuple[Dataset, ...]:
@@ -111,4 +127,5 @@ def list_datasets() -> tuple[Dataset, ...]:
 
 def shipped_file(name: str) -> Path:
     """Where a shipped data set lies inside the package."""
-    return Path(__file__).parent / "shipped" / f"{name}.tsv.xz"
+    ending = {**SHIPPED, **SHIPPED_TEXTS}[name].ending
+    return Path(__file__).parent / "shipped" / f"{name}{ending}.xz"

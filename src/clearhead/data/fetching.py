@@ -31,7 +31,7 @@ def get_dataset(name: str, out: Path) -> list[Path]:
         out.mkdir(parents=True, exist_ok=True)
         if not dataset.archive:
             with lzma.open(shipped_file(name)) as packed:
-                return [_write(packed, out / f"{name}.tsv")]
+                return [_write(packed, out / f"{name}{dataset.ending}")]
         archive = _mirrored(dataset)
         if archive is not None:
             return list(_unpack(archive, dataset.files, out))

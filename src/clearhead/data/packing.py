@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ CHUNK = 20_000
 # More pairs are tried than can fit, so that the last places are filled too; the others come next.
 TRIED = 1.2
 Sides = tuple[Side, Side]
+Filled = TypeVar("Filled")
 Lengths = NDArray[np.int64]
 
 
@@ -62,21 +64,9 @@ class PackedBatches:
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[PackedBatch]:
         """The batches of an epoch for this rank, without the first `skip` of all ranks together."""
-        for place, (filling, sides) in enumerate(self._groups(number)):
+        for place, (filling, sides) in enumerate(in_steps(self._fillings(number), self.together)):
             if place % self.ranks == self.rank and place >= skip:
                 yield filling.batch(*sides)
-
-    def _groups(self, number: int) -> Iterator[tuple[Filling, Sides]]:
-        """The batches of all ranks; the last ones are shared out where they would not fill a step."""
-        group: list[tuple[Filling, Sides]] = []
-        for one in self._fillings(number):
-            group.append(one)
-            if len(group) == self.together:
-                yield from group
-                group = []
-        for place, (filling, sides) in enumerate(group):
-            parts = self.together - len(group) + 1 if place == 0 else 1
-            yield from ((part, sides) for part in filling.shared(parts))
 
     def _fillings(self, number: int) -> Iterator[tuple[Filling, Sides]]:
         random = np.random.default_rng((self.seed, number))
@@ -89,6 +79,19 @@ class PackedBatches:
             made, left = fillings(sides[0].lengths, sides[1].lengths, self.config, last)
             yield from ((made[place], sides) for place in random.permutation(len(made)))
             sides = sides[0].gather(left), sides[1].gather(left)
+
+
+def in_steps(fillings: Iterator[tuple[Filling, Filled]], together: int) -> Iterator[tuple[Filling, Filled]]:
+    """Batches in groups of so many; the last ones are shared out where they would not fill a step."""
+    group: list[tuple[Filling, Filled]] = []
+    for one in fillings:
+        group.append(one)
+        if len(group) == together:
+            yield from group
+            group = []
+    for place, (filling, filled) in enumerate(group):
+        parts = together - len(group) + 1 if place == 0 else 1
+        yield from ((part, filled) for part in filling.shared(parts))
 
 
 def fillings(

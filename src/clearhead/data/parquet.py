@@ -1,6 +1,6 @@
-"""Parquet files as pairs, read batch by batch."""
+"""Parquet files as pairs or texts, read batch by batch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow
@@ -16,18 +16,22 @@ BATCH = 8192
 
 def read_parquet(path: Path, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
     """Two columns of text, or two fields of a column of structures: 'translation.en'."""
+    return (Pair(*texts) for texts in read_columns(path, lambda have: chosen(have, languages, columns)))
+
+
+def read_columns(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """The texts of some columns, chosen among their names, row by row."""
     with opened(path):
         pass  # says what is wrong if the file cannot even be opened
     try:
         with parquet.ParquetFile(path) as file:
             have = list(_names(file.schema_arrow))
-            names = chosen(have, languages, columns)
+            names = choose(have)
             for name in names:
                 if name not in have:
                     raise DataError(f"{path}: no column '{name}'; it has {listed(have)}")
             for batch in file.iter_batches(BATCH, columns=list(dict.fromkeys(names))):
-                source, target = (_texts(path, batch, name) for name in names)
-                yield from map(Pair, source, target)
+                yield from zip(*(_texts(path, batch, name) for name in names), strict=True)
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path}: not a Parquet file, or cut short ({reason})") from None

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,12 @@ def read_csv(path: Path, languages: tuple[str, str], columns: Columns | None = N
 
 def read_jsonl(path: Path, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
     """One JSON object a line; a field inside an object is named with a dot: 'translation.en'."""
-    get = None
+    return (Pair(*texts) for texts in read_fields(path, lambda have: chosen(have, languages, columns)))
+
+
+def read_fields(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """The texts of some fields of each JSON object, chosen among the names in the first."""
+    get: Sequence[str] = ()
     for number, line in enumerate(lines(path), start=1):
         if not line.strip():
             continue
@@ -39,8 +44,8 @@ def read_jsonl(path: Path, languages: tuple[str, str], columns: Columns | None =
             raise DataError(f"{place}: not valid JSON ({str(error).partition(':')[0]})") from None
         if not isinstance(record, dict):
             raise DataError(f"{place}: a JSON object is needed, not {type(record).__name__}")
-        get = get or chosen(_names(record), languages, columns)
-        yield Pair(*(_text(place, record, name) for name in get))
+        get = get or choose(_names(record))
+        yield tuple(_text(place, record, name) for name in get)
 
 
 def read_aligned(source: Path, target: Path) -> Iterator[Pair]:

@@ -86,17 +86,8 @@ class PairStore:
     @classmethod
     def open(cls, folder: Path) -> "PairStore":
         """The store in a folder; raises DataError if it is not whole."""
-        try:
-            meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-            if meta["format"] != FORMAT:
-                raise DataError(
-                    f"{folder}: a token store of format {meta['format']}, not {FORMAT}; build it anew"
-                )
-            return cls(_map(folder, "source", meta), _map(folder, "target", meta), meta)
-        except FileNotFoundError as error:
-            raise DataError(f"{folder}: no token store there (no {Path(error.filename).name})") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{folder}: the token store is damaged ({error}); build it anew") from None
+        (source, target), meta = _open(folder, ("source", "target"), count="pairs")
+        return cls(source, target, meta)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -114,15 +105,58 @@ class PairStore:
         return self.source.lengths, self.target.lengths
 
 
-def _map(folder: Path, side: str, meta: dict[str, Any]) -> Side:
-    pairs, tokens, kind = meta["pairs"], meta[side]["tokens"], np.dtype(meta[side]["type"])
-    for name, size in ((f"{side}.ids", tokens * kind.itemsize), (f"{side}.offsets", (pairs + 1) * 8)):
+class TextStore:
+    """Documents of ids by number, without start and end."""
+
+    def __init__(self, documents: Side, meta: dict[str, Any] | None = None):
+        self.documents, self.meta = documents, meta or {}
+
+    @classmethod
+    def of(cls, documents: Sequence[Sequence[int]]) -> "TextStore":
+        """A store held in memory."""
+        return cls(Side.of(documents))
+
+    @classmethod
+    def open(cls, folder: Path) -> "TextStore":
+        """The store in a folder; raises DataError if it is not whole."""
+        [documents], meta = _open(folder, ("documents",), count="count")
+        return cls(documents, meta)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __getitem__(self, index: int) -> Ids:
+        return self.documents[index]
+
+    @property
+    def tokens(self) -> int:
+        return len(self.documents.ids)
+
+
+def _open(folder: Path, sides: Sequence[str], count: str) -> tuple[list[Side], dict[str, Any]]:
+    """The sides of a store and what is written about it, under `count` how many rows they have."""
+    try:
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        if meta["format"] != FORMAT:
+            raise DataError(
+                f"{folder}: a token store of format {meta['format']}, not {FORMAT}; build it anew"
+            )
+        return [_map(folder, side, meta[count], meta) for side in sides], meta
+    except FileNotFoundError as error:
+        raise DataError(f"{folder}: no token store there (no {Path(error.filename).name})") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder}: the token store is damaged ({error}); build it anew") from None
+
+
+def _map(folder: Path, side: str, rows: int, meta: dict[str, Any]) -> Side:
+    tokens, kind = meta[side]["tokens"], np.dtype(meta[side]["type"])
+    for name, size in ((f"{side}.ids", tokens * kind.itemsize), (f"{side}.offsets", (rows + 1) * 8)):
         found = (folder / name).stat().st_size
         if found != size:
             raise ValueError(f"{name} has {found} bytes where {size} were written")
     # As plain arrays: slicing a memmap object costs several times as much.
     offsets = np.asarray(np.memmap(folder / f"{side}.offsets", dtype=np.int64, mode="r"))
     mapped = Side(np.asarray(np.memmap(folder / f"{side}.ids", dtype=kind, mode="r")), offsets)
-    if offsets[0] != 0 or offsets[-1] != tokens or mapped.lengths.min() <= 0:
+    if offsets[0] != 0 or offsets[-1] != tokens or (offsets[1:] <= offsets[:-1]).any():
         raise ValueError(f"{side}.offsets are not in order")
     return mapped

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from clearhead.data.datasets import SHIPPED
+from torch import nn
+
+from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
 from clearhead.tasks.directions import file_name, tags
 from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.textrecipe import LanguageRecipe
 from clearhead.text.languages import NAMES
 
-_NAMES = {"loss": "loss per token", "bleu": "BLEU"}
+_NAMES = {"loss": "loss per token", "bleu": "BLEU", "bits_per_byte": "bits per byte"}
 
 
 def model_card(recipe: TranslationRecipe, parameters: int, step: int, scores: Mapping[str, float]) -> str:
@@ -47,6 +50,42 @@ def model_card(recipe: TranslationRecipe, parameters: int, step: int, scores: Ma
     return "\n".join(lines)
 
 
+def text_card(recipe: LanguageRecipe, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
+    """A README in Markdown for the folder of a language model."""
+    shape, size = recipe.model, sum(parameter.numel() for parameter in model.parameters())
+    kept = (
+        ""
+        if recipe.data.validation or not recipe.data.holds_out
+        else "`validation.jsonl` beside this card was kept from training."
+    )
+    lines = [
+        "# A language model",
+        "",
+        f"Trained with clearhead: {size:,} parameters, width {shape.width}, {shape.layers} layers, "
+        f"{shape.attention.heads} heads, {shape.longest} places, {recipe.tokenizer.kind} vocabulary; "
+        f"{step:,} training steps.",
+        "",
+        "## Use",
+        "",
+        "    clearhead generate 'Once upon a time' --model THIS-FOLDER",
+        "    clearhead evaluate THIS-FOLDER",
+        "",
+        "## Training data",
+        "",
+        *(f"- {_data(file)}" for file in recipe.data.train),
+        *(["", kept] if kept else []),
+        "",
+        "## On the validation text",
+        "",
+        *(f"- {_name(name)} {value:.4f}" for name, value in scores.items()),
+        *([] if scores else ["- not measured"]),
+        "",
+        "All settings are in `config.toml`, all measurements in `metrics.jsonl`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
 def _name(score: str) -> str:
     """In words; 'bleu en-de' is that of a direction."""
     kind, _, direction = score.partition(" ")
@@ -54,6 +93,7 @@ def _name(score: str) -> str:
 
 
 def _data(file: str | tuple[str, str]) -> str:
-    if isinstance(file, str) and file in SHIPPED:
-        return f"{file}: {SHIPPED[file].description} ({SHIPPED[file].licence})"
+    shipped = {**SHIPPED, **SHIPPED_TEXTS}
+    if isinstance(file, str) and file in shipped:
+        return f"{file}: {shipped[file].description} ({shipped[file].licence})"
     return " and ".join(Path(one).name for one in ([file] if isinstance(file, str) else file))

@@ -1,7 +1,7 @@
 """What a run tells while it goes on; whoever iterates over it decides what to show."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.training import Report
@@ -24,21 +24,31 @@ class Begun:
 
 @dataclass(frozen=True)
 class Validation:
-    """How the model does on sentences it does not learn from."""
+    """How the model does on what it does not learn from."""
 
     step: int
-    loss: float
-    """per token, without smoothing"""
-    bleu: float | None
+    scores: Mapping[str, float]
+    """by name: the loss per token, without smoothing, and what else a task measures"""
     best: bool
     seconds: float
-    by_direction: Mapping[str, float] = field(default_factory=dict)
-    """BLEU of each, where there are several; then the one above is their mean"""
 
-    def measurement(self) -> dict[str, float | None]:
+    @property
+    def loss(self) -> float:
+        return self.scores["loss"]
+
+    @property
+    def bleu(self) -> float | None:
+        """of several directions, their mean"""
+        return self.scores.get("bleu")
+
+    @property
+    def by_direction(self) -> dict[str, float]:
+        """BLEU of each, where there are several"""
+        return {name[5:]: value for name, value in self.scores.items() if name.startswith("bleu ")}
+
+    def measurement(self) -> dict[str, float]:
         """As it is recorded."""
-        values = {name: value for name, value in vars(self).items() if name != "by_direction"}
-        return values | {f"bleu {name}": value for name, value in self.by_direction.items()}
+        return {"step": self.step, **self.scores, "best": self.best, "seconds": self.seconds}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+from torch import nn
 
 from clearhead.checkpoint import SETTINGS, TOKENIZER, load_checkpoint, set_weights, weights
 from clearhead.config import parse_settings, read_toml
@@ -11,15 +14,17 @@ from clearhead.models import Translator
 from clearhead.tasks.directions import saved_directions, tag_ids, tags
 from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.recipes import Recipe
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Criterion, TrainingConfig, find_device
 
 # What two models of one shape may have different.
 FREE = {"dropout": True, "attention": {"dropout"}}
 TEACHER = "training.distillation.teacher"
+R = TypeVar("R", bound=Recipe)
 
 
-def inheriting(recipe: TranslationRecipe) -> TranslationRecipe:
+def inheriting(recipe: R) -> R:
     """The same with whole paths, and with the settings of the tokenizer that is taken over."""
     training = recipe.training
     paths: dict[str, object] = {}
@@ -32,13 +37,19 @@ def inheriting(recipe: TranslationRecipe) -> TranslationRecipe:
     tokenizer = inherited_tokenizer(recipe.training)
     if tokenizer is None:
         return recipe
+    if isinstance(recipe, TranslationRecipe):
+        _check_tags(recipe, tokenizer)
+    values = tokenizer.config.model_dump(exclude_none=True) | {"dropout": recipe.tokenizer.dropout}
+    settings = parse_settings(TokenizerConfig, values, group="tokenizer")
+    return recipe.model_copy(update={"tokenizer": settings})
+
+
+def _check_tags(recipe: TranslationRecipe, tokenizer: Tokenizer) -> None:
+    """The tokenizer that is taken over knows the languages, and a teacher translates them."""
     if recipe.training.distillation:
         _check_languages(recipe, Path(recipe.training.distillation.teacher))
     with _named("training.begin" if recipe.training.begin else TEACHER):
         tag_ids(recipe.data.directions, tokenizer)
-    values = tokenizer.config.model_dump(exclude_none=True) | {"dropout": recipe.tokenizer.dropout}
-    settings = parse_settings(TokenizerConfig, values, group="tokenizer")
-    return recipe.model_copy(update={"tokenizer": settings})
 
 
 def inherited_tokenizer(training: TrainingConfig) -> Tokenizer | None:
@@ -77,14 +88,15 @@ def _check_languages(recipe: TranslationRecipe, folder: Path) -> None:
         )
 
 
-def begin_with(model: Translator, folder: Path) -> None:
+def begin_with(model: nn.Module, folder: Path) -> None:
     """Gives a model the weights of another one of its shape."""
-    begun, _ = _translator("training.begin", folder)
-    wanted, found = (one.config.model_dump(exclude=FREE) for one in (model, begun))
+    with _named("training.begin"):
+        begun = load_checkpoint(folder).model
+    wanted, found = (one.config.model_dump(exclude=FREE) for one in (model, begun))  # pyright: ignore
     for name, value in wanted.items():
-        if found[name] != value:
+        if found.get(name) != value:
             raise ModelError(
-                f"training.begin: {folder} has model.{name} {_shown(found[name])}, this recipe "
+                f"training.begin: {folder} has model.{name} {_shown(found.get(name))}, this recipe "
                 f"{_shown(value)}; make them equal"
             )
     set_weights(model, weights(begun), place=f"training.begin: {folder}")
@@ -102,7 +114,11 @@ def _teacher(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Translator | No
     if not recipe.training.distillation:
         return None
     folder = Path(recipe.training.distillation.teacher)
-    teacher, its_tokenizer = _translator(TEACHER, folder)
+    with _named(TEACHER):
+        checkpoint = load_checkpoint(folder)
+    teacher, its_tokenizer = checkpoint.model, checkpoint.tokenizer
+    if not isinstance(teacher, Translator):
+        raise ModelError(f"{TEACHER}: {folder} holds no model that translates; name another folder")
     place = f"{TEACHER}: {folder}"
     if its_tokenizer.fingerprint != tokenizer.fingerprint:
         raise ModelError(f"{place} has another tokenizer than the run; bring the old one back, or start anew")
@@ -114,14 +130,6 @@ def _teacher(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Translator | No
     if recipe.batches.kind == "packed" and not teacher.config.packs:
         raise ModelError(f"{place} needs a row for each sentence; set batches.kind to 'padded'")
     return teacher.requires_grad_(False).to(find_device(recipe.training.device))
-
-
-def _translator(setting: str, folder: Path) -> tuple[Translator, Tokenizer]:
-    with _named(setting):
-        checkpoint = load_checkpoint(folder)
-    if not isinstance(checkpoint.model, Translator):
-        raise ModelError(f"{setting}: {folder} holds no model that translates; name another folder")
-    return checkpoint.model, checkpoint.tokenizer
 
 
 @contextmanager

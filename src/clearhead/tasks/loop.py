@@ -1,25 +1,21 @@
 """The steps of a run and the occasions between them: report, validate, save, publish, stop."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 import torch
+from torch import nn
 
 from clearhead.checkpoint import WEIGHTS, save_weights
-from clearhead.data.batching import Batches, Encode
-from clearhead.data.packing import PackedBatches
-from clearhead.data.store import PairStore
 from clearhead.errors import TrainingError
-from clearhead.models import Translator
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
-from clearhead.tasks.objective import TranslationLoss
-from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.recipes import Recipe
 from clearhead.tasks.records import NoRecords, Records
-from clearhead.tasks.validator import Validator
+from clearhead.tasks.task import Batches, Loss, Measure
 from clearhead.training import (
     Ahead,
     DivergedError,
@@ -51,24 +47,18 @@ CHANGEABLE = (
 
 @dataclass(frozen=True)
 class Lessons:
-    """What there is to learn from, and how it is laid out and shared among the ranks."""
+    """What there is to learn from, and how it is shared among the ranks."""
 
-    pairs: PairStore
-    recipe: TranslationRecipe
-    encode: Encode | None
+    batches: Callable[[int, int, int], Batches]
+    """those of a rank, of so many, when so many of all make a step"""
+    files: Any
+    """by which the files of the corpus are known again"""
     ranks: Ranks
 
     def feed(self, together: int, number: int = 0, consumed: int = 0) -> Feed:
         """This rank's batches from a place in the data on, when so many of all ranks make a step."""
-        kind = PackedBatches if self.recipe.batches.kind == "packed" else Batches
-        rank, count, seed = self.ranks.rank, self.ranks.count, self.recipe.training.seed
-        batches = kind(self.pairs, self.recipe.batches, seed, rank, count, together, self.encode)
-        return Feed(batches.epoch, number, consumed, count)
-
-    @property
-    def files(self) -> Any:
-        """By which the files of the corpus are known again."""
-        return self.pairs.meta["content"]["files"]
+        rank, count = self.ranks.rank, self.ranks.count
+        return Feed(self.batches(rank, count, together).epoch, number, consumed, count)
 
 
 @dataclass
@@ -136,16 +126,16 @@ class Run:
 
     def __init__(
         self,
-        recipe: TranslationRecipe,
-        model: Translator,
-        loss: TranslationLoss,
+        recipe: Recipe,
+        model: nn.Module,
+        loss: Loss,
         lessons: Lessons,
-        validator: Validator | None,
+        validator: Measure | None,
         states: StateFolder,
     ):
         self.config, self.validator, self.states = recipe.training, validator, states
         self.lessons, self.ranks = lessons, lessons.ranks
-        self.trainer = Trainer(model, cast(Any, loss), recipe.training, recipe.model.width, self.ranks)
+        self.trainer = Trainer(model, loss, recipe.training, recipe.model.width, self.ranks)
         self.place: dict[str, int] = {}
         self.settings = _lasting(recipe)
         self.standing = Standing()
@@ -256,15 +246,13 @@ class Run:
         # Settings see to it that BLEU is measured where the run is judged by it.
         judged_by = self.config.stop_on
         best = self.standing.improved(scores[judged_by], higher_is_better=judged_by == "bleu")
-        by_direction = {name[5:]: value for name, value in scores.items() if name.startswith("bleu ")}
-        took = perf_counter() - began
-        return Validation(step, scores["loss"], scores.get("bleu"), best, took, by_direction)
+        return Validation(step, scores, best, perf_counter() - began)
 
     def _save(self, validation: Validation | None, passing: bool) -> None:
         standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
         place = {"feed": self.feed.position, "stretch": asdict(self.stretch.read()), "standing": standing}
         made_with = {"files": self.lessons.files, "settings": self.settings}
-        score = getattr(validation, self.config.stop_on, None)
+        score = validation.scores.get(self.config.stop_on) if validation else None
         self.states.save(self.trainer.state() | place | made_with, score, passing)
         self.saved_at = perf_counter()
 
@@ -286,7 +274,7 @@ class Run:
         self.stretch = Stretch(**state["stretch"])
 
 
-def _lasting(recipe: TranslationRecipe) -> dict[str, Any]:
+def _lasting(recipe: Recipe) -> dict[str, Any]:
     """The settings that a run must keep, by path; files are known by their content instead."""
     groups = recipe.model_dump(mode="json", exclude={"kind", "data", "search"})
     groups["data"] = recipe.data.without_files()

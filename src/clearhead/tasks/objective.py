@@ -1,4 +1,4 @@
-"""What a translator in training is asked to lower, whatever way its batches are laid out."""
+"""What a model in training is asked to lower, whatever way its batches are laid out."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.layers.layout import Layout, Packed, Padded
-from clearhead.models import Translator
+from clearhead.data.textbatch import IGNORED, CropBatch, TextBatch
+from clearhead.layers.layout import Documents, Layout, Packed, Padded, Plain, TextLayout
+from clearhead.models import GPT, Translator
 from clearhead.text.tokenizer import PAD
 from clearhead.training import Criterion, RDropConfig, Readout, SimCutConfig, readout_loss
 
@@ -77,3 +78,23 @@ class TranslationLoss:
         """Padding in the place of some words: a vector that says nothing but where it stands."""
         chosen = torch.rand(words.shape, device=words.device) < share
         return words.masked_fill(chosen & (words >= self.first_word), PAD)
+
+
+def text_layout(batch: TextBatch | CropBatch) -> TextLayout:
+    """How the documents of a batch lie in its rows."""
+    return Documents(batch.documents, batch.places) if isinstance(batch, TextBatch) else Plain()
+
+
+@dataclass(frozen=True, eq=False)
+class TextLoss:
+    """The summed loss of a language model over the words of a batch that are to be learned."""
+
+    criterion: Criterion
+
+    @classmethod
+    def of(cls, smoothing: float = 0.0) -> "TextLoss":
+        return cls(Criterion(smoothing, ignore=IGNORED))
+
+    def __call__(self, model: GPT, batch: TextBatch | CropBatch) -> Tensor:
+        states = model.states(batch.inputs, text_layout(batch))
+        return readout_loss(states[None], model.readout_weight, batch.labels, self.criterion)

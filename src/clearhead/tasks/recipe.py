@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import (
     Field,
@@ -186,6 +186,17 @@ def _whole(file: str | tuple[str, str]) -> str | tuple[str, str]:
     return file if file in SHIPPED and not Path(file).exists() else str(Path(file).absolute())
 
 
+T = TypeVar("T", bound=TrainingConfig)
+
+
+def compiling(training: T, on_gpu: bool) -> T:
+    """The same with its mind made up whether to compile."""
+    if training.compile != "auto":
+        return training
+    compile = "on" if on_gpu and training.steps >= WORTH_COMPILING else "off"
+    return training.model_copy(update={"compile": compile})
+
+
 class ValidationConfig(Settings):
     """How a run looks at itself: the loss always, and BLEU of so many of the sentences."""
 
@@ -216,13 +227,11 @@ class TranslationRecipe(Settings):
 
     def settled(self, on_gpu: bool) -> "TranslationRecipe":
         """The same with nothing left to be chosen by the machine, so that a run goes on as it began."""
-        batches, training = self.batches, self.training
+        batches = self.batches
         if batches.kind == "auto":
             kind = "packed" if on_gpu and self.model.packs else "padded"
             batches = batches.model_copy(update={"kind": kind})
-        if training.compile == "auto":
-            compile = "on" if on_gpu and training.steps >= WORTH_COMPILING else "off"
-            training = training.model_copy(update={"compile": compile})
+        training = compiling(self.training, on_gpu)
         return self.model_copy(update={"batches": batches, "training": training})
 
     @model_validator(mode="after")

@@ -63,6 +63,12 @@ def naming(path: Path) -> Iterator[None]:
         raise TrainingError(f"{path}: cannot be written ({reason}); make room there and resume") from None
 
 
+def write_named(path: Path, text: str) -> None:
+    """A file that is whole or not there, named where it cannot be written."""
+    with naming(path):
+        write_text(path, text)
+
+
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """The measurements of a run so far; a last line that was cut by a crash is left out."""
     path = folder / METRICS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -19,6 +19,7 @@ from clearhead.data.hints import languages_in
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.recipe import DataConfig, HoldOut, TranslationRecipe
+from clearhead.tasks.recipes import Recipe
 from clearhead.text.languages import NAMES, check
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
@@ -66,6 +67,15 @@ class Fitted:
     @property
     def epochs(self) -> float:
         return self.recipe.training.steps / _steps(self.tokens, self.recipe.batches.tokens)
+
+    @property
+    def products(self) -> int:
+        """Multiplications for each token, forwards."""
+        model, vocabulary = self.recipe.model, self.recipe.tokenizer.vocabulary
+        square = model.width * model.width
+        layers = 4 * square * (model.encoder_layers + 2 * model.decoder_layers)
+        between = 2 * model.width * model.hidden * (model.encoder_layers + model.decoder_layers)
+        return layers + between + vocabulary * model.width
 
     def choices(self) -> list[str]:
         """What was chosen, in words."""
@@ -164,16 +174,22 @@ def guess_languages(place: Place) -> tuple[str, str]:
     )
 
 
-def estimate_seconds(fitted: Fitted, device: torch.device) -> float:
+class Sized(Protocol):
+    """What an estimate is made from."""
+
+    @property
+    def recipe(self) -> Recipe: ...
+    @property
+    def products(self) -> int: ...
+
+
+def estimate_seconds(fitted: Sized, device: torch.device) -> float:
     """How long the whole run may take here, from the speed of plain products; a rough guess."""
-    model, vocabulary = fitted.recipe.model, fitted.recipe.tokenizer.vocabulary
-    square = model.width * model.width
-    layers = 4 * square * (model.encoder_layers + 2 * model.decoder_layers)
-    between = 2 * model.width * model.hidden * (model.encoder_layers + model.decoder_layers)
-    products = layers + between + vocabulary * model.width
-    tokens = fitted.recipe.training.steps * fitted.recipe.batches.tokens
+    recipe = fitted.recipe
+    tokens = recipe.training.steps * recipe.batches.tokens
+    speed = _products_per_second(device, recipe.model.width) * EFFICIENCY[device.type]
     # Forward and backward are three products of two operations each.
-    return 6 * products * tokens / (_products_per_second(device, model.width) * EFFICIENCY[device.type])
+    return 6 * fitted.products * tokens / speed
 
 
 def _products_per_second(device: torch.device, width: int) -> float:

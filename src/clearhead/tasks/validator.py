@@ -1,18 +1,20 @@
-"""How a model in training does on sentences that it does not learn from."""
+"""How a model in training does on sentences or text that it does not learn from."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import log
 
 import torch
 
 from clearhead.data.batching import Batches, BatchingConfig
 from clearhead.data.corpus import Pair
 from clearhead.data.store import PairStore
+from clearhead.data.textbatching import Crops, PackedTexts
 from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
-from clearhead.models import Translator
+from clearhead.models import GPT, Translator
 from clearhead.tasks.directions import Direction, tag_ids
-from clearhead.tasks.objective import translation_loss
+from clearhead.tasks.objective import TextLoss, translation_loss
 from clearhead.tasks.recipe import SearchConfig, TranslationRecipe
 from clearhead.tasks.translation import TranslationModel
 from clearhead.text.tokenizer import Tokenizer
@@ -78,6 +80,27 @@ class Validator:
         longest = self.recipe.model.most_words
         source, target = (len(self.tokenizer.encode(text)) for text in pair)
         return 0 < source <= longest - bool(self.tags) and 0 < target <= longest
+
+
+class TextValidator:
+    """The held-out text, ready for measuring a model as often as one likes: all of it, each word once."""
+
+    def __init__(self, batches: Crops | PackedTexts, bytes_per_token: float | None):
+        self.batches, self.bytes_per_token = batches, bytes_per_token
+        self.criterion = TextLoss.of()
+
+    @torch.no_grad()
+    def measure(self, model: GPT, autocast: AbstractContextManager) -> dict[str, float]:
+        """The loss per token, and where the text is known as such, the bits that each byte of it takes."""
+        model.eval()
+        total, tokens = 0.0, 0
+        for batch in self.batches.whole():
+            with autocast:
+                loss = self.criterion(model, batch.to(model.readout_weight.device))
+            total, tokens = total + loss.item(), tokens + batch.tokens
+        loss = total / tokens
+        bits = {"bits_per_byte": loss / log(2) / self.bytes_per_token} if self.bytes_per_token else {}
+        return {"loss": loss, **bits}
 
 
 def _spread(pairs: Sequence[Pair], count: int) -> Sequence[Pair]:

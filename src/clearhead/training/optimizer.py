@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from clearhead.config import Settings
 from clearhead.errors import TrainingError
 from clearhead.layers.attention import Packed
+from clearhead.training.muon import Muon
 
 Decay = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -86,7 +87,7 @@ class Optimizer:
     @property
     def skips(self) -> bool:
         """Whether a broken step can be skipped without the processor knowing of it."""
-        return all(isinstance(member.inner, torch.optim.Adam) for member in self._members)
+        return all(isinstance(member.inner, torch.optim.Adam | Muon) for member in self._members)
 
     def step(self, rate: float, broken: Tensor | None = None) -> None:
         """Moves the weights along their gradients; an optimizer that skips does not where `broken` is 1."""
@@ -177,12 +178,7 @@ def _parts(name: str, whole: nn.Parameter, sizes: tuple[int, ...]) -> Iterator[t
 
 
 def _muon(matrices: Mapping[str, Tensor], config: MuonConfig) -> torch.optim.Optimizer:
-    return torch.optim.Muon(
-        [{"params": list(matrices.values())}],
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        adjust_lr_fn="match_rms_adamw",
-    )
+    return Muon(matrices.values(), config.momentum, config.weight_decay)
 
 
 def _adam(

@@ -1,0 +1,57 @@
+"""Documents as a model reads them: between the signs for their start and end, and which words are learned."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.data.store import PairStore, Side, TextStore
+
+Numbers = NDArray[np.int64]
+Signs = tuple[int, int]
+
+
+class Documents:
+    """Documents by number; each is its words between two signs, or the words alone where there are no signs.
+
+    Of prompts with their answers, only the answers are learned, and the sign after them.
+    """
+
+    def __init__(self, store: TextStore | PairStore, signs: Signs | None):
+        self.signs = signs
+        self._sides: Sequence[Side] = (
+            (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
+        )
+        self._words: Numbers = np.stack([np.diff(side.offsets) for side in self._sides]).sum(0)
+        self.lengths: Numbers = self._words + (2 if signs else 0)
+        before = np.zeros_like(self._words) if len(self._sides) == 1 else np.diff(self._sides[0].offsets)
+        # The first place that is a label, which is never the first place of all.
+        self._learned: Numbers = np.maximum(before + bool(signs), 1)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def words(self, documents: Numbers, places: Numbers) -> NDArray[np.int32]:
+        """The ids at places of documents."""
+        inside = places - bool(self.signs)
+        found = self._ids(documents, np.clip(inside, 0, self._words[documents] - 1))
+        if self.signs:
+            found[inside < 0] = self.signs[0]
+            found[inside == self._words[documents]] = self.signs[1]
+        return found
+
+    def learned(self, documents: Numbers, places: Numbers) -> NDArray[np.bool_]:
+        """Whether the words at places of documents are to be learned."""
+        return places >= self._learned[documents]
+
+    def _ids(self, documents: Numbers, inside: Numbers) -> NDArray[np.int32]:
+        first = self._sides[0]
+        if len(self._sides) == 1:
+            return first.ids[first.offsets[documents] + inside].astype(np.int32)
+        second = self._sides[1]
+        beyond = inside - np.diff(first.offsets)[documents]
+        ids = np.empty(len(inside), dtype=np.int32)
+        here = beyond < 0
+        ids[here] = first.ids[first.offsets[documents[here]] + inside[here]]
+        ids[~here] = second.ids[second.offsets[documents[~here]] + beyond[~here]]
+        return ids

@@ -1,0 +1,106 @@
+"""How well a language model foresees a text: loss, perplexity, and bits for each byte."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from math import exp, log
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clearhead.data.enclosed import Documents
+from clearhead.data.textbatch import IGNORED
+from clearhead.layers.layout import Plain
+from clearhead.models import GPT
+from clearhead.text.tokenizer import PAD
+
+# Cells of a batch.
+TOKENS = 16384
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """What a model thinks of a text; bytes are all of the text, tokens those that were foreseen."""
+
+    tokens: int
+    nats: float
+    bytes: int
+    window: int
+    stride: int
+
+    @property
+    def loss(self) -> float:
+        """Nats per token."""
+        return self.nats / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """Among how many tokens, as it were, the model is undecided at each place."""
+        return exp(min(self.loss, 700.0))
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Which does not depend on how the text is cut into tokens."""
+        return self.nats / log(2) / self.bytes
+
+    def record(self) -> dict[str, float]:
+        names = ("loss", "perplexity", "bits_per_byte", "tokens", "bytes", "window", "stride")
+        return {name: getattr(self, name) for name in names}
+
+
+@torch.no_grad()
+def perplexity(
+    model: GPT,
+    documents: Documents,
+    size: int,
+    stride: int | None = None,
+    autocast: AbstractContextManager | None = None,
+) -> Perplexity:
+    """Every word of the documents, which have so many bytes, foreseen once through a sliding window.
+
+    The window is as long as the model sees. It moves by `stride` places, half of it if left out, so that each
+    word but the first ones is foreseen from at least window - stride words. The sign after a document is not
+    asked for, as it is no part of the text.
+    """
+    window = model.config.longest
+    stride = min(stride or max(1, window // 2), window)
+    model.eval()
+    nats, tokens = 0.0, 0
+    for inputs, labels in windows(documents, window, stride):
+        inputs, labels = (part.to(model.readout_weight.device) for part in (inputs, labels))
+        with autocast or nullcontext():
+            states = model.states(inputs, Plain())
+            asked = labels != IGNORED
+            logits = model.readout(states[asked])
+        nats += F.cross_entropy(logits.float(), labels[asked].long(), reduction="sum").item()
+        tokens += int(asked.sum())
+    return Perplexity(tokens, nats, size, window, stride)
+
+
+def windows(documents: Documents, window: int, stride: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """What a model reads, and what it is asked for there: each word once, with the most words before it."""
+    document, start, first, end = _places(documents, window, stride)
+    rows = max(1, TOKENS // window)
+    for here in range(0, len(document), rows):
+        some = slice(here, here + rows)
+        place = start[some, None] + np.arange(min(window, int((end - start)[some].max())))
+        there = place < end[some, None]
+        number, inside = np.broadcast_to(document[some, None], place.shape)[there], place[there]
+        inputs, labels = np.full(place.shape, PAD, np.int32), np.full(place.shape, IGNORED, np.int32)
+        inputs[there], labels[there] = documents.words(number, inside), documents.words(number, inside + 1)
+        labels[place < first[some, None]] = IGNORED
+        yield torch.from_numpy(inputs), torch.from_numpy(labels)
+
+
+def _places(documents: Documents, window: int, stride: int) -> tuple[NDArray[np.int64], ...]:
+    """Of each window: its document, where it starts, from where on it is asked, and where it ends."""
+    asked = documents.lengths - (2 if documents.signs else 1)
+    counts = np.where(asked > 0, 1 + -(-np.maximum(asked - window, 0) // stride), 0)
+    document = np.repeat(np.arange(len(asked)), counts)
+    number = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
+    start = number * stride
+    first = np.where(number > 0, start - stride + window, 0)
+    return document, start, first, np.minimum(start + window, asked[document])

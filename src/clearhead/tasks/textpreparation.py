@@ -1,0 +1,174 @@
+"""From a recipe's text to a tokenizer and token stores; nothing is made twice."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Literal
+
+import numpy as np
+
+from clearhead.data.building import cached_store, cached_texts
+from clearhead.data.corpus import read_pairs
+from clearhead.data.documents import Piece, read_documents, texts_hash
+from clearhead.data.pair import Directed, Pair
+from clearhead.data.splits import HeldOut, Split, Whole, hold_out
+from clearhead.data.store import PairStore, TextStore
+from clearhead.data.survey import Survey, TextSplit, split_text
+from clearhead.errors import DataError
+from clearhead.tasks.preparation import cache_folder
+from clearhead.tasks.textrecipe import ANSWER, PROMPT, LanguageRecipe, TextConfig
+from clearhead.text.tokenizer import Tokenizer
+
+Part = Literal["train", "validation"]
+# More than a tokenizer can learn from: what follows in a larger text would only cost time.
+TOKENIZER_CHARACTERS = 20_000_000
+# With less, there is nothing to learn, and next to nothing to validate on.
+LEAST = 100
+# To be raised with every change by which reading or splitting gives other text.
+PREPARATION = 1
+
+
+@dataclass
+class TextCorpus:
+    """The text of a recipe in two parts, read anew whenever asked for."""
+
+    config: TextConfig
+    seed: int
+
+    def texts(self) -> Iterator[str]:
+        """The text to train on, for a tokenizer to learn from."""
+        return (piece.text for piece in self.pieces("train"))
+
+    def example(self) -> str:
+        piece = next(read_documents(self.config.train, self.config.field), None)
+        if piece is None:
+            raise DataError(f"{_named(self.config.train)}: holds no text")
+        return next(line for line in piece.text.splitlines() if line.strip())
+
+    def pieces(self, part: Part) -> Iterator[Piece]:
+        """The documents of a part."""
+        config = self.config
+        if config.validation:
+            return read_documents(config.train if part == "train" else config.validation, config.field)
+        return self.split.part(read_documents(config.train, config.field), part)
+
+    def store(self, part: Part, tokenizer: Tokenizer, longest: int) -> TextStore:
+        return cached_texts(
+            cache_folder(), {**_described(self), "part": part}, lambda: self.pieces(part), tokenizer
+        )
+
+    @cached_property
+    def survey(self) -> Survey:
+        survey = Survey.of(read_documents(self.config.train, self.config.field), self.seed)
+        if survey.characters < LEAST:
+            raise DataError(
+                f"{_named(self.config.train)}: {counted(survey.characters, 'character')} of text; a language "
+                f"model needs at least {LEAST}, better a million"
+            )
+        return survey
+
+    @cached_property
+    def split(self) -> TextSplit:
+        return split_text(self.survey, self.config.hold_out.share, self.config.hold_out.most)
+
+
+@dataclass
+class Instructions:
+    """Prompts with answers in two parts, each set into the template; the answer's side ends the text."""
+
+    config: TextConfig
+    seed: int
+
+    def texts(self) -> Iterator[str]:
+        return chain.from_iterable(self.pairs("train"))
+
+    def example(self) -> str:
+        first = next(self._set(self.config.train[:1]), None)
+        if first is None:
+            raise DataError(f"{_named(self.config.train)}: holds no prompts with answers")
+        return " | ".join(side.replace("\n", "↵") for side in first)
+
+    def pairs(self, part: Part) -> Iterator[Pair]:
+        """The prompts of a part with their answers, as the model reads them."""
+        if self.config.validation:
+            return self._set(self.config.train if part == "train" else self.config.validation)
+        held: HeldOut = {"validation": [], "test": []}
+        trained = self.split.train(self._set(self.config.train), held)
+        if part == "train":
+            return trained
+        for _ in trained:
+            pass
+        return iter(held["validation"])
+
+    def store(self, part: Part, tokenizer: Tokenizer, longest: int) -> PairStore:
+        """Those that the model can read at once, the signs counted."""
+        content = {**_described(self), "part": part}
+        store = cached_store(
+            cache_folder(), content, lambda tally: map(Directed, self.pairs(part)), tokenizer, longest
+        )
+        ours, theirs = store.lengths
+        fits = np.flatnonzero(ours + theirs < longest)
+        if len(fits) == len(store):
+            return store
+        if not len(fits):
+            raise DataError(f"no prompt fits with its answer into {longest} tokens; raise model.longest")
+        return PairStore(store.source.gather(fits), store.target.gather(fits), store.meta)
+
+    @cached_property
+    def split(self) -> Split:
+        pairs, wanted = sum(1 for _ in self._set(self.config.train)), self.config.hold_out
+        count = min(pairs - 1, -(-pairs * wanted.share // 1), wanted.most)
+        if pairs < 2:
+            raise DataError(
+                f"{_named(self.config.train)}: {pairs} prompts with answers are too few to learn from"
+            )
+        whole = Whole(self._set(self.config.train), (PROMPT, ANSWER), int(count), 0)
+        return hold_out([whole], self.seed)[0]
+
+    def _set(self, files: Iterable[str]) -> Iterator[Pair]:
+        """The pairs of files in the template; those that are blank on a side are left out."""
+        before, _, after = (self.config.template or "").partition(f"{{{ANSWER}}}")
+        for file in files:
+            for prompt, answer in read_pairs(file, (PROMPT, ANSWER), self.config.columns):
+                if prompt.strip() and answer.strip():
+                    yield Pair(before.format(prompt=prompt), answer + after.format())
+
+
+def corpus_of(recipe: LanguageRecipe) -> TextCorpus | Instructions:
+    """What a recipe says that there is to learn from."""
+    kind = Instructions if recipe.data.template else TextCorpus
+    return kind(recipe.data, recipe.training.seed)
+
+
+def learn_text_tokenizer(corpus: TextCorpus | Instructions, recipe: LanguageRecipe) -> Tokenizer:
+    """A tokenizer learned from the training part."""
+    return Tokenizer.train(_first(corpus.texts(), TOKENIZER_CHARACTERS), recipe.tokenizer)
+
+
+def counted(number: int, thing: str) -> str:
+    """'1 document', '2 documents'."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _first(texts: Iterator[str], most: int) -> Iterator[str]:
+    for text in texts:
+        yield text
+        most -= len(text)
+        if most <= 0:
+            return
+
+
+def _described(corpus: TextCorpus | Instructions) -> dict[str, object]:
+    """What the text depends on."""
+    return {
+        "preparation": PREPARATION,
+        "files": [texts_hash(place) for place in corpus.config.places],
+        "counts": [len(corpus.config.train), len(corpus.config.validation)],
+        "data": corpus.config.without_files(),
+        "seed": corpus.seed,
+    }
+
+
+def _named(places: Iterable[str]) -> str:
+    return " and ".join(places)

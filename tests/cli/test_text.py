@@ -1,0 +1,62 @@
+"""Language models from the command line: a text in, a model out, and how well it foresees another."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "my.txt"
+    path.write_text("".join(f"{number} and one is {number + 1}.\n" for number in range(300)))
+    return path
+
+
+SMALL = [f"--set={change}" for change in ("training.steps=6", "training.device=cpu", "model.width=16")]
+
+
+def test_a_text_alone_makes_a_model_that_can_be_measured_and_used(call, text, tmp_path):
+    ended = call("train", "--text", text, "--out", tmp_path / "run", *SMALL)
+    assert ended.code == 0, ended.err
+    assert "tokenizer: each of 20 characters is a token" in ended.err
+    assert "model: width 16, hidden 256, 2 layers" in ended.err
+    assert "bits per byte, the best so far" in ended.err
+    assert "try it: clearhead generate --model" in ended.err
+    kept = json.loads(call("evaluate", tmp_path / "run", "--json").out)
+    assert kept["bits_per_byte"] == pytest.approx(kept["loss"] / 0.6931472, rel=0.01)
+    other = call("evaluate", tmp_path / "run", "--text", text, "--stride", 7)
+    assert other.out.splitlines()[0].endswith("in 1 document")
+    assert "(a window of 64 tokens, moved by 7)" in other.out
+    again = call("train", "--resume", "--out", tmp_path / "run", "--set", "training.steps=8")
+    assert again.code == 0
+    assert "resumed after step 6" in again.err
+    assert call("generate", "1 and", "--model", tmp_path / "run", "--tokens", 5).code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "bad.txt: holds no text"),
+        (b" \n\n ", "bad.txt: holds no text"),
+        (b"x", "bad.txt: 1 character of text; a language model needs at least 100, better a million"),
+        (b"ab\0c" * 100, "bad.txt, line 1: holds NUL bytes, so it is no UTF-8 text; convert it first"),
+        (b"fine\n\xe9t\xe9\n" * 100, "bad.txt, line 2: not UTF-8 (byte 0xe9); save the file as UTF-8"),
+    ],
+)
+def test_a_text_that_cannot_be_learned_from_is_refused(refused, tmp_path, content, said):
+    (tmp_path / "bad.txt").write_bytes(content)
+    assert refused("train", "--text", tmp_path / "bad.txt", "--out", tmp_path / "run").endswith(said)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_does_not_go_together_is_refused(refused, text, number_model, babbler, tmp_path):
+    out = ["--out", tmp_path / "run"]
+    both = refused("train", "--text", text, "--pairs", text, *out)
+    assert both.startswith("train: give either a recipe or --pairs FILE or --text FILE")
+    assert refused("train", text, *out).endswith(f"for a text: --text {text}")
+    assert "no such file or folder" in refused("train", "--text", tmp_path / "no.txt", *out)
+    assert "is measured on --pairs" in refused("evaluate", number_model, "--text", text)
+    assert "is measured on --text" in refused("evaluate", babbler, "--pairs", text)
+    assert "no text is kept beside this model" in refused("evaluate", babbler)
+    (tmp_path / "one.txt").write_text("t")
+    assert "too short to foresee" in refused("evaluate", babbler, "--text", tmp_path / "one.txt")

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from clearhead.data.documents import Piece
+from clearhead.data.survey import Survey, split_text
+from clearhead.errors import DataError
+
+
+def pieces(*documents: str, size: int = 7):
+    for text in documents:
+        parts = [text[place : place + size] for place in range(0, len(text), size)]
+        yield from (Piece(part, number == len(parts) - 1) for number, part in enumerate(parts))
+
+
+def joined(stream) -> list[str]:
+    found, text = [], ""
+    for piece in stream:
+        text += piece.text
+        if piece.last:
+            found.append(text)
+            text = ""
+    assert not text
+    return found
+
+
+MANY = [f"document {number} has {'very ' * (number % 7)}many words" for number in range(200)]
+
+
+def test_a_survey_counts_documents_characters_and_bytes():
+    survey = Survey.of(pieces("schön", "was"))
+    assert (len(survey), survey.characters, survey.bytes) == (2, 8, 9)
+    assert survey.alphabet == frozenset("schönwas")
+    assert survey.lengths.tolist() == [5, 3]
+
+
+def test_a_single_text_is_split_by_place():
+    text = "".join(chr(97 + number % 26) for number in range(1003))
+    split = split_text(Survey.of(pieces(text)), 0.1, 1 << 30)
+    assert joined(split.part(pieces(text), "train")) == [text[: int(1003 * 0.9)]]
+    assert joined(split.part(pieces(text), "validation")) == [text[int(1003 * 0.9) :]]
+
+
+def test_many_documents_are_split_whole_and_each_lies_in_one_part():
+    split = split_text(Survey.of(pieces(*MANY)), 0.1, 1 << 30)
+    train, validation = (joined(split.part(pieces(*MANY), part)) for part in ("train", "validation"))
+    assert sorted(train + validation) == sorted(MANY)
+    share = sum(map(len, validation)) / sum(map(len, MANY))
+    assert 0.08 < share < 0.12
+
+
+def test_documents_that_are_the_same_stay_together():
+    twice = MANY + MANY
+    split = split_text(Survey.of(pieces(*twice)), 0.1, 1 << 30)
+    held = split.cuts == 0
+    assert held.any()
+    assert np.array_equal(held[: len(MANY)], held[len(MANY) :])
+
+
+def test_no_more_is_held_out_than_asked_for():
+    split = split_text(Survey.of(pieces("x" * 10_000)), 0.1, 50)
+    assert split.cuts.tolist() == [9950]
+    assert split_text(Survey.of(pieces("x" * 100)), 0.0, 50).cuts.tolist() == [100]
+
+
+def test_another_seed_holds_out_other_documents():
+    ours, theirs = (split_text(Survey.of(pieces(*MANY), seed), 0.1, 1 << 30).cuts for seed in (1, 2))
+    assert not np.array_equal(ours, theirs)
+
+
+def test_a_text_too_short_to_be_split_is_said():
+    with pytest.raises(DataError, match="1 characters are too few to keep some for validation"):
+        split_text(Survey.of(pieces("x")), 0.1, 100)

@@ -1,0 +1,202 @@
+"""Language models are trained by the same story as translators, and lose as little when it is disturbed."""
+
+import json
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from clearhead.checkpoint import WEIGHTS
+from clearhead.config import changed
+from clearhead.data.documents import read_documents
+from clearhead.data.enclosed import Documents
+from clearhead.data.store import PairStore, TextStore
+from clearhead.data.textbatching import PackedTexts, TextBatchingConfig
+from clearhead.errors import DataError, SettingsError
+from clearhead.models import GPT, GPTConfig
+from clearhead.tasks.events import Event, Finished, Note, Validation
+from clearhead.tasks.loading import load_language
+from clearhead.tasks.objective import TextLoss
+from clearhead.tasks.recipes import Recipe, parse_recipe
+from clearhead.tasks.run import resume, train
+from clearhead.tasks.textpreparation import Instructions
+from clearhead.tasks.textrecipe import LanguageRecipe, TextConfig
+from clearhead.training import Report
+
+MODEL = {
+    "preset": "shakespeare-small",
+    "width": 16,
+    "hidden": 32,
+    "layers": 2,
+    "attention": {"heads": 2},
+    "longest": 16,
+    "dropout": 0.1,
+}
+TRAINING = {
+    "device": "cpu",
+    "steps": 24,
+    "report_every": 5,
+    "validate_every": 8,
+    "save_every": 5,
+    "schedule": {"kind": "warmup-stable-decay", "peak": 1e-2, "warmup": 5, "decay": 0.5},
+}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    """A folder with a text, a file of documents, and one of prompts with answers."""
+    folder = tmp_path_factory.mktemp("texts")
+    lines = [f"{number} and one is {number + 1}.\n" for number in range(200)]
+    (folder / "text.txt").write_text("".join(lines))
+    (folder / "many.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    pairs = [{"prompt": str(number), "answer": str(number + 1)} for number in range(200)]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    return folder
+
+
+def recipe(data: dict, *changes: str) -> Recipe:
+    values = {
+        "kind": "language",
+        "data": data,
+        "tokenizer": {"kind": "character", "vocabulary": 60},
+        "model": MODEL,
+        "batches": {"tokens": 128},
+        "training": TRAINING,
+    }
+    return parse_recipe(changed(values, changes))
+
+
+def finish(events: Iterable[Event]) -> Finished:
+    *_, last = events
+    assert isinstance(last, Finished)
+    return last
+
+
+def interrupted_at(steps: set[int], events: Iterator[Event]) -> Finished:
+    last = None
+    for last in events:
+        if isinstance(last, Report) and last.step in steps:
+            signal.raise_signal(signal.SIGINT)
+    assert isinstance(last, Finished)
+    return last
+
+
+VARIANTS = {
+    "crops of a text": ({"train": ["text.txt"]}, []),
+    "packed documents": ({"train": ["many.jsonl"]}, ["training.accumulate=2"]),
+    "prompts and answers": ({"train": ["pairs.jsonl"], "template": "{prompt} + 1 = {answer}\n"}, []),
+    "bytes": ({"train": ["many.jsonl"]}, ['tokenizer={kind = "bytes", vocabulary = 300}']),
+    "nothing held out": ({"train": ["text.txt"], "hold_out": {"share": 0.0}}, []),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_interrupted_again_and_again_equals_undisturbed(variant, tmp_path, texts):
+    data, changes = VARIANTS[variant]
+    chosen = recipe(data | {"train": [str(texts / name) for name in data["train"]]}, *changes)
+    assert not finish(train(chosen, tmp_path / "whole")).interrupted
+    assert interrupted_at({3}, train(chosen, tmp_path / "parts")).interrupted
+    assert interrupted_at({11}, resume(tmp_path / "parts")).interrupted
+    assert not finish(resume(tmp_path / "parts")).interrupted
+    whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_a_trained_model_knows_its_text_and_continues_it(tmp_path, texts):
+    more = ["training.steps=150", "training.validate_every=150", "model.dropout=0.0", "model.width=32"]
+    chosen = recipe({"train": [str(texts / "text.txt")]}, *more)
+    *_, validation = (one for one in train(chosen, tmp_path / "run") if isinstance(one, Validation))
+    assert validation.loss < 1.3
+    assert validation.scores["bits_per_byte"] == pytest.approx(validation.loss / 0.6931472)
+    told = load_language(tmp_path / "run").generate("and one", tokens=4, temperature=0)
+    assert told.text == " is "
+    assert "bits per byte" in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_what_is_held_out_is_kept_beside_the_model_and_not_trained_on(tmp_path, texts):
+    events = list(train(recipe({"train": [str(texts / "many.jsonl")]}), tmp_path / "run"))
+    kept = [json.loads(line)["text"] for line in (tmp_path / "run/validation.jsonl").read_text().splitlines()]
+    lines = [piece.text for piece in read_documents([texts / "many.jsonl"])]
+    assert 10 < len(kept) < 40
+    notes = [event.text for event in events if isinstance(event, Note)]
+    assert any(f"in {len(lines) - len(kept)} documents" in note for note in notes)
+
+
+def test_packed_documents_have_the_loss_of_each_alone():
+    torch.manual_seed(0)
+    texts = [torch.randint(4, 50, (length,)).tolist() for length in (3, 9, 1, 14, 6)]
+    model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "initial": "gpt2"}), 50).double().eval()
+    config, loss = TextBatchingConfig(tokens=64, places=16), TextLoss.of()
+    [together] = PackedTexts(Documents(TextStore.of(texts), (2, 3)), config, seed=0).whole()
+    alone = [PackedTexts(Documents(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
+    apart = sum(loss(model, batch) for batches in alone for batch in batches.whole())
+    torch.testing.assert_close(loss(model, together), apart)
+
+
+def test_prompts_are_read_but_only_answers_are_learned(texts):
+    model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "initial": "gpt2"}), 50).double()
+    store = PairStore.of([[10, 11, 12]], [[13, 14]])
+    [batch] = PackedTexts(Documents(store, (2, 3)), TextBatchingConfig(tokens=16, places=16), seed=0).whole()
+    logits = model(torch.tensor([[2, 10, 11, 12, 13, 14]])).log_softmax(-1)[0]
+    wanted = -(logits[3, 13] + logits[4, 14] + logits[5, 3])
+    torch.testing.assert_close(TextLoss.of()(model, batch), wanted)
+
+
+def test_a_template_holds_the_prompt_and_then_the_answer(texts):
+    config = TextConfig(train=(str(texts / "pairs.jsonl"),), template="Q: {prompt} {{x}}\nA: {answer}!")
+    assert next(Instructions(config, seed=1).pairs("train")).source.startswith("Q: ")
+    assert Instructions(config, seed=1).example() == "Q: 0 {x}↵A:  | 1!"
+    for wrong in ("{answer} {prompt}", "{prompt}", "{prompt {answer}", "{prompt} {answer} {answer}"):
+        with pytest.raises(SettingsError, match="template"):
+            recipe({"train": ["x.jsonl"], "template": wrong})
+
+
+def test_another_model_is_where_a_run_begins(tmp_path, texts):
+    data = {"train": [str(texts / "text.txt")]}
+    finish(train(recipe(data, "training.steps=100", "training.validate_every=50"), tmp_path / "first"))
+    on = recipe(data, f'training.begin="{tmp_path / "first"}"', "training.schedule.peak=1e-6")
+    [first, *_] = (one for one in train(on, tmp_path / "second") if isinstance(one, Validation))
+    assert first.loss < 2.0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('tokenizer.kind="bpe"', "tokenizer: kind bpe does not keep blanks as they are"),
+        ("tokenizer.normalize=true", "tokenizer: normalize and dropout change what a language model reads"),
+        ("batches.places=17", "batches.places 17 is more than model.longest 16"),
+        ('training.stop_on="bleu"', "training: stop_on is 'bleu', which is for translators"),
+        (
+            'training.regulariser={kind = "rdrop"}',
+            "training: regulariser and distillation are for translators",
+        ),
+        ("data.train=[]", "data.train: names no file"),
+        ('kind="poetry"', "kind: 'poetry' is not one of translation, language"),
+    ],
+)
+def test_what_does_not_go_together_is_said(change, said):
+    with pytest.raises(SettingsError, match=said):
+        recipe({"train": ["x.txt"]}, change)
+
+
+def test_what_the_machine_chooses_is_settled_when_a_run_begins(texts):
+    def kind(name: str) -> tuple:
+        settled = recipe({"train": [str(texts / name)]}).settled(on_gpu=False)
+        assert isinstance(settled, LanguageRecipe)
+        return settled.batches.kind, settled.batches.places, settled.training.compile
+
+    assert kind("text.txt") == ("crops", 16, "off")
+    assert kind("many.jsonl") == ("packed", 16, "off")
+
+
+def test_too_little_text_is_said(tmp_path):
+    (tmp_path / "short.txt").write_text("Short.")
+    (tmp_path / "one.jsonl").write_text('{"prompt": "a", "answer": "b"}\n')
+    with pytest.raises(DataError, match=r"short\.txt: 6 characters of text; a language model needs at least"):
+        finish(train(recipe({"train": [str(tmp_path / "short.txt")]}), tmp_path / "run"))
+    data = {"train": [str(tmp_path / "one.jsonl")], "template": "{prompt}{answer}"}
+    with pytest.raises(DataError, match="1 prompts with answers are too few"):
+        finish(train(recipe(data), tmp_path / "other"))

@@ -1,0 +1,54 @@
+import pytest
+
+from clearhead.errors import DataError, SettingsError
+from clearhead.tasks.textsizing import SIZES, fit_text
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text: str) -> str:
+        (tmp_path / "text.txt").write_text(text)
+        return str(tmp_path / "text.txt")
+
+    return write
+
+
+def test_a_short_text_is_taken_by_characters_and_a_long_one_by_merged_bytes(written):
+    short = fit_text([written("some words, and more of them.\n" * 50)])
+    assert short.recipe.tokenizer.kind == "character"
+    assert short.recipe.tokenizer.vocabulary == 4 + len(short.survey.alphabet)
+    long = fit_text([written("some words, and more of them.\n" * 200_000)])
+    assert (long.recipe.tokenizer.kind, long.recipe.tokenizer.vocabulary) == ("bytes", 4000)
+    assert long.recipe.model.width > short.recipe.model.width
+    assert long.products > short.products
+
+
+def test_a_text_of_very_many_characters_is_taken_by_bytes(written):
+    chinese = fit_text([written("".join(chr(0x4E00 + number) for number in range(2000)))])
+    assert chinese.recipe.tokenizer.kind == "bytes"
+
+
+def test_what_was_chosen_is_said(written):
+    choices = fit_text([written("some words, and more of them.\n" * 50)]).choices()
+    assert choices[0] == "text: 1,500 characters in 1 document"
+    assert choices[1] == "tokenizer: each of 16 characters is a token"
+    assert choices[2].startswith("model: width 64, hidden 256, 2 layers, 2 heads, sees 64 tokens")
+
+
+def test_changes_take_precedence(written):
+    fitted = fit_text([written("some words\n" * 50)], ["model.width=32", "training.steps=7"])
+    assert (fitted.recipe.model.width, fitted.recipe.training.steps) == (32, 7)
+    assert fitted.recipe.training.schedule.model_dump()["warmup"] == 1
+    with pytest.raises(SettingsError, match=r"model\.widht: unknown setting \(did you mean width\?\)"):
+        fit_text([written("some words\n" * 50)], ["model.widht=32"])
+
+
+def test_sizes_grow():
+    assert [size.bytes for size in SIZES] == sorted(size.bytes for size in SIZES)
+    assert [size.width for size in SIZES] == sorted(size.width for size in SIZES)
+
+
+@pytest.mark.parametrize(("text", "said"), [("", "holds no text"), (" \n", "holds no text"), ("x", "1 char")])
+def test_too_little_text_is_said(written, text, said):
+    with pytest.raises(DataError, match=said):
+        fit_text([written(text)])
