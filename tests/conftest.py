@@ -141,6 +141,7 @@ def box_stand_in(many_model, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def boxed(box_stand_in, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The package with the toy in it."""
     monkeypatch.setattr("clearhead.tasks.shelf.BOX", box_stand_in)
+    monkeypatch.setattr("clearhead.tasks.shelf.SHAKESPEARE_FOLDER", box_stand_in / "none")
     return box_stand_in
 
 
@@ -148,6 +149,7 @@ def boxed(box_stand_in, monkeypatch: pytest.MonkeyPatch) -> Path:
 def unboxed(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package without a model in it."""
     monkeypatch.setattr("clearhead.tasks.shelf.BOX", tmp_path / "no box")
+    monkeypatch.setattr("clearhead.tasks.shelf.SHAKESPEARE_FOLDER", tmp_path / "no box")
 
 
 RECIPE = """

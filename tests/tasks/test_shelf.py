@@ -8,7 +8,7 @@ import clearhead
 from clearhead.errors import ModelError
 from clearhead.tasks.directions import Direction
 from clearhead.tasks.records import TEST, add_final
-from clearhead.tasks.shelf import Shelved, box, find, find_models
+from clearhead.tasks.shelf import Shelved, built_in, find, find_models
 
 
 def test_models_are_found_in_a_folder_and_right_below_it_once(number_model, tmp_path):
@@ -64,7 +64,7 @@ def test_the_licence_is_that_of_the_shipped_data(number_model, tmp_path):
 def test_built_in_names_are_the_directions_of_the_model_in_the_package(boxed):
     assert find("fr-en") == (boxed, Direction("fr", "en"))
     assert find("box") == (boxed, None)
-    shelved = box()
+    shelved = built_in()[0]
     assert shelved is not None
     assert shelved.languages == "en-de, de-en, en-fr, fr-en"
 
@@ -88,6 +88,15 @@ def test_a_folder_with_a_model_goes_before_a_built_in_name(boxed, number_model, 
 
 
 def test_a_package_without_a_model_has_no_names(unboxed):
-    assert box() is None
+    assert built_in() == []
     with pytest.raises(ModelError, match="en-de: no such model folder, and this package has no model in it"):
         clearhead.load("en-de")
+
+
+def test_the_language_model_in_the_package_goes_by_its_name(boxed, babbler, monkeypatch):
+    monkeypatch.setattr("clearhead.tasks.shelf.SHAKESPEARE_FOLDER", babbler)
+    assert find("shakespeare") == (babbler, None)
+    told = built_in()[1]
+    assert (told.languages, told.bleu, told.bits_per_byte) == ("text", None, None)
+    with pytest.raises(ModelError, match=r"built-in models are en-de, de-en, en-fr, fr-en, shakespeare$"):
+        find("nowhere")

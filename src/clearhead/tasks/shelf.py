@@ -19,6 +19,8 @@ DEFAULT = "en-de"
 # The folder of the language model inside the package, and its name.
 SHAKESPEARE = "shakespeare"
 SHAKESPEARE_FOLDER = Path(__file__).parent / "shakespeare"
+# What stands for the languages of a model that continues texts.
+TEXT = "text"
 TRAIN = "clearhead train recipes/quickstart.toml --out runs/quickstart"
 
 
@@ -35,6 +37,8 @@ class Shelved:
     """Of the shipped data that it was trained on."""
     tested: dict[str, float] = field(default_factory=dict)
     """BLEU of each direction on its test sentences, where its folder tells of it."""
+    bits_per_byte: float | None = None
+    """Of a language model's published weights, on its validation text."""
 
     def record(self) -> dict[str, Any]:
         return asdict(self)
@@ -46,9 +50,9 @@ def find_models(folders: Sequence[Path]) -> list[Shelved]:
     return [model for path in candidates.values() if (model := _read(path))]
 
 
-def box() -> Shelved | None:
-    """The model in the package, if there is one."""
-    return _read(BOX)
+def built_in() -> list[Shelved]:
+    """The models in the package."""
+    return [model for folder in (BOX, SHAKESPEARE_FOLDER) if (model := _read(folder))]
 
 
 def find(name: str | Path) -> tuple[Path, Direction | None]:
@@ -59,24 +63,28 @@ def find(name: str | Path) -> tuple[Path, Direction | None]:
     folder, said = Path(name), str(name)
     if not said:
         raise ModelError("the model's name is empty; give a folder or a built-in name")
-    if (
-        said == SHAKESPEARE
-        and (SHAKESPEARE_FOLDER / SETTINGS).is_file()
-        and not (folder / SETTINGS).is_file()
-    ):
-        return SHAKESPEARE_FOLDER, None
-    if (folder / SETTINGS).is_file() or not (BOX / SETTINGS).is_file():
-        if folder.is_dir():
-            return folder, None
+    named = _built_in()
+    if said in named and not (folder / SETTINGS).is_file():
+        return named[said]
+    if folder.is_dir():
+        return folder, None
+    if not named:
         raise ModelError(
             f"{name}: no such model folder, and this package has no model in it; train one: {TRAIN}"
         )
-    named = {str(direction): direction for direction in saved_directions(read_toml(BOX / SETTINGS))}
-    if said == WHOLE_BOX or said in named:
-        return BOX, named.get(said)
-    if folder.is_dir():
-        return folder, None
-    raise ModelError(f"{name}: no such model folder; built-in models are {', '.join(named)}")
+    offered = ", ".join(one for one in named if one != WHOLE_BOX)
+    raise ModelError(f"{name}: no such model folder; built-in models are {offered}")
+
+
+def _built_in() -> dict[str, tuple[Path, Direction | None]]:
+    """The names of the models in the package."""
+    named: dict[str, tuple[Path, Direction | None]] = {}
+    if (BOX / SETTINGS).is_file():
+        directions = saved_directions(read_toml(BOX / SETTINGS))
+        named = {str(direction): (BOX, direction) for direction in directions} | {WHOLE_BOX: (BOX, None)}
+    if (SHAKESPEARE_FOLDER / SETTINGS).is_file():
+        named[SHAKESPEARE] = (SHAKESPEARE_FOLDER, None)
+    return named
 
 
 def _below(folder: Path) -> list[Path]:
@@ -91,18 +99,19 @@ def _read(folder: Path) -> Shelved | None:
     except SettingsError:
         return None
     measured = read_metrics(folder)
-    scores = [line["bleu"] for line in measured if line["kind"] == FINAL and "bleu" in line]
+    last = {name: value for line in measured if line["kind"] == FINAL for name, value in line.items()}
     model = settings.get("model")
     language = isinstance(model, dict) and model.get("kind") == "gpt"
-    directions = ["text"] if language else [str(direction) for direction in saved_directions(settings)]
+    directions = [TEXT] if language else [str(direction) for direction in saved_directions(settings)]
     tests = [line for line in measured if line["kind"] == TEST]
     return Shelved(
         str(folder),
         ", ".join(directions),
         round((folder / WEIGHTS).stat().st_size / 1e6, 1),
-        round(scores[-1], 1) if scores else None,
+        round(last["bleu"], 1) if "bleu" in last else None,
         _licence(settings),
         {name: round(line[name], 1) for line in tests for name in directions if name in line},
+        round(last["bits_per_byte"], 3) if "bits_per_byte" in last else None,
     )
 
 
