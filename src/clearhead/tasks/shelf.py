@@ -80,8 +80,9 @@ def _built_in() -> dict[str, tuple[Path, Direction | None]]:
     """The names of the models in the package."""
     named: dict[str, tuple[Path, Direction | None]] = {}
     if (BOX / SETTINGS).is_file():
-        directions = saved_directions(read_toml(BOX / SETTINGS))
-        named = {str(direction): (BOX, direction) for direction in directions} | {WHOLE_BOX: (BOX, None)}
+        for direction in saved_directions(read_toml(BOX / SETTINGS)):
+            named[str(direction)] = (BOX, direction)
+        named[WHOLE_BOX] = (BOX, None)
     if (SHAKESPEARE_FOLDER / SETTINGS).is_file():
         named[SHAKESPEARE] = (SHAKESPEARE_FOLDER, None)
     return named
