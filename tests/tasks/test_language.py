@@ -166,7 +166,9 @@ def test_a_text_that_the_model_ends_is_ended_by_it():
     ("wishes", "message"),
     [
         ({"tokens": 0}, "tokens: 0 should be at least 1"),
+        ({"tokens": 10**11}, "tokens: 100000000000 should be at most 1,000,000; ask several times"),
         ({"samples": 0}, "samples: 0 should be at least 1"),
+        ({"samples": 10**6}, "samples: 1000000 should be at most 1,000; ask several times"),
         (
             {"temperature": -1.0},
             "temperature: -1.0 should be finite and at least 1e-06; greedy search is its",

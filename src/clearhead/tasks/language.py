@@ -28,6 +28,8 @@ from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 
 # Texts that are continued at once.
 ROWS = 32
+# Far beyond use; what is written still fits into memory.
+MOST_TOKENS, MOST_SAMPLES = 1_000_000, 1_000
 # Stands for an end where a tokenizer has no sign for it: no word is this.
 ENDLESS = -1
 
@@ -94,9 +96,16 @@ class Continuing:
     def __post_init__(self) -> None:
         """What is wrong is said before any work, all at once."""
         problems = []
-        for name, least in (("tokens", 1), ("samples", 1), ("logprobs", 0)):
-            if getattr(self, name) < least:
-                problems.append(f"{name}: {getattr(self, name)} should be at least {least}")
+        for name, least, most in (
+            ("tokens", 1, MOST_TOKENS),
+            ("samples", 1, MOST_SAMPLES),
+            ("logprobs", 0, None),
+        ):
+            value = getattr(self, name)
+            if value < least:
+                problems.append(f"{name}: {value} should be at least {least}")
+            if most and value > most:
+                problems.append(f"{name}: {value} should be at most {most:,}; ask several times")
         if not 0 <= self.seed <= LARGEST_SEED:
             problems.append(f"seed: {self.seed} should be from 0 to {LARGEST_SEED}")
         if "" in self.stops:
