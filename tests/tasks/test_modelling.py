@@ -18,6 +18,7 @@ from clearhead.data.textbatching import PackedTexts, TextBatchingConfig
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.events import Event, Finished, Note, Validation
+from clearhead.tasks.foreseeing import foresee
 from clearhead.tasks.loading import load_language
 from clearhead.tasks.objective import TextLoss
 from clearhead.tasks.recipes import Recipe, parse_recipe
@@ -143,6 +144,18 @@ def test_prompts_are_read_but_only_answers_are_learned(texts):
     logits = model(torch.tensor([[2, 10, 11, 12, 13, 14]])).log_softmax(-1)[0]
     wanted = -(logits[3, 13] + logits[4, 14] + logits[5, 3])
     torch.testing.assert_close(TextLoss.of()(model, batch), wanted)
+
+
+def test_answers_are_measured_as_the_run_measured_them(tmp_path, texts):
+    data = {"train": [str(texts / "pairs.jsonl")], "template": "{prompt}+{answer}"}
+    *_, validation = (one for one in train(recipe(data), tmp_path / "run") if isinstance(one, Validation))
+    found = foresee(load_language(tmp_path / "run"), [str(tmp_path / "run" / "validation.jsonl")])
+    kept = (tmp_path / "run" / "validation.jsonl").read_text().splitlines()
+    assert found.documents == len(kept) == 20
+    assert found.measured.bytes == sum(len(json.loads(line)["answer"]) for line in kept)
+    # The run asks for the sign after each answer too.
+    assert found.measured.tokens == found.measured.bytes
+    assert abs(found.measured.loss - validation.loss) < 1.0
 
 
 def test_a_template_holds_the_prompt_and_then_the_answer(texts):
