@@ -1,5 +1,6 @@
 """The one block, and the stack of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
@@ -11,7 +12,7 @@ from clearhead.config import Settings
 from clearhead.layers.attention import Attention, AttentionConfig, KeyValues
 from clearhead.layers.feedforward import ActivationKind, make_feedforward
 from clearhead.layers.mask import Mask, Window
-from clearhead.layers.memory import Memory
+from clearhead.layers.memory import Remembers
 from clearhead.layers.norm import NormKind, NormPlace, make_norm, make_residual
 from clearhead.layers.positions import Places, PositionKind, make_relative
 
@@ -139,7 +140,7 @@ class Block(nn.Module):
         places: Places | None = None,
         source: KeyValues | Encoded | None = None,
         source_mask: Mask | None = None,
-        memory: Memory | None = None,
+        memory: Remembers | None = None,
     ) -> Stream:
         def look(y: Stream) -> Stream:
             queries, own = self.attention.both(y, places)
@@ -175,7 +176,7 @@ class Stack(nn.Module):
         mask: Mask,
         places: Places | None = None,
         source: Source | Unread | None = None,
-        memories: list[Memory] | None = None,
+        memories: Sequence[Remembers] | None = None,
     ) -> Stream:
         """The last states of words that stand at these places; at 0, 1, 2 … if none are given."""
         mask = mask & self.window if self.window else mask

@@ -1,9 +1,20 @@
 """What a block has read so far while decoding: its keys and values, in room that is there before them."""
 
+from typing import Protocol, runtime_checkable
+
 from jaxtyping import Int
 from torch import Tensor
 
 from clearhead.layers.attention import KeyValues
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """What a block asks of its memory."""
+
+    def extend(self, new: KeyValues, /) -> KeyValues:
+        """All keys and values so far, the new ones in their places."""
+        ...
 
 
 class Memory:
@@ -25,6 +36,12 @@ class Memory:
         self.length = end
         return KeyValues(self._keys[:, :, :end], self._values[:, :, :end])
 
+    def held(self) -> KeyValues:
+        """What was read so far, which is not nothing."""
+        assert self._keys is not None
+        assert self._values is not None
+        return KeyValues(self._keys[:, :, : self.length], self._values[:, :, : self.length])
+
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps these rows, in this order; a row may come several times."""
         if self._keys is not None and self._values is not None:
@@ -41,3 +58,26 @@ class Memory:
             held = larger
         held[:, :, self.length : self.length + places] = new
         return held
+
+
+class FixedMemory:
+    """The same in room that never moves, so that steps can be recorded: a tensor tells where a word goes."""
+
+    def __init__(self, keys: Tensor, values: Tensor, place: Int[Tensor, "1"]):
+        self.keys, self.values, self.place = keys, values, place
+
+    def extend(self, new: KeyValues) -> KeyValues:
+        """All of the room; what lies behind the new word is not to be seen yet."""
+        self.keys.index_copy_(2, self.place, new.keys)
+        self.values.index_copy_(2, self.place, new.values)
+        return KeyValues(self.keys, self.values)
+
+    def held(self, length: int) -> KeyValues:
+        """The first places, so many."""
+        return KeyValues(self.keys[:, :, :length], self.values[:, :, :length])
+
+    def adopt(self, read: KeyValues) -> None:
+        """Begins with what another memory has read."""
+        length = read.keys.shape[2]
+        self.keys[:, :, :length] = read.keys
+        self.values[:, :, :length] = read.values

@@ -1,6 +1,7 @@
 """The decoder-only Transformer that continues a text (Radford et al. 2019)."""
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import ActivationKind
 from clearhead.layers.layout import Plain, TextLayout
 from clearhead.layers.mask import Behind, Causal, Mask
-from clearhead.layers.memory import Memory
+from clearhead.layers.memory import Memory, Remembers
 from clearhead.layers.norm import NormPlace
 from clearhead.layers.positions import Learned, PositionKind, check_length
 
@@ -77,6 +78,24 @@ class GPTConfig(BlockConfig):
     """The most tokens that are seen at once."""
     tied: Literal["all", "none"] = "all"
     """Whether embedding and readout are one matrix."""
+
+
+@runtime_checkable
+class Place(Protocol):
+    """Where a decoding stands, as a pass over the next words asks for it."""
+
+    @property
+    def length(self) -> int:
+        """The most words that any row has read."""
+        ...
+
+    @property
+    def memories(self) -> Sequence[Remembers]: ...
+    @property
+    def mask(self) -> Mask: ...
+    def places(self, count: int, device: torch.device) -> Int[Tensor, "... places"]:
+        """Where the next words stand, counted from the first word of each row."""
+        ...
 
 
 class GPTState:
@@ -161,11 +180,11 @@ class GPT(nn.Module):
             self._read(part, state)
         return state
 
-    def step(self, words: Int[Tensor, " rows"], state: GPTState) -> Float[Tensor, "rows vocabulary"]:
+    def step(self, words: Int[Tensor, " rows"], state: Place) -> Float[Tensor, "rows vocabulary"]:
         """The logits of the word after these; the state moves on."""
         return self.readout(self._read(words[:, None], state)[:, 0])
 
-    def _read(self, words: Words, state: GPTState) -> Float[Tensor, "batch places width"]:
+    def _read(self, words: Words, state: Place) -> Float[Tensor, "batch places width"]:
         """The last states of words that follow what was read before."""
         check_length(state.length + words.shape[1], self.config.longest)
         mask, places = state.mask, state.places(words.shape[1], words.device)

@@ -21,6 +21,7 @@ from clearhead.decoding import (
 )
 from clearhead.errors import SettingsError, TextError
 from clearhead.models import GPT
+from clearhead.models.recorded import Recorded, can_be_recorded
 from clearhead.tasks.sliding import Sliding
 from clearhead.text.telling import Teller
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
@@ -132,6 +133,8 @@ class LanguageModel:
         self.tokenizer = tokenizer
         self.lead = list(lead)
         lay_for_steps(model, model.readout_weight)
+        recorded = self.device.type == "cuda" and can_be_recorded(model.config)
+        self.steps = Recorded(model) if recorded else model
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "LanguageModel":
@@ -258,7 +261,7 @@ class Writing:
 
     def _begun(self) -> Walk:
         wish, language = self.wish, self.language
-        sliding = Sliding(language.model, max(map(len, self.seen)) + wish.tokens)
+        sliding = Sliding(language.steps, max(map(len, self.seen)) + wish.tokens)
         each = {prompt: row for row, prompt in enumerate(dict.fromkeys(map(tuple, self.seen)))}
         state = sliding.start(list(each))
         if len(each) < len(self.seen):

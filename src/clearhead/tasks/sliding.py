@@ -7,12 +7,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.models.gpt import GPT, GPTState
+from clearhead.models.recorded import Recorded, RecordedState
 
 
 class SlidingState:
     """A state, and the words that it has read, which end together as its rows do."""
 
-    def __init__(self, inner: GPTState, words: Int[Tensor, "rows places"], lengths: Int[Tensor, " rows"]):
+    def __init__(
+        self,
+        inner: GPTState | RecordedState,
+        words: Int[Tensor, "rows places"],
+        lengths: Int[Tensor, " rows"],
+    ):
         self.inner, self.words, self.lengths = inner, words, lengths
 
     def select(self, rows: Int[Tensor, " chosen"]) -> None:
@@ -23,7 +29,7 @@ class SlidingState:
 class Sliding:
     """The steps of a model without an end; a text alone slides where it slides beside others."""
 
-    def __init__(self, model: GPT, room: int):
+    def __init__(self, model: GPT | Recorded, room: int):
         self.model, self.room = model, min(room, model.config.longest)
 
     def start(self, texts: Sequence[Sequence[int]]) -> SlidingState:
@@ -39,7 +45,7 @@ class Sliding:
             most = int(kept.max())
             moved = self._read(state.words[:, state.words.shape[1] - most :], kept)
             state.inner, state.words, state.lengths = moved.inner, moved.words, moved.lengths
-        logits = self.model.step(words, state.inner)
+        logits = self.model.step(words, state.inner)  # pyright: ignore[reportArgumentType]
         state.words, state.lengths = torch.cat([state.words, words[:, None]], 1), state.lengths + 1
         return logits
 
