@@ -18,9 +18,9 @@ def models(
     ] = None,
     json: Json = False,
 ) -> None:
-    """List models, the built-in one first: languages, size of the weights, BLEU, licence.
+    """List models, the built-in one first: languages, size of the weights, BLEU or bits per byte, licence.
 
-    BLEU is that of a run's end on its validation sentences; of the built-in one, on its test sentences.
+    Both are those of a run's end on what it kept for validation; of the built-in one, on its test sentences.
 
         clearhead models
 
@@ -36,13 +36,15 @@ def models(
     for model in [built_in, *found] if built_in else found:
         inside = model is built_in
         where = "built in" if inside else model.folder
-        about = (where, model.languages, f"{model.megabytes} MB", _bleu(model), model.licence or "")
+        about = (where, model.languages, f"{model.megabytes} MB", _score(model), model.licence or "")
         put({**model.record(), "built_in": inside} if json else "  ".join(about).rstrip())
     if not found:
         say(f"no trained models here; make one: {TRAIN}")
 
 
-def _bleu(model: "Shelved") -> str:
+def _score(model: "Shelved") -> str:
+    if model.bits_per_byte is not None:
+        return f"{model.bits_per_byte} bits per byte"
     if model.tested:
         return f"BLEU {', '.join(map(str, model.tested.values()))}"
     return "no BLEU" if model.bleu is None else f"BLEU {model.bleu}"

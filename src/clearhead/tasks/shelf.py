@@ -7,7 +7,7 @@ from typing import Any
 
 from clearhead.checkpoint import SETTINGS, WEIGHTS
 from clearhead.config import read_toml
-from clearhead.data.datasets import SHIPPED
+from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
 from clearhead.errors import ModelError, SettingsError
 from clearhead.tasks.directions import Direction, saved_corpora, saved_directions
 from clearhead.tasks.records import FINAL, TEST, read_metrics
@@ -35,6 +35,8 @@ class Shelved:
     """Of the shipped data that it was trained on."""
     tested: dict[str, float] = field(default_factory=dict)
     """BLEU of each direction on its test sentences, where its folder tells of it."""
+    bits_per_byte: float | None = None
+    """Of a language model, on the text that was kept from its training."""
 
     def record(self) -> dict[str, Any]:
         return asdict(self)
@@ -91,7 +93,7 @@ def _read(folder: Path) -> Shelved | None:
     except SettingsError:
         return None
     measured = read_metrics(folder)
-    scores = [line["bleu"] for line in measured if line["kind"] == FINAL and "bleu" in line]
+    final = next((line for line in reversed(measured) if line["kind"] == FINAL), {})
     model = settings.get("model")
     language = isinstance(model, dict) and model.get("kind") == "gpt"
     directions = ["text"] if language else [str(direction) for direction in saved_directions(settings)]
@@ -100,12 +102,14 @@ def _read(folder: Path) -> Shelved | None:
         str(folder),
         ", ".join(directions),
         round((folder / WEIGHTS).stat().st_size / 1e6, 1),
-        round(scores[-1], 1) if scores else None,
+        round(final["bleu"], 1) if "bleu" in final else None,
         _licence(settings),
         {name: round(line[name], 1) for line in tests for name in directions if name in line},
+        round(final["bits_per_byte"], 3) if "bits_per_byte" in final else None,
     )
 
 
 def _licence(settings: dict[str, Any]) -> str | None:
     names = [str(name) for corpus in saved_corpora(settings) for name in corpus.get("train", ())]
-    return "; ".join(dict.fromkeys(SHIPPED[name].licence for name in names if name in SHIPPED)) or None
+    shipped = {**SHIPPED, **SHIPPED_TEXTS}
+    return "; ".join(dict.fromkeys(shipped[name].licence for name in names if name in shipped)) or None
