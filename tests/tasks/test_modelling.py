@@ -38,7 +38,7 @@ MODEL = {
 }
 TRAINING = {
     "device": "cpu",
-    "steps": 24,
+    "steps": 16,
     "report_every": 5,
     "validate_every": 8,
     "save_every": 5,
@@ -87,9 +87,11 @@ def interrupted_at(steps: set[int], events: Iterator[Event]) -> Finished:
 
 VARIANTS = {
     "crops of a text": ({"train": ["text.txt"]}, []),
-    "packed documents": ({"train": ["many.jsonl"]}, ["training.accumulate=2"]),
+    "packed documents": (
+        {"train": ["many.jsonl"]},
+        ["training.accumulate=2", 'tokenizer={kind = "bytes", vocabulary = 300}'],
+    ),
     "prompts and answers": ({"train": ["pairs.jsonl"], "template": "{prompt} + 1 = {answer}\n"}, []),
-    "bytes": ({"train": ["many.jsonl"]}, ['tokenizer={kind = "bytes", vocabulary = 300}']),
     "nothing held out": ({"train": ["text.txt"], "hold_out": {"share": 0.0}}, []),
 }
 
@@ -100,7 +102,7 @@ def test_interrupted_again_and_again_equals_undisturbed(variant, tmp_path, texts
     chosen = recipe(data | {"train": [str(texts / name) for name in data["train"]]}, *changes)
     assert not finish(train(chosen, tmp_path / "whole")).interrupted
     assert interrupted_at({3}, train(chosen, tmp_path / "parts")).interrupted
-    assert interrupted_at({11}, resume(tmp_path / "parts")).interrupted
+    assert interrupted_at({10}, resume(tmp_path / "parts")).interrupted
     assert not finish(resume(tmp_path / "parts")).interrupted
     whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
