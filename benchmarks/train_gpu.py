@@ -11,19 +11,15 @@ that a run would take: packed rows, laid out in the background while it is measu
 """
 
 import argparse
-import gc
 import json
-import platform
-import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
 from itertools import count, cycle
 from pathlib import Path
 
 import numpy as np
 import torch
+from measuring import Step, Turns, about, peak, table
 from peers import RATE, SMOOTHING, Peer, Shape, marian, multi30k, nn_transformer, smoothed, tatoeba, tokenised
 
 from clearhead.data.batch import PackedBatch, PairBatch
@@ -40,34 +36,28 @@ PEERS: dict[str, Callable[[Shape], Peer]] = {
     "Hugging Face Marian": marian,
 }
 SENTENCE, PLACES = 32, 128
-Step = Callable[[], int]
-"""Takes a training step and gives the number of target tokens in it."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What is measured, and for how long."""
+    """What is measured, and how."""
 
     shape: Shape
-    device: torch.device
+    turns: Turns
     tokens: tuple[int, ...]
     lengths: tuple[int, ...]
     pairs: int
-    rounds: int
-    steps: int
 
 
 FULL = Bench(
     Shape(512, 6, 32_000, longest=8192),
-    torch.device("cuda"),
+    Turns(torch.device("cuda"), rounds=5, steps=10),
     (16_384, 65_536),
     (128, 256, 512, 1024, 2048, 4096, 8192),
     60_000,
-    rounds=5,
-    steps=10,
 )
 SMALL = Bench(
-    Shape(64, 1, 500, longest=256), torch.device("cpu"), (512,), (128,), pairs=300, rounds=2, steps=1
+    Shape(64, 1, 500, longest=256), Turns(torch.device("cpu"), rounds=2, steps=1), (512,), (128,), pairs=300
 )
 
 
@@ -83,20 +73,13 @@ def main() -> None:
         return
     bench = SMALL if options.small else FULL
     torch.set_float32_matmul_precision("high")
-    figures = {"about": about(bench), "peak": peak(bench)}
+    figures = {"about": about(bench.turns.device), "peak": peak(bench.turns)}
     print(f"{bench.shape}; {figures['about']}; products reach {figures['peak'] / 1e12:.0f} TFLOP/s\n")
     parts = {"equal": equal, "real": real, "lengths": lengths}
     for part in options.parts:
         figures[part] = parts[part](bench, figures["peak"])
         if options.json:
             options.json.write_text(json.dumps(figures, indent=1) + "\n")
-
-
-def about(bench: Bench) -> str:
-    import transformers
-
-    name = torch.cuda.get_device_name() if bench.device.type == "cuda" else platform.processor()
-    return f"{date.today()}, {name}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
 def equal(bench: Bench, peak: float) -> list[dict]:
@@ -107,7 +90,11 @@ def equal(bench: Bench, peak: float) -> list[dict]:
         steps = {"clearhead": ours(bench, packed(store, tokens, PLACES))}
         for name, make in PEERS.items():
             steps[f"{name}, compiled"] = peer(bench, make, cycle([whole(store)]), dynamic=False)
-        tables.append(table(f"{tokens:,} target tokens, unpadded", bench, steps, peak, share=1.0))
+        tables.append(
+            table(
+                f"{tokens:,} target tokens, unpadded", bench.turns, steps, peak, flops(bench.shape, share=1.0)
+            )
+        )
     return tables
 
 
@@ -128,7 +115,9 @@ def real(bench: Bench, peak: float) -> list[dict]:
                 batches = iter(Feed(Batches(store, buckets, seed=0).epoch))
                 steps[f"{peer_name}, {way}"] = peer(bench, make, batches, dynamic)
         share = float(store.source.lengths.mean() + 1) / float(store.target.lengths.mean() + 1)
-        tables.append(table(f"{name}, batches of {budget:,}", bench, steps, peak, share))
+        tables.append(
+            table(f"{name}, batches of {budget:,}", bench.turns, steps, peak, flops(bench.shape, share))
+        )
     return tables
 
 
@@ -140,82 +129,11 @@ def lengths(bench: Bench, peak: float) -> list[dict]:
         steps = {"clearhead": ours(bench, packed(store, bench.tokens[0], length))}
         for name, make in PEERS.items():
             steps[f"{name}, eager"] = peer(bench, make, cycle([whole(store)]), None)
-        tables.append({"length": length} | table(f"sentences of {length} tokens", bench, steps, peak, 1.0))
-    return tables
-
-
-def table(title: str, bench: Bench, makers: dict[str, Callable[[], Step]], peak: float, share: float) -> dict:
-    """Measures the contestants in turn, prints their medians and gives them back."""
-    print(title)
-    print(f"  {'model':32}{'tokens/s':>12}{'spread':>9}{'of peak':>9}{'memory':>10}{'ours is':>9}")
-    steps: dict[str, Step] = {}
-    memory, skipped = {}, {}
-    for name, make in makers.items():
-        torch.manual_seed(0)
-        try:
-            steps[name], memory[name] = warmed(make, bench.device)
-        except (
-            Exception
-        ) as error:  # a peer that cannot be had, compiled or held in memory is said, not hidden
-            if name == "clearhead":
-                raise
-            skipped[name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:80]}"
-    rates: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(bench.rounds):
-        names = list(steps)
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            rates[name].append(speed(steps[name], bench))
-    work = flops(bench.shape, share)
-    mine, found = rates["clearhead"], {}
-    for name, theirs in rates.items():
-        middle = statistics.median(theirs)
-        spread = (max(theirs) - min(theirs)) / middle
-        ratio = statistics.median(own / other for own, other in zip(mine, theirs, strict=True))
-        found[name] = {
-            "tokens_per_second": middle,
-            "spread": spread,
-            "share_of_peak": middle * work / peak,
-            "gigabytes": memory[name] / 1e9,
-            "ratio_of_ours": ratio,
-        }
-        print(
-            f"  {name:32}{middle:12,.0f}{spread:9.1%}{middle * work / peak:9.1%}"
-            f"{memory[name] / 1e9:8.1f}GB{ratio:8.2f}x"
+        tables.append(
+            {"length": length}
+            | table(f"sentences of {length} tokens", bench.turns, steps, peak, flops(bench.shape, share=1.0))
         )
-    for name, reason in skipped.items():
-        print(f"  {name:32}  skipped: {reason}")
-    print(flush=True)
-    steps.clear()
-    release(bench.device)
-    return {"title": title, "models": found, "skipped": skipped}
-
-
-def warmed(make: Callable[[], Step], device: torch.device) -> tuple[Step, int]:
-    """A contestant after its first steps, and the most memory that it held."""
-    release(device)
-    before = torch.cuda.memory_allocated() if device.type == "cuda" else 0
-    step = make()
-    for _ in range(5):
-        step()
-    return step, torch.cuda.max_memory_allocated() - before if device.type == "cuda" else 0
-
-
-def release(device: torch.device) -> None:
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-
-
-def speed(step: Step, bench: Bench) -> float:
-    """Target tokens a second, over some steps."""
-    waiting = torch.cuda.synchronize if bench.device.type == "cuda" else lambda: None
-    waiting()
-    began = time.perf_counter()
-    tokens = sum(step() for _ in range(bench.steps))
-    waiting()
-    return tokens / (time.perf_counter() - began)
+    return tables
 
 
 def flops(shape: Shape, share: float) -> float:
@@ -228,31 +146,20 @@ def flops(shape: Shape, share: float) -> float:
     return 6.0 * (source * share + target)
 
 
-def peak(bench: Bench) -> float:
-    """What products of large matrices reach in bf16."""
-    size = 8192 if bench.device.type == "cuda" else 256
-    matrix = torch.randn(size, size, device=bench.device, dtype=torch.bfloat16)
-
-    def product() -> int:
-        matrix @ matrix
-        return 1
-
-    for _ in range(3):
-        product()
-    return 2 * size**3 * statistics.median(speed(product, bench) for _ in range(5))
-
-
 def ours(bench: Bench, batches: Iterator[PackedBatch] | Feed) -> Callable[[], Step]:
     def make() -> Step:
         model = Translator(TranslatorConfig.model_validate(bench.shape.settings), bench.shape.vocabulary)
         config = TrainingConfig(
-            steps=1 << 40, schedule=ConstantSchedule(peak=RATE), device=bench.device.type, precision="bf16"
+            steps=1 << 40,
+            schedule=ConstantSchedule(peak=RATE),
+            device=bench.turns.device.type,
+            precision="bf16",
         )
         trainer = Trainer(
             model, lambda model, batch: translation_loss(model, batch, SMOOTHING), config, bench.shape.width
         )
         ready = batches if isinstance(batches, Feed) else Feed(lambda number, skip: batches)
-        if bench.device.type == "cuda":
+        if bench.turns.device.type == "cuda":
             ready = Ahead(ready, lambda batch: batch.each(torch.Tensor.pin_memory))
         given = []
 
@@ -279,19 +186,19 @@ def peer(
 
     def make() -> Step:
         model, logits = make_peer(bench.shape)
-        model.to(bench.device).train()
+        model.to(bench.turns.device).train()
         optimizer = torch.optim.Adam(model.parameters(), lr=RATE, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
         def loss(batch: PairBatch) -> torch.Tensor:
-            with torch.autocast(bench.device.type, torch.bfloat16):
+            with torch.autocast(bench.turns.device.type, torch.bfloat16):
                 return smoothed(logits(batch), batch.labels)
 
         compiled = loss if dynamic is None else torch.compile(loss, dynamic=dynamic)
 
         def step() -> int:
             batch = next(batches)
-            if bench.device.type == "cuda":
-                batch = batch.each(torch.Tensor.pin_memory).to(bench.device, non_blocking=True)
+            if bench.turns.device.type == "cuda":
+                batch = batch.each(torch.Tensor.pin_memory).to(bench.turns.device, non_blocking=True)
             compiled(batch).backward()
             optimizer.step()
             optimizer.zero_grad()

@@ -1,0 +1,238 @@
+"""A GPT of 124 million parameters on a GPU, beside nanoGPT and Hugging Face, in one run.
+
+Training: rows of 1024 tokens, batches of 32 and 64, bf16 autocast, AdamW, gradients clipped, no dropout; the
+peers are compiled. Decoding: one text, greedily, in bf16, as a share of what reading the weights once a token
+would take; Hugging Face as it comes, and with a static cache and compiled.
+
+    python benchmarks/gpt_gpu.py [--nanogpt CHECKOUT] [--json FILE] [--parts train decode]
+    python benchmarks/gpt_gpu.py --small          (on a processor: to see that it runs)
+
+nanoGPT is not fetched: name the folder of a checkout. Without one it is skipped.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from measuring import OURS, Step, Turns, about, peak, speed, table
+from torch import nn
+
+from clearhead.data.textbatch import CropBatch
+from clearhead.decoding import Guide, Walk, most_probable
+from clearhead.models.gpt import GPT, GPTConfig
+from clearhead.models.recorded import Recorded
+from clearhead.tasks.objective import TextLoss
+from clearhead.training import Trainer, TrainingConfig
+from clearhead.training.optimizer import AdamWConfig
+from clearhead.training.schedule import ConstantSchedule
+
+RATE, DECAY, BETAS, CLIP = 1e-4, 0.1, (0.9, 0.95), 1.0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is measured, and how."""
+
+    turns: Turns
+    batches: tuple[int, ...]
+    layers: int
+    heads: int
+    width: int
+    places: int
+    vocabulary: int
+    decoded: int
+
+    def config(self, bias: bool) -> GPTConfig:
+        shape = {"layers": self.layers, "width": self.width, "hidden": 4 * self.width, "longest": self.places}
+        return GPTConfig.model_validate({**shape, "attention": {"heads": self.heads}, "bias": bias})
+
+
+FULL = Bench(Turns(torch.device("cuda"), 5, 10), (32, 64), 12, 12, 768, 1024, 50_304, decoded=512)
+SMALL = Bench(Turns(torch.device("cpu"), 2, 1), (2,), 1, 2, 32, 32, 300, decoded=16)
+Maker = Callable[[], Step]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    arguments.add_argument("--nanogpt", type=Path, help="the folder of a checkout of karpathy/nanoGPT")
+    arguments.add_argument("--json", type=Path, help="write the figures to this file")
+    arguments.add_argument("--small", action="store_true", help="a tiny shape on the processor")
+    arguments.add_argument("--parts", nargs="+", default=["train", "decode"], choices=["train", "decode"])
+    options = arguments.parse_args()
+    bench = SMALL if options.small else FULL
+    torch.set_float32_matmul_precision("high")
+    figures: dict[str, Any] = {"about": about(bench.turns.device), "peak": peak(bench.turns)}
+    print(f"{figures['about']}; products reach {figures['peak'] / 1e12:.0f} TFLOP/s\n")
+    for part in options.parts:
+        figures[part] = {"train": train, "decode": decode}[part](bench, figures["peak"], options.nanogpt)
+        if options.json:
+            options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def train(bench: Bench, peak: float, checkout: Path | None) -> list[dict]:
+    tables = []
+    for rows in bench.batches:
+        words = torch.randint(bench.vocabulary, (rows, bench.places + 1))
+        makers: dict[str, Maker] = {OURS: lambda words=words: ours(bench, words)}
+        makers["nanoGPT, compiled"] = lambda words=words: nanogpt(bench, words, checkout)
+        makers["Hugging Face GPT-2, compiled"] = lambda words=words: hugging_face(bench, words)
+        title = f"training, {rows} rows of {bench.places} tokens"
+        tables.append(table(title, bench.turns, makers, peak, operations(bench)))
+    return tables
+
+
+def operations(bench: Bench) -> float:
+    """Of a token, forward and backward: products with weights, and those of queries, keys and values."""
+    weights = bench.layers * 12 * bench.width**2 + bench.vocabulary * bench.width
+    return 6.0 * weights + 12.0 * bench.layers * bench.width * bench.places
+
+
+def ours(bench: Bench, words: torch.Tensor) -> Step:
+    model = GPT(bench.config(bias=False), bench.vocabulary)
+    config = TrainingConfig(
+        steps=1 << 40,
+        schedule=ConstantSchedule(peak=RATE),
+        optimizer=AdamWConfig(weight_decay=DECAY, betas=BETAS),
+        clip=CLIP,
+        precision="bf16",
+    )
+    batch = CropBatch(words.pin_memory() if bench.turns.device.type == "cuda" else words)
+    reports = Trainer(model, TextLoss.of(), config, bench.width).steps(repeat(batch))
+
+    def step() -> int:
+        next(reports)
+        return batch.tokens
+
+    return step
+
+
+def nanogpt(bench: Bench, words: torch.Tensor, checkout: Path | None) -> Step:
+    """Its model, its optimizer and the step of its train.py."""
+    if checkout is None:
+        raise ImportError("name the folder of a checkout with --nanogpt")
+    sys.path.insert(0, str(checkout))
+    import model as theirs  # pyright: ignore[reportMissingImports]
+
+    shape = {"n_layer": bench.layers, "n_head": bench.heads, "n_embd": bench.width, "bias": False}
+    config = theirs.GPTConfig(block_size=bench.places, vocab_size=bench.vocabulary, dropout=0.0, **shape)
+    model = theirs.GPT(config).to(bench.turns.device)
+    optimizer = model.configure_optimizers(DECAY, RATE, BETAS, bench.turns.device.type)
+    compiled = torch.compile(model)
+    return peer(bench, words, model, optimizer, lambda x, y: compiled(x, y)[1])
+
+
+def hugging_face(bench: Bench, words: torch.Tensor) -> Step:
+    model = their_gpt2(bench).to(bench.turns.device)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=RATE, betas=BETAS, weight_decay=DECAY, fused=bench.turns.device.type == "cuda"
+    )
+
+    @torch.compile
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(input_ids=x).logits.flatten(0, 1), y.flatten())
+
+    return peer(bench, words, model, optimizer, loss)
+
+
+def their_gpt2(bench: Bench) -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=bench.vocabulary,
+        n_positions=bench.places,
+        n_embd=bench.width,
+        n_layer=bench.layers,
+        n_head=bench.heads,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    return GPT2LMHeadModel(config).train()
+
+
+def peer(
+    bench: Bench,
+    words: torch.Tensor,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> Step:
+    words = words.to(bench.turns.device)
+    x, y = words[:, :-1].contiguous(), words[:, 1:].contiguous()
+
+    def step() -> int:
+        with torch.autocast(bench.turns.device.type, torch.bfloat16):
+            found = loss(x, y)
+        found.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return y.numel()
+
+    return step
+
+
+def decode(bench: Bench, peak: float, checkout: Path | None) -> dict:
+    """Tokens a second of one text; the peak is here what memory could give."""
+    weights = bench.layers * 12 * bench.width**2 + bench.vocabulary * bench.width
+    turns = Turns(bench.turns.device, bench.turns.rounds, 1)
+    makers: dict[str, Maker] = {
+        OURS: lambda: our_text(bench),
+        "Hugging Face, as it comes": lambda: their_text(bench),
+        "Hugging Face, static, compiled": lambda: their_text(bench, cache_implementation="static"),
+    }
+    return table("decoding one text in bf16 (peak: of memory)", turns, makers, memory(bench), 2.0 * weights)
+
+
+def memory(bench: Bench) -> float:
+    """Bytes a second that a copy reads and writes."""
+    size = 1 << (30 if bench.turns.device.type == "cuda" else 20)
+    source, target = (torch.empty(size, dtype=torch.int8, device=bench.turns.device) for _ in range(2))
+
+    def copy() -> int:
+        target.copy_(source)
+        return 2 * size
+
+    copy()
+    return speed(copy, bench.turns)
+
+
+def our_text(bench: Bench) -> Step:
+    model = Recorded(
+        GPT(bench.config(bias=True), bench.vocabulary).to(bench.turns.device, torch.bfloat16).eval()
+    )
+    prompt = torch.zeros(1, 8, dtype=torch.long, device=bench.turns.device)
+
+    @torch.inference_mode()
+    def step() -> int:
+        state = model.start(prompt[:, :-1], room=bench.decoded + 8)
+        guide = Guide(1, prompt[:, -1:], end=-1, longest=bench.decoded, device=bench.turns.device)
+        return sum(1 for _ in Walk(model.step, state, guide, most_probable))
+
+    return step
+
+
+def their_text(bench: Bench, **settings: Any) -> Step:
+    model = their_gpt2(bench).to(bench.turns.device, torch.bfloat16).eval()
+    prompt = torch.zeros(1, 8, dtype=torch.long, device=bench.turns.device)
+    asked = {"max_new_tokens": bench.decoded, "min_new_tokens": bench.decoded, "do_sample": False}
+
+    def step() -> int:
+        mask = torch.ones_like(prompt)
+        return model.generate(prompt, attention_mask=mask, **asked, **settings).shape[1] - prompt.shape[1]
+
+    return step
+
+
+if __name__ == "__main__":
+    main()

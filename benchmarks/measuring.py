@@ -1,0 +1,119 @@
+"""Contestants measured in turn in one run: tokens a second, spread, share of peak, memory, ratios."""
+
+import gc
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+
+import torch
+
+Step = Callable[[], int]
+"""Takes a step and gives the number of tokens in it."""
+OURS = "clearhead"
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Where is measured, and for how long: rounds in which each contestant takes some steps."""
+
+    device: torch.device
+    rounds: int
+    steps: int
+
+
+def about(device: torch.device) -> str:
+    """When, where and with what."""
+    import transformers
+
+    name = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor()
+    return f"{date.today()}, {name}, torch {torch.__version__}, transformers {transformers.__version__}"
+
+
+def table(title: str, turns: Turns, makers: dict[str, Callable[[], Step]], peak: float, work: float) -> dict:
+    """Measures contestants in turn, prints their medians and gives them back; a token is so much `work`."""
+    print(title)
+    print(f"  {'model':32}{'tokens/s':>12}{'spread':>9}{'of peak':>9}{'memory':>10}{'ours is':>9}")
+    steps: dict[str, Step] = {}
+    memory, skipped = {}, {}
+    for name, make in makers.items():
+        torch.manual_seed(0)
+        try:
+            steps[name], memory[name] = warmed(make, turns.device)
+        except (
+            Exception
+        ) as error:  # a peer that cannot be had, compiled or held in memory is said, not hidden
+            if name == OURS:
+                raise
+            skipped[name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:80]}"
+    rates: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(turns.rounds):
+        names = list(steps)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            rates[name].append(speed(steps[name], turns))
+    mine, found = rates[OURS], {}
+    for name, theirs in rates.items():
+        middle = statistics.median(theirs)
+        spread = (max(theirs) - min(theirs)) / middle
+        ratio = statistics.median(own / other for own, other in zip(mine, theirs, strict=True))
+        found[name] = {
+            "tokens_per_second": middle,
+            "spread": spread,
+            "share_of_peak": middle * work / peak,
+            "gigabytes": memory[name] / 1e9,
+            "ratio_of_ours": ratio,
+        }
+        print(
+            f"  {name:32}{middle:12,.0f}{spread:9.1%}{middle * work / peak:9.1%}"
+            f"{memory[name] / 1e9:8.1f}GB{ratio:8.2f}x"
+        )
+    for name, reason in skipped.items():
+        print(f"  {name:32}  skipped: {reason}")
+    print(flush=True)
+    steps.clear()
+    release(turns.device)
+    return {"title": title, "models": found, "skipped": skipped}
+
+
+def warmed(make: Callable[[], Step], device: torch.device) -> tuple[Step, int]:
+    """A contestant after its first steps, and the most memory that it held."""
+    release(device)
+    before = torch.cuda.memory_allocated() if device.type == "cuda" else 0
+    step = make()
+    for _ in range(5):
+        step()
+    return step, torch.cuda.max_memory_allocated() - before if device.type == "cuda" else 0
+
+
+def release(device: torch.device) -> None:
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def speed(step: Step, turns: Turns) -> float:
+    """Tokens a second, over some steps."""
+    waiting = torch.cuda.synchronize if turns.device.type == "cuda" else lambda: None
+    waiting()
+    began = time.perf_counter()
+    tokens = sum(step() for _ in range(turns.steps))
+    waiting()
+    return tokens / (time.perf_counter() - began)
+
+
+def peak(turns: Turns) -> float:
+    """What products of large matrices reach in bf16."""
+    size = 8192 if turns.device.type == "cuda" else 256
+    matrix = torch.randn(size, size, device=turns.device, dtype=torch.bfloat16)
+
+    def product() -> int:
+        matrix @ matrix
+        return 1
+
+    for _ in range(3):
+        product()
+    return 2 * size**3 * statistics.median(speed(product, turns) for _ in range(5))
