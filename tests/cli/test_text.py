@@ -30,6 +30,7 @@ def test_a_text_alone_makes_a_model_that_can_be_measured_and_used(call, text, tm
     again = call("train", "--resume", "--out", tmp_path / "run", "--set", "training.steps=8")
     assert again.code == 0
     assert "resumed after step 6" in again.err
+    assert "bits per byte" in call("models", tmp_path).out
     assert call("generate", "1 and", "--model", tmp_path / "run", "--tokens", 5).code == 0
 
 

@@ -18,6 +18,7 @@ from clearhead.config import read_settings
 from clearhead.errors import TrainingError
 from clearhead.tasks.events import Event, Note
 from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.recipes import read_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.training.tensors import read_tree
 
@@ -51,10 +52,10 @@ def in_two_ranks(*runs: dict) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-def training(folder: Path, name: str, *changes: str, **disturbance: int) -> dict:
+def training(folder: Path, name: str, *changes: str, recipe: str = "recipe.toml", **disturbance: int) -> dict:
     settings = [word for change in [*SETTINGS, *changes] for word in ("--set", change)]
     return {
-        "command": ["train", str(folder / "recipe.toml"), "--out", str(folder / name), *settings],
+        "command": ["train", str(folder / recipe), "--out", str(folder / name), *settings],
         **disturbance,
     }
 
@@ -79,6 +80,31 @@ def assert_same_curve(first: Path, second: Path) -> None:
         assert one == pytest.approx(other, rel=1e-5, abs=1e-5)
 
 
+def text_recipe(folder: Path) -> Path:
+    """Writes documents and the recipe of a language model for them."""
+    documents = [{"text": f"{number} and one is {number + 1}."} for number in range(300)]
+    (folder / "text.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
+    (folder / "text.toml").write_text(TEXT.format(folder=folder))
+    return folder / "text.toml"
+
+
+TEXT = """
+kind = "language"
+data = {{ train = ["{folder}/text.jsonl"] }}
+tokenizer = {{ kind = "character", vocabulary = 60 }}
+batches = {{ tokens = 256 }}
+training = {{ device = "cpu", optimizer = {{ kind = "adamw" }} }}
+
+[model]
+preset = "shakespeare-small"
+width = 16
+hidden = 32
+layers = 1
+attention = {{ heads = 2 }}
+longest = 32
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, number_recipe) -> Path:
     """Holds a recipe, and runs of it: by one process, and by two in all kinds of ways."""
@@ -88,12 +114,19 @@ def folder(tmp_path_factory, number_recipe) -> Path:
         settings = [*SETTINGS, *changes, "training.accumulate=2"]
         for _ in train(read_settings(TranslationRecipe, recipe, settings), folder / f"{layout} alone"):
             pass
+    writing = text_recipe(folder)
+    for _ in train(read_recipe(writing, [*SETTINGS, "training.accumulate=2"]), folder / "text alone"):
+        pass
     ctrl_c = {"signal": signal.SIGINT, "rank": 1, "step": 10}
     shards = ['training.parallel="shard"']
     ended = in_two_ranks(
         *(
             training(folder, f"{layout} {kind}", *changes, f'training.parallel="{kind}"')
             for layout, changes in LAYOUTS.items()
+            for kind in KINDS
+        ),
+        *(
+            training(folder, f"text {kind}", f'training.parallel="{kind}"', recipe=writing.name)
             for kind in KINDS
         ),
         training(folder, "undisturbed", *DROPOUT),
@@ -106,13 +139,14 @@ def folder(tmp_path_factory, number_recipe) -> Path:
         training(folder, "killed", *OFTEN, signal=signal.SIGKILL, rank=1, step=10),
     )
     codes = [line for line in ended.stdout.splitlines() if line.startswith("status")]
-    assert codes[:11] == [f"status {code}" for code in (0, 0, 0, 0, 0, 130, 0, 0, 130, 0, 130)], ended.stderr
+    wanted = (0, 0, 0, 0, 0, 0, 0, 130, 0, 0, 130, 0, 130)
+    assert codes[:13] == [f"status {code}" for code in wanted], ended.stderr
     assert ended.returncode == 1
     (folder / "talk").write_text(ended.stderr)
     return folder
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [*LAYOUTS, "text"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_give_the_curve_of_one(folder, layout, kind):
     assert len(curve(folder / f"{layout} alone")) == 16 + 2 + 1
@@ -121,8 +155,8 @@ def test_two_processes_give_the_curve_of_one(folder, layout, kind):
 
 def test_only_rank_0_talks(folder):
     said = (folder / "talk").read_text().splitlines()
-    assert said.count("ranks: 2, each with a copy of the model; a step takes 2 batches of all") == 6
-    assert said.count("ranks: 2, each with a shard of the model; a step takes 2 batches of all") == 6
+    assert said.count("ranks: 2, each with a copy of the model; a step takes 2 batches of all") == 7
+    assert said.count("ranks: 2, each with a shard of the model; a step takes 2 batches of all") == 7
     assert sum(line.startswith("stopped after step 11 and saved") for line in said) == 3
 
 

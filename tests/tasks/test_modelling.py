@@ -18,6 +18,7 @@ from clearhead.data.textbatching import PackedTexts, TextBatchingConfig
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.events import Event, Finished, Note, Validation
+from clearhead.tasks.foreseeing import foresee
 from clearhead.tasks.loading import load_language
 from clearhead.tasks.objective import TextLoss
 from clearhead.tasks.recipes import Recipe, parse_recipe
@@ -37,7 +38,7 @@ MODEL = {
 }
 TRAINING = {
     "device": "cpu",
-    "steps": 24,
+    "steps": 16,
     "report_every": 5,
     "validate_every": 8,
     "save_every": 5,
@@ -86,9 +87,11 @@ def interrupted_at(steps: set[int], events: Iterator[Event]) -> Finished:
 
 VARIANTS = {
     "crops of a text": ({"train": ["text.txt"]}, []),
-    "packed documents": ({"train": ["many.jsonl"]}, ["training.accumulate=2"]),
+    "packed documents": (
+        {"train": ["many.jsonl"]},
+        ["training.accumulate=2", 'tokenizer={kind = "bytes", vocabulary = 300}'],
+    ),
     "prompts and answers": ({"train": ["pairs.jsonl"], "template": "{prompt} + 1 = {answer}\n"}, []),
-    "bytes": ({"train": ["many.jsonl"]}, ['tokenizer={kind = "bytes", vocabulary = 300}']),
     "nothing held out": ({"train": ["text.txt"], "hold_out": {"share": 0.0}}, []),
 }
 
@@ -99,7 +102,7 @@ def test_interrupted_again_and_again_equals_undisturbed(variant, tmp_path, texts
     chosen = recipe(data | {"train": [str(texts / name) for name in data["train"]]}, *changes)
     assert not finish(train(chosen, tmp_path / "whole")).interrupted
     assert interrupted_at({3}, train(chosen, tmp_path / "parts")).interrupted
-    assert interrupted_at({11}, resume(tmp_path / "parts")).interrupted
+    assert interrupted_at({10}, resume(tmp_path / "parts")).interrupted
     assert not finish(resume(tmp_path / "parts")).interrupted
     whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
@@ -143,6 +146,18 @@ def test_prompts_are_read_but_only_answers_are_learned(texts):
     logits = model(torch.tensor([[2, 10, 11, 12, 13, 14]])).log_softmax(-1)[0]
     wanted = -(logits[3, 13] + logits[4, 14] + logits[5, 3])
     torch.testing.assert_close(TextLoss.of()(model, batch), wanted)
+
+
+def test_answers_are_measured_as_the_run_measured_them(tmp_path, texts):
+    data = {"train": [str(texts / "pairs.jsonl")], "template": "{prompt}+{answer}"}
+    *_, validation = (one for one in train(recipe(data), tmp_path / "run") if isinstance(one, Validation))
+    found = foresee(load_language(tmp_path / "run"), [str(tmp_path / "run" / "validation.jsonl")])
+    kept = (tmp_path / "run" / "validation.jsonl").read_text().splitlines()
+    assert found.documents == len(kept) == 20
+    assert found.measured.bytes == sum(len(json.loads(line)["answer"]) for line in kept)
+    # The run asks for the sign after each answer too.
+    assert found.measured.tokens == found.measured.bytes
+    assert abs(found.measured.loss - validation.loss) < 1.0
 
 
 def test_a_template_holds_the_prompt_and_then_the_answer(texts):

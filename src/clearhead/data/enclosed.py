@@ -22,11 +22,13 @@ class Documents:
         self._sides: Sequence[Side] = (
             (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
         )
-        self._words: Numbers = np.stack([np.diff(side.offsets) for side in self._sides]).sum(0)
+        counts = [np.diff(side.offsets) for side in self._sides]
+        self._words: Numbers = np.stack(counts).sum(0)
+        # Words of the prompt, where there is one.
+        self._before: Numbers = counts[0] if len(counts) == 2 else np.zeros_like(counts[0])
         self.lengths: Numbers = self._words + (2 if signs else 0)
-        before = np.zeros_like(self._words) if len(self._sides) == 1 else np.diff(self._sides[0].offsets)
         # The first place that is a label, which is never the first place of all.
-        self._learned: Numbers = np.maximum(before + bool(signs), 1)
+        self._learned: Numbers = np.maximum(self._before + bool(signs), 1)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -49,7 +51,7 @@ class Documents:
         if len(self._sides) == 1:
             return first.ids[first.offsets[documents] + inside].astype(np.int32)
         second = self._sides[1]
-        beyond = inside - np.diff(first.offsets)[documents]
+        beyond = inside - self._before[documents]
         ids = np.empty(len(inside), dtype=np.int32)
         here = beyond < 0
         ids[here] = first.ids[first.offsets[documents[here]] + inside[here]]

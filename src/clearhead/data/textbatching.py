@@ -118,6 +118,7 @@ class Crops:
         self.documents, self.config, self.seed = documents, config, seed
         self.rank, self.ranks, self.together = rank, ranks, together or ranks
         self._ends = np.cumsum(documents.lengths)
+        self._starts = self._ends - documents.lengths
         self.words = int(self._ends[-1])
         if self.words < 2:
             raise DataError(f"{self.words} tokens are no text to learn from; give more")
@@ -152,7 +153,7 @@ class Crops:
     def _batch(self, starts: NDArray[np.int64], places: int) -> CropBatch:
         stream = (starts[:, None] + np.arange(places + 1)).ravel()
         document = np.searchsorted(self._ends, stream, side="right")
-        place = stream - (self._ends - self.documents.lengths)[document]
+        place = stream - self._starts[document]
         words = self.documents.words(document, place).reshape(len(starts), -1)
         return CropBatch(torch.from_numpy(words))
 

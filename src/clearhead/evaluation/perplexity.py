@@ -63,7 +63,7 @@ def perplexity(
 
     The window is as long as the model sees. It moves by `stride` places, half of it if left out, so that each
     word but the first ones is foreseen from at least window - stride words. The sign after a document is not
-    asked for, as it is no part of the text.
+    asked for, as it is no part of the text; nor are prompts, where only answers are learned.
     """
     window = model.config.longest
     stride = min(stride or max(1, window // 2), window)
@@ -91,7 +91,9 @@ def windows(documents: Documents, window: int, stride: int) -> Iterator[tuple[Te
         number, inside = np.broadcast_to(document[some, None], place.shape)[there], place[there]
         inputs, labels = np.full(place.shape, PAD, np.int32), np.full(place.shape, IGNORED, np.int32)
         inputs[there], labels[there] = documents.words(number, inside), documents.words(number, inside + 1)
-        labels[place < first[some, None]] = IGNORED
+        learned = np.zeros(place.shape, dtype=bool)
+        learned[there] = documents.learned(number, inside + 1)
+        labels[(place < first[some, None]) | ~learned] = IGNORED
         yield torch.from_numpy(inputs), torch.from_numpy(labels)
 
 

@@ -1,5 +1,6 @@
 """How well a language model foresees text that it has not seen."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +8,16 @@ from pathlib import Path
 from clearhead.data.building import cached_texts
 from clearhead.data.documents import check_texts, read_documents, texts_hash
 from clearhead.data.enclosed import Documents
+from clearhead.data.files import lines
+from clearhead.data.pair import Pair
+from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError
 from clearhead.evaluation.perplexity import Perplexity, perplexity
 from clearhead.tasks.language import LanguageModel
 from clearhead.tasks.modelling import VALIDATION
 from clearhead.tasks.preparation import cache_folder
-from clearhead.text.tokenizer import PAD, UNKNOWN
+from clearhead.tasks.textrecipe import ANSWER, PROMPT
+from clearhead.text.tokenizer import PAD, UNKNOWN, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -40,12 +45,30 @@ def foresee(
     language: LanguageModel, files: Sequence[str], field: str | None = None, stride: int | None = None
 ) -> Foreseen:
     """What a model thinks of the text in files; long ones are read from the disk as needed."""
-    content = {"files": [texts_hash(file) for file in files], "field": field, "part": "evaluated"}
-    store = cached_texts(cache_folder(), content, lambda: read_documents(files, field), language.tokenizer)
+    store, size = _stored(language.tokenizer, files, field)
     # The sign after a document is never asked for: any will do.
     documents = Documents(store, (language.lead[0], PAD) if language.lead else None)
     if not (documents.lengths > (2 if documents.signs else 1)).any():
         raise DataError(f"{' and '.join(files)}: too short to foresee anything in it; give more text")
-    unknown = int((store.documents.ids == UNKNOWN).sum()) if language.tokenizer.specials else 0
-    measured = perplexity(language.model, documents, store.meta["bytes"], stride)
-    return Foreseen(measured, len(store), unknown)
+    sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
+    unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides) if language.tokenizer.specials else 0
+    return Foreseen(perplexity(language.model, documents, size, stride), len(store), unknown)
+
+
+def _stored(
+    tokenizer: Tokenizer, files: Sequence[str], field: str | None
+) -> tuple[TextStore | PairStore, int]:
+    """The text in files as ids, and the bytes that are asked for: of prompts with answers, the answers'."""
+    if Path(files[0]).name == VALIDATION and (pairs := _answers(Path(files[0]))):
+        prompts, answers = ([pair[side] for pair in pairs] for side in (0, 1))
+        store = PairStore.of(tokenizer.encode_batch(prompts), tokenizer.encode_batch(answers))
+        return store, sum(len(answer.encode()) for answer in answers)
+    content = {"files": [texts_hash(file) for file in files], "field": field, "part": "evaluated"}
+    store = cached_texts(cache_folder(), content, lambda: read_documents(files, field), tokenizer)
+    return store, store.meta["bytes"]
+
+
+def _answers(kept: Path) -> list[Pair]:
+    """What a run for prompts with answers has kept, if it was one."""
+    records = [json.loads(line) for line in lines(kept)]
+    return [Pair(one[PROMPT], one[ANSWER]) for one in records if isinstance(one, dict) and ANSWER in one]

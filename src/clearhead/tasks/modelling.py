@@ -67,7 +67,7 @@ class Modelling:
         if not data.holds_out:
             return False
         self.corpus.store("validation", tokenizer, self.recipe.batches.row)
-        if not data.validation:
+        if not data.validation and not (out / VALIDATION).exists():
             write_named(out / VALIDATION, "".join(json.dumps(one) + "\n" for one in self._held()))
         return True
 

@@ -13,7 +13,7 @@ from clearhead.models import build
 from clearhead.tasks.events import Event, Note
 from clearhead.tasks.inheritance import begin_with, inherited_tokenizer, inheriting
 from clearhead.tasks.loop import CHANGEABLE, Lessons, Run
-from clearhead.tasks.modelling import Modelling
+from clearhead.tasks.modelling import VALIDATION, Modelling
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.recipes import Recipe, parse_recipe
 from clearhead.tasks.records import add_final, draw_curves, naming, write_named
@@ -67,7 +67,8 @@ def _begin(recipe: Recipe, out: Path, states: StateFolder) -> None:
     if states.steps() or (out / WEIGHTS).exists():
         raise TrainingError(f"{out}: holds a run already; go on with it (--resume), or choose another folder")
     write_named(out / SETTINGS, settings_toml(recipe))
-    (out / TOKENIZER).unlink(missing_ok=True)
+    for left in (TOKENIZER, VALIDATION):
+        (out / left).unlink(missing_ok=True)
 
 
 def _resumed(out: Path, changes: Sequence[str]) -> Recipe:
