@@ -200,7 +200,7 @@ def test_another_model_is_where_a_run_begins(tmp_path, texts):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ('tokenizer.kind="bpe"', "tokenizer: kind bpe does not keep blanks as they are"),
+        ('tokenizer.kind="bpe"', "tokenizer.kind bpe does not keep blanks as they are"),
         ("tokenizer.normalize=true", "tokenizer: normalize and dropout change what a language model reads"),
         ("batches.places=17", "batches.places 17 is more than model.longest 16"),
         ('training.stop_on="bleu"', "training: stop_on is 'bleu', which is for translators"),
