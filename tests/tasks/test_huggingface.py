@@ -257,6 +257,11 @@ def test_tensors_that_do_not_fit_are_named(name, change, message, folders, tmp_p
         ({"activation_function": "tanh"}, "activation_function: 'tanh' is not supported, but 'gelu_new'"),
         ({"n_head": 5}, "width 32 is not divisible by attention.heads 5"),
         ({"n_layer": "two"}, "layers: 'two' is not a whole number"),
+        (
+            {"attn_pdrop": "x"},
+            "a value is of another type than gpt2 has (could not convert string to float: 'x'); "
+            "copy it again",
+        ),
     ],
 )
 def test_settings_that_are_not_ours_are_named(changes, message, folders, tmp_path):
@@ -266,6 +271,13 @@ def test_settings_that_are_not_ours_are_named(changes, message, folders, tmp_pat
     with pytest.raises(ModelError) as caught:
         import_model(folder, tmp_path / "ours")
     assert str(caught.value) == f"{folder / 'config.json'}: {message}"
+
+
+def test_an_index_without_files_is_refused(folders, tmp_path):
+    folder = damaged(folders, tmp_path)
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": ["model.safetensors"]}')
+    with pytest.raises(ModelError, match=r"index\.json: weight_map: does not name the file of each tensor"):
+        import_model(folder, tmp_path / "ours")
 
 
 def test_stretched_positions_are_refused(folders, tmp_path):
