@@ -184,7 +184,8 @@ def test_a_template_holds_the_prompt_and_then_the_answer(texts):
     config = TextConfig(train=(str(texts / "pairs.jsonl"),), template="Q: {prompt} {{x}}\nA: {answer}!")
     assert next(Instructions(config, seed=1).pairs("train")).source.startswith("Q: ")
     assert Instructions(config, seed=1).example() == "Q: 0 {x}↵A:  | 1!"
-    for wrong in ("{answer} {prompt}", "{prompt}", "{prompt {answer}", "{prompt} {answer} {answer}"):
+    hidden = ("{prompt} {answer!r}", "{prompt} {answer:>9}", "{{answer}} {prompt} {answer}")
+    for wrong in ("{answer} {prompt}", "{prompt}", "{prompt {answer}", "{prompt} {answer} {answer}", *hidden):
         with pytest.raises(SettingsError, match="template"):
             recipe({"train": ["x.jsonl"], "template": wrong})
 

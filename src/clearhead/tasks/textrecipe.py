@@ -64,7 +64,8 @@ class TextConfig(Settings):
                 raise ValueError(
                     f"{template!r} is no template ({error}); double the braces of the text"
                 ) from None
-            if names != [PROMPT, ANSWER]:
+            # Where the answer begins is found by its name: formats and doubled braces around it hide that.
+            if names != [PROMPT, ANSWER] or template.count(f"{{{ANSWER}}}") != 1:
                 raise ValueError(f"{template!r} must name {{{PROMPT}}} once and after it {{{ANSWER}}} once")
         return template
 
