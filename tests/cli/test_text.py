@@ -57,7 +57,9 @@ def test_what_does_not_go_together_is_refused(refused, text, number_model, babbl
     assert refused("train", text, *out).endswith(f"for a text: --text {text}")
     assert "no such file or folder" in refused("train", "--text", tmp_path / "no.txt", *out)
     assert "is measured on --pairs" in refused("evaluate", number_model, "--text", text)
-    assert "is measured on --text" in refused("evaluate", babbler, "--pairs", text)
+    assert "is measured on --pairs" in refused("evaluate", number_model, "--stride", 3)
+    for option in (("--pairs", text), ("--beam", 3), ("--alpha", 0), ("--from", "en"), ("--to", "de")):
+        assert "is measured on --text" in refused("evaluate", babbler, *option)
     assert "no text is kept beside this model" in refused("evaluate", babbler)
     (tmp_path / "one.txt").write_text("t")
     assert "too short to foresee" in refused("evaluate", babbler, "--text", tmp_path / "one.txt")

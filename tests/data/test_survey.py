@@ -62,6 +62,21 @@ def test_no_more_is_held_out_than_asked_for():
     assert split_text(Survey.of(pieces("x" * 100)), 0.0, 50).cuts.tolist() == [100]
 
 
+@pytest.mark.parametrize("most", [60, 500, 1 << 30])
+def test_whole_documents_are_no_more_than_asked_for(most):
+    lengths = np.array([len(text) for text in MANY])
+    for seed in range(20):
+        held = split_text(Survey.of(pieces(*MANY), seed), 0.1, most).cuts == 0
+        assert 0 < lengths[held].sum() <= min(most, 0.1 * lengths.sum() + 1)
+
+
+def test_a_short_document_among_long_ones_is_not_all_there_is_for_validation():
+    texts = [str(number) * 1000 for number in range(10, 30)] + ["short"]
+    split = split_text(Survey.of(pieces(*texts)), 0.1, 1000)
+    kept = sum(map(len, joined(split.part(pieces(*texts), "validation"))))
+    assert 900 < kept <= 1000
+
+
 def test_another_seed_holds_out_other_documents():
     ours, theirs = (split_text(Survey.of(pieces(*MANY), seed), 0.1, 1 << 30).cuts for seed in (1, 2))
     assert not np.array_equal(ours, theirs)

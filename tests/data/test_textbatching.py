@@ -138,3 +138,19 @@ def test_a_stored_text_is_the_text(tmp_path):
             "Another.",
         ]
         assert store.meta["bytes"] == store.meta["characters"] == len(text) + 16
+
+
+def test_a_document_without_a_word_that_the_tokenizer_knows_is_left_out(tmp_path):
+    class Ascii(Tokenizer):
+        def __init__(self):
+            self.size, self.fingerprint = 128, "ascii"
+
+        def encode_batch(self, texts):
+            return [[ord(sign) for sign in text if sign.isascii()] for text in texts]
+
+    known, strange = Piece("ab", last=False), Piece("北京", last=True)
+    stream = [strange, known, strange, strange, Piece("c", last=True), strange]
+    store = cached_texts(tmp_path, {"files": 2}, lambda: stream, Ascii())
+    assert [bytes(store[number].tolist()) for number in range(len(store))] == [b"ab", b"c"]
+    with pytest.raises(DataError, match="no documents are left"):
+        cached_texts(tmp_path, {"files": 3}, lambda: [strange], Ascii())

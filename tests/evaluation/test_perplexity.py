@@ -46,6 +46,15 @@ def test_each_word_is_foreseen_from_the_words_that_the_window_shows(model, strid
     assert (found.window, found.stride) == (16, stride)
 
 
+def test_few_logits_are_held_at_once_and_give_the_same(model, monkeypatch):
+    wanted, rows, readout = perplexity(model, documents(TEXT), 50), [], model.readout
+    monkeypatch.setattr("clearhead.evaluation.perplexity.LOGITS", 3 * 40 + 1)
+    monkeypatch.setattr(model, "readout", lambda states: rows.append(len(states)) or readout(states))
+    found = perplexity(model, documents(TEXT), 50)
+    assert max(rows) == 3
+    assert (found.nats, found.tokens) == (pytest.approx(wanted.nats, rel=1e-5), wanted.tokens)
+
+
 def test_signs_lead_documents_but_their_end_is_not_asked_for():
     texts = [TEXT[:20], TEXT[20:23], TEXT[23:24]]
     read = list(windows(documents(*texts, signs=(2, 3)), 16, 8))

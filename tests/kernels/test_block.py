@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearhead import kernels
-from clearhead.layers.block import Block, BlockConfig
+from clearhead.layers.block import BlockConfig, Stack
 from clearhead.layers.mask import Causal, Sentences
 
 SETTINGS = {
@@ -24,7 +24,7 @@ def test_a_block_is_the_same_with_kernels_of_its_own_and_of_torch(device, monkey
     config = BlockConfig.model_validate(
         {"width": 64, "hidden": 96, "attention": {"heads": 4}, "dropout": 0.0} | settings
     )
-    block = Block(config, cross=True).to(device)
+    [block] = Stack(config, layers=1, cross=True).to(device).blocks
     numbers = torch.tensor([[1] * 10 + [2] * 22, [1] * 32], dtype=torch.int32, device=device)
     own, across = Sentences(numbers, numbers) & Causal(), Sentences(numbers, numbers)
     kind = torch.bfloat16 if device == "cuda" else torch.float32

@@ -12,11 +12,15 @@ from safetensors.torch import load_file, save_file
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from clearhead.checkpoint import load_checkpoint, weights
+from clearhead.config import read_toml
 from clearhead.errors import ModelError
 from clearhead.models import GPTConfig
 from clearhead.models.families import family_for
+from clearhead.tasks.events import Finished
 from clearhead.tasks.huggingface import export_model, import_model
 from clearhead.tasks.loading import load_language
+from clearhead.tasks.recipes import parse_recipe
+from clearhead.tasks.run import resume, train
 from clearhead.text.tokenizer import Tokenizer
 
 TEXT = "To be, or not to be: that is the question; whether 'tis nobler… naïve café, 北京 🙂  two blanks\n"
@@ -253,6 +257,11 @@ def test_tensors_that_do_not_fit_are_named(name, change, message, folders, tmp_p
         ({"activation_function": "tanh"}, "activation_function: 'tanh' is not supported, but 'gelu_new'"),
         ({"n_head": 5}, "width 32 is not divisible by attention.heads 5"),
         ({"n_layer": "two"}, "layers: 'two' is not a whole number"),
+        (
+            {"attn_pdrop": "x"},
+            "a value is of another type than gpt2 has (could not convert string to float: 'x'); "
+            "copy it again",
+        ),
     ],
 )
 def test_settings_that_are_not_ours_are_named(changes, message, folders, tmp_path):
@@ -262,6 +271,13 @@ def test_settings_that_are_not_ours_are_named(changes, message, folders, tmp_pat
     with pytest.raises(ModelError) as caught:
         import_model(folder, tmp_path / "ours")
     assert str(caught.value) == f"{folder / 'config.json'}: {message}"
+
+
+def test_an_index_without_files_is_refused(folders, tmp_path):
+    folder = damaged(folders, tmp_path)
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": ["model.safetensors"]}')
+    with pytest.raises(ModelError, match=r"index\.json: weight_map: does not name the file of each tensor"):
+        import_model(folder, tmp_path / "ours")
 
 
 def test_stretched_positions_are_refused(folders, tmp_path):
@@ -302,3 +318,25 @@ def test_models_that_their_library_does_not_have_are_refused(settings, message):
     with pytest.raises(ModelError) as caught:
         family_for(GPTConfig.model_validate(settings))
     assert str(caught.value).startswith(message)
+
+
+def test_a_run_that_began_with_words_that_are_not_of_bytes_goes_on(folders, tmp_path):
+    shutil.copytree(folders["llama"], tmp_path / "theirs")
+    inner = tokenizers.Tokenizer(models.BPE())
+    inner.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=100, show_progress=False))
+    inner.save(str(tmp_path / "theirs" / "tokenizer.json"))
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    (tmp_path / "text.txt").write_text(TEXT * 20)
+    values = {
+        "kind": "language",
+        "data": {"train": [str(tmp_path / "text.txt")]},
+        "model": read_toml(tmp_path / "ours" / "config.toml")["model"],
+        "batches": {"tokens": 64},
+        "training": {"begin": str(tmp_path / "ours"), "steps": 1, "device": "cpu"},
+    }
+    for _ in train(parse_recipe(values), tmp_path / "run"):
+        pass
+    assert Tokenizer.load(tmp_path / "run" / "tokenizer.json").config.kind == "bpe"
+    *_, last = resume(tmp_path / "run", ["training.steps=2"])
+    assert isinstance(last, Finished)
+    assert last.step == 2

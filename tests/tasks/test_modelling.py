@@ -160,11 +160,32 @@ def test_answers_are_measured_as_the_run_measured_them(tmp_path, texts):
     assert abs(found.measured.loss - validation.loss) < 1.0
 
 
+def test_text_is_measured_as_text_whatever_its_file_is_called(tmp_path, texts):
+    finish(train(recipe({"train": [str(texts / "text.txt")]}), tmp_path / "run"))
+    language, (named, other) = (
+        load_language(tmp_path / "run"),
+        (tmp_path / "validation.jsonl", tmp_path / "o.txt"),
+    )
+    named.write_text('{"answer": "1 and one", "text": "2 is one"}\n')
+    other.write_text("1 and 2")
+    assert foresee(language, [str(named)]).measured.bytes == len("2 is one")
+    named.write_text('{"prompt": "1 and", "answer": "2"}\n')
+    assert foresee(language, [str(named)], field="prompt").measured.bytes == 5
+    assert foresee(language, [str(named), str(other)], field="prompt").documents == 2
+    named.write_text('{"question": "1", "answer": "2"}\n')
+    with pytest.raises(DataError, match="which field holds the text is unclear; it has question, answer"):
+        foresee(language, [str(named)])
+    named.write_text("{")
+    with pytest.raises(DataError, match="line 1: not valid JSON"):
+        foresee(language, [str(named)])
+
+
 def test_a_template_holds_the_prompt_and_then_the_answer(texts):
     config = TextConfig(train=(str(texts / "pairs.jsonl"),), template="Q: {prompt} {{x}}\nA: {answer}!")
     assert next(Instructions(config, seed=1).pairs("train")).source.startswith("Q: ")
     assert Instructions(config, seed=1).example() == "Q: 0 {x}↵A:  | 1!"
-    for wrong in ("{answer} {prompt}", "{prompt}", "{prompt {answer}", "{prompt} {answer} {answer}"):
+    hidden = ("{prompt} {answer!r}", "{prompt} {answer:>9}", "{{answer}} {prompt} {answer}")
+    for wrong in ("{answer} {prompt}", "{prompt}", "{prompt {answer}", "{prompt} {answer} {answer}", *hidden):
         with pytest.raises(SettingsError, match="template"):
             recipe({"train": ["x.jsonl"], "template": wrong})
 
@@ -180,7 +201,7 @@ def test_another_model_is_where_a_run_begins(tmp_path, texts):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ('tokenizer.kind="bpe"', "tokenizer: kind bpe does not keep blanks as they are"),
+        ('tokenizer.kind="bpe"', "tokenizer.kind bpe does not keep blanks as they are"),
         ("tokenizer.normalize=true", "tokenizer: normalize and dropout change what a language model reads"),
         ("batches.places=17", "batches.places 17 is more than model.longest 16"),
         ('training.stop_on="bleu"', "training: stop_on is 'bleu', which is for translators"),

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from clearhead.errors import DataError, SettingsError
@@ -41,6 +43,14 @@ def test_changes_take_precedence(written):
     assert fitted.recipe.training.schedule.model_dump()["warmup"] == 1
     with pytest.raises(SettingsError, match=r"model\.widht: unknown setting \(did you mean width\?\)"):
         fit_text([written("some words\n" * 50)], ["model.widht=32"])
+
+
+def test_prompts_with_answers_are_surveyed_as_the_model_reads_them(tmp_path):
+    lines = (json.dumps({"prompt": str(number), "answer": "yes"}) + "\n" for number in range(10, 60))
+    (tmp_path / "asked.jsonl").write_text("".join(lines))
+    fitted = fit_text([str(tmp_path / "asked.jsonl")], ['data.template="{prompt}?{answer}"'])
+    assert (len(fitted.survey), fitted.survey.characters) == (50, 50 * len("10?yes"))
+    assert fitted.recipe.data.template == "{prompt}?{answer}"
 
 
 def test_sizes_grow():

@@ -85,12 +85,14 @@ def evaluate(
     chosen = chosen_device(device)
     translator = load(model, chosen)
     if isinstance(translator, LanguageModel):
-        if pairs or against or out:
+        if pairs or against or out or source or target or beam is not None or alpha is not None:
             raise SettingsError(f"{model}: continues texts, so it is measured on --text FILE alone")
         _foresee(translator, model, text or [], stride, json)
         return
-    if text:
-        raise SettingsError(f"{model}: translates, so it is measured on --pairs FILE, not on --text")
+    if text or stride:
+        raise SettingsError(
+            f"{model}: translates, so it is measured on --pairs FILE; leave out --text and --stride"
+        )
     direction = chosen_direction(translator.directions, source, target)
     test = unseen_pairs(place(pairs) if pairs else None, find(model)[0], direction)
     if test.blank:

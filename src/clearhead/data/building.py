@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearhead.data.cleaning import Tally
 from clearhead.data.documents import Piece
@@ -133,7 +134,7 @@ def _write_pairs(
         return list(zip(tags, ids[: len(chunk)], ids[len(chunk) :], strict=True))
 
     kind = _kind(tokenizer)
-    count = too_long = 0
+    too_long = 0
     stream = iter(pairs)
     chunks = iter(lambda: list(islice(stream, CHUNK)), [])
     with ExitStack() as stack:
@@ -144,11 +145,11 @@ def _write_pairs(
                 for tag, ours, theirs in chunk
                 if 0 < len(ours) <= longest - len(tag) and 0 < len(theirs) <= longest
             ]
-            count, too_long = count + len(rows), too_long + len(chunk) - len(rows)
+            too_long += len(chunk) - len(rows)
             source.add([ours for ours, _ in rows])
             target.add([theirs for _, theirs in rows])
     sides = {side.name: {"tokens": side.tokens, "type": kind.name} for side in (source, target)}
-    return {"pairs": count, "too_long": too_long, **sides}
+    return {"pairs": source.count, "too_long": too_long, **sides}
 
 
 def _write_texts(folder: Path, pieces: Iterable[Piece], tokenizer: Tokenizer) -> dict[str, Any]:
@@ -156,18 +157,17 @@ def _write_texts(folder: Path, pieces: Iterable[Piece], tokenizer: Tokenizer) ->
         return chunk, tokenizer.encode_batch([piece.text for piece in chunk])
 
     kind = _kind(tokenizer)
-    count = characters = size = 0
+    characters = size = 0
     with ExitStack() as stack:
         documents = SideWriter(folder, "documents", kind, stack)
         for chunk, ids in _worked(_chunks_of_text(pieces), encode):
-            documents.add(ids, [piece.last for piece in chunk])
-            count += sum(piece.last for piece in chunk)
+            documents.add_pieces(ids, [piece.last for piece in chunk])
             characters += sum(len(piece.text) for piece in chunk)
             size += sum(len(piece.text.encode()) for piece in chunk)
-    if not count:
+    if not documents.count:
         raise DataError("no documents are left; give more text")
     about = {"tokens": documents.tokens, "type": kind.name}
-    return {"count": count, "characters": characters, "bytes": size, "documents": about}
+    return {"count": documents.count, "characters": characters, "bytes": size, "documents": about}
 
 
 def _kind(tokenizer: Tokenizer) -> np.dtype[Any]:
@@ -204,19 +204,33 @@ class SideWriter:
     """Appends sentences to the two files of one side."""
 
     def __init__(self, folder: Path, name: str, kind: np.dtype[Any], stack: ExitStack):
-        self.name, self.tokens = name, 0
+        self.name, self.tokens, self.count = name, 0, 0
+        self._end = 0
         self._kind = kind
         self._ids: BinaryIO = stack.enter_context((folder / f"{name}.ids").open("wb"))
         self._offsets: BinaryIO = stack.enter_context((folder / f"{name}.offsets").open("wb"))
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
 
-    def add(self, sentences: list[list[int]], last: Sequence[bool] | None = None) -> None:
-        """Sentences; or, where `last` tells which ends one, the pieces that they come in."""
-        ends = self.tokens + np.cumsum([len(sentence) for sentence in sentences], dtype=np.int64)
-        self._offsets.write(ends.tobytes() if last is None else ends[np.array(last, dtype=bool)].tobytes())
-        ids = np.fromiter((word for sentence in sentences for word in sentence), self._kind)
+    def add(self, sentences: list[list[int]]) -> None:
+        self._close(self._write(sentences))
+
+    def add_pieces(self, pieces: list[list[int]], last: Sequence[bool]) -> None:
+        """Sentences in pieces, of which `last` tells those that end one; without a word, it is left out."""
+        ends = self._write(pieces)[np.array(last, dtype=bool)]
+        self._close(ends[np.diff(ends, prepend=self._end) > 0])
+
+    def _write(self, sequences: list[list[int]]) -> NDArray[np.int64]:
+        """Where each of them ends."""
+        ends = self.tokens + np.cumsum([len(words) for words in sequences], dtype=np.int64)
+        ids = np.fromiter((word for words in sequences for word in words), self._kind)
         self._ids.write(ids.tobytes())
         self.tokens += len(ids)
+        return ends
+
+    def _close(self, ends: NDArray[np.int64]) -> None:
+        self._offsets.write(ends.tobytes())
+        self.count += len(ends)
+        self._end = int(ends[-1]) if len(ends) else self._end
 
 
 @contextmanager

@@ -72,23 +72,26 @@ class TextSplit:
 def split_text(survey: Survey, share: float, most: int) -> TextSplit:
     """Keeps a share of the characters for validation, at most so many.
 
-    They are whole documents, those with the lowest hashes. Of a few documents, or of very long ones, the last
-    part of each is kept.
+    They are whole documents, those with the lowest hashes. Of a few documents, or where those that are short
+    enough do not suffice, the last part of each is kept.
     """
     lengths = survey.lengths
     wanted = min(most, survey.characters - int(survey.characters * (1 - share)))
     if not wanted:
         return TextSplit(lengths)
     short = lengths <= wanted
-    if len(survey) < FEW or not short.any():
+    if len(survey) < FEW or int(lengths[short].sum()) <= wanted:
         kept = wanted if len(survey) == 1 else (lengths * (wanted / survey.characters)).astype(np.int64)
         if survey.characters - int(np.sum(kept)) < 1 or int(np.sum(kept)) < 1:
-            raise DataError(f"{survey.characters} characters are too few to keep some for validation")
+            raise DataError(
+                f"{survey.characters} characters are too few to keep some for validation; give more text, or "
+                "files for it (data.validation)"
+            )
         return TextSplit(lengths - kept)
     hashes = np.sort(survey.hashes[short])
     order = np.argsort(survey.hashes[short], kind="stable")
-    last = int(np.searchsorted(np.cumsum(lengths[short][order]), wanted, side="right"))
-    held = short & (survey.hashes <= hashes[min(last, len(hashes) - 1)])
+    count = int(np.searchsorted(np.cumsum(lengths[short][order]), wanted, side="right"))
+    held = short & (survey.hashes <= hashes[count - 1])
     if held.all():
         held[np.argmax(survey.hashes)] = False
     return TextSplit(np.where(held, 0, lengths))

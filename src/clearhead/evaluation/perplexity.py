@@ -1,7 +1,6 @@
 """How well a language model foresees a text: loss, perplexity, and bits for each byte."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import exp, log
 
@@ -19,6 +18,8 @@ from clearhead.text.tokenizer import PAD
 
 # Cells of a batch.
 TOKENS = 16384
+# Logits that are held at once: of a large vocabulary, a batch has more than memory need hold.
+LOGITS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,7 @@ class Perplexity:
 
 
 @torch.no_grad()
-def perplexity(
-    model: GPT,
-    documents: Documents,
-    size: int,
-    stride: int | None = None,
-    autocast: AbstractContextManager | None = None,
-) -> Perplexity:
+def perplexity(model: GPT, documents: Documents, size: int, stride: int | None = None) -> Perplexity:
     """Every word of the documents, which have so many bytes, foreseen once through a sliding window.
 
     The window is as long as the model sees. It moves by `stride` places, half of it if left out, so that each
@@ -67,15 +62,14 @@ def perplexity(
     """
     window = model.config.longest
     stride = min(stride or max(1, window // 2), window)
+    rows = max(1, LOGITS // len(model.readout_weight))
     model.eval()
     nats, tokens = 0.0, 0
     for inputs, labels in windows(documents, window, stride):
         inputs, labels = (part.to(model.readout_weight.device) for part in (inputs, labels))
-        with autocast or nullcontext():
-            states = model.states(inputs, Plain())
-            asked = labels != IGNORED
-            logits = model.readout(states[asked])
-        nats += F.cross_entropy(logits.float(), labels[asked].long(), reduction="sum").item()
+        states, asked = model.states(inputs, Plain()), labels != IGNORED
+        for some, wanted in zip(states[asked].split(rows), labels[asked].long().split(rows), strict=True):
+            nats += F.cross_entropy(model.readout(some).float(), wanted, reduction="sum").item()
         tokens += int(asked.sum())
     return Perplexity(tokens, nats, size, window, stride)
 

@@ -53,12 +53,7 @@ class PostNorm(nn.Module):
     def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
         dropout = self.dropout if self.training else 0.0
         norm = self.norm
-        if (
-            isinstance(norm, LayerNorm)
-            and norm.bias is not None
-            and kernels.serve(x)
-            and x.shape[-1] <= WIDEST
-        ):
+        if isinstance(norm, LayerNorm) and kernels.serve(x) and norm.fits(x):
             return self._in_one(x, sublayer, norm, dropout)
         return self.norm(x + F.dropout(sublayer(x), dropout))
 

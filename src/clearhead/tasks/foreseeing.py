@@ -1,15 +1,15 @@
 """How well a language model foresees text that it has not seen."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from clearhead.data.building import cached_texts
 from clearhead.data.documents import check_texts, read_documents, texts_hash
 from clearhead.data.enclosed import Documents
-from clearhead.data.files import lines
 from clearhead.data.pair import Pair
+from clearhead.data.readers import read_fields
 from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError
 from clearhead.evaluation.perplexity import Perplexity, perplexity
@@ -59,7 +59,8 @@ def _stored(
     tokenizer: Tokenizer, files: Sequence[str], field: str | None
 ) -> tuple[TextStore | PairStore, int]:
     """The text in files as ids, and the bytes that are asked for: of prompts with answers, the answers'."""
-    if Path(files[0]).name == VALIDATION and (pairs := _answers(Path(files[0]))):
+    kept = not field and [Path(file).name for file in files] == [VALIDATION]
+    if kept and (pairs := _answers(Path(files[0]))):
         prompts, answers = ([pair[side] for pair in pairs] for side in (0, 1))
         store = PairStore.of(tokenizer.encode_batch(prompts), tokenizer.encode_batch(answers))
         return store, sum(len(answer.encode()) for answer in answers)
@@ -69,6 +70,8 @@ def _stored(
 
 
 def _answers(kept: Path) -> list[Pair]:
-    """What a run for prompts with answers has kept, if it was one."""
-    records = [json.loads(line) for line in lines(kept)]
-    return [Pair(one[PROMPT], one[ANSWER]) for one in records if isinstance(one, dict) and ANSWER in one]
+    """What a run for prompts with answers has kept; nothing, where the file begins with anything else."""
+    pair = (PROMPT, ANSWER)
+    records = read_fields(kept, lambda have: pair if {*have} == {*pair} else ())
+    first = next(records, ())
+    return [Pair(*record) for record in chain([first], records)] if first else []

@@ -27,7 +27,7 @@ from clearhead.config import problems
 from clearhead.errors import ModelError
 from clearhead.models import GPT, GPTConfig
 from clearhead.models.families import family_for, family_of
-from clearhead.models.foreign import ours, theirs
+from clearhead.models.foreign import Family, ours, theirs
 from clearhead.tasks.exporting import check_free
 from clearhead.text.foreign import read_json
 from clearhead.text.tokenizer import Tokenizer
@@ -49,7 +49,7 @@ def import_model(folder: Path, out: Path) -> GPT:
     check_free(out)
     settings = _their_settings(folder)
     family = _said(folder / CONFIG, lambda: family_of(settings))
-    config = _said(folder / CONFIG, lambda: _our_settings(family.read(settings)))
+    config = _said(folder / CONFIG, lambda: _our_settings(family, settings))
     tensors = _their_tensors(folder)
     tokenizer = Tokenizer.from_huggingface(folder, _rows(settings, folder))
     with Undrawn():
@@ -111,11 +111,15 @@ def _their_settings(folder: Path) -> dict[str, Any]:
     return read_json(folder / CONFIG)
 
 
-def _our_settings(values: dict[str, Any]) -> GPTConfig:
+def _our_settings(family: Family, settings: dict[str, Any]) -> GPTConfig:
     try:
-        return GPTConfig.model_validate(values)
+        return GPTConfig.model_validate(family.read(settings))
     except ValidationError as error:
         raise ModelError(next(iter(problems(GPTConfig, error)))) from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ModelError(
+            f"a value is of another type than {family.kind} has ({error}); copy it again"
+        ) from None
 
 
 def _rows(settings: dict[str, Any], folder: Path) -> int:
@@ -129,7 +133,12 @@ def _their_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors, whether in one file or in several."""
     paths = [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(folder.glob(PARTS))
     if (folder / INDEX).is_file():
-        named = set(read_json(folder / INDEX).get("weight_map", {}).values())
+        held = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(held, dict):
+            raise ModelError(
+                f"{folder / INDEX}: weight_map: does not name the file of each tensor; copy it again"
+            )
+        named = set(held.values())
         if missing := sorted(named - {path.name for path in paths}):
             raise ModelError(f"{folder}: {missing[0]} is missing; copy the folder again")
     if not paths:

@@ -35,7 +35,7 @@ class Modelling:
 
     @cached_property
     def corpus(self) -> TextCorpus | Instructions:
-        return corpus_of(self.recipe)
+        return corpus_of(self.recipe.data, self.recipe.training.seed)
 
     def check(self) -> str:
         check_texts(self.recipe.data.places)

@@ -26,7 +26,7 @@ TOKENIZER_CHARACTERS = 20_000_000
 # With less, there is nothing to learn, and next to nothing to validate on.
 LEAST = 100
 # To be raised with every change by which reading or splitting gives other text.
-PREPARATION = 1
+PREPARATION = 2
 
 
 @dataclass
@@ -60,13 +60,7 @@ class TextCorpus:
 
     @cached_property
     def survey(self) -> Survey:
-        survey = Survey.of(read_documents(self.config.train, self.config.field), self.seed)
-        if survey.characters < LEAST:
-            raise DataError(
-                f"{_named(self.config.train)}: {counted(survey.characters, 'character')} of text; a language "
-                f"model needs at least {LEAST}, better a million"
-            )
-        return survey
+        return _surveyed(self, read_documents(self.config.train, self.config.field))
 
     @cached_property
     def split(self) -> TextSplit:
@@ -116,6 +110,11 @@ class Instructions:
         return PairStore(store.source.gather(fits), store.target.gather(fits), store.meta)
 
     @cached_property
+    def survey(self) -> Survey:
+        """Of prompts and answers as the model reads them, each with its own a document."""
+        return _surveyed(self, (Piece("".join(pair), last=True) for pair in self._set(self.config.train)))
+
+    @cached_property
     def split(self) -> Split:
         pairs, wanted = sum(1 for _ in self._set(self.config.train)), self.config.hold_out
         count = min(pairs - 1, -(-pairs * wanted.share // 1), wanted.most)
@@ -135,10 +134,9 @@ class Instructions:
                     yield Pair(before.format(prompt=prompt), answer + after.format())
 
 
-def corpus_of(recipe: LanguageRecipe) -> TextCorpus | Instructions:
-    """What a recipe says that there is to learn from."""
-    kind = Instructions if recipe.data.template else TextCorpus
-    return kind(recipe.data, recipe.training.seed)
+def corpus_of(data: TextConfig, seed: int) -> TextCorpus | Instructions:
+    """What there is to learn from."""
+    return Instructions(data, seed) if data.template else TextCorpus(data, seed)
 
 
 def learn_text_tokenizer(corpus: TextCorpus | Instructions, recipe: LanguageRecipe) -> Tokenizer:
@@ -157,6 +155,16 @@ def _first(texts: Iterator[str], most: int) -> Iterator[str]:
         most -= len(text)
         if most <= 0:
             return
+
+
+def _surveyed(corpus: TextCorpus | Instructions, pieces: Iterable[Piece]) -> Survey:
+    survey = Survey.of(pieces, corpus.seed)
+    if survey.characters < LEAST:
+        raise DataError(
+            f"{_named(corpus.config.train)}: {counted(survey.characters, 'character')} of text; a language "
+            f"model needs at least {LEAST}, better a million"
+        )
+    return survey
 
 
 def _described(corpus: TextCorpus | Instructions) -> dict[str, object]:

@@ -64,7 +64,8 @@ class TextConfig(Settings):
                 raise ValueError(
                     f"{template!r} is no template ({error}); double the braces of the text"
                 ) from None
-            if names != [PROMPT, ANSWER]:
+            # Where the answer begins is found by its name: formats and doubled braces around it hide that.
+            if names != [PROMPT, ANSWER] or template.count(f"{{{ANSWER}}}") != 1:
                 raise ValueError(f"{template!r} must name {{{PROMPT}}} once and after it {{{ANSWER}}} once")
         return template
 
@@ -120,10 +121,6 @@ class LanguageRecipe(Settings):
     @field_validator("tokenizer")
     @classmethod
     def _keeps_the_text(cls, tokenizer: TokenizerConfig) -> TokenizerConfig:
-        if tokenizer.kind not in ("bytes", "character"):
-            raise ValueError(
-                f"kind {tokenizer.kind} does not keep blanks as they are; use bytes or character"
-            )
         if tokenizer.normalize or tokenizer.dropout:
             raise ValueError("normalize and dropout change what a language model reads; leave them out")
         return tokenizer.model_copy(update={"normalize": False})
@@ -139,6 +136,12 @@ class LanguageRecipe(Settings):
 
     @model_validator(mode="after")
     def _agrees(self) -> "LanguageRecipe":
+        # One that is taken over is as it is.
+        if self.tokenizer.kind not in ("bytes", "character") and not self.training.begin:
+            kind = self.tokenizer.kind
+            raise ValueError(
+                f"tokenizer.kind {kind} does not keep blanks as they are; use bytes or character"
+            )
         if self.batches.places and self.batches.places > self.model.longest:
             raise ValueError(
                 f"batches.places {self.batches.places} is more than model.longest {self.model.longest}"

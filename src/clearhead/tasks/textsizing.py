@@ -9,7 +9,7 @@ from clearhead.data.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.data.textbatching import TextBatchingConfig
 from clearhead.models import GPTConfig
-from clearhead.tasks.textpreparation import TextCorpus, counted
+from clearhead.tasks.textpreparation import corpus_of, counted
 from clearhead.tasks.textrecipe import LanguageRecipe, LanguageTrainingConfig, TextConfig
 from clearhead.text.tokenizer import SPECIALS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
@@ -90,7 +90,7 @@ def fit_text(places: Sequence[str], changes: Sequence[str] = ()) -> FittedText:
     asked = changed({"data": {"train": list(places)}}, changes)
     data = parse_settings(TextConfig, asked["data"], group="data")
     check_texts(data.places)
-    corpus = TextCorpus(data, seed=1)
+    corpus = corpus_of(data, seed=1)
     corpus.example()
     survey = corpus.survey
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
