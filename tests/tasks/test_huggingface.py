@@ -302,3 +302,4 @@ def test_models_that_their_library_does_not_have_are_refused(settings, message):
     with pytest.raises(ModelError) as caught:
         family_for(GPTConfig.model_validate(settings))
     assert str(caught.value).startswith(message)
+    assert str(caught.value).endswith("; a model trained with that can go there")
