@@ -15,8 +15,11 @@ from clearhead.checkpoint import load_checkpoint, weights
 from clearhead.errors import ModelError
 from clearhead.models import GPTConfig
 from clearhead.models.families import family_for
+from clearhead.tasks.events import Finished
 from clearhead.tasks.huggingface import export_model, import_model
 from clearhead.tasks.loading import load_language
+from clearhead.tasks.recipes import parse_recipe
+from clearhead.tasks.run import resume, train
 from clearhead.text.tokenizer import Tokenizer
 
 TEXT = "To be, or not to be: that is the question; whether 'tis nobler… naïve café, 北京 🙂  two blanks\n"
@@ -287,6 +290,28 @@ def test_files_that_are_missing_are_named(name, message, folders, tmp_path):
     with pytest.raises(ModelError) as caught:
         import_model(folder, tmp_path / "ours")
     assert str(caught.value).startswith(f"{folder}: {message}")
+
+
+def test_a_model_of_theirs_is_trained_on_and_the_run_resumed(tmp_path):
+    """Its tokenizer is of a kind that no run of ours would learn."""
+    (tmp_path / "text.txt").write_text("to be or not to be, that is the question\n" * 50)
+    shape = {"preset": "shakespeare-small", "activation": "swiglu", "width": 16, "hidden": 32, "longest": 16}
+    training = {"device": "cpu", "steps": 2, "validate_every": 2}
+    values = {
+        "kind": "language",
+        "data": {"train": [str(tmp_path / "text.txt")]},
+        "batches": {"tokens": 64},
+        "training": training,
+    }
+    tokenizer = {"kind": "character", "vocabulary": 60}
+    list(train(parse_recipe(values | {"model": shape, "tokenizer": tokenizer}), tmp_path / "ours"))
+    export_model(tmp_path / "ours", tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "back")
+    on = parse_recipe(values | {"training": training | {"begin": str(tmp_path / "back")}})
+    list(train(on, tmp_path / "on"))
+    *_, finished = resume(tmp_path / "on", ["training.steps=3"])
+    assert isinstance(finished, Finished)
+    assert finished.step == 3
 
 
 @pytest.mark.parametrize(

@@ -120,10 +120,6 @@ class LanguageRecipe(Settings):
     @field_validator("tokenizer")
     @classmethod
     def _keeps_the_text(cls, tokenizer: TokenizerConfig) -> TokenizerConfig:
-        if tokenizer.kind not in ("bytes", "character"):
-            raise ValueError(
-                f"kind {tokenizer.kind} does not keep blanks as they are; use bytes or character"
-            )
         if tokenizer.normalize or tokenizer.dropout:
             raise ValueError("normalize and dropout change what a language model reads; leave them out")
         return tokenizer.model_copy(update={"normalize": False})
@@ -139,6 +135,12 @@ class LanguageRecipe(Settings):
 
     @model_validator(mode="after")
     def _agrees(self) -> "LanguageRecipe":
+        # One that is taken over is what its model was trained with, and may be of another library.
+        kind = self.tokenizer.kind
+        if kind not in ("bytes", "character") and not self.training.begin:
+            raise ValueError(
+                f"tokenizer: kind {kind} does not keep blanks as they are; use bytes or character"
+            )
         if self.batches.places and self.batches.places > self.model.longest:
             raise ValueError(
                 f"batches.places {self.batches.places} is more than model.longest {self.model.longest}"
