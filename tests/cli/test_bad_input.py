@@ -331,6 +331,13 @@ def test_a_package_without_a_model_says_how_to_get_one(refused, unboxed):
         )
 
 
+def test_a_package_without_a_language_model_asks_for_one(refused, boxed):
+    assert refused("generate", "x") == (
+        "--model: this package has no language model in it; name a trained one's folder, or train one: "
+        "clearhead train --text FILE --out runs/mine"
+    )
+
+
 def test_what_the_built_in_model_cannot_do_is_answered_with_what_it_can(refused, boxed):
     offered = "en-de, de-en, en-fr, fr-en"
     assert refused("translate", "x", "--model", "de-fr") == (

@@ -43,7 +43,7 @@ def test_a_prompt_beyond_the_context_is_said(call, babbler):
     ("arguments", "message"),
     [
         (["to ß"], "prompt 1: character 4, 'ß' (U+00DF), is not in the model's vocabulary; leave it out"),
-        (["to", "--temperature", -1], "temperature: -1.0 should be finite and at least 1e-06; greedy search"),
+        (["to", "--temperature", -1], "temperature: -1.0 should be 0, which takes the best token, or more"),
         (["to", "--top-p", 0], "top_p: 0.0 should be greater than 0 and at most 1"),
         (["to", "--top-k", 0], "top_k: 0 should be at least 1"),
         (["to", "--tokens", 0], "tokens: 0 should be at least 1"),

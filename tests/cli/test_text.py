@@ -63,3 +63,6 @@ def test_what_does_not_go_together_is_refused(refused, text, number_model, babbl
     assert "no text is kept beside this model" in refused("evaluate", babbler)
     (tmp_path / "one.txt").write_text("t")
     assert "too short to foresee" in refused("evaluate", babbler, "--text", tmp_path / "one.txt")
+    (tmp_path / "empty.txt").touch()
+    said = refused("evaluate", babbler, "--text", tmp_path / "empty.txt")
+    assert said == f"{tmp_path}/empty.txt: holds no text; name another file"

@@ -209,7 +209,7 @@ def test_a_column_or_field_that_is_not_there_is_named_with_those_that_are(tmp_pa
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "not valid JSON"),
+        ('{"n": ', "not valid JSON (Expecting value); mend the line or take it out"),
         ('{"n": ' + "1" * 5000 + "}", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
         ("[1]", "a JSON object is needed, not list"),

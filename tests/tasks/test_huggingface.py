@@ -305,6 +305,28 @@ def test_files_that_are_missing_are_named(name, message, folders, tmp_path):
     assert str(caught.value).startswith(f"{folder}: {message}")
 
 
+def test_a_model_of_theirs_is_trained_on_and_the_run_resumed(tmp_path):
+    """Its tokenizer is of a kind that no run of ours would learn."""
+    (tmp_path / "text.txt").write_text("to be or not to be, that is the question\n" * 50)
+    shape = {"preset": "shakespeare-small", "activation": "swiglu", "width": 16, "hidden": 32, "longest": 16}
+    training = {"device": "cpu", "steps": 2, "validate_every": 2}
+    values = {
+        "kind": "language",
+        "data": {"train": [str(tmp_path / "text.txt")]},
+        "batches": {"tokens": 64},
+        "training": training,
+    }
+    tokenizer = {"kind": "character", "vocabulary": 60}
+    list(train(parse_recipe(values | {"model": shape, "tokenizer": tokenizer}), tmp_path / "ours"))
+    export_model(tmp_path / "ours", tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "back")
+    on = parse_recipe(values | {"training": training | {"begin": str(tmp_path / "back")}})
+    list(train(on, tmp_path / "on"))
+    *_, finished = resume(tmp_path / "on", ["training.steps=3"])
+    assert isinstance(finished, Finished)
+    assert finished.step == 3
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -318,6 +340,7 @@ def test_models_that_their_library_does_not_have_are_refused(settings, message):
     with pytest.raises(ModelError) as caught:
         family_for(GPTConfig.model_validate(settings))
     assert str(caught.value).startswith(message)
+    assert str(caught.value).endswith("; a model trained with that can go there")
 
 
 def test_a_run_that_began_with_words_that_are_not_of_bytes_goes_on(folders, tmp_path):

@@ -14,6 +14,7 @@ from clearhead.errors import ClearheadError, ModelError, SettingsError
 from clearhead.tasks.events import Validation
 from clearhead.tasks.inheritance import inheriting
 from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.recipes import parse_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Report
@@ -91,6 +92,22 @@ def test_a_model_of_another_shape_is_refused_by_the_setting(tmp_path, recipe, nu
     heads = "model.attention={heads = 4}"
     with pytest.raises(ModelError, match=r"model.attention \{.*heads = 2.*\}, this recipe \{.*heads = 4"):
         list(train(recipe(heads, begun(number_model)), tmp_path / "other"))
+
+
+def test_what_a_recipe_does_not_say_of_its_model_is_as_in_the_one_it_begins_with(recipe, number_model):
+    plain = recipe(begun(number_model)).model_dump(mode="json", exclude_none=True)
+    begins = load_checkpoint(number_model).model.config
+    unsaid = parse_recipe({name: value for name, value in plain.items() if name != "model"})
+    assert inheriting(unsaid).model == begins
+    little = parse_recipe(plain | {"model": {"dropout": 0.25, "attention": {"dropout": 0.125}}})
+    attention = begins.attention.model_copy(update={"dropout": 0.125})
+    assert inheriting(little).model == begins.model_copy(update={"dropout": 0.25, "attention": attention})
+
+
+def test_a_model_of_another_kind_is_no_beginning(recipe, number_model):
+    values = {"kind": "language", "data": {"train": ["x.txt"]}, "training": {"begin": str(number_model)}}
+    with pytest.raises(ModelError, match=r"training.begin: .* of kind translator, this recipe needs a gpt"):
+        inheriting(parse_recipe(values))
 
 
 @pytest.mark.parametrize("named", [begun, taught])

@@ -198,6 +198,17 @@ def test_another_model_is_where_a_run_begins(tmp_path, texts):
     assert first.loss < 2.0
 
 
+def test_prompts_with_answers_go_on_from_a_model_of_text_by_the_recipe_of_the_readme(tmp_path, texts):
+    finish(train(recipe({"train": [str(texts / "text.txt")]}), tmp_path / "first"))
+    tuned = {
+        "kind": "language",
+        "data": {"train": [str(texts / "pairs.jsonl")], "template": "{prompt}\n{answer}"},
+        "training": {**TRAINING, "begin": str(tmp_path / "first")},
+    }
+    finish(train(parse_recipe(tuned), tmp_path / "tuned"))
+    assert load_language(tmp_path / "tuned").model.config == load_language(tmp_path / "first").model.config
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

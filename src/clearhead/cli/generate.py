@@ -44,10 +44,10 @@ def generate(
         clearhead generate --model runs/mine --stop "." --samples 3 --json < prompt.txt
     """
     from clearhead.tasks.loading import load_language
-    from clearhead.tasks.shelf import SHAKESPEARE
+    from clearhead.tasks.shelf import default_language
 
     texts = prompts or [_read()]
-    language = load_language(SHAKESPEARE if model is None else model, chosen_device(device))
+    language = load_language(default_language() if model is None else model, chosen_device(device))
     wishes = {
         "tokens": tokens,
         "temperature": temperature,

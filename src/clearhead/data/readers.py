@@ -41,7 +41,9 @@ def read_fields(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Ite
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{place}: not valid JSON ({str(error).partition(':')[0]})") from None
+            raise DataError(
+                f"{place}: not valid JSON ({str(error).partition(':')[0]}); mend the line or take it out"
+            ) from None
         if not isinstance(record, dict):
             raise DataError(f"{place}: a JSON object is needed, not {type(record).__name__}")
         get = get or choose(_names(record))

@@ -32,7 +32,7 @@ def family_for(config: GPTConfig) -> Family:
         if name not in FREE and value != theirs[name]:
             raise ModelError(
                 f"model.{name}: {value!r} has no place in their library: the nearest models there, {kind}, "
-                f"have {theirs[name]!r}"
+                f"have {theirs[name]!r}; a model trained with that can go there"
             )
     return family
 

@@ -64,6 +64,8 @@ def _stored(
         prompts, answers = ([pair[side] for pair in pairs] for side in (0, 1))
         store = PairStore.of(tokenizer.encode_batch(prompts), tokenizer.encode_batch(answers))
         return store, sum(len(answer.encode()) for answer in answers)
+    if next(iter(read_documents(files, field)), None) is None:
+        raise DataError(f"{' and '.join(files)}: holds no text; name another file")
     content = {"files": [texts_hash(file) for file in files], "field": field, "part": "evaluated"}
     store = cached_texts(cache_folder(), content, lambda: read_documents(files, field), tokenizer)
     return store, store.meta["bytes"]

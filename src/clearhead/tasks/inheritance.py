@@ -3,29 +3,28 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from torch import nn
 
 from clearhead.checkpoint import SETTINGS, TOKENIZER, load_checkpoint, set_weights, weights
 from clearhead.config import parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
-from clearhead.models import Translator
+from clearhead.models import Translator, read_config
 from clearhead.tasks.directions import saved_directions, tag_ids, tags
 from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.recipes import Recipe
+from clearhead.tasks.recipes import Recipe, parse_recipe
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Criterion, TrainingConfig, find_device
 
 # What two models of one shape may have different.
 FREE = {"dropout": True, "attention": {"dropout"}}
 TEACHER = "training.distillation.teacher"
-R = TypeVar("R", bound=Recipe)
 
 
-def inheriting(recipe: R) -> R:
-    """The same with whole paths, and with the settings of the tokenizer that is taken over."""
+def inheriting(recipe: Recipe) -> Recipe:
+    """The same with whole paths, and with the settings of the tokenizer and the shape that are taken over."""
     training = recipe.training
     paths: dict[str, object] = {}
     if training.begin:
@@ -41,7 +40,28 @@ def inheriting(recipe: R) -> R:
         _check_tags(recipe, tokenizer)
     values = tokenizer.config.model_dump(exclude_none=True) | {"dropout": recipe.tokenizer.dropout}
     settings = parse_settings(TokenizerConfig, values, group="tokenizer")
-    return recipe.model_copy(update={"tokenizer": settings})
+    recipe = recipe.model_copy(update={"tokenizer": settings})
+    return _shaped(recipe, Path(recipe.training.begin)) if recipe.training.begin else recipe
+
+
+def _shaped(recipe: Recipe, folder: Path) -> Recipe:
+    """The same with the model to begin with, but for what the recipe itself says of its own."""
+    with _named("training.begin"):
+        begun = read_config(read_toml(folder / SETTINGS).get("model", {}), str(folder / SETTINGS))
+    if begun.kind != recipe.model.kind:
+        raise ModelError(
+            f"training.begin: {folder} holds a model of kind {begun.kind}, this recipe needs a "
+            f"{recipe.model.kind}; name another folder"
+        )
+    values = recipe.model_dump(mode="json", exclude_none=True)
+    taken = begun.model_dump(mode="json", exclude_none=True)
+    said = recipe.model.model_dump(mode="json", exclude_unset=True)
+    return parse_recipe(values | {"model": _merged(taken, said)})
+
+
+def _merged(taken: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    inner = {name: taken[name] | value for name, value in said.items() if isinstance(value, dict)}
+    return taken | said | inner
 
 
 def _check_tags(recipe: TranslationRecipe, tokenizer: Tokenizer) -> None:
@@ -97,7 +117,7 @@ def begin_with(model: nn.Module, folder: Path) -> None:
         if found.get(name) != value:
             raise ModelError(
                 f"training.begin: {folder} has model.{name} {_shown(found.get(name))}, this recipe "
-                f"{_shown(value)}; make them equal"
+                f"{_shown(value)}; make them equal, or leave it out of the recipe"
             )
     set_weights(model, weights(begun), place=f"training.begin: {folder}")
 

@@ -112,7 +112,7 @@ class Continuing:
             problems.append("stop: is empty, and everything begins with that; leave it out")
         if self.overflow not in ("slide", "cut"):
             problems.append(f"overflow: {self.overflow!r} is not one of slide, cut")
-        for check in (self._check_drawing, self.adjustments):
+        for check in (self._check_temperature, self._check_drawing, self.adjustments):
             try:
                 check()
             except SettingsError as error:
@@ -132,8 +132,14 @@ class Continuing:
         """What bends the probabilities."""
         return [] if self.repetition_penalty == 1 else [repetition_penalty(self.repetition_penalty)]
 
+    def _check_temperature(self) -> None:
+        if not self.temperature >= 0:
+            raise SettingsError(
+                f"temperature: {self.temperature} should be 0, which takes the best token, or more"
+            )
+
     def _check_drawing(self) -> None:
-        check_sampling(1.0 if self.greedy else self.temperature, self.top_k, self.top_p, self.min_p)
+        check_sampling(self.temperature if self.temperature > 0 else 1.0, self.top_k, self.top_p, self.min_p)
 
 
 class LanguageModel:

@@ -35,7 +35,7 @@ def train(recipe: Recipe, out: Path) -> Iterator[Event]:
     the same events.
     """
     anchored = recipe.model_copy(update={"data": recipe.data.anchored()})
-    recipe = inheriting(anchored.settled(on_gpu(recipe.training.device)))
+    recipe = inheriting(anchored).settled(on_gpu(recipe.training.device))
     with (
         joined(recipe.training.device) as ranks,
         StateFolder.of(out / STATES, recipe.training, ranks) as states,

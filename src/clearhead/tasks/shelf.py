@@ -76,6 +76,16 @@ def find(name: str | Path) -> tuple[Path, Direction | None]:
     raise ModelError(f"{name}: no such model folder; built-in models are {offered}")
 
 
+def default_language() -> str:
+    """The name of the language model in the package."""
+    if SHAKESPEARE not in _built_in():
+        raise ModelError(
+            "--model: this package has no language model in it; name a trained one's folder, or train one: "
+            "clearhead train --text FILE --out runs/mine"
+        )
+    return SHAKESPEARE
+
+
 def _built_in() -> dict[str, tuple[Path, Direction | None]]:
     """The names of the models in the package."""
     named: dict[str, tuple[Path, Direction | None]] = {}

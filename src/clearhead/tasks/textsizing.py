@@ -9,6 +9,7 @@ from clearhead.data.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.data.textbatching import TextBatchingConfig
 from clearhead.models import GPTConfig
+from clearhead.tasks.inheritance import inheriting
 from clearhead.tasks.textpreparation import corpus_of, counted
 from clearhead.tasks.textrecipe import LanguageRecipe, LanguageTrainingConfig, TextConfig
 from clearhead.text.tokenizer import SPECIALS, TokenizerConfig
@@ -99,8 +100,12 @@ def fit_text(places: Sequence[str], changes: Sequence[str] = ()) -> FittedText:
     steps = asked.get("training", {}).get("steps")
     usual = max(200, int(size.epochs * tokens / size.tokens))
     recipe = _recipe(size, data, tokenizer, steps if isinstance(steps, int) and steps > 0 else usual)
-    values = changed(recipe.model_dump(mode="json", exclude_none=True), changes)
-    return FittedText(parse_settings(LanguageRecipe, values), survey, max(1, tokens))
+    values = recipe.model_dump(mode="json", exclude_none=True)
+    if asked.get("training", {}).get("begin"):
+        del values["model"]  # it is that of the model to begin with
+    fitted = inheriting(parse_settings(LanguageRecipe, changed(values, changes)))
+    assert isinstance(fitted, LanguageRecipe)
+    return FittedText(fitted, survey, max(1, tokens))
 
 
 def _tokenizer(size: TextSize, survey: Survey) -> TokenizerConfig:

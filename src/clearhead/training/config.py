@@ -37,7 +37,7 @@ class TrainingConfig(Settings):
     """what two passes over each sentence should agree in: rdrop or simcut; a step then costs about twice"""
     distillation: DistillationConfig | None = None
     begin: str | None = None
-    """the folder of a model of the same shape: its weights are the first ones, its tokenizer is taken over"""
+    """folder of a trained model: its weights are the first ones; its tokenizer and shape are taken over"""
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     """the decay of a moving average of the weights"""
     average: AverageConfig | None = None
