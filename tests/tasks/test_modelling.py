@@ -190,6 +190,14 @@ def test_a_template_holds_the_prompt_and_then_the_answer(texts):
             recipe({"train": ["x.jsonl"], "template": wrong})
 
 
+def test_a_run_reads_its_files_once_to_know_them_again(tmp_path, texts, monkeypatch):
+    place, read = str(texts / "many.jsonl"), []
+    monkeypatch.setattr("clearhead.tasks.textpreparation.texts_hash", lambda file: read.append(file) or "one")
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    finish(train(recipe({"train": [place]}), tmp_path / "run"))
+    assert read == [place]
+
+
 def test_another_model_is_where_a_run_begins(tmp_path, texts):
     data = {"train": [str(texts / "text.txt")]}
     finish(train(recipe(data, "training.steps=100", "training.validate_every=50"), tmp_path / "first"))

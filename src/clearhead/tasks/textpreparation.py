@@ -30,11 +30,26 @@ PREPARATION = 2
 
 
 @dataclass
-class TextCorpus:
-    """The text of a recipe in two parts, read anew whenever asked for."""
+class Corpus:
+    """What a recipe says that there is to learn from."""
 
     config: TextConfig
     seed: int
+
+    @cached_property
+    def described(self) -> dict[str, object]:
+        """What the text depends on; for that all files are read, but once."""
+        return {
+            "preparation": PREPARATION,
+            "files": [texts_hash(place) for place in self.config.places],
+            "counts": [len(self.config.train), len(self.config.validation)],
+            "data": self.config.without_files(),
+            "seed": self.seed,
+        }
+
+
+class TextCorpus(Corpus):
+    """The text of a recipe in two parts, read anew whenever asked for."""
 
     def texts(self) -> Iterator[str]:
         """The text to train on, for a tokenizer to learn from."""
@@ -55,7 +70,7 @@ class TextCorpus:
 
     def store(self, part: Part, tokenizer: Tokenizer, longest: int) -> TextStore:
         return cached_texts(
-            cache_folder(), {**_described(self), "part": part}, lambda: self.pieces(part), tokenizer
+            cache_folder(), {**self.described, "part": part}, lambda: self.pieces(part), tokenizer
         )
 
     @cached_property
@@ -67,12 +82,8 @@ class TextCorpus:
         return split_text(self.survey, self.config.hold_out.share, self.config.hold_out.most)
 
 
-@dataclass
-class Instructions:
+class Instructions(Corpus):
     """Prompts with answers in two parts, each set into the template; the answer's side ends the text."""
-
-    config: TextConfig
-    seed: int
 
     def texts(self) -> Iterator[str]:
         return chain.from_iterable(self.pairs("train"))
@@ -97,7 +108,7 @@ class Instructions:
 
     def store(self, part: Part, tokenizer: Tokenizer, longest: int) -> PairStore:
         """Those that the model can read at once, the signs counted."""
-        content = {**_described(self), "part": part}
+        content = {**self.described, "part": part}
         store = cached_store(
             cache_folder(), content, lambda tally: map(Directed, self.pairs(part)), tokenizer, longest
         )
@@ -157,7 +168,7 @@ def _first(texts: Iterator[str], most: int) -> Iterator[str]:
             return
 
 
-def _surveyed(corpus: TextCorpus | Instructions, pieces: Iterable[Piece]) -> Survey:
+def _surveyed(corpus: Corpus, pieces: Iterable[Piece]) -> Survey:
     survey = Survey.of(pieces, corpus.seed)
     if survey.characters < LEAST:
         raise DataError(
@@ -165,17 +176,6 @@ def _surveyed(corpus: TextCorpus | Instructions, pieces: Iterable[Piece]) -> Sur
             f"model needs at least {LEAST}, better a million"
         )
     return survey
-
-
-def _described(corpus: TextCorpus | Instructions) -> dict[str, object]:
-    """What the text depends on."""
-    return {
-        "preparation": PREPARATION,
-        "files": [texts_hash(place) for place in corpus.config.places],
-        "counts": [len(corpus.config.train), len(corpus.config.validation)],
-        "data": corpus.config.without_files(),
-        "seed": corpus.seed,
-    }
 
 
 def _named(places: Iterable[str]) -> str:
