@@ -5,7 +5,7 @@ import torch
 
 from clearhead.models import GPT
 from clearhead.models.gpt import GPTConfig
-from clearhead.models.recorded import Recorded, can_be_recorded
+from clearhead.models.recorded import WAITING, Recorded, can_be_recorded
 
 WORDS = 50
 KINDS = {
@@ -72,6 +72,14 @@ def test_two_texts_at_a_time_do_not_share_a_seat_and_later_ones_take_it_over(dev
     seats = {id(state.seat) for state in states}
     del states, state
     assert id(recorded.start(texts[:1, :4]).seat) in seats
+
+
+@torch.no_grad()
+def test_few_seats_wait_for_the_next_text():
+    recorded = Recorded(model_of("cpu"))
+    for rows in range(1, WAITING + 4):
+        recorded.start(torch.zeros(rows, 3, dtype=torch.long))
+    assert [seat.rows for seat in recorded._waiting] == list(range(4, WAITING + 4))
 
 
 def test_models_that_count_from_the_last_place_are_not_recorded():

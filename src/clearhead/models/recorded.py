@@ -1,7 +1,6 @@
 """A GPT whose steps are recorded on a GPU: the processor then starts a step, not each of its kernels."""
 
 import weakref
-from collections import defaultdict
 
 import torch
 from jaxtyping import Float, Int
@@ -17,6 +16,8 @@ from clearhead.models.gpt import GPT, GPTConfig, GPTState, Words
 WARM_UP = 3
 # Rooms have this many places, or twice as many, or four times …, so that there are few of them.
 LEAST_ROOM = 128
+# Seats that wait for the next text: each holds keys and values for all of its places.
+WAITING = 4
 
 
 class Seat:
@@ -131,7 +132,7 @@ class Recorded:
 
     def __init__(self, model: GPT):
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
-        self._free: defaultdict[tuple[int, int], list[Seat]] = defaultdict(list)
+        self._waiting: list[Seat] = []
 
     def start(
         self, words: Words, lengths: Int[Tensor, " batch"] | None = None, room: int = 16
@@ -150,11 +151,15 @@ class Recorded:
 
     def free(self, rows: int, room: int) -> Seat:
         """A seat that nobody has."""
-        waiting = self._free[rows, room]
-        return waiting.pop() if waiting else Seat(self.model, rows, room)
+        for seat in self._waiting:
+            if (seat.rows, seat.room) == (rows, room):
+                self._waiting.remove(seat)
+                return seat
+        return Seat(self.model, rows, room)
 
     def give_back(self, seat: Seat) -> None:
-        self._free[seat.rows, seat.room].append(seat)
+        """Keeps a seat for the next text; the one that has waited longest makes room."""
+        self._waiting = [*self._waiting, seat][-WAITING:]
 
 
 def _enough(places: int) -> int:
