@@ -1,6 +1,7 @@
 """Which stretches of running text share a batch, the same for the same seed and epoch."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -44,25 +45,31 @@ class TextBatchingConfig(Settings):
         return max(1, self.tokens // self.row)
 
 
-class PackedTexts:
+@dataclass(eq=False)
+class Texts:
+    """The documents of a store for one of several ranks.
+
+    A step takes `together` batches over all ranks: left out, one each.
+    """
+
+    documents: Documents
+    config: TextBatchingConfig
+    seed: int
+    rank: int = 0
+    ranks: int = 1
+    together: int = 0
+
+    def __post_init__(self) -> None:
+        self.together = self.together or self.ranks
+
+
+class PackedTexts(Texts):
     """The documents of a store in packed rows, epoch by epoch, for one of several ranks.
 
     A document longer than a row is cut into stretches, at other places in every epoch. Batches follow from
     (seed, epoch) alone, have every word once as a label, and can be entered anywhere. A step takes `together`
     of them over all ranks, and an epoch has a multiple of that.
     """
-
-    def __init__(
-        self,
-        documents: Documents,
-        config: TextBatchingConfig,
-        seed: int,
-        rank: int = 0,
-        ranks: int = 1,
-        together: int | None = None,
-    ):
-        self.documents, self.config, self.seed = documents, config, seed
-        self.rank, self.ranks, self.together = rank, ranks, together or ranks
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[TextBatch]:
         """The batches of an epoch for this rank, without the first `skip` of all ranks together."""
@@ -99,30 +106,21 @@ class PackedTexts:
         return TextBatch.lay(self.documents, chosen, rows, filling.count, filling.places)
 
 
-class Crops:
+class Crops(Texts):
     """Stretches of all documents end to end, epoch by epoch, for one of several ranks.
 
     An epoch cuts the stream at other places than the one before, and has every word once but for those that
     would not fill a step. Where the text does not fill one, it is drawn from at random.
     """
 
-    def __init__(
-        self,
-        documents: Documents,
-        config: TextBatchingConfig,
-        seed: int,
-        rank: int = 0,
-        ranks: int = 1,
-        together: int | None = None,
-    ):
-        self.documents, self.config, self.seed = documents, config, seed
-        self.rank, self.ranks, self.together = rank, ranks, together or ranks
-        self._ends = np.cumsum(documents.lengths)
-        self._starts = self._ends - documents.lengths
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._ends = np.cumsum(self.documents.lengths)
+        self._starts = self._ends - self.documents.lengths
         self.words = int(self._ends[-1])
         if self.words < 2:
             raise DataError(f"{self.words} tokens are no text to learn from; give more")
-        self.places = min(config.row, self.words - 1)
+        self.places = min(self.config.row, self.words - 1)
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[CropBatch]:
         """The batches of an epoch for this rank, without the first `skip` of all ranks together."""
