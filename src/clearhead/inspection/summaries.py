@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 Weights = Float[Tensor, "heads queries keys"]
-Vectors = Float[Tensor, "... width"]
 RoleName = Literal["previous", "self", "next", "first", "last", "diagonal", "alignment", "mixed"]
 
 # A head has a role when so much of its weight is explained by it, and that is twice what even looking gives.
@@ -91,12 +90,9 @@ def rollout(
 def residual_share(
     before: Float[Tensor, "places width"], added: Float[Tensor, "places width"]
 ) -> Float[Tensor, " places"]:
-    """The share of the sum before + added that a sub-layer has brought; below 0 where it takes away.
-
-    Measured along the sum, so that what it brought and what was there make 1.
-    """
-    after = before + added
-    return (added * after).sum(-1) / (after * after).sum(-1).clamp(min=1e-12)
+    """How large a part of what meets in a residual the sub-layer has brought, by the lengths of both."""
+    brought = added.norm(dim=-1)
+    return brought / (brought + before.norm(dim=-1)).clamp(min=1e-12)
 
 
 def _patterns(weights: Weights, across: bool) -> dict[RoleName, Float[Tensor, "queries keys"]]:

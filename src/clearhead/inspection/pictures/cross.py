@@ -1,0 +1,82 @@
+"""Cross-attention: which words of the source a translation comes from, in the eyes of one head."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from clearhead.inspection.alignment import Aligner, links
+from clearhead.inspection.pictures.head import CELL, draw_lines
+from clearhead.inspection.pictures.matrix import draw_weights, legend_of_weights
+from clearhead.inspection.pictures.picture import Picture, drawn
+from clearhead.inspection.pictures.scene import Scene, Seen
+from clearhead.inspection.pictures.style import HEADS, SMALL, TINY
+
+DOT = "#d55e00"
+# Longer texts are shown as the matrix alone.
+CURVED = 40
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The weights of a head between whole words, and how far these agree with each other."""
+
+    aligner: Aligner
+    weights: Float[Tensor, "targets sources"]
+    agreed: Float[Tensor, "targets sources"]
+    target: Sequence[str]
+    source: Sequence[str]
+
+    @property
+    def links(self) -> set[tuple[int, int]]:
+        return links(self.agreed)
+
+    def told(self) -> str:
+        """The links in words."""
+        return ", ".join(f"{self.target[target]} – {self.source[source]}" for source, target in sorted(self.links))
+
+
+def cross_picture(scene: Scene, merged: Merged) -> Picture:
+    """Curves from each word of the translation to the words it comes from, and the same as a matrix."""
+    rows, columns = merged.weights.shape
+    aligner, curved = merged.aligner, max(rows, columns) <= CURVED
+    when = "at the place where the word is read" if aligner.reads else "at the place where the word is written"
+
+    def draw(figure: Figure) -> None:
+        figure.suptitle(f"{aligner.name}: words aligned", fontsize=10, x=0.01, ha="left", parse_math=False)
+        wide = CELL * columns + 1.7
+        axes = figure.subplots(1, 2, width_ratios=(2.4, max(wide, 2.6))) if curved else [figure.subplots()]
+        if curved:
+            draw_lines(axes[0], merged.weights, merged.target, merged.source, HEADS[aligner.head % len(HEADS)])
+        seen = Seen(aligner.name, merged.weights[None], merged.target, merged.source)
+        image = draw_weights(axes[-1], merged.weights, seen)
+        axes[-1].set_ylabel("target word ↓ attends to source word →", fontsize=SMALL)
+        _mark(axes[-1], merged)
+        legend_of_weights(figure, image, axes[-1])
+        figure.legend(loc="outside upper right", fontsize=TINY, frameon=False)
+
+    caption = (
+        f"{scene} cross-attention of {aligner.name}, taken {when}. Subwords are merged: weights of a word's "
+        f"keys added, of its queries averaged; signs left out; colour by √α, 0 to 1. Agreement "
+        f"{aligner.agreement:.2f}: how far words of both texts choose each other; 1 is a perfect pairing."
+    )
+    alt = f"Word alignment by {aligner.name}, agreement {aligner.agreement:.2f}: {merged.told() or 'no links'}."
+    size = (max(CELL * columns + 1.7, 2.6) + (2.8 if curved else 0.8), max(3.0, CELL * max(rows, 0.7 * columns) + 1.8))
+    return drawn(draw, size, caption, alt)
+
+
+def _mark(axes: Axes, merged: Merged) -> None:
+    """A dot at each word's largest weight, a frame around each link."""
+    largest = merged.weights.argmax(-1).tolist()
+    free = max(merged.weights.shape) > 12
+    across = [place + (0.0 if free else 0.36) for place in largest]
+    down = [place - (0.0 if free else 0.34) for place in range(len(largest))]
+    axes.scatter(across, down, s=9, color=DOT, label="largest weight of the row", zorder=3)
+    if found := sorted(merged.links):
+        sources, targets = torch.tensor(found).T.tolist()
+        style = {"s": (CELL * 72 * 0.92) ** 2, "facecolors": "none", "edgecolors": DOT, "linewidths": 1.2}
+        axes.scatter(sources, targets, marker="s", label="linked: both choose each other", **style)
