@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
 from clearhead.inspection.alignment import Aligner, links
 from clearhead.inspection.pictures.head import CELL, draw_lines
-from clearhead.inspection.pictures.matrix import draw_weights, legend_of_weights
+from clearhead.inspection.pictures.matrix import NUMBERED, draw_weights, legend_of_weights
 from clearhead.inspection.pictures.picture import Picture, drawn
 from clearhead.inspection.pictures.scene import Scene, Seen
 from clearhead.inspection.pictures.style import HEADS, SMALL, TINY
@@ -57,7 +59,7 @@ def cross_picture(scene: Scene, merged: Merged) -> Picture:
         axes[-1].set_ylabel("target word ↓ attends to source word →", fontsize=SMALL)
         _mark(axes[-1], merged)
         legend_of_weights(figure, image, axes[-1])
-        figure.legend(loc="outside upper right", fontsize=TINY, frameon=False)
+        figure.legend(handles=_key(), loc="outside upper right", fontsize=TINY, frameon=False)
 
     caption = (
         f"{scene} cross-attention of {aligner.name}, taken {when}. Subwords are merged: weights of a word's "
@@ -71,12 +73,15 @@ def cross_picture(scene: Scene, merged: Merged) -> Picture:
 
 def _mark(axes: Axes, merged: Merged) -> None:
     """A dot at each word's largest weight, a frame around each link."""
+    corner = 0.0 if max(merged.weights.shape) > NUMBERED else 0.34
     largest = merged.weights.argmax(-1).tolist()
-    free = max(merged.weights.shape) > 12
-    across = [place + (0.0 if free else 0.36) for place in largest]
-    down = [place - (0.0 if free else 0.34) for place in range(len(largest))]
-    axes.scatter(across, down, s=9, color=DOT, label="largest weight of the row", zorder=3)
-    if found := sorted(merged.links):
-        sources, targets = torch.tensor(found).T.tolist()
-        style = {"s": (CELL * 72 * 0.92) ** 2, "facecolors": "none", "edgecolors": DOT, "linewidths": 1.2}
-        axes.scatter(sources, targets, marker="s", label="linked: both choose each other", **style)
+    across, down = [place + corner for place in largest], [place - corner for place in range(len(largest))]
+    axes.scatter(across, down, s=9, color=DOT, zorder=3)
+    for source, target in merged.links:
+        axes.add_patch(Rectangle((source - 0.45, target - 0.45), 0.9, 0.9, fill=False, edgecolor=DOT, lw=1.2))
+
+
+def _key() -> list[Artist]:
+    """What dots and frames mean."""
+    dot = Line2D([], [], color=DOT, marker="o", markersize=3, linestyle="none", label="largest of the row")
+    return [dot, Patch(facecolor="none", edgecolor=DOT, label="linked: both choose each other")]
