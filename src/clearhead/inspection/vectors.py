@@ -1,5 +1,6 @@
 """Vectors compared: which words of a vocabulary lie near one, and how alike places are."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,7 @@ Matrix = Float[Tensor, "rows width"]
 
 
 def nearest(
-    matrix: Matrix, vector: Float[Tensor, " width"], count: int, left_out: set[int] = frozenset()
+    matrix: Matrix, vector: Float[Tensor, " width"], count: int, left_out: Collection[int] = ()
 ) -> list[tuple[int, float]]:
     """The rows of a matrix that point the most like a vector, with their cosines; some are left out."""
     cosines = F.cosine_similarity(matrix, vector[None], dim=-1)
@@ -28,7 +29,7 @@ class PositionTable:
 
     kind: PositionKind
     rows: Float[Tensor, "places features"]
-    """Added numbers; cosines of the angles (rotary); what a distance takes from the scores of a head (alibi)."""
+    """What is added; cosines of the angles (rotary); what a distance adds to the scores of a head (alibi)."""
     similarity: Float[Tensor, "places places"]
     """Cosine of two rows; of a query and an equal key that are turned (rotary); the mean bias (alibi)."""
 

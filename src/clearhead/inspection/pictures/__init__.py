@@ -1,1 +1,1 @@
-"""Pictures of what happens inside a model: PNG, SVG or PDF, each with a caption and words for who cannot see it."""
+"""Pictures of what happens inside a model, each with a caption, and with words for who cannot see it."""

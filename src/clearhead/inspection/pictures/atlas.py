@@ -31,7 +31,9 @@ def atlas_picture(scene: Scene, layers: Sequence[Seen]) -> Picture:
                 axes.set_xlabel(f"{sharpness[head]:.1f} bits", fontsize=TINY, color=FAINT, labelpad=1)
             row[0].set_ylabel(f"layer {seen.name.split('.')[2]}", fontsize=SMALL)
         assert image is not None
-        figure.suptitle(f"{_pattern(first)}: {len(layers)} layers × {heads} heads", fontsize=10, x=0.01, ha="left")
+        figure.suptitle(
+            f"{_pattern(first)}: {len(layers)} layers × {heads} heads", fontsize=10, x=0.01, ha="left"
+        )
         legend_of_weights(figure, image, list(grid.flat), aspect=40)
         if key := mask_key(layers[0]):
             figure.legend(handles=key, loc="outside upper right", fontsize=TINY, frameon=False)

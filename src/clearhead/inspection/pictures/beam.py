@@ -59,9 +59,8 @@ def beam_picture(scene: Scene, branches: Sequence[Branch], dropped: int = 2) -> 
     )
     path = " ".join(one.token for one in branches if one.best)
     finished = sum(one.state == "finished" for one in branches)
-    alt = (
-        f"Beam tree of {len(branches)} tokens over {steps} steps: {finished} whole sentences found. The best path is: {path}."
-    )
+    tree = f"Beam tree of {len(branches)} tokens over {steps} steps, {finished} whole sentences found."
+    alt = f"{tree} The best path is: {path}."
     return drawn(draw, (ACROSS * steps + 1.2, DOWN * tall + 1.4), caption, alt)
 
 
@@ -101,7 +100,9 @@ def _tree(axes: Axes, branches: Sequence[Branch], rows: dict[int, int], steps: i
             axes.plot([start, one.step - 0.4], [parent, row], **style)
         faint = one.state == "dropped" and not one.best
         bold = "bold" if one.best else "normal"
-        write(axes, one.step, row - 0.13, shortened(one.token, 12), color=colour if faint else INK, weight=bold)
+        write(
+            axes, one.step, row - 0.13, shortened(one.token, 12), color=colour if faint else INK, weight=bold
+        )
         told = f"{one.log_probability:.2f} · {one.score:.2f}"
         write(axes, one.step, row + 0.24, told, fontsize=5.5, color=colour)
     for step in range(steps):

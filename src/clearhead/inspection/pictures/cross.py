@@ -39,21 +39,27 @@ class Merged:
 
     def told(self) -> str:
         """The links in words."""
-        return ", ".join(f"{self.target[target]} – {self.source[source]}" for source, target in sorted(self.links))
+        return ", ".join(
+            f"{self.target[target]} – {self.source[source]}" for source, target in sorted(self.links)
+        )
 
 
 def cross_picture(scene: Scene, merged: Merged) -> Picture:
     """Curves from each word of the translation to the words it comes from, and the same as a matrix."""
     rows, columns = merged.weights.shape
     aligner, curved = merged.aligner, max(rows, columns) <= CURVED
-    when = "at the place where the word is read" if aligner.reads else "at the place where the word is written"
+    when = (
+        "at the place where the word is read" if aligner.reads else "at the place where the word is written"
+    )
 
     def draw(figure: Figure) -> None:
         figure.suptitle(f"{aligner.name}: words aligned", fontsize=10, x=0.01, ha="left", parse_math=False)
         wide = CELL * columns + 1.7
         axes = figure.subplots(1, 2, width_ratios=(2.4, max(wide, 2.6))) if curved else [figure.subplots()]
         if curved:
-            draw_lines(axes[0], merged.weights, merged.target, merged.source, HEADS[aligner.head % len(HEADS)])
+            draw_lines(
+                axes[0], merged.weights, merged.target, merged.source, HEADS[aligner.head % len(HEADS)]
+            )
         seen = Seen(aligner.name, merged.weights[None], merged.target, merged.source)
         image = draw_weights(axes[-1], merged.weights, seen)
         axes[-1].set_ylabel("target word ↓ attends to source word →", fontsize=SMALL)
@@ -66,8 +72,13 @@ def cross_picture(scene: Scene, merged: Merged) -> Picture:
         f"keys added, of its queries averaged; signs left out; colour by √α, 0 to 1. Agreement "
         f"{aligner.agreement:.2f}: how far words of both texts choose each other; 1 is a perfect pairing."
     )
-    alt = f"Word alignment by {aligner.name}, agreement {aligner.agreement:.2f}: {merged.told() or 'no links'}."
-    size = (max(CELL * columns + 1.7, 2.6) + (2.8 if curved else 0.8), max(3.0, CELL * max(rows, 0.7 * columns) + 1.8))
+    alt = (
+        f"Word alignment by {aligner.name}, agreement {aligner.agreement:.2f}: {merged.told() or 'no links'}."
+    )
+    size = (
+        max(CELL * columns + 1.7, 2.6) + (2.8 if curved else 0.8),
+        max(3.0, CELL * max(rows, 0.7 * columns) + 1.8),
+    )
     return drawn(draw, size, caption, alt)
 
 

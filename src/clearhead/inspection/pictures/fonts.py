@@ -5,7 +5,13 @@ import functools
 from matplotlib.font_manager import findfont, fontManager, get_font
 
 OWN = "DejaVu Sans"
-OFTEN = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "Noto Sans Hebrew")
+OFTEN = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "Noto Sans Hebrew",
+)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from torch import Tensor
 from clearhead.inspection.pictures.matrix import draw_weights, legend_of_weights, mask_key
 from clearhead.inspection.pictures.picture import Picture, drawn
 from clearhead.inspection.pictures.scene import Scene, Seen
-from clearhead.inspection.pictures.style import HEADS, INK, SMALL, TINY, bare, shortened, write
+from clearhead.inspection.pictures.style import HEADS, TINY, bare, shortened, write
 
 # With more tokens, lines say nothing any more.
 LINED = 64

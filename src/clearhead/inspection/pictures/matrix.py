@@ -11,6 +11,7 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 from torch import Tensor
 
+from clearhead.inspection.pictures.scene import Seen
 from clearhead.inspection.pictures.style import (
     FAINT,
     GRID,
@@ -25,7 +26,6 @@ from clearhead.inspection.pictures.style import (
     weight_scale,
     write,
 )
-from clearhead.inspection.pictures.scene import Seen
 
 # Cells of matrices up to this size have their numbers in them.
 NUMBERED = 12
@@ -38,7 +38,9 @@ Hidden = Bool[Tensor, "queries keys"]
 
 def draw_weights(axes: Axes, weights: Cells, seen: Seen, labels: bool = True) -> AxesImage:
     """Weights by their roots, masked cells hatched: what comes later apart from padding."""
-    image = axes.imshow(weights.numpy(), cmap=WEIGHT, norm=weight_scale(), aspect="equal", interpolation="nearest")
+    image = axes.imshow(
+        weights.numpy(), cmap=WEIGHT, norm=weight_scale(), aspect="equal", interpolation="nearest"
+    )
     _hatch(axes, seen.later, LATER)
     _hatch(axes, seen.outside, OUTSIDE)
     _frame(axes, weights.shape[0], weights.shape[1])
@@ -123,7 +125,9 @@ def _hatch(axes: Axes, cells: Hidden | None, hatch: str) -> None:
 def _runs(line: list[bool]) -> list[tuple[int, int]]:
     """First and last of the hidden cells that lie side by side."""
     padded = np.diff(np.array([False, *line, False]).astype(np.int8))
-    return list(zip(np.flatnonzero(padded == 1).tolist(), (np.flatnonzero(padded == -1) - 1).tolist(), strict=True))
+    return list(
+        zip(np.flatnonzero(padded == 1).tolist(), (np.flatnonzero(padded == -1) - 1).tolist(), strict=True)
+    )
 
 
 def _frame(axes: Axes, rows: int, columns: int) -> None:

@@ -34,7 +34,11 @@ def neighbours_picture(scene: Scene, tokens: Sequence[Neighbours]) -> Picture:
         grid = figure.subplots(down, across, squeeze=False, sharex=True)
         for axes, one in zip(grid.flat, tokens, strict=False):
             cosines = [cosine for _, cosine in one.near]
-            axes.barh(range(len(cosines)), cosines, color=[WEIGHT(0.25 + 0.5 * max(cosine, 0)) for cosine in cosines])
+            axes.barh(
+                range(len(cosines)),
+                cosines,
+                color=[WEIGHT(0.25 + 0.5 * max(cosine, 0)) for cosine in cosines],
+            )
             names = [shortened(name) for name, _ in one.near]
             axes.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
             for row, cosine in enumerate(cosines):
@@ -47,7 +51,12 @@ def neighbours_picture(scene: Scene, tokens: Sequence[Neighbours]) -> Picture:
         for axes in grid.flat[len(tokens) :]:
             axes.set_axis_off()
 
-    caption = f"{scene} each token's nearest neighbours in the embedding; bars are cosines, 1 is the same direction."
-    told = "; ".join(f"{one.token}: " + ", ".join(f"{name} {cosine:.2f}" for name, cosine in one.near[:3]) for one in tokens)
+    caption = (
+        f"{scene} the nearest tokens to each in the embedding; bars are cosines, 1 is the same direction."
+    )
+    told = "; ".join(
+        f"{one.token}: " + ", ".join(f"{name} {cosine:.2f}" for name, cosine in one.near[:3])
+        for one in tokens
+    )
     alt = f"Nearest tokens of the vocabulary by cosine of their embeddings. {told}."
     return drawn(draw, (2.4 * max(across, 2), down * (0.24 * count + 0.45) + 0.9), caption, alt)

@@ -40,12 +40,12 @@ class Picture:
         """Writes a .png, .svg or .pdf file, whole or not at all."""
         path = Path(path)
         kind = picture_kind(path)
-        data = self.bytes(kind)
+        data = self.content(kind)
         with replacing(path) as temporary:
             temporary.write_bytes(data)
         return path
 
-    def bytes(self, kind: str = "png") -> bytes:
+    def content(self, kind: str = "png") -> bytes:
         """The file's content."""
         held = io.BytesIO()
         with _settings(), self._drawable(kind):
@@ -71,7 +71,12 @@ class Picture:
             case "png":
                 return {"Title": self.caption, "Description": self.alt, "Software": "clearhead"}
             case "pdf":
-                return {"Title": self.caption, "Subject": self.alt, "Creator": "clearhead", "CreationDate": None}
+                return {
+                    "Title": self.caption,
+                    "Subject": self.alt,
+                    "Creator": "clearhead",
+                    "CreationDate": None,
+                }
             case _:
                 return {"Date": None, "Creator": "clearhead"}
 
@@ -83,7 +88,7 @@ class Picture:
         return svg[:close] + b' role="img">' + told.encode() + svg[close + 1 :]
 
     def _repr_html_(self) -> str:
-        held = base64.b64encode(self.bytes("png")).decode()
+        held = base64.b64encode(self.content("png")).decode()
         width, _ = self.figure.get_size_inches()
         return (
             f'<figure style="margin:0"><img style="max-width:100%" width="{width * 96:.0f}" '
@@ -113,6 +118,6 @@ def drawn(draw: Callable[[Figure], None], size: tuple[float, float], caption: st
 def _settings() -> Iterator[None]:
     """The settings of the drawing library are the process's: one picture is drawn at a time."""
     # Text stays text, and the same picture is the same file.
-    settings = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "clearhead"}
+    settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "clearhead"}
     with _lock, matplotlib.rc_context({**settings, "font.family": list(families())}):
         yield

@@ -2,13 +2,15 @@
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from clearhead.errors import SettingsError
 from clearhead.inspection.pictures.picture import Picture, drawn
-from clearhead.inspection.pictures.style import FAINT, HEADS, SIGNED, SMALL, TINY, signed_scale
+from clearhead.inspection.pictures.style import FAINT, GRID, HEADS, SIGNED, SMALL, TINY, signed_scale, write
 from clearhead.inspection.vectors import PositionTable
 
-WAVES = 6
+LANES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
+"""Which columns are drawn as curves, beside the first: at these shares of all."""
 SAID = {
     "sinusoidal": "sine and cosine of the place, slower from left to right, added to the embedding",
     "learned": "a learned vector for each place, added to the embedding",
@@ -26,31 +28,26 @@ def positions_picture(model: str, table: PositionTable | None) -> Picture:
     places, features = table.rows.shape
 
     def draw(figure: Figure) -> None:
-        title = f"{table.kind} positions: {SAID[table.kind]}"
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
-        left, middle, right = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))
-        largest = float(table.rows.abs().max())
-        style = {"cmap": SIGNED, "norm": signed_scale(largest), "aspect": "auto", "interpolation": "nearest"}
-        image = left.imshow(table.rows.numpy(), **style)
-        left.set_xlabel(_feature(table), fontsize=SMALL)
-        left.set_ylabel(_place(table), fontsize=SMALL)
-        bar = figure.colorbar(image, ax=left, shrink=0.8, pad=0.02, aspect=30)
-        bar.ax.tick_params(labelsize=TINY)
-        _curves(middle, table)
-        _similarity(figure, right, table)
-        for axes in (left, middle, right):
+        figure.suptitle(f"{table.kind} positions: {SAID[table.kind]}", fontsize=10, x=0.01, ha="left")
+        panels = figure.subplots(1, 4, width_ratios=(1.2, 1, 1.1, 1))
+        _heat(figure, panels[0], table)
+        _curves(panels[1], table)
+        _similarity(figure, panels[2], table)
+        _from_places(panels[3], table)
+        for axes in panels:
             axes.tick_params(labelsize=TINY, length=2)
 
     caption = (
-        f"Model {model}: its {table.kind} positions, the first {places} places. Left: every number; middle: "
-        f"some columns as curves; right: {_alike(table)}. Colours: blue below zero, white zero, orange above."
+        f"Model {model}: its {table.kind} positions, the first {places} places. From left to right: every "
+        f"number; some columns as curves; {_alike(table)}, for all places and for three of them. Blue "
+        "is below zero, white zero, orange above."
     )
     near, far = float(table.similarity[0, 1]), float(table.similarity[0, -1])
     alt = (
-        f"{table.kind} positions of {places} places and {features} columns: {SAID[table.kind]}. The first place and "
-        f"the next are alike by {near:.2f}, the first and the last by {far:.2f}."
+        f"{table.kind} positions of {places} places and {features} columns: {SAID[table.kind]}. The first "
+        f"place and the next are alike by {near:.2f}, the first and the last by {far:.2f}."
     )
-    return drawn(draw, (11.0, 4.2), caption, alt)
+    return drawn(draw, (13.0, 3.9), caption, alt)
 
 
 def _feature(table: PositionTable) -> str:
@@ -77,28 +74,57 @@ def _alike(table: PositionTable) -> str:
             return "cosine of two places"
 
 
+def _heat(figure: Figure, axes: Axes, table: PositionTable) -> None:
+    style = {"cmap": SIGNED, "norm": signed_scale(float(table.rows.abs().max()))}
+    image = axes.imshow(table.rows.numpy(), aspect="auto", interpolation="nearest", **style)
+    axes.set_xlabel(_feature(table), fontsize=SMALL)
+    axes.set_ylabel(_place(table), fontsize=SMALL)
+    _scale(figure, image, axes)
+
+
 def _curves(axes: Axes, table: PositionTable) -> None:
-    """Columns from fast to slow; those that are alike would hide each other."""
+    """Some columns, each in a lane of its own, so that none hides another."""
     features = table.rows.shape[1]
-    if table.kind in ("order", "fraction"):
-        chosen = [0]
-    else:
-        count = min(WAVES, features)
-        chosen = sorted({round(features ** (number / max(count - 1, 1))) - 1 for number in range(count)})
-        chosen = [min(features - 1, one + one % 2) if table.kind == "sinusoidal" else one for one in chosen]
-    for number, column in enumerate(dict.fromkeys(chosen)):
-        axes.plot(table.rows[:, column].numpy(), color=HEADS[number], lw=1.2, label=f"{column}")
+    alike = table.kind in ("order", "fraction")
+    chosen = [0] if alike else sorted({int(features * share) for share in LANES} | {0})
+    chosen = [one - one % 2 for one in chosen] if table.kind == "sinusoidal" else chosen
+    tall = 2.4 * float(table.rows.abs().max())
+    for lane, column in enumerate(dict.fromkeys(chosen)):
+        axes.axhline(-lane * tall, color=GRID, lw=0.6)
+        axes.plot(table.rows[:, column].numpy() - lane * tall, color=HEADS[lane % len(HEADS)], lw=1.2)
+        write(axes, -1.5, -lane * tall, "" if alike else str(column), ha="right", fontsize=TINY)
+    axes.set_yticks([])
     axes.set_xlabel(_place(table).replace("↓", "→"), fontsize=SMALL)
-    axes.set_title(_feature(table).replace(" →", "") + " as a curve", fontsize=SMALL, color=FAINT)
-    axes.legend(fontsize=TINY, frameon=False, loc="upper right", ncols=2)
-    axes.spines[["top", "right"]].set_visible(False)
+    named = f"{'every ' if alike else ''}{_feature(table).removesuffix(' →')}"
+    axes.set_title(f"{named} as a curve", fontsize=SMALL, color=FAINT)
+    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _similarity(figure: Figure, axes: Axes, table: PositionTable) -> None:
-    values = table.similarity
-    style = {"cmap": SIGNED, "norm": signed_scale(float(values.abs().max())), "interpolation": "nearest"}
-    image = axes.imshow(values.numpy(), **style)
-    axes.set_title(_alike(table), fontsize=SMALL, color=FAINT, wrap=True)
+    style = {"cmap": SIGNED, "norm": signed_scale(float(table.similarity.abs().max()))}
+    image = axes.imshow(table.similarity.numpy(), aspect="auto", interpolation="nearest", **style)
+    axes.set_title(_title(table), fontsize=SMALL, color=FAINT)
     axes.set_xlabel("place →", fontsize=SMALL)
+    _scale(figure, image, axes)
+
+
+def _from_places(axes: Axes, table: PositionTable) -> None:
+    """The similarity of three places to all others."""
+    places = len(table.similarity)
+    for number, place in enumerate(sorted({0, places // 2, places - 1})):
+        colour = HEADS[number]
+        axes.plot(table.similarity[place].numpy(), color=colour, lw=1.2)
+        axes.plot([place], [float(table.similarity[place, place])], "o", color=colour, markersize=3)
+    axes.set_xlabel("place →", fontsize=SMALL)
+    axes.set_title("the same from three places", fontsize=SMALL, color=FAINT)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _title(table: PositionTable) -> str:
+    return "mean bias between places" if table.kind == "alibi" else "cosine between places"
+
+
+def _scale(figure: Figure, image: AxesImage, axes: Axes) -> None:
     bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, aspect=30)
-    bar.ax.tick_params(labelsize=TINY)
+    bar.ax.tick_params(labelsize=TINY, length=2)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -64,13 +65,13 @@ class Line:
 
     name: str
     texts: list[str]
-    colours: list[object]
+    colours: Sequence[Any]
     inks: list[str]
 
 
 def row_picture(scene: Scene, row: Row) -> Picture:
     """The steps from scores to weights, for each key of one query; of many keys, the rest together."""
-    shown = row.weights.topk(min(SHOWN, len(row.keys))).indices.sort().values.tolist()
+    shown: list[int] = row.weights.topk(min(SHOWN, len(row.keys))).indices.sort().values.tolist()
     labels = [shortened(row.keys[place], 10) for place in shown]
     if rest := len(row.keys) - len(shown):
         labels.append(f"{rest} others")
@@ -133,7 +134,12 @@ def _table(axes: Axes, lines: list[Line], labels: list[str]) -> None:
     for number, line in enumerate(lines):
         write(axes, -0.62, number, line.name, ha="right")
         for column, (text, colour, ink) in enumerate(zip(line.texts, line.colours, line.inks, strict=True)):
-            style = {"facecolor": colour, "edgecolor": GRID, "lw": 0.6, "hatch": "////" if text == "hidden" else None}
+            style = {
+                "facecolor": colour,
+                "edgecolor": GRID,
+                "lw": 0.6,
+                "hatch": "////" if text == "hidden" else None,
+            }
             axes.add_patch(Rectangle((column - 0.5, number - 0.43), 1.0, 0.86, **style))
             write(axes, column, number, text, fontsize=7.5, color=ink)
     write(axes, -0.62, -0.85, "key", ha="right", fontsize=TINY, color=FAINT)

@@ -45,7 +45,9 @@ class Seen:
         """What is hidden because it comes later."""
         if self.hidden is None:
             return None
-        return self.hidden & torch.ones_like(self.hidden).triu(1 + self.hidden.shape[1] - self.hidden.shape[0])
+        return self.hidden & torch.ones_like(self.hidden).triu(
+            1 + self.hidden.shape[1] - self.hidden.shape[0]
+        )
 
     @property
     def outside(self) -> Bool[Tensor, "queries keys"] | None:
@@ -71,8 +73,8 @@ class Seen:
 
     def told_roles(self) -> str:
         """How many heads have each role."""
-        names = [role.name for role in self.roles]
-        return ", ".join(f"{names.count(name)} {LABELS[name]}" for name in dict.fromkeys(names))
+        names = [LABELS[role.name] for role in self.roles]
+        return ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
 
 
 def _cut(text: str, longest: int = 120) -> str:

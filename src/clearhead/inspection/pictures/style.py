@@ -43,7 +43,9 @@ def label_places(axes: Axes, queries: Sequence[str], keys: Sequence[str], size: 
     slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor", "parse_math": False}
     axes.set_xticks(range(len(keys)), list(map(shortened, keys)), **slanted)
     axes.set_yticks(range(len(queries)), list(map(shortened, queries)), parse_math=False)
-    axes.tick_params(labelsize=size, length=0, top=True, labeltop=True, bottom=False, labelbottom=False, pad=2)
+    axes.tick_params(
+        labelsize=size, length=0, top=True, labeltop=True, bottom=False, labelbottom=False, pad=2
+    )
 
 
 def write(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
