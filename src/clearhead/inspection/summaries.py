@@ -87,6 +87,29 @@ def rollout(
     return torch.stack(paths)
 
 
+@dataclass(frozen=True)
+class Brought:
+    """What one sub-layer did to the residual stream, at every place."""
+
+    name: str
+    """Its path: `decoder.blocks.0.cross_attention`."""
+    norm: Float[Tensor, " places"]
+    """The length of the stream after it."""
+    added: Float[Tensor, " places"]
+    """The length of what it added."""
+    share: Float[Tensor, " places"]
+    """How large a part that is of what met in the residual."""
+
+    @property
+    def kind(self) -> str:
+        """attention, cross_attention or feedforward."""
+        return self.name.rsplit(".", 1)[1]
+
+    @property
+    def layer(self) -> int:
+        return int(self.name.split(".")[2])
+
+
 def residual_share(
     before: Float[Tensor, "places width"], added: Float[Tensor, "places width"]
 ) -> Float[Tensor, " places"]:

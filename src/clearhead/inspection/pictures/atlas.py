@@ -6,15 +6,15 @@ from matplotlib.figure import Figure
 
 from clearhead.inspection.pictures.matrix import draw_weights, legend_of_weights, mask_key
 from clearhead.inspection.pictures.picture import Picture, drawn
-from clearhead.inspection.pictures.scene import Scene, Seen
 from clearhead.inspection.pictures.style import FAINT, SMALL, TINY
+from clearhead.inspection.pictures.subject import Seen, Subject
 from clearhead.inspection.summaries import entropy
 
 # Inches of a thumbnail.
 SIDE = 1.25
 
 
-def atlas_picture(scene: Scene, layers: Sequence[Seen]) -> Picture:
+def atlas_picture(subject: Subject, layers: Sequence[Seen]) -> Picture:
     """Layers by heads of one kind of attention, the first layer on top."""
     heads, (first, last) = layers[0].heads, (layers[0].name, layers[-1].name)
     queries, keys = layers[0].weights.shape[1:]
@@ -39,7 +39,7 @@ def atlas_picture(scene: Scene, layers: Sequence[Seen]) -> Picture:
             figure.legend(handles=key, loc="outside upper right", fontsize=TINY, frameon=False)
 
     caption = (
-        f"{scene} weights of {_pattern(first)}, query ↓ attends to key →; colour by √α, 0 to 1. Above each "
+        f"{subject} weights of {_pattern(first)}, query ↓ attends to key →; colour by √α, 0 to 1. Above each "
         "head what it mostly looks at, by measurement; below its mean entropy."
     )
     told = "; ".join(f"layer {seen.name.split('.')[2]}: {seen.told_roles() or 'no roles'}" for seen in layers)

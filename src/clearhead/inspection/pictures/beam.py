@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from clearhead.inspection.pictures.picture import Picture, drawn
-from clearhead.inspection.pictures.scene import Scene
 from clearhead.inspection.pictures.style import INK, TINY, bare, shortened, write
+from clearhead.inspection.pictures.subject import Subject
 
 COLOURS = {"best": "#d55e00", "kept": "#145a9e", "finished": "#009e73", "dropped": "#a8a8a8"}
 MEANS = {
@@ -38,7 +38,7 @@ class Branch:
     best: bool = False
 
 
-def beam_picture(scene: Scene, branches: Sequence[Branch], dropped: int = 2) -> Picture:
+def beam_picture(subject: Subject, branches: Sequence[Branch], dropped: int = 2) -> Picture:
     """The tree from left to right, better scores above; of those dropped, so many a step."""
     shown = _shown(branches, dropped)
     rows = _rows(branches, shown)
@@ -54,7 +54,7 @@ def beam_picture(scene: Scene, branches: Sequence[Branch], dropped: int = 2) -> 
     left_out = len(branches) - len(shown)
     rest = f" {left_out} dropped ones with lower scores are not drawn." if left_out else ""
     caption = (
-        f"{scene} every step of the search from left to right, better scores above. Under each token its "
+        f"{subject} every step of the search from left to right, better scores above. Under each token its "
         f"log-probability, and the score of the path by the length penalty.{rest}"
     )
     path = " ".join(one.token for one in branches if one.best)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from clearhead.inspection.pictures.matrix import draw_weights, legend_of_weights, mask_key
 from clearhead.inspection.pictures.picture import Picture, drawn
-from clearhead.inspection.pictures.scene import Scene, Seen
 from clearhead.inspection.pictures.style import HEADS, TINY, bare, shortened, write
+from clearhead.inspection.pictures.subject import Seen, Subject
 
 # With more tokens, lines say nothing any more.
 LINED = 64
@@ -22,7 +22,7 @@ CELL = 0.28
 ROOT = "colour by √α, 0 to 1"
 
 
-def head_picture(scene: Scene, seen: Seen, head: int) -> Picture:
+def head_picture(subject: Subject, seen: Seen, head: int) -> Picture:
     """One head of an attention."""
     weights = seen.weights[head]
     lined = max(weights.shape) <= LINED
@@ -41,7 +41,7 @@ def head_picture(scene: Scene, seen: Seen, head: int) -> Picture:
         if key := mask_key(seen):
             figure.legend(handles=key, loc="outside upper right", fontsize=TINY, frameon=False)
 
-    caption = f"{scene} weights of {seen.name}, head {head}: each row sums to 1; {ROOT}."
+    caption = f"{subject} weights of {seen.name}, head {head}: each row sums to 1; {ROOT}."
     alt = f"{seen.name}, {seen.label(head)}. Each token looks most at: {seen.strongest(head)}."
     return drawn(draw, (wide + (2.8 if lined else 0.8), tall), caption, alt)
 

@@ -1,6 +1,7 @@
 """A matrix of weights or scores: what can be seen of it, what is hidden, and the scale."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,7 +12,6 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 from torch import Tensor
 
-from clearhead.inspection.pictures.scene import Seen
 from clearhead.inspection.pictures.style import (
     FAINT,
     GRID,
@@ -26,6 +26,7 @@ from clearhead.inspection.pictures.style import (
     weight_scale,
     write,
 )
+from clearhead.inspection.pictures.subject import Seen
 
 # Cells of matrices up to this size have their numbers in them.
 NUMBERED = 12
@@ -79,7 +80,9 @@ def label_tokens(axes: Axes, queries: Sequence[str], keys: Sequence[str]) -> Non
     axes.set_ylabel("query ↓ attends to key →", fontsize=SMALL, color=FAINT)
 
 
-def number(axes: Axes, values: Cells, hidden: Hidden | None, dark, form: str = "{:.2f}") -> None:
+def number(
+    axes: Axes, values: Cells, hidden: Hidden | None, dark: Callable[[float], bool], form: str = "{:.2f}"
+) -> None:
     """The numbers in the cells, where there are few enough."""
     if max(values.shape) > NUMBERED:
         return
@@ -90,10 +93,12 @@ def number(axes: Axes, values: Cells, hidden: Hidden | None, dark, form: str = "
                 write(axes, column, row, told, fontsize=TINY, color="white" if dark(value) else "#333333")
 
 
-def legend_of_weights(figure: Figure, image: AxesImage, axes: Axes | list[Axes], **place) -> None:
+def legend_of_weights(
+    figure: Figure, image: AxesImage, axes: Axes | list[Axes], name: str = "α", **place: Any
+) -> None:
     """The scale, in weights."""
     bar = figure.colorbar(image, ax=axes, ticks=TICKS, **{"shrink": 0.8, "pad": 0.02, "aspect": 30, **place})
-    bar.ax.set_title("α", fontsize=SMALL, color=FAINT)
+    bar.ax.set_title(name, fontsize=SMALL, color=FAINT)
     bar.ax.tick_params(labelsize=TINY, length=2)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.ax.set_yticklabels([f"{tick:g}" for tick in TICKS])

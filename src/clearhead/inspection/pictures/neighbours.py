@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from clearhead.inspection.pictures.picture import Picture, drawn
-from clearhead.inspection.pictures.scene import Scene
 from clearhead.inspection.pictures.style import SMALL, TINY, WEIGHT, shortened, write
+from clearhead.inspection.pictures.subject import Subject
 
 ACROSS = 4
 # A text has more tokens than one can compare.
@@ -22,7 +22,7 @@ class Neighbours:
     near: Sequence[tuple[str, float]]
 
 
-def neighbours_picture(scene: Scene, tokens: Sequence[Neighbours]) -> Picture:
+def neighbours_picture(subject: Subject, tokens: Sequence[Neighbours]) -> Picture:
     """For each token, the nearest ones of the vocabulary as bars of their cosines."""
     tokens = tokens[:MOST]
     across = min(ACROSS, len(tokens))
@@ -52,7 +52,7 @@ def neighbours_picture(scene: Scene, tokens: Sequence[Neighbours]) -> Picture:
             axes.set_axis_off()
 
     caption = (
-        f"{scene} the nearest tokens to each in the embedding; bars are cosines, 1 is the same direction."
+        f"{subject} the nearest tokens to each in the embedding; bars are cosines, 1 is the same direction."
     )
     told = "; ".join(
         f"{one.token}: " + ", ".join(f"{name} {cosine:.2f}" for name, cosine in one.near[:3])

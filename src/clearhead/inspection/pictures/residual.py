@@ -1,39 +1,18 @@
 """The residual stream: how long its vectors get, and what each sub-layer brings."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from jaxtyping import Float
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from clearhead.inspection.pictures.picture import Picture, drawn
-from clearhead.inspection.pictures.scene import Scene
-from clearhead.inspection.pictures.style import FAINT, HEADS, SMALL, TINY, write
+from clearhead.inspection.pictures.style import HEADS, SMALL, TINY, write
+from clearhead.inspection.pictures.subject import Subject
+from clearhead.inspection.summaries import Brought
 
 COLOURS = {"attention": HEADS[0], "cross_attention": HEADS[1], "feedforward": HEADS[2]}
 
 
-@dataclass(frozen=True)
-class Brought:
-    """What one sub-layer did to the stream, at every place."""
-
-    name: str
-    """`decoder.blocks.0.cross_attention`."""
-    norm: Float[Tensor, " places"]
-    """The length of the stream after it."""
-    share: Float[Tensor, " places"]
-
-    @property
-    def kind(self) -> str:
-        return self.name.rsplit(".", 1)[1]
-
-    @property
-    def layer(self) -> str:
-        return self.name.split(".")[2]
-
-
-def residual_picture(scene: Scene, stack: str, sublayers: Sequence[Brought]) -> Picture:
+def residual_picture(subject: Subject, stack: str, sublayers: Sequence[Brought]) -> Picture:
     """The share of every sub-layer, and the length of the stream after it; each dot a place."""
 
     def draw(figure: Figure) -> None:
@@ -45,9 +24,11 @@ def residual_picture(scene: Scene, stack: str, sublayers: Sequence[Brought]) -> 
             below.bar(number, float(one.norm.mean()), color=colour, alpha=0.35, width=0.7)
             for axes, values in ((above, one.share), (below, one.norm)):
                 axes.plot([number] * len(values), values.numpy(), ".", color=colour, markersize=3)
-            write(above, number, float(one.share.mean()), f"{float(one.share.mean()):.0%}", va="bottom", fontsize=TINY)
+            write(above, number, 0.01, f"{float(one.share.mean()):.0%}", va="bottom", fontsize=TINY)
         names = [f"{one.kind.replace('_', '-')}\nlayer {one.layer}" for one in sublayers]
-        below.set_xticks(range(len(names)), names, fontsize=TINY, rotation=45, ha="right", rotation_mode="anchor")
+        below.set_xticks(
+            range(len(names)), names, fontsize=TINY, rotation=45, ha="right", rotation_mode="anchor"
+        )
         above.set_ylabel("share brought", fontsize=SMALL)
         below.set_ylabel("length of the stream", fontsize=SMALL)
         for axes in (above, below):
@@ -55,8 +36,9 @@ def residual_picture(scene: Scene, stack: str, sublayers: Sequence[Brought]) -> 
             axes.tick_params(axis="y", labelsize=TINY, length=2)
 
     caption = (
-        f"{scene} the residual stream of the {stack}. Above: the length of what a sub-layer adds, as a share of it and of what was "
-        "there; below: the length of the stream afterwards. Bars are means, dots are tokens."
+        f"{subject} the residual stream of the {stack}. Above: the length of what a sub-layer adds, as a "
+        "share of it and of what was there; below: the length of the stream afterwards. Bars "
+        "are means, dots are tokens."
     )
     told = ", ".join(f"{one.name} {float(one.share.mean()):.0%}" for one in sublayers)
     alt = f"What each sub-layer of the {stack} brings to the residual stream, on average: {told}."

@@ -11,7 +11,7 @@ from clearhead.inspection.summaries import LABELS, Role
 
 
 @dataclass(frozen=True)
-class Scene:
+class Subject:
     """Of which model and text a picture is."""
 
     model: str

@@ -12,7 +12,6 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from clearhead.inspection.pictures.picture import Picture, drawn
-from clearhead.inspection.pictures.scene import Scene
 from clearhead.inspection.pictures.style import (
     FAINT,
     GRID,
@@ -26,6 +25,7 @@ from clearhead.inspection.pictures.style import (
     weight_scale,
     write,
 )
+from clearhead.inspection.pictures.subject import Subject
 
 # So many keys are shown each by itself; all others together in one column.
 SHOWN = 12
@@ -34,7 +34,7 @@ LARGE = 30.0
 
 
 @dataclass(frozen=True)
-class Row:
+class Arithmetic:
     """What one query of one head computes, key by key."""
 
     name: str
@@ -69,7 +69,7 @@ class Line:
     inks: list[str]
 
 
-def row_picture(scene: Scene, row: Row) -> Picture:
+def arithmetic_picture(subject: Subject, row: Arithmetic) -> Picture:
     """The steps from scores to weights, for each key of one query; of many keys, the rest together."""
     shown: list[int] = row.weights.topk(min(SHOWN, len(row.keys))).indices.sort().values.tolist()
     labels = [shortened(row.keys[place], 10) for place in shown]
@@ -82,8 +82,8 @@ def row_picture(scene: Scene, row: Row) -> Picture:
         _table(figure.subplots(), _lines(row, shown), labels)
 
     caption = (
-        f"{scene} the row of the query “{row.query}” in {row.name}, head {row.head}. The softmax is over all "
-        f"{len(row.keys)} keys; the weights sum to {float(row.weights.sum()):.4f}."
+        f"{subject} the row of the query “{row.query}” in {row.name}, head {row.head}. The softmax is over "
+        f"all {len(row.keys)} keys; the weights sum to {float(row.weights.sum()):.4f}."
     )
     best = row.weights.topk(min(5, len(row.keys)))
     told = ", ".join(
@@ -94,7 +94,7 @@ def row_picture(scene: Scene, row: Row) -> Picture:
     return drawn(draw, (2.0 + 0.72 * max(len(labels), 5), 3.3), caption, alt)
 
 
-def _lines(row: Row, shown: list[int]) -> list[Line]:
+def _lines(row: Arithmetic, shown: list[int]) -> list[Line]:
     others = torch.ones(len(row.keys), dtype=torch.bool)
     others[shown] = False
     rest = bool(others.any())
