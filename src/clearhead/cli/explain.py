@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 OUT = "A .png, .svg or .pdf picture, all numbers as .json, or a folder, which gets every picture there is."
 VIEW = (
     "Which picture: cross (words aligned), atlas (all heads), head, row (one query's arithmetic), residual, "
-    "lens, positions, neighbours. Without: the most telling."
+    "lens, beam, positions, neighbours. Without: the most telling."
 )
 
 

@@ -10,6 +10,7 @@ from torch import nn
 from clearhead.errors import SettingsError
 from clearhead.inspection.pictures.arithmetic import Arithmetic, arithmetic_picture
 from clearhead.inspection.pictures.atlas import atlas_picture
+from clearhead.inspection.pictures.beam import Branch, beam_picture
 from clearhead.inspection.pictures.cross import cross_picture
 from clearhead.inspection.pictures.head import head_picture
 from clearhead.inspection.pictures.lens import lens_picture
@@ -110,6 +111,27 @@ class Drawing:
         )
         return arithmetic_picture(self.subject, row)
 
+    def beam(self) -> Picture:
+        tree, pieces = self.explanation.tree, self.explanation.tokenizer.pieces
+        if tree is None:
+            raise SettingsError(
+                "view: beam needs a search with a beam; explain without a target, and beam > 1"
+            )
+        branches = [
+            Branch(
+                node.parent,
+                node.step,
+                pieces([node.word])[0],
+                node.log_probability,
+                node.score,
+                node.fate,
+                node.best,
+                node.why,
+            )
+            for node in tree.nodes
+        ]
+        return beam_picture(self.subject, branches)
+
     def residual(self) -> Picture:
         stack = "encoder" if self.kind == "encoder" else "decoder"
         return residual_picture(self.subject, stack, self.summaries.brought(stack))
@@ -183,6 +205,7 @@ VIEWS: Mapping[str, Callable[[Drawing], Picture]] = MappingProxyType(
         "row": Drawing.arithmetic,
         "residual": Drawing.residual,
         "lens": Drawing.lens,
+        "beam": Drawing.beam,
         "positions": Drawing.positions,
         "neighbours": Drawing.neighbours,
     }
@@ -197,6 +220,8 @@ def views(explanation: Explanation) -> list[str]:
         missing.add("cross")
     if explanation.model.config.position == "none":
         missing.add("positions")
+    if explanation.tree is None:
+        missing.add("beam")
     return [name for name in VIEWS if name not in missing]
 
 

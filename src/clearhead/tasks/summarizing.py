@@ -131,7 +131,9 @@ class Summaries:
         device = self.model.readout_weight.device
         streams = {row: self.tensor(name).to(device) for row, name in rows.items()}
         asked = [token.next for token in self.explanation.target]
-        return logit_lens(streams, lambda x: self.model.readout(self.model.decoder.norm(x)), asked, top)
+        return logit_lens(
+            streams, lambda x: self.model.readout(self.model.decoder.norm(x[None]))[0], asked, top
+        )
 
     def contributions(self) -> list[Contribution]:
         """What muting each head once does to the log-probability of what was said; a pass a head."""

@@ -1,12 +1,15 @@
 """A beam search as a tree: what was kept at each step, what was dropped and why, and the path that won."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 
 from clearhead.inspection.pictures.picture import Picture, drawn
 from clearhead.inspection.pictures.style import INK, TINY, bare, shortened, write
@@ -20,7 +23,7 @@ MEANS = {
     "dropped": "dropped",
 }
 # Inches between steps and between rows.
-ACROSS, DOWN = 1.15, 0.34
+ACROSS, DOWN = 1.25, 0.34
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Branch:
     """Of the path so far, by the length penalty."""
     state: Literal["kept", "finished", "dropped"]
     best: bool = False
+    why: str | None = None
+    """Why it was dropped."""
 
 
 def beam_picture(subject: Subject, branches: Sequence[Branch], dropped: int = 2) -> Picture:
@@ -57,6 +62,9 @@ def beam_picture(subject: Subject, branches: Sequence[Branch], dropped: int = 2)
         f"{subject} every step of the search from left to right, better scores above. Under each token its "
         f"log-probability, and the score of the path by the length penalty.{rest}"
     )
+    reasons = Counter(one.why for one in branches if one.state == "dropped" and one.why)
+    if reasons:
+        caption += " Dropped: " + "; ".join(f"{count} as {why}" for why, count in reasons.most_common()) + "."
     path = " ".join(one.token for one in branches if one.best)
     finished = sum(one.state == "finished" for one in branches)
     tree = f"Beam tree of {len(branches)} tokens over {steps} steps, {finished} whole sentences found."
@@ -95,9 +103,9 @@ def _tree(axes: Axes, branches: Sequence[Branch], rows: dict[int, int], steps: i
         colour = COLOURS["best" if one.best else one.state]
         parent = rows.get(one.parent) if one.parent is not None else 0
         if parent is not None:
-            start = -0.75 if one.parent is None else branches[one.parent].step + 0.42
-            style = {"color": colour, "lw": 2.0 if one.best else 0.9, "zorder": 2 if one.best else 1}
-            axes.plot([start, one.step - 0.4], [parent, row], **style)
+            start = -0.75 if one.parent is None else branches[one.parent].step + 0.36
+            style = {"edgecolor": colour, "lw": 2.0 if one.best else 0.9, "zorder": 2 if one.best else 1}
+            axes.add_patch(_curve(start, parent, one.step - 0.36, row, **style))
         faint = one.state == "dropped" and not one.best
         bold = "bold" if one.best else "normal"
         write(
@@ -109,3 +117,10 @@ def _tree(axes: Axes, branches: Sequence[Branch], rows: dict[int, int], steps: i
         write(axes, step, -0.95, f"step {step}", fontsize=TINY, color="#6b6b6b")
     axes.set(xlim=(-0.9, steps - 0.4), ylim=(tall - 0.3, -1.3))
     bare(axes)
+
+
+def _curve(x: float, y: float, to_x: float, to_y: float, **style: Any) -> PathPatch:
+    middle = (x + to_x) / 2
+    points = [(x, y), (middle, y), (middle, to_y), (to_x, to_y)]
+    path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+    return PathPatch(path, facecolor="none", **style)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, PathPatch
@@ -32,6 +33,8 @@ from clearhead.inspection.pictures.subject import Seen
 NUMBERED = 12
 # Beyond so many, not every token can be written.
 LABELLED = 64
+# Larger ones have no lines between cells.
+GRIDDED = 40
 LATER, OUTSIDE = "////", "...."
 Cells = Float[Tensor, "queries keys"]
 Hidden = Bool[Tensor, "queries keys"]
@@ -138,8 +141,7 @@ def _runs(line: list[bool]) -> list[tuple[int, int]]:
 def _frame(axes: Axes, rows: int, columns: int) -> None:
     for side in axes.spines.values():
         side.set_color(GRID)
-    if max(rows, columns) <= 40:
-        axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
-        axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
-        axes.grid(which="minor", color="#eeeeee", linewidth=0.5)
-        axes.tick_params(which="minor", length=0)
+    if max(rows, columns) <= GRIDDED:
+        across = [[(-0.5, row - 0.5), (columns - 0.5, row - 0.5)] for row in range(1, rows)]
+        down = [[(column - 0.5, -0.5), (column - 0.5, rows - 0.5)] for column in range(1, columns)]
+        axes.add_collection(LineCollection([*across, *down], colors="#eeeeee", linewidths=0.5), autolim=False)
