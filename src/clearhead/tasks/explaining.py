@@ -134,9 +134,13 @@ def _look(model: nn.Module, run: Callable[[], Tensor], names: Sequence[str]) -> 
     return Look(trace.to("cpu"), logits[0].cpu(), float((logits - fused).abs().max()))
 
 
-def source_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[Token, ...]:
-    """What an encoder reads: ids, and </s>."""
-    return (*_tokens(tokenizer, ids), *_tokens(tokenizer, [END]))
+def source_tokens(tokenizer: Tokenizer, asked: Sequence[int], text: str) -> tuple[Token, ...]:
+    """What an encoder reads: signs that ask for a language, a text, and </s>."""
+    ids = tokenizer.encode(text)
+    words = [
+        Token(*each) for each in zip(ids, tokenizer.pieces(ids), tokenizer.word_numbers(text), strict=True)
+    ]
+    return (*_tokens(tokenizer, asked), *words, *_tokens(tokenizer, [END]))
 
 
 def target_tokens(
