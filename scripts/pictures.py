@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/pictures.md with the model in the package: `.venv/bin/python scripts/pictures.py`."""
+"""Draws the pictures of docs/pictures.md with the model in the package: `python scripts/pictures.py`."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import clearhead
 INTO = Path(__file__).parents[1] / "docs" / "pictures"
 SENTENCE = "I have never been so tired in my life."
 SHORT = "I closed the windows."
+LONGER = "I bought a new computer and closed the windows."
 DRAWN = {
     "words": (SENTENCE, "cross", {}),
     "encoder": (SENTENCE, "atlas", {"attention": "encoder"}),
@@ -16,7 +17,7 @@ DRAWN = {
     "lens": (SENTENCE, "lens", {}),
     "beam": (SHORT, "beam", {}),
     "positions": (SHORT, "positions", {}),
-    "neighbours": (SHORT, "neighbours", {}),
+    "neighbours": (LONGER, "neighbours", {}),
 }
 """The sentence, the view, and which attention, layer, head and query."""
 
@@ -24,7 +25,7 @@ DRAWN = {
 def main() -> None:
     INTO.mkdir(exist_ok=True)
     model = clearhead.load("en-de")
-    explained = {text: model.explain(text) for text in (SENTENCE, SHORT)}
+    explained = {text: model.explain(text) for text in (SENTENCE, SHORT, LONGER)}
     for name, (text, view, choice) in DRAWN.items():
         explained[text].save(INTO / f"{name}.png", view, **choice)
 

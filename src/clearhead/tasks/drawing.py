@@ -216,7 +216,7 @@ VIEWS: Mapping[str, Callable[[Drawing], Picture]] = MappingProxyType(
 def views(explanation: Explanation) -> list[str]:
     """The names of the pictures that an explanation can be drawn as, the most telling first."""
     missing = set()
-    if isinstance(explanation.model, GPT):
+    if not all(any(not token.special for token in side) for side in (explanation.source, explanation.target)):
         missing.add("cross")
     if explanation.model.config.position == "none":
         missing.add("positions")
