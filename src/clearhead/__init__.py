@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clearhead.errors import ClearheadError
     from clearhead.inspection import Trace, capture
+    from clearhead.tasks.explaining import Explanation
     from clearhead.tasks.language import Generation, LanguageModel
     from clearhead.tasks.loading import load
     from clearhead.tasks.translation import Sampling, Translation, TranslationModel, Wishes
 
 __all__ = [
     "ClearheadError",
+    "Explanation",
     "Generation",
     "LanguageModel",
     "Sampling",
@@ -26,6 +28,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ClearheadError": "clearhead.errors",
+    "Explanation": "clearhead.tasks.explaining",
     "Generation": "clearhead.tasks.language",
     "LanguageModel": "clearhead.tasks.language",
     "Sampling": "clearhead.tasks.translation",
