@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clearhead.errors import ClearheadError
-    from clearhead.inspection import Trace, capture
+    from clearhead.inspection import Trace, capture, intervene
     from clearhead.tasks.explaining import Explanation
     from clearhead.tasks.language import Generation, LanguageModel
     from clearhead.tasks.loading import load
@@ -22,6 +22,7 @@ __all__ = [
     "TranslationModel",
     "Wishes",
     "capture",
+    "intervene",
     "load",
 ]
 __version__ = "0.1.0"
@@ -37,6 +38,7 @@ _HOMES = {
     "TranslationModel": "clearhead.tasks.translation",
     "Wishes": "clearhead.tasks.translation",
     "capture": "clearhead.inspection",
+    "intervene": "clearhead.inspection",
     "load": "clearhead.tasks.loading",
 }
 

@@ -160,9 +160,13 @@ _lock = threading.Lock()
 class Site:
     """A tensor of a model that has a name."""
 
-    name: str
+    path: str
     module: nn.Module
     shown: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}.{self.shown}" if self.path else self.shown
 
     def listen(self, listener: Listener, looks: bool) -> Remove:
         """Shows every tensor at this site to a listener; calling what it gives ends that.
@@ -188,12 +192,8 @@ class Site:
 
 def sites(model: nn.Module) -> dict[str, Site]:
     """Every site of a model by its name."""
-    found = {}
-    for path, module in model.named_modules():
-        for shown in _ways(module):
-            name = f"{path}.{shown}" if path else shown
-            found[name] = Site(name, module, shown)
-    return found
+    found = (Site(path, module, shown) for path, module in model.named_modules() for shown in _ways(module))
+    return {site.name: site for site in found}
 
 
 def listening(listeners: Iterable[tuple[Site, Listener]], looks: bool) -> ExitStack:
