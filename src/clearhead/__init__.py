@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clearhead.errors import ClearheadError
-    from clearhead.inspection import Trace, capture
+    from clearhead.inspection import Trace, capture, intervene
+    from clearhead.tasks.explaining import Explanation
     from clearhead.tasks.language import Generation, LanguageModel
     from clearhead.tasks.loading import load
     from clearhead.tasks.translation import Sampling, Translation, TranslationModel, Wishes
 
 __all__ = [
     "ClearheadError",
+    "Explanation",
     "Generation",
     "LanguageModel",
     "Sampling",
@@ -20,12 +22,14 @@ __all__ = [
     "TranslationModel",
     "Wishes",
     "capture",
+    "intervene",
     "load",
 ]
 __version__ = "0.1.0"
 
 _HOMES = {
     "ClearheadError": "clearhead.errors",
+    "Explanation": "clearhead.tasks.explaining",
     "Generation": "clearhead.tasks.language",
     "LanguageModel": "clearhead.tasks.language",
     "Sampling": "clearhead.tasks.translation",
@@ -34,6 +38,7 @@ _HOMES = {
     "TranslationModel": "clearhead.tasks.translation",
     "Wishes": "clearhead.tasks.translation",
     "capture": "clearhead.inspection",
+    "intervene": "clearhead.inspection",
     "load": "clearhead.tasks.loading",
 }
 

@@ -1,10 +1,12 @@
 """Capture shows what happens inside and changes nothing."""
 
+import threading
+
 import pytest
 import torch
 
 from clearhead.errors import SettingsError
-from clearhead.inspection import capture
+from clearhead.inspection import capture, sites
 from clearhead.layers.layout import Padded
 from clearhead.models import Translator, TranslatorConfig
 
@@ -74,3 +76,129 @@ def test_a_name_that_nothing_has_is_refused_with_one_near_it(model):
         capture(model, ["encoder.blocks.0.attention.wieghts"]),
     ):
         pass
+
+
+def test_every_name_of_every_kind_of_model_is_shown_by_one_pass(case):
+    with capture(case.model) as trace:
+        looked_into = case.logits(case.text())
+    assert set(trace) == set(sites(case.model))
+    assert all(len(tensor) == 1 for tensor in trace.values()), "all have the batch's axis"
+    torch.testing.assert_close(looked_into, case.logits(case.text()), atol=1e-5, rtol=1e-5)
+
+
+def test_what_is_shown_of_an_attention_follows_from_what_was_shown_before(case):
+    with capture(case.model) as trace:
+        case.logits(case.text())
+    paths = [name.removesuffix(".weights") for name in trace if name.endswith(".weights")]
+    assert len(paths) == (6 if case.translates else 2)
+    for path in paths:
+        shown = {name: trace[f"{path}.{name}"] for name in ("scores", "masked", "weights", "values", "mixed")}
+        seen = shown["masked"].isfinite()
+        assert torch.equal(shown["masked"][seen], shown["scores"][seen])
+        torch.testing.assert_close(shown["weights"], shown["masked"].softmax(-1))
+        torch.testing.assert_close(shown["mixed"], shown["weights"] @ shown["values"])
+        output = case.model.get_submodule(path).output
+        with torch.no_grad():
+            added = output(shown["mixed"].transpose(1, 2).flatten(2))
+        torch.testing.assert_close(trace[f"{path}.added"], added)
+
+
+def test_the_stream_is_the_words_with_positions_and_all_that_was_added(case):
+    with capture(case.model) as trace:
+        logits = case.logits(case.text())
+    parts = {"encoder": "source_embedding", "decoder": "target_embedding"}
+    for stack, embedding in parts.items() if case.translates else [("decoder", "embedding")]:
+        positions = trace.get(f"{embedding}.positions", torch.zeros(()))
+        stream = trace[f"{embedding}.words"] + positions
+        torch.testing.assert_close(trace[f"{embedding}.stream"], stream)
+        layer = [("attention", "attention_residual"), ("feedforward", "feedforward_residual")]
+        if stack == "decoder" and case.translates:
+            layer.insert(1, ("cross_attention", "cross_residual"))
+        for block in (0, 1):
+            for sublayer, residual in layer:
+                path = f"{stack}.blocks.{block}"
+                stream = stream + trace[f"{path}.{sublayer}.added"]
+                if case.model.config.norm_place == "post":
+                    with torch.no_grad():
+                        stream = case.model.get_submodule(f"{path}.{residual}.norm")(stream)
+                torch.testing.assert_close(trace[f"{path}.{residual}.stream"], stream)
+        with torch.no_grad():
+            states = case.model.get_submodule(f"{stack}.norm")(stream)
+        torch.testing.assert_close(trace[f"{stack}.states"], states)
+    assert torch.equal(trace["logits"], logits)
+
+
+def test_cached_steps_show_what_the_last_place_of_a_full_pass_shows(case):
+    names = ["decoder.*.weights", "decoder.*.stream", "logits"]
+    with capture(case.model, names) as whole:
+        case.logits(case.text())
+    with capture(case.model, names) as stepped:
+        case.steps(case.text())
+    assert set(stepped) == set(whole)
+    for name, tensor in whole.items():
+        last = tensor[:, :, -1:] if name.endswith("weights") else tensor[:, -1:]
+        torch.testing.assert_close(stepped[name].reshape(last.shape), last)
+
+
+def test_what_is_added_can_be_seen_without_leaving_the_fused_path(model, inputs):
+    with capture(model, ["*.added", "*.stream", "*.words"]) as trace:
+        tapped = [path for path, module in model.named_modules() if getattr(module, "tap", None)]
+        model(*inputs)
+    assert tapped == []
+    assert len(trace) == 10 + 12 + 2
+
+
+def test_threads_capture_each_what_they_compute_themselves(case_of):
+    case = case_of("gpt")
+    texts = [case.text(seed, target=4 + seed) for seed in range(4)]
+    expected = [case.logits(text) for text in texts]
+    found, ready = {}, threading.Barrier(4)
+
+    def look(number):
+        for _ in range(20):
+            ready.wait()
+            with capture(case.model, ["logits", "decoder.blocks.0.attention.weights"]) as trace:
+                ready.wait()
+                case.logits(texts[number])
+            found.setdefault(number, []).append(dict(trace))
+
+    threads = [threading.Thread(target=look, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, traces in found.items():
+        assert len(traces) == 20
+        for trace in traces:
+            torch.testing.assert_close(trace["logits"], expected[number], atol=1e-5, rtol=1e-5)
+            assert trace["decoder.blocks.0.attention.weights"].shape[-1] == 4 + number
+    assert_untouched(case.model)
+
+
+def assert_untouched(model):
+    for module in model.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+        assert getattr(module, "tap", None) is None
+
+
+def test_captures_may_end_in_any_order(case_of):
+    case = case_of("translator")
+    first, second = capture(case.model, ["*.weights"]), capture(case.model, ["*.weights", "*.stream"])
+    one, two = first.__enter__(), second.__enter__()
+    first.__exit__(None, None, None)
+    case.logits(case.text())
+    second.__exit__(None, None, None)
+    assert len(one) == 0
+    assert len(two) == 6 + 2 + 4 + 6
+    assert_untouched(case.model)
+
+
+def test_a_tap_of_ones_own_stays_where_it_was(model, inputs):
+    own = []
+    attention = model.encoder.blocks[0].attention
+    attention.tap = tap = lambda name, tensor: own.append(name) or tensor
+    with capture(model, ["encoder.*"]):
+        model(*inputs)
+    assert own == ["queries", "keys", "scores", "masked", "weights", "values", "mixed"]
+    assert attention.tap is tap

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from clearhead.layers.attention import AttentionConfig
+from clearhead.layers.attention import AttentionConfig, Tap
 from clearhead.layers.block import NARROW, BlockConfig, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import ActivationKind
@@ -141,6 +141,7 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig, vocabulary: int):
         super().__init__()
         self.config = config
+        self.tap: Tap | None = None
         self.embedding = Embedding(
             vocabulary, config.width, config.position, config.longest, config.dropout, scale=1.0
         )
@@ -159,7 +160,8 @@ class GPT(nn.Module):
         return self.decoder(x, layout.mask, layout.places)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
-        return F.linear(states, self.readout_weight)
+        logits = F.linear(states, self.readout_weight)
+        return logits if self.tap is None else self.tap("logits", logits)
 
     def forward(
         self, words: Words, layout: TextLayout | None = None

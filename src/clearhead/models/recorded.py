@@ -136,13 +136,22 @@ class Recorded:
 
     def start(
         self, words: Words, lengths: Int[Tensor, " batch"] | None = None, room: int = 16
-    ) -> RecordedState:
-        """Reads the beginnings of texts, all but the word that the first step is given."""
+    ) -> RecordedState | GPTState:
+        """Reads the beginnings of texts, all but the word that the first step is given.
+
+        While somebody looks into the model, its steps are plain ones: a recording would show nothing.
+        """
         state = self.model.start(words, lengths, room)
+        if is_watched(self.model):
+            return state
         return RecordedState(self, state, len(words), _enough(max(room, words.shape[1] + 1)))
 
-    def step(self, words: Int[Tensor, " rows"], state: RecordedState) -> Float[Tensor, "rows vocabulary"]:
+    def step(
+        self, words: Int[Tensor, " rows"], state: RecordedState | GPTState
+    ) -> Float[Tensor, "rows vocabulary"]:
         """The logits of the word after these; the state moves on."""
+        if isinstance(state, GPTState):
+            return self.model.step(words, state)
         check_length(state.length + 1, self.config.longest)
         state.make_room()
         logits = state.seat.take(words).clone()
@@ -160,6 +169,14 @@ class Recorded:
     def give_back(self, seat: Seat) -> None:
         """Keeps a seat for the next text; the one that has waited longest makes room."""
         self._waiting = [*self._waiting, seat][-WAITING:]
+
+
+def is_watched(model: GPT) -> bool:
+    """Whether somebody looks into the model or changes something in it."""
+    return any(
+        getattr(module, "tap", None) or module._forward_hooks or module._forward_pre_hooks
+        for module in model.modules()
+    )
 
 
 def _enough(places: int) -> int:

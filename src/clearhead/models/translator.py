@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from clearhead.layers.attention import Tap
 from clearhead.layers.block import BlockConfig, Source, Stack, Unread
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.layout import Layout, Padded
@@ -86,6 +87,7 @@ class Translator(nn.Module):
     def __init__(self, config: TranslatorConfig, vocabulary: int):
         super().__init__()
         self.config = config
+        self.tap: Tap | None = None
         shape = (vocabulary, config.width, config.position, config.longest, config.dropout)
         self.source_embedding = Embedding(*shape)
         self.target_embedding = Embedding(*shape)
@@ -111,7 +113,8 @@ class Translator(nn.Module):
         return self.decoder(x, layout.target, layout.target_places, unread)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
-        return F.linear(states, self.readout_weight)
+        logits = F.linear(states, self.readout_weight)
+        return logits if self.tap is None else self.tap("logits", logits)
 
     def forward(
         self, source: SourceWords, layout: Layout, target: Words

@@ -22,6 +22,7 @@ from clearhead.decoding import (
 from clearhead.errors import SettingsError, TextError
 from clearhead.models import GPT
 from clearhead.models.recorded import Recorded, can_be_recorded
+from clearhead.tasks.explaining import Explanation, look_at_text, text_tokens
 from clearhead.tasks.sliding import Sliding
 from clearhead.text.telling import Teller
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
@@ -201,6 +202,47 @@ class LanguageModel:
         ids = self.encode(prompt)
         return iter(Writing(self, [ids] * wish.samples, range(wish.samples), wish))
 
+    def explain(
+        self,
+        text: str,
+        tokens: int = 0,
+        names: Sequence[str] = ("*",),
+        temperature: float = 0.0,
+        **wishes: Any,
+    ) -> Explanation:
+        """What a text, and so many tokens that the model writes after it, do inside the model, in one pass.
+
+        Only tensors that match the names are kept. Other wishes are those of `Continuing`.
+        """
+        prompt = self.encode(text)
+        if len(prompt) > self.longest:
+            raise TextError(
+                f"{len(prompt)} tokens, and the model sees {self.longest} at once: shorten the text"
+            )
+        # What is written has to be seen too, in the one pass that explains it.
+        tokens = min(tokens, self.longest - len(prompt))
+        found, ids, end = None, prompt, None
+        if tokens:
+            writing = Writing(self, [prompt], [0], Continuing(tokens, temperature, **wishes))
+            for _ in writing:
+                pass
+            (found,) = writing.generations([text])
+            ids, end = prompt + writing.said(0), writing.end if found.ended == "end" else None
+        look = look_at_text(self.model, ids, names)
+        return Explanation(
+            text=text,
+            normalized=self.tokenizer.normalized(text),
+            output=found.text if found else "",
+            source=(),
+            target=text_tokens(self.tokenizer, ids, len(self.lead), len(prompt), look, end),
+            trace=look.trace,
+            difference=look.difference,
+            model=self.model,
+            tokenizer=self.tokenizer,
+            settings={"tokens": tokens, "temperature": temperature, **wishes},
+            found=found,
+        )
+
     def unseen(self, prompt: str, **wishes: Any) -> int:
         """How many tokens of a prompt, the first ones, would not fit into the context."""
         ids = self.encode(prompt)
@@ -324,6 +366,11 @@ class Writing:
             self._generation(row, text, found)
             for row, (text, found) in enumerate(zip(texts, self.walk.hypotheses(), strict=True))
         ]
+
+    def said(self, row: int) -> list[int]:
+        """The ids that were written after a prompt, without the end."""
+        assert self.walk is not None
+        return self.walk.hypotheses()[row].words
 
     def _generation(self, row: int, text: str, found: Hypothesis) -> Generation:
         assert self.walk is not None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Annotated, Any, overload
 
@@ -28,6 +28,7 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.models import Translator
 from clearhead.tasks.directions import Direction, check_target, saved_directions, tag_ids
+from clearhead.tasks.explaining import Explanation, look_at_pair, source_tokens, target_tokens
 from clearhead.text.tokenizer import END, START, Tokenizer
 
 # As in the paper: a translation may have so many tokens more than its source.
@@ -190,6 +191,44 @@ class TranslationModel:
             done += len(chunk)
         if first_long:
             raise TextError(f"{first_long}; {long:,} such left blank, all others are translated")
+
+    def explain(
+        self,
+        text: str,
+        to: str | None = None,
+        target: str | None = None,
+        names: Sequence[str] = ("*",),
+        **wishes: Any,
+    ) -> Explanation:
+        """What a text does inside the model: translated at full speed, then looked at in one pass.
+
+        With a `target`, that is looked at instead of the model's own translation. Only tensors that match
+        the names are kept. Wishes are those of `Wishes`.
+        """
+        asked, wish = self._asked(to), self._wish(wishes)
+        (ids,) = self._encode([text])
+        if not ids:
+            raise TextError("the text is blank: there is nothing to explain; give a sentence")
+        source, found = asked + ids, None
+        if target is None:
+            found = self._search([source], [0], wish)
+            said, ends = found[0][0].words, found[0][0].complete
+        else:
+            said, ends = self._encode([target])[0], True
+        look = look_at_pair(self.model, source, said, names)
+        return Explanation(
+            text=text,
+            normalized=self.tokenizer.normalized(text),
+            output=self.tokenizer.decode(said) if target is None else target,
+            source=source_tokens(self.tokenizer, source, len(asked)),
+            target=target_tokens(self.tokenizer, said, look, ends, written=target is None),
+            trace=look.trace,
+            difference=look.difference,
+            model=self.model,
+            tokenizer=self.tokenizer,
+            settings={"to": check_target(self.directions, to), **asdict(wish)},
+            found=self._translation(text, found[0]) if found else None,
+        )
 
     def _too_long(self, number: int, text: str) -> TextError:
         tokens, shown = len(self.tokenizer.encode(text)), " ".join(text[:40].split())

@@ -16,7 +16,7 @@ from clearhead.text.dropout import MergeDropout
 from clearhead.text.foreign import read_foreign, write_foreign
 from clearhead.text.kinds import END, PAD, SPECIALS, START, UNKNOWN, TokenizerConfig, byte_signs
 from clearhead.text.learning import learn
-from clearhead.text.normalize import without_surrogates
+from clearhead.text.normalize import normalize, without_surrogates
 from clearhead.text.ranks import byte_level, read_ranks
 from clearhead.text.saved import Signs
 from clearhead.writing import write_text
@@ -110,6 +110,12 @@ class Tokenizer:
         """A hash of all that decides which ids a text gets."""
         content = json.dumps([self.specials, self._inner.to_str()])
         return hashlib.sha256(content.encode()).hexdigest()
+
+    def normalized(self, text: str) -> str:
+        """The text as it is spelled before it is cut, blanks as blanks."""
+        clean, config = self._writable(text), self.config
+        clean = normalize(clean) if config.normalizes else clean
+        return clean.lower() if config.lowercase else clean
 
     def id(self, token: str) -> int | None:
         return self._ids.get(token)

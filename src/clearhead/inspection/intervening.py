@@ -1,0 +1,81 @@
+"""Changing what happens inside a model while it runs, to see what follows from it."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from clearhead.errors import SettingsError
+from clearhead.inspection.edits import Edit, Scene
+from clearhead.inspection.sites import Listener, Site, listening, matching, sites
+from clearhead.layers.embedding import Embedding
+
+Change = Edit | Callable[[Tensor], Tensor]
+"""An edit, or any function of the tensor at a site."""
+
+
+@contextmanager
+def intervene(model: nn.Module, changes: Mapping[str, Change | Sequence[Change]]) -> Iterator[None]:
+    """Until the context ends, the tensors at sites that match the names are changed as they come by.
+
+    Interventions nest, an inner one changing what an outer one left, and hold for whatever this thread
+    computes: full passes, searches, captures. What is captured has the changes in it. Change the plain
+    module, not a compiled or distributed wrapper of it; and where places count, decode one text at a time.
+    """
+    all_sites, progress = sites(model), Progress()
+    listeners: list[tuple[Site, Listener]] = []
+    for pattern, given in changes.items():
+        for name in matching([pattern], all_sites):
+            for change in [given] if callable(given) or isinstance(given, Edit) else given:
+                if isinstance(change, Edit):
+                    change.check(all_sites[name])
+                listeners += _listeners(all_sites, all_sites[name], change, progress)
+    with progress.watching(model), listening(listeners, looks=False):
+        yield
+
+
+class Progress:
+    """How far the text has come that a model reads: where the words of the current pass begin."""
+
+    first = 0
+
+    @contextmanager
+    def watching(self, model: nn.Module) -> Iterator[None]:
+        here = threading.get_ident()
+
+        def hook(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+            if threading.get_ident() == here:
+                places = given[1] if len(given) > 1 else named.get("places")
+                self.first = 0 if places is None else int(places.flatten()[0])
+
+        with ExitStack() as stack:
+            for module in model.modules():
+                if isinstance(module, Embedding):
+                    stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
+            yield
+
+
+def _listeners(
+    all_sites: Mapping[str, Site], site: Site, change: Change, progress: Progress
+) -> Iterator[tuple[Site, Listener]]:
+    hidden: Tensor | None = None
+
+    def note(masked: Tensor) -> Tensor:
+        nonlocal hidden
+        hidden = masked == float("-inf")
+        return masked
+
+    def edit(tensor: Tensor) -> Tensor:
+        if isinstance(change, Edit):
+            return change.change(tensor, Scene(site, progress.first, hidden))
+        changed = change(tensor)
+        if not isinstance(changed, Tensor) or changed.shape != tensor.shape:
+            got = tuple(changed.shape) if isinstance(changed, Tensor) else changed
+            raise SettingsError(f"{site.name}: the change gives {got}, and {tuple(tensor.shape)} is needed")
+        return changed
+
+    if site.shown == "weights":
+        yield all_sites[f"{site.path}.masked" if site.path else "masked"], note
+    yield site, edit

@@ -1,0 +1,154 @@
+"""What one text did inside a model: its tokens, every tensor by name, and what the model made of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.data.batch import PairBatch
+from clearhead.inspection import Trace, capture
+from clearhead.layers.layout import Padded
+from clearhead.models import GPT, Translator
+from clearhead.text.tokenizer import END, START, Tokenizer
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of a text as a model reads it."""
+
+    id: int
+    piece: str
+    """As one can read it: blanks as ▁."""
+    word: int | None
+    """The number of the word of the text that it is a part of; None for signs."""
+    next: int | None = None
+    """The id that a decoder is to say at this place; None where nothing is, or nothing yet."""
+    log_probability: float | None = None
+    """Of that id, as the model has it."""
+    written: bool = False
+    """Whether the model wrote it."""
+
+    @property
+    def special(self) -> bool:
+        """Whether it is a sign, and no part of a text."""
+        return self.word is None
+
+
+@dataclass(frozen=True)
+class Look:
+    """One pass over a text that was looked into."""
+
+    trace: Trace
+    logits: Tensor
+    difference: float
+    """The largest difference between these logits and those of a pass that nobody looks into."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What one text did inside a model; `explanation[name]` is a tensor of it, without the batch's axis."""
+
+    text: str
+    """As it was given."""
+    normalized: str
+    """As the tokenizer spells it."""
+    output: str
+    """The translation, or the continuation."""
+    source: tuple[Token, ...] = field(repr=False)
+    """What the encoder read; a GPT has none, and nothing here."""
+    target: tuple[Token, ...] = field(repr=False)
+    """What the decoder read, and at each place what it was to say next."""
+    trace: Trace
+    """Tensors by name, with the batch's axis, on the processor; the names are those of `capture`."""
+    difference: float
+    """The largest difference between the logits of the pass that was looked into and those of a fused one."""
+    model: Translator | GPT = field(repr=False)
+    tokenizer: Tokenizer = field(repr=False)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """How the output was looked for."""
+    found: Any = field(default=None, repr=False)
+    """The `Translation` or `Generation`; None where the output was given."""
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.trace[name][0]
+
+    @property
+    def kind(self) -> str:
+        """translator or gpt."""
+        return self.model.config.kind
+
+    @property
+    def log_probability(self) -> float:
+        """Of all that the decoder was to say, as the model has it."""
+        return sum(token.log_probability or 0.0 for token in self.target)
+
+
+def look_at_pair(
+    model: Translator, source: Sequence[int], target: Sequence[int], names: Sequence[str] = ("*",)
+) -> Look:
+    """A pass over a pair of ids; the encoder reads the source and </s>, the decoder <s> and the target."""
+    batch = PairBatch.of([source], [target]).to(model.readout_weight.device)
+    return _look(model, lambda: model(batch.source, Padded(batch.source_lengths), batch.inputs), names)
+
+
+def look_at_text(model: GPT, words: Sequence[int], names: Sequence[str] = ("*",)) -> Look:
+    """A pass over a text of these ids."""
+    given = torch.tensor([list(words)], device=model.readout_weight.device)
+    return _look(model, lambda: model(given), names)
+
+
+@torch.no_grad()
+def _look(model: nn.Module, run: Callable[[], Tensor], names: Sequence[str]) -> Look:
+    fused = run()
+    with capture(model, names) as trace:
+        logits = run()
+    return Look(trace.to("cpu"), logits[0].cpu(), float((logits - fused).abs().max()))
+
+
+def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], signs: int) -> tuple[Token, ...]:
+    """What an encoder reads of ids, of which so many first ones are signs."""
+    return tuple(_tokens(tokenizer, [*ids, END], signs, len(ids)))
+
+
+def target_tokens(
+    tokenizer: Tokenizer, ids: Sequence[int], look: Look, ends: bool = True, written: bool = True
+) -> tuple[Token, ...]:
+    """What a translator's decoder reads, and what it is to say: the target, and </s> if it ends."""
+    tokens = _tokens(tokenizer, [START, *ids], 1)
+    return _told(
+        [tokens[0], *(replace(token, written=written) for token in tokens[1:])],
+        [*ids, END] if ends else ids,
+        look.logits,
+    )
+
+
+def text_tokens(
+    tokenizer: Tokenizer, ids: Sequence[int], signs: int, prompt: int, look: Look, end: int | None
+) -> tuple[Token, ...]:
+    """What a GPT reads: signs, the rest of a prompt of so many ids, and what it wrote; `end` is said last."""
+    tokens = _tokens(tokenizer, ids, signs)
+    tokens[prompt:] = [replace(token, written=True) for token in tokens[prompt:]]
+    return _told(tokens, ids[1:] if end is None else [*ids[1:], end], look.logits)
+
+
+def _tokens(tokenizer: Tokenizer, ids: Sequence[int], first: int, last: int | None = None) -> list[Token]:
+    """The tokens of ids; only those from first to last are words."""
+    numbers: list[int | None] = [None] * len(ids)
+    place = first
+    for number, word in enumerate(tokenizer.words([ids[first:last]])[0]):
+        numbers[place : place + len(word)] = [number] * len(word)
+        place += len(word)
+    return [Token(*each) for each in zip(ids, tokenizer.pieces(ids), numbers, strict=True)]
+
+
+def _told(tokens: Sequence[Token], said: Sequence[int], logits: Tensor) -> tuple[Token, ...]:
+    """The tokens with what is said at their places, and how probable that is; the last may say nothing."""
+    wanted = torch.tensor(list(said), dtype=torch.long)
+    gains = logits[: len(said)].float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
+    told = [
+        replace(token, next=word, log_probability=gain)
+        for token, word, gain in zip(tokens, said, gains, strict=False)
+    ]
+    return (*told, *tokens[len(told) :])
