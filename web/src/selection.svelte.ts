@@ -36,7 +36,7 @@ export interface Selected {
 const START: Selected = {
   door: "learn", view: "tokens", lesson: 0, model: "", text: "", to: "", prefix: "", forced: [], target: "",
   tokens: 0, temperature: 0, topK: 0, topP: 1, seed: 0,
-  attention: "", layer: 0, head: 0, query: 0, key: 0, place: 0, node: -1, edits: [],
+  attention: "", layer: 0, head: 0, query: 1, key: 1, place: 1, node: -1, edits: [],
 };
 
 function read(hash: string): Selected {
