@@ -174,7 +174,6 @@ class Told:
             first = sum(not one.written for one in self.read) - 1
             said = said[first:]
         pieces = self.model.tokenizer.pieces([one.next or 0 for one in said])
-        nbest = getattr(found, "nbest", ())
         return {
             "text": told.output,
             "score": getattr(found, "score", None),
@@ -184,17 +183,17 @@ class Told:
                 {"id": one.next, "piece": piece, "log_probability": one.log_probability}
                 for one, piece in zip(said, pieces, strict=True)
             ],
-            "nbest": [brief(one) for one in nbest],
+            "nbest": [
+                {"text": one.text, "score": one.score, "log_probability": one.log_probability}
+                for one in getattr(found, "nbest", ())
+            ],
         }
 
 
-def brief(found: Any) -> dict[str, Any]:
-    """A translation or continuation in a few words."""
-    return {
-        "text": found.text,
-        "score": getattr(found, "score", None),
-        "log_probability": found.log_probability,
-    }
+def brief(told: Explanation) -> dict[str, Any]:
+    """The output in a few words."""
+    score = getattr(told.found, "score", None)
+    return {"text": told.output, "score": score, "log_probability": told.log_probability}
 
 
 def _token(token: Token) -> dict[str, Any]:
