@@ -3,7 +3,7 @@
 import { Refusal, type Attention, type Manifest, type Models, type Part, type Slab, type Summaries, type TensorEntry, type Token, type TraceSource, type Wish } from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
-import { select, selection } from "./selection.svelte";
+import { selection, settle } from "./selection.svelte";
 
 const inlined = document.getElementById("clearhead-trace");
 
@@ -19,6 +19,7 @@ class Explorer {
   busy = $state(false);
   trouble = $state<string | null>(null);
   private asked = 0;
+  private answered = "";
 
   async start(): Promise<void> {
     try {
@@ -38,11 +39,17 @@ class Explorer {
       const trace = await source.trace(this.wish());
       if (turn !== this.asked) return;
       this.show(trace);
+      this.answered = JSON.stringify(this.wish());
     } catch (error) {
       if (turn === this.asked) this.refuse(error);
     } finally {
       if (turn === this.asked) this.busy = false;
     }
+  }
+
+  /** After a step through the history: a new trace only where another one is asked for. */
+  return(): void {
+    if (JSON.stringify(this.wish()) !== this.answered) void this.run();
   }
 
   refuse(error: unknown): void {
@@ -75,7 +82,7 @@ class Explorer {
     this.trouble = null;
     this.summaries = null;
     this.trace = trace;
-    settle(trace);
+    keepInside(trace);
     source.summaries(trace).then(
       (told) => { if (this.trace === trace) this.summaries = told; },
       (error) => { if (this.trace === trace) this.refuse(error); },
@@ -84,11 +91,11 @@ class Explorer {
 }
 
 /** Keeps the selection inside the trace. */
-function settle(trace: Manifest): void {
+function keepInside(trace: Manifest): void {
   const attention = attentionOf(trace, selection.attention);
   const within = (index: number, count: number) => Math.max(0, Math.min(Math.floor(index), count - 1));
   const sideOf = readSide(trace);
-  select({
+  settle({
     model: trace.model.name,
     text: trace.text,
     attention: attention.key,
@@ -138,7 +145,7 @@ export function hides(attention: Attention): ((query: number, key: number) => "c
 /** A piece as a reader knows it: without the sign for a blank; `·` where it goes on with a word. */
 export function shown(token: Token | undefined, at = 1): string {
   if (!token) return "";
-  return token.special ? token.piece : plain(token.piece, at === 0);
+  return token.special ? token.piece : plain(token.piece, at === 0 || explorer.trace?.model.tokenizer === "character");
 }
 
 export function plain(piece: string, first = false): string {

@@ -76,11 +76,25 @@ export const selection = $state<Selected>(read(location.hash));
 /** Changes what is looked at. Another place of the page is a step of the browser's history; a detail is not. */
 export function select(change: Partial<Selected>): void {
   const moved = (["door", "view", "lesson", "model", "text"] as const).some((name) => name in change && change[name] !== selection[name]);
+  put(change, moved);
+}
+
+/** Fills in what an answer has decided: no step of the history. */
+export function settle(change: Partial<Selected>): void {
+  put(change, false);
+}
+
+function put(change: Partial<Selected>, moved: boolean): void {
   Object.assign(selection, change);
   const address = write(selection);
   if (address === location.hash) return;
   if (moved) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
+}
+
+/** Forgets everything that was selected. */
+export function afresh(): void {
+  select({ ...START });
 }
 
 /** Follows the browser's back and forward, and addresses that are typed. */

@@ -35,7 +35,7 @@ export const VIEWS: View[] = [
   { id: "logits", title: "Next token", says: "logits, cuts, logit lens", show: Logits },
   { id: "beam", title: "Beam tree", says: "every path that was tried", show: Beam, has: (trace) => trace.kind === "translator" && trace.parts.includes("beam") },
   { id: "generate", title: "Generate", says: "one token at a time", show: Generate, has: (_, source) => source.live },
-  { id: "vectors", title: "Vectors", says: "neighbours, in context", show: Vectors, has: (_, source) => source.live },
+  { id: "vectors", title: "Vectors", says: "neighbours, in context", show: Vectors, has: (trace, source) => source.live && trace.model.tokenizer !== "character" },
 ];
 
 export const viewOf = (id: string): View => VIEWS.find((view) => view.id === id) ?? VIEWS[0];

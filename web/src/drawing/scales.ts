@@ -36,10 +36,16 @@ const css = (table: Uint8ClampedArray, i: number): string => `rgb(${table[i * 4]
 export const weightColour = (alpha: number): string => css(weightRamp, weightIndex(alpha));
 export const signedColour = (value: number, largest: number): string => css(signedRamp, signedIndex(value, largest));
 
-/** Black or white, whichever can be read on a colour of this ramp. */
-export const inkOnWeight = (alpha: number): string => (weightIndex(alpha) > 120 ? "#fff" : "#10162a");
-export const inkOnSigned = (value: number, largest: number): string =>
-  Math.abs(value) > 0.72 * largest ? "#fff" : "#10162a";
+function luminance(table: Uint8ClampedArray, i: number): number {
+  const part = (c: number) => ((table[i * 4 + c] / 255 + 0.055) / 1.055) ** 2.4;
+  return 0.2126 * part(0) + 0.7152 * part(1) + 0.0722 * part(2);
+}
+
+/** Black or white, whichever can be read better on a colour of this ramp. */
+const ink = (table: Uint8ClampedArray, i: number): string => (luminance(table, i) < 0.179 ? "#fff" : "#000");
+
+export const inkOnWeight = (alpha: number): string => ink(weightRamp, weightIndex(alpha));
+export const inkOnSigned = (value: number, largest: number): string => ink(signedRamp, signedIndex(value, largest));
 
 export function largestOf(values: ArrayLike<number>): number {
   let largest = 0;
