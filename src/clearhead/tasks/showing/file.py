@@ -20,7 +20,7 @@ from clearhead.tasks.showing.told import FORMAT, Told
 
 PAGE = Path(__file__).parents[2] / "serving" / "page"
 EXACT_BYTES = 16_000_000
-"""Tensors that are larger together are written in halves; if twice as large, without what is behind weights."""
+"""Larger tensors are written in halves; if twice as large, without what is behind the weights."""
 # Nothing but what is in the file may run or be shown: it can be opened without a network, and asks for none.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 
