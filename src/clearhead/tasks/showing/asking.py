@@ -43,6 +43,8 @@ def explain_arguments(model: Model, asked: Mapping[str, Any]) -> dict[str, Any]:
         drawing = ("tokens", "temperature", "top_k", "top_p", "seed") if asked.get("tokens") else ()
         return {name: asked[name] for name in drawing if name in asked}
     wishes = {name: asked[name] for name in ("target", "beam", "prefix") if asked.get(name)}
+    if asked.get("forced"):
+        wishes["prefix"] = asked["forced"]
     return {"to": asked.get("to") or model.directions[0].target, **wishes}
 
 

@@ -11,7 +11,7 @@ def beam(told: Told) -> dict[str, Any]:
     """Every hypothesis that the search looked at, in the order in which it found them."""
     tree = told.tree
     if tree is None:
-        raise SettingsError("beam: this output was not searched for with a beam; ask for a beam of 2 or more")
+        raise SettingsError("beam: this output was not searched for; leave out the target")
     pieces = told.tokenizer.pieces([node.word for node in tree.nodes])
     nodes = [
         {

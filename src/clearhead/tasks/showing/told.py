@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.decoding import Tree
 from clearhead.errors import SettingsError
 from clearhead.tasks.explaining import Explanation, Token
 from clearhead.tasks.showing.architecture import attentions
@@ -89,8 +90,8 @@ class Told:
         }
 
     @property
-    def tree(self) -> Any:
-        return getattr(self.explanation, "tree", None)
+    def tree(self) -> Tree | None:
+        return self.explanation.tree
 
     def entry(self, name: str) -> tuple[Entry, list[str], tuple[str, ...]]:
         """What a name stands for: its entry, the full names of its tensors, and its axes."""
