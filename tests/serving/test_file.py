@@ -50,7 +50,9 @@ def test_markup_in_a_text_stays_text_in_a_file(translator):
     assert inlined(page)["manifest"]["text"] == text
 
 
-@pytest.mark.parametrize(("bound", "dtype", "kept"), [(10**6, "f32", True), (30_000, "f16", True), (1000, "f16", False)])
+@pytest.mark.parametrize(
+    ("bound", "dtype", "kept"), [(10**6, "f32", True), (30_000, "f16", True), (1000, "f16", False)]
+)
 def test_large_tensors_are_written_in_halves_or_left_out(translator, monkeypatch, bound, dtype, kept):
     monkeypatch.setattr("clearhead.tasks.showing.file.EXACT_BYTES", bound)
     told = translator.explain("three one four one two two two")
