@@ -114,3 +114,20 @@ def test_a_word_is_itself_in_all_contexts_only_before_the_first_layer(client):
     first, last = told["similar"]
     assert first[0][1] == pytest.approx(1)
     assert last[0][1] < 0.9999
+
+
+@pytest.mark.parametrize("model", ["numbers", "babbler"])
+def test_a_heads_contribution_is_what_muting_it_takes(asked, got, model):
+    text, more = ("three one", {"target": "3 1"}) if model == "numbers" else ("to be or", {})
+    manifest = asked(text, model=model, **more)
+    told = got(f"trace/{manifest['id']}/contributions")
+    one = told["heads"][-1]
+    path = next(each["path"] for each in manifest["model"]["attentions"] if each["key"] == one["attention"])
+    mute = {"kind": "mute", "attention": path.replace("*", str(one["layer"])), "heads": [one["head"]]}
+    muted = asked(text, model=model, interventions=[mute], **more)
+    side = list(manifest["sides"])[-1]
+    sums = [sum(token["log_probability"] or 0 for token in each["sides"][side]) for each in (muted, manifest)]
+    assert one["change"] == pytest.approx(sums[0] - sums[1], abs=1e-4)
+    assert len(told["heads"]) == sum(
+        each["layers"] * each["heads"] for each in manifest["model"]["attentions"]
+    )

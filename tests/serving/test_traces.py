@@ -125,3 +125,32 @@ def test_the_oldest_traces_go_when_memory_is_full(models):
     assert client.get(f"/api/trace/{second}").status_code == 200
     gone = client.get(f"/api/trace/{first}")
     assert (gone.status_code, gone.json()["gone"]) == (404, True)
+
+
+def test_the_tree_holds_the_path_of_the_output_and_why_others_were_dropped(asked, got):
+    manifest = asked(beam=3)
+    tree = got(f"trace/{manifest['id']}/beam")
+    nodes = tree["nodes"]
+    best = [node for node in nodes if node["best"]]
+    assert [node["id"] for node in best] == [token["id"] for token in manifest["output"]["tokens"]]
+    assert best[-1]["score"] == pytest.approx(manifest["output"]["score"], abs=1e-5)
+    for node in nodes:
+        before = 0 if node["parent"] is None else nodes[node["parent"]]["total"]
+        assert node["total"] == pytest.approx(before + node["log_probability"], abs=1e-4)
+        assert (node["why"] is not None) >= (node["state"] == "dropped")
+    assert tree["beam"] == 3
+
+
+def test_a_forced_token_is_followed(asked, got, translator):
+    first = got(f"trace/{asked(beam=3)['id']}/beam")["nodes"][1]["id"]
+    forced = asked(beam=3, forced=[first])
+    assert forced["output"]["tokens"][0]["id"] == first
+    text = translator.tokenizer.decode([first])
+    assert asked(beam=3, prefix=text)["output"]["text"] == forced["output"]["text"]
+
+
+def test_an_output_that_was_given_has_no_tree(client, asked):
+    manifest = asked(target="3 1 4 1")
+    assert "beam" not in manifest["parts"]
+    answer = client.get(f"/api/trace/{manifest['id']}/beam")
+    assert (answer.status_code, answer.json()["field"]) == (400, "beam")

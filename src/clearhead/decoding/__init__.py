@@ -8,14 +8,17 @@ from clearhead.decoding.sampling import LARGEST_SEED, check_sampling, drawn, sam
 from clearhead.decoding.search import beam_search, check_search, greedy_search
 from clearhead.decoding.single import Walk, most_probable
 from clearhead.decoding.step import Adjust, State, Step
+from clearhead.decoding.tree import Node, Tree
 
 __all__ = [
     "LARGEST_SEED",
     "Adjust",
     "Guide",
     "Hypothesis",
+    "Node",
     "State",
     "Step",
+    "Tree",
     "Walk",
     "beam_search",
     "check_sampling",

@@ -10,6 +10,7 @@ from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.penalties import length_penalty
 from clearhead.decoding.single import most_probable, single_path
 from clearhead.decoding.step import Remembered, Step
+from clearhead.decoding.tree import Tree
 from clearhead.errors import SettingsError
 
 # Far beyond use; the penalty of a long sentence still fits single precision.
@@ -35,13 +36,14 @@ def beam_search(
     beam: int,
     alpha: float = 0.6,
     nbest: int = 1,
+    tree: Tree | None = None,
 ) -> list[list[Hypothesis]]:
     """The `nbest` best hypotheses of each sentence, best first; those cut off by the longest length last.
 
     The state comes with one row a sentence; from the second step on, the rows of a sentence lie together.
     At every step the 2 × `beam` best continuations are looked at, so that `beam` open ones remain however
     many end; an ended one counts if it is among the `beam` best. A beam of one stops at its first end, as
-    greedy search does.
+    greedy search does. A `tree` is told all that is looked at.
     """
     check_search(beam, nbest, alpha)
     sentences, device = guide.sentences, guide.device
@@ -64,7 +66,10 @@ def beam_search(
         pool.add(ended & among_best, found, paths, active, penalties[length])
 
         room = min(beam, width * (logits.shape[1] - 1))
-        found = found.at(ended.byte().argsort(dim=1, stable=True)[:, :room])
+        kept = ended.byte().argsort(dim=1, stable=True)[:, :room]
+        if tree:
+            tree.grow(found, kept, active, length - 1, penalties[length])
+        found = found.at(kept)
         bar, limits = pool.bar[active], guide.limits[active]
         stop = settled(bar, found.totals[:, 0], penalties[limits])
         if beam == 1:
@@ -74,12 +79,16 @@ def beam_search(
             stop |= limits == length
 
         going = (~stop).nonzero().squeeze(1)
+        if tree:
+            tree.follow(going, limits == length)
         if len(going) == 0:
             break
         found, active = found.of(going), active[going]
         totals, parents, last = found.totals, found.parents.flatten(), found.words.flatten()
         paths = paths.extend(parents, last, found.gains.flatten())
         state.select(parents)
+    if tree:
+        tree.close(pool.finished)
     return pool.finished
 
 

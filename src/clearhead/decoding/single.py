@@ -21,7 +21,8 @@ IDLE_SHARE = 0.25
 class Walk:
     """One path a sentence, word by word: who iterates over its places sees them grow, and may end some.
 
-    So many `shown` words, the most probable, are kept beside each that is chosen.
+    So many `shown` words, the most probable, are kept beside each that is chosen. The books are kept by the
+    processor: a GPU is waited for once a step.
     """
 
     def __init__(
@@ -29,14 +30,15 @@ class Walk:
     ):
         self._step, self._state, self._guide, self._choose = step, state, guide, choose
         self.shown = shown
-        sentences, longest, device = guide.sentences, guide.longest, guide.device
-        self.words = torch.full((sentences, longest), guide.end, device=device)
-        self.gains = torch.zeros(sentences, longest, device=device)
+        sentences, longest = guide.sentences, guide.longest
+        self.words = torch.full((sentences, longest), guide.end)
+        self.gains = torch.zeros(sentences, longest)
         """The log-probability of each word."""
         self.alternatives: list[dict[int, list[tuple[int, float]]]] = []
         """The most probable words at each place and their log-probabilities, by sentence."""
-        self.lengths = torch.zeros(sentences, dtype=torch.long, device=device)
-        self.is_open = torch.ones(sentences, dtype=torch.bool, device=device)
+        self.lengths = torch.zeros(sentences, dtype=torch.long)
+        self.is_open = torch.ones(sentences, dtype=torch.bool)
+        self._limits = guide.limits.cpu()
 
     def end(self, sentences: Sequence[int]) -> None:
         """These sentences end where they are."""
@@ -46,12 +48,14 @@ class Walk:
     def __iter__(self) -> Iterator[int]:
         """Each place once its words are there."""
         guide = self._guide
-        rows = torch.arange(guide.sentences, device=guide.device)
-        last = guide.first
+        rows = torch.arange(guide.sentences)
+        there, last = rows.to(guide.device), guide.first
+        said = self.words.to(guide.device, copy=True)
         for place in range(guide.longest):
             logits = self._step(last, self._state)
-            log_probabilities = guide.log_probabilities(logits, self.words[rows, :place], rows)
-            last = self._choose(log_probabilities, rows, place)
+            log_probabilities = guide.log_probabilities(logits, said[there, :place], there)
+            last = self._choose(log_probabilities, there, place)
+            said[there, place] = last
             self._write(log_probabilities, last, rows, place)
             yield place
             running = self.is_open[rows]
@@ -59,9 +63,9 @@ class Walk:
             if count == 0:
                 return
             if count <= (1 - IDLE_SHARE) * len(rows):
-                kept = running.nonzero().squeeze(1)
+                rows, kept = rows[running], running.nonzero().squeeze(1).to(guide.device)
                 self._state.select(kept)
-                rows, last = rows[kept], last[kept]
+                there, last = there[kept], last[kept]
 
     def _write(
         self,
@@ -70,13 +74,15 @@ class Walk:
         rows: Int[Tensor, " rows"],
         place: int,
     ) -> None:
-        guide, running = self._guide, self.is_open[rows]
         gain = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
-        check_numbers(gain[running], rows[running], place + 1)
-        self.words[rows, place] = chosen
-        self.gains[rows, place] = gain
+        # In one tensor, for one wait; such a number holds a word's exactly.
+        words, gains = torch.stack([chosen.double(), gain.double()]).cpu()
+        running = self.is_open[rows]
+        check_numbers(gains[running], rows[running], place + 1)
+        self.words[rows, place] = words.long()
+        self.gains[rows, place] = gains.float()
         self.lengths[rows] += running
-        self.is_open[rows] = running & (chosen != guide.end) & (place + 1 < guide.limits[rows])
+        self.is_open[rows] = running & (words != self._guide.end) & (place + 1 < self._limits[rows])
         if self.shown:
             best = log_probabilities.topk(min(self.shown, log_probabilities.shape[1]))
             ranked = zip(rows.tolist(), best.indices.tolist(), best.values.tolist(), strict=True)

@@ -160,7 +160,9 @@ class Attention(nn.Module):
         kernel = None if bias is not None or dropout else sentence_kernel(prepared, keys, mask)
         if kernel is not None:
             if prepared is not queries or keys is not memory.keys or self.shared > 1:
-                memory = KeyValues(self._for_each_head(keys), self._for_each_head(memory.values))
+                # A score may have prepared them in more digits than the values have.
+                prepared, keys = prepared.to(kind), self._for_each_head(keys.to(kind))
+                memory = KeyValues(keys, self._for_each_head(memory.values.to(kind)))
             return kernel(memory.beside(prepared), score.scale)
         # SDPA's causal form counts from the first key, so it fits only where queries and keys are the same.
         square = isinstance(mask, Causal) and bias is None and places == length

@@ -80,18 +80,6 @@ class Behind(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Span(Mask):
-    """Each row of the batch sees its places from a first one to a last one, in every query alike."""
-
-    first: Int[Tensor, " batch"]
-    last: Int[Tensor, "1"]
-
-    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
-        places = torch.arange(keys, device=device)
-        return ((places >= self.first[:, None]) & (places <= self.last))[:, None, None]
-
-
-@dataclass(frozen=True, eq=False)
 class Sentences(Mask):
     """Rows hold several sentences, and a word sees the words of its own: those with the same number.
 

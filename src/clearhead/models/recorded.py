@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.layers.attention import KeyValues
-from clearhead.layers.mask import Mask, Span
+from clearhead.layers.mask import Keep, Mask
 from clearhead.layers.memory import FixedMemory
 from clearhead.layers.positions import check_length
 from clearhead.models.gpt import GPT, GPTConfig, GPTState, Words
@@ -42,7 +42,8 @@ class Seat:
 
     @property
     def mask(self) -> Mask:
-        return Span(self.padding, self.place)
+        places = torch.arange(self.room, device=self.place.device)
+        return Keep((places >= self.padding[:, None]) & (places <= self.place))
 
     def places(self, count: int, device: torch.device) -> Int[Tensor, "rows 1"]:
         return self.place - self.padding[:, None]

@@ -20,6 +20,8 @@ from clearhead.serving.traces import GoneError, Traces
 from clearhead.tasks.showing.architecture import architecture
 from clearhead.tasks.showing.arrays import Array
 from clearhead.tasks.showing.asking import tell
+from clearhead.tasks.showing.beam import beam
+from clearhead.tasks.showing.contributions import contributions
 from clearhead.tasks.showing.distribution import Cut
 from clearhead.tasks.showing.measures import lens, summaries
 from clearhead.tasks.showing.positions import position_table
@@ -71,7 +73,7 @@ def _models(library: Library) -> APIRouter:
     @router.get("/positions")
     def positions(model: str | None = None, places: Annotated[int, Query(ge=1, le=4096)] = 64) -> Response:
         with library.using(model) as (used, _):
-            kind, table = position_table(used, places)
+            kind, table = position_table(used.model, places)
         return _bytes(table, {"X-Kind": kind})
 
     @router.post("/step")
@@ -170,6 +172,16 @@ def _measures(library: Library, traces: Traces) -> APIRouter:
         told = found(key)
         with library.using(told.name):
             return JSONResponse(lens(told, top))
+
+    @router.get("/trace/{key}/beam")
+    def tree(key: str) -> Response:
+        return JSONResponse(beam(found(key)))
+
+    @router.get("/trace/{key}/contributions")
+    def all_contributions(key: str) -> Response:
+        told = found(key)
+        with library.using(told.name):
+            return JSONResponse(contributions(told))
 
     return router
 

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.data.batch import PairBatch
+from clearhead.decoding import Tree
 from clearhead.inspection import Trace, capture
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
-from clearhead.text.tokenizer import END, START, Tokenizer
+from clearhead.text.tokenizer import END, START, UNKNOWN, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Explanation:
     """How the output was looked for."""
     found: Any = field(default=None, repr=False)
     """The `Translation` or `Generation`; None where the output was given."""
+    tree: Tree | None = field(default=None, repr=False)
+    """All that a search with a beam has looked at."""
 
     def __getitem__(self, name: str) -> Tensor:
         return self.trace[name][0]
@@ -107,39 +110,36 @@ def _look(model: nn.Module, run: Callable[[], Tensor], names: Sequence[str]) -> 
     return Look(trace.to("cpu"), logits[0].cpu(), float((logits - fused).abs().max()))
 
 
-def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], signs: int) -> tuple[Token, ...]:
-    """What an encoder reads of ids, of which so many first ones are signs."""
-    return tuple(_tokens(tokenizer, [*ids, END], signs, len(ids)))
+def source_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[Token, ...]:
+    """What an encoder reads: ids, and </s>."""
+    return (*_tokens(tokenizer, ids), *_tokens(tokenizer, [END]))
 
 
 def target_tokens(
     tokenizer: Tokenizer, ids: Sequence[int], look: Look, ends: bool = True, written: bool = True
 ) -> tuple[Token, ...]:
     """What a translator's decoder reads, and what it is to say: the target, and </s> if it ends."""
-    tokens = _tokens(tokenizer, [START, *ids], 1)
-    return _told(
-        [tokens[0], *(replace(token, written=written) for token in tokens[1:])],
-        [*ids, END] if ends else ids,
-        look.logits,
-    )
+    tokens = [replace(token, written=written) for token in _tokens(tokenizer, ids)]
+    return _told([*_tokens(tokenizer, [START]), *tokens], [*ids, END] if ends else ids, look.logits)
 
 
 def text_tokens(
-    tokenizer: Tokenizer, ids: Sequence[int], signs: int, prompt: int, look: Look, end: int | None
+    tokenizer: Tokenizer, prompt: Sequence[int], said: Sequence[int], look: Look, end: int | None
 ) -> tuple[Token, ...]:
-    """What a GPT reads: signs, the rest of a prompt of so many ids, and what it wrote; `end` is said last."""
-    tokens = _tokens(tokenizer, ids, signs)
-    tokens[prompt:] = [replace(token, written=True) for token in tokens[prompt:]]
+    """What a GPT reads: a prompt and what it wrote after it; `end` is what it said last, if it ended."""
+    ids = [*prompt, *said]
+    tokens = _tokens(tokenizer, ids)
+    tokens[len(prompt) :] = [replace(token, written=True) for token in tokens[len(prompt) :]]
     return _told(tokens, ids[1:] if end is None else [*ids[1:], end], look.logits)
 
 
-def _tokens(tokenizer: Tokenizer, ids: Sequence[int], first: int, last: int | None = None) -> list[Token]:
-    """The tokens of ids; only those from first to last are words."""
-    numbers: list[int | None] = [None] * len(ids)
-    place = first
-    for number, word in enumerate(tokenizer.words([ids[first:last]])[0]):
-        numbers[place : place + len(word)] = [number] * len(word)
-        place += len(word)
+def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
+    """The tokens of ids; the words of a text are numbered, and signs have no number."""
+    signs = {*range(len(tokenizer.specials)), tokenizer.signs.start, tokenizer.signs.end} - {UNKNOWN}
+    first = next((place for place, number in enumerate(ids) if number not in signs), len(ids))
+    numbers: list[int | None] = [None] * first
+    for number, word in enumerate(tokenizer.words([ids[first:]])[0]):
+        numbers += [None if one in signs else number for one in word]
     return [Token(*each) for each in zip(ids, tokenizer.pieces(ids), numbers, strict=True)]
 
 

@@ -221,20 +221,20 @@ class LanguageModel:
             )
         # What is written has to be seen too, in the one pass that explains it.
         tokens = min(tokens, self.longest - len(prompt))
-        found, ids, end = None, prompt, None
+        found, said, end = None, [], None
         if tokens:
             writing = Writing(self, [prompt], [0], Continuing(tokens, temperature, **wishes))
             for _ in writing:
                 pass
             (found,) = writing.generations([text])
-            ids, end = prompt + writing.said(0), writing.end if found.ended == "end" else None
-        look = look_at_text(self.model, ids, names)
+            said, end = writing.said(0), writing.end if found.ended == "end" else None
+        look = look_at_text(self.model, prompt + said, names)
         return Explanation(
             text=text,
             normalized=self.tokenizer.normalized(text),
             output=found.text if found else "",
             source=(),
-            target=text_tokens(self.tokenizer, ids, len(self.lead), len(prompt), look, end),
+            target=text_tokens(self.tokenizer, prompt, said, look, end),
             trace=look.trace,
             difference=look.difference,
             model=self.model,

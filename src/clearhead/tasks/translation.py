@@ -17,6 +17,7 @@ from clearhead.decoding import (
     Adjust,
     Guide,
     Hypothesis,
+    Tree,
     beam_search,
     check_sampling,
     check_search,
@@ -86,8 +87,8 @@ class Wishes:
     beam: int = 5
     nbest: int = 1
     alpha: float = 0.6
-    prefix: str = ""
-    """How each translation begins."""
+    prefix: str | Sequence[int] = ""
+    """How each translation begins: a text, or the ids of tokens."""
     repetition: float = 1.0
     """Above 1, words that were used already become less likely."""
     no_repeat: int = 0
@@ -203,31 +204,31 @@ class TranslationModel:
         """What a text does inside the model: translated at full speed, then looked at in one pass.
 
         With a `target`, that is looked at instead of the model's own translation. Only tensors that match
-        the names are kept. Wishes are those of `Wishes`.
+        the names are kept. Wishes are those of `Wishes`; a search tells its tree.
         """
         asked, wish = self._asked(to), self._wish(wishes)
         (ids,) = self._encode([text])
         if not ids:
             raise TextError("the text is blank: there is nothing to explain; give a sentence")
-        source, found = asked + ids, None
+        source, found, tree = asked + ids, [], None
         if target is None:
-            found = self._search([source], [0], wish)
-            said, ends = found[0][0].words, found[0][0].complete
-        else:
-            said, ends = self._encode([target])[0], True
+            tree = None if wish.sampling else Tree(END, wish.beam)
+            (found,) = self._search([source], [0], wish, tree)
+        said = found[0].words if found else self._encode([target or ""])[0]
         look = look_at_pair(self.model, source, said, names)
         return Explanation(
             text=text,
             normalized=self.tokenizer.normalized(text),
-            output=self.tokenizer.decode(said) if target is None else target,
-            source=source_tokens(self.tokenizer, source, len(asked)),
-            target=target_tokens(self.tokenizer, said, look, ends, written=target is None),
+            output=self.tokenizer.decode(said),
+            source=source_tokens(self.tokenizer, source),
+            target=target_tokens(self.tokenizer, said, look, not found or found[0].complete, bool(found)),
             trace=look.trace,
             difference=look.difference,
             model=self.model,
             tokenizer=self.tokenizer,
             settings={"to": check_target(self.directions, to), **asdict(wish)},
-            found=self._translation(text, found[0]) if found else None,
+            found=self._translation(text, found) if found else None,
+            tree=tree,
         )
 
     def _too_long(self, number: int, text: str) -> TextError:
@@ -270,20 +271,31 @@ class TranslationModel:
         return encoded
 
     @torch.inference_mode()
-    def _search(self, encoded: list[list[int]], numbers: list[int], wishes: Wishes) -> list[list[Hypothesis]]:
+    def _search(
+        self, encoded: list[list[int]], numbers: list[int], wishes: Wishes, tree: Tree | None = None
+    ) -> list[list[Hypothesis]]:
         batch = PairBatch.of(encoded, [[] for _ in encoded]).to(self.device)
         state = self.model.start(batch.source, batch.source_lengths)
         longest = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.most_words)
-        forced = self.tokenizer.encode(wishes.prefix) if wishes.prefix else []
+        forced = self._forced(wishes.prefix)
         prefix = [forced] * len(encoded) if forced else None
         guide = Guide(len(encoded), START, END, longest, prefix, wishes.adjustments(), self.device)
         if drawn := wishes.sampling:
             seeds = [drawn.seed + number for number in numbers]
             filters = (drawn.temperature, drawn.top_k, drawn.top_p, drawn.min_p)
             return [[one] for one in sample(self.model.step, state, guide, seeds, *filters)]
-        if wishes.beam == 1:
+        if wishes.beam == 1 and not tree:
             return [[one] for one in greedy_search(self.model.step, state, guide, wishes.alpha)]
-        return beam_search(self.model.step, state, guide, wishes.beam, wishes.alpha, wishes.nbest)
+        return beam_search(self.model.step, state, guide, wishes.beam, wishes.alpha, wishes.nbest, tree)
+
+    def _forced(self, prefix: str | Sequence[int]) -> list[int]:
+        """The ids with which translations begin."""
+        if isinstance(prefix, str):
+            return self.tokenizer.encode(prefix) if prefix else []
+        for number in prefix:
+            if not len(self.tokenizer.specials) <= number < self.tokenizer.size:
+                raise SettingsError(f"prefix: {number} is not the id of a word; give ids of words, or a text")
+        return list(prefix)
 
     def _translation(self, source: str, found: list[Hypothesis]) -> Translation:
         if not found:

@@ -6,6 +6,7 @@ from clearhead.layers.scores import ProductScore
 from clearhead.models import GPT, Translator
 from clearhead.tasks.language import LanguageModel
 from clearhead.tasks.translation import TranslationModel
+from clearhead.text.tokenizer import Tokenizer
 
 Model = TranslationModel | LanguageModel
 SUBLAYERS = ("attention", "feedforward")
@@ -23,32 +24,42 @@ def most_tokens(model: Model) -> int:
 
 def architecture(model: Model, name: str) -> dict[str, Any]:
     """The map of a model."""
-    config = model.model.config
-    heads = config.attention.heads
+    return {
+        **bare_architecture(model.model, model.tokenizer, name),
+        "languages": _languages(model),
+        "most_tokens": most_tokens(model),
+        "beam": model.search.beam if isinstance(model, TranslationModel) else None,
+        "alpha": model.search.alpha if isinstance(model, TranslationModel) else None,
+    }
+
+
+def bare_architecture(model: Translator | GPT, tokenizer: Tokenizer, name: str) -> dict[str, Any]:
+    """The part of the map that does not depend on how the model is used."""
+    config, heads = model.config, model.config.attention.heads
     return {
         "name": name,
-        "kind": kind_of(model),
-        "languages": _languages(model),
+        "kind": config.kind,
+        "languages": [],
         "width": config.width,
         "hidden": config.hidden,
         "heads": heads,
         "key_heads": config.attention.key_heads or heads,
         "size": config.head_size,
-        "vocabulary": model.model.readout_weight.shape[0],
+        "vocabulary": model.readout_weight.shape[0],
         "longest": config.longest,
-        "most_tokens": most_tokens(model),
-        "parameters": sum(weight.numel() for weight in model.model.parameters()),
+        "most_tokens": config.longest,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
         "position": config.position,
         "norm": config.norm,
         "norm_place": config.norm_place,
         "activation": config.activation,
         "score": config.attention.score,
         "tied": config.tied,
-        "tokenizer": model.tokenizer.config.kind,
-        "beam": model.search.beam if isinstance(model, TranslationModel) else None,
-        "alpha": model.search.alpha if isinstance(model, TranslationModel) else None,
-        "stacks": stacks(model.model),
-        "attentions": attentions(model.model),
+        "tokenizer": tokenizer.config.kind,
+        "beam": None,
+        "alpha": None,
+        "stacks": stacks(model),
+        "attentions": attentions(model),
     }
 
 

@@ -12,7 +12,7 @@ from clearhead.inspection import intervene
 from clearhead.models import GPT
 from clearhead.tasks.explaining import Explanation, look_at_pair, look_at_text
 from clearhead.tasks.language import LanguageModel
-from clearhead.tasks.showing.architecture import Model, most_tokens
+from clearhead.tasks.showing.architecture import Model, architecture, most_tokens
 from clearhead.tasks.showing.catalogue import catalogue
 from clearhead.tasks.showing.changes import Changes, as_python, call_of, edits
 from clearhead.tasks.showing.told import Look, Told, brief
@@ -33,7 +33,8 @@ def tell(model: Model, name: str, asked: Mapping[str, Any]) -> Told:
         explanation = model.explain(text, names=names, **arguments)
     python = as_python(name, call_of(model, text, arguments), changes)
     look = look_again(explanation, changes)
-    return Told(model, name, explanation, look, asked, python, before, time.perf_counter() - started)
+    about = architecture(model, name)
+    return Told(explanation, about, look, asked, changes, python, before, time.perf_counter() - started)
 
 
 def explain_arguments(model: Model, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,6 +43,8 @@ def explain_arguments(model: Model, asked: Mapping[str, Any]) -> dict[str, Any]:
         drawing = ("tokens", "temperature", "top_k", "top_p", "seed") if asked.get("tokens") else ()
         return {name: asked[name] for name in drawing if name in asked}
     wishes = {name: asked[name] for name in ("target", "beam", "prefix") if asked.get(name)}
+    if asked.get("forced"):
+        wishes["prefix"] = asked["forced"]
     return {"to": asked.get("to") or model.directions[0].target, **wishes}
 
 

@@ -29,7 +29,7 @@ HOW = (
 
 def summaries(told: Told) -> dict[str, Any]:
     """All that is cheap to measure, of every attention and every sub-layer."""
-    kinds = attentions(told.model.model)
+    kinds = attentions(told.model)
     weights = {one["key"]: told.values(f"{one['path']}.weights") for one in kinds}
     words = _words(told) if "cross" in weights else None
     aligners = rank_aligners([(list(weights["cross"]), words)]) if words else []
@@ -46,14 +46,14 @@ def summaries(told: Told) -> dict[str, Any]:
     return {
         "attentions": heads,
         "aligners": _aligners(told, weights["cross"], words, aligners) if words else None,
-        "residual": {stack["name"]: _residual(told, stack) for stack in stacks(told.model.model)},
+        "residual": {stack["name"]: _residual(told, stack) for stack in stacks(told.model)},
         "rollout": {key: rollout(weights[key])[-1].tolist() for key in own if _small(weights[key])},
     }
 
 
 def lens(told: Told, top: int) -> dict[str, Any]:
     """What the stream would be read out as after each layer (nostalgebraist 2020)."""
-    model, tokenizer = told.model.model, told.model.tokenizer
+    model, tokenizer = told.model, told.tokenizer
     stack = stacks(model)[-1]
     side = "text" if stack["side"] == "text" else "target"
     first = told.values("embedding.stream" if side == "text" else "target_embedding.stream")
@@ -63,7 +63,7 @@ def lens(told: Told, top: int) -> dict[str, Any]:
     norm = model.get_submodule(f"{stack['name']}.norm")
     for stream in streams:
         with torch.inference_mode():
-            read = model.readout(norm(stream[None].to(told.model.device)))[0].softmax(-1).cpu()
+            read = model.readout(norm(stream[None].to(told.device)))[0].softmax(-1).cpu()
         best = read.topk(min(top, read.shape[1]))
         pieces = [tokenizer.pieces(row) for row in best.indices.tolist()]
         cells.append(_cells(best.indices.tolist(), pieces, best.values.tolist()))

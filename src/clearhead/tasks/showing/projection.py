@@ -25,12 +25,13 @@ def projection(
         if not 0 <= number < limit:
             raise SettingsError(f"{name}: {number} is not from 0 to {limit - 1}")
     path = kind["path"].replace("*", str(layer))
-    attention = told.model.model.get_submodule(path)
+    attention = told.model.get_submodule(path)
     assert isinstance(attention, Attention)
     if not 0 <= dimension < attention.size:
         raise SettingsError(f"dimension: {dimension} is not from 0 to {attention.size - 1}")
     side = kind["queries" if part == "queries" else "keys"]
     told.check_place(place, side)
+    told.fetch(f"{path}.{part}")
     given = _given(told, kind, layer, part, place)
     # Several heads of queries may ask the same keys and values.
     asked = head if part == "queries" else head // attention.shared
@@ -63,6 +64,6 @@ def _given(told: Told, kind: dict[str, Any], layer: int, part: str, place: int) 
     else:
         side = kind["queries"]
         stream = told.values("embedding.stream" if side == "text" else f"{side}_embedding.stream")
-    residual = told.model.model.get_submodule(f"{stack}.blocks.{layer}.{RESIDUALS[sublayer]}")
-    whole = stream[None].to(told.model.device)
+    residual = told.model.get_submodule(f"{stack}.blocks.{layer}.{RESIDUALS[sublayer]}")
+    whole = stream[None].to(told.device)
     return (residual.norm(whole) if isinstance(residual, PreNorm) else whole)[0, place].cpu()

@@ -15,7 +15,7 @@ def cut_text(model: Model, text: str) -> dict[str, Any]:
         "normalised": tokenizer.normalized(text),
         "tokens": [
             {"id": one.id, "piece": one.piece, "word": one.word, "special": one.special}
-            for one in source_tokens(tokenizer, ids, 0)[:-1]
+            for one in source_tokens(tokenizer, ids)[:-1]
         ],
         "count": len(ids),
         "most": most_tokens(model),

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.decoding import Tree
 from clearhead.errors import SettingsError
 from clearhead.tasks.explaining import Explanation, Token
-from clearhead.tasks.showing.architecture import Model, architecture, attentions, kind_of
+from clearhead.tasks.showing.architecture import attentions
 from clearhead.tasks.showing.arrays import Array, array_of, pooled, sliced
 from clearhead.tasks.showing.catalogue import Entry, catalogue, pattern_of
+from clearhead.tasks.showing.changes import Changes
 from clearhead.tasks.showing.distribution import Cut, distribution
 
 FORMAT = 1
@@ -28,23 +30,30 @@ class UnknownTensorError(SettingsError):
 class Told:
     """An explanation, and what is asked about it."""
 
-    model: Model
-    name: str
-    """Under which the model was loaded."""
     explanation: Explanation
+    about: Mapping[str, Any]
+    """The map of the model."""
     look: Look
     asked: Mapping[str, Any] = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
     python: str = ""
     before: Mapping[str, Any] | None = None
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self._tensors = {name: self.explanation[name] for name in self.explanation.trace}
-        self.catalogue = catalogue(self.model.model, {side: len(words) for side, words in self.sides.items()})
+        self.model, self.tokenizer = self.explanation.model, self.explanation.tokenizer
+        self.device = self.model.readout_weight.device
+        self.catalogue = catalogue(self.model, {side: len(words) for side, words in self.sides.items()})
+
+    @property
+    def name(self) -> str:
+        """Under which the model was loaded."""
+        return self.about["name"]
 
     @property
     def sides(self) -> dict[str, tuple[Token, ...]]:
-        if kind_of(self.model) == "gpt":
+        if self.explanation.kind == "gpt":
             return {"text": self.explanation.target}
         return {"source": self.explanation.source, "target": self.explanation.target}
 
@@ -63,8 +72,8 @@ class Told:
         return {
             "format": FORMAT,
             "id": "",
-            "kind": kind_of(self.model),
-            "model": architecture(self.model, self.name),
+            "kind": told.kind,
+            "model": self.about,
             "text": told.text,
             "normalised": told.normalized,
             "to": told.settings.get("to"),
@@ -81,8 +90,8 @@ class Told:
         }
 
     @property
-    def tree(self) -> Any:
-        return getattr(self.explanation, "tree", None)
+    def tree(self) -> Tree | None:
+        return self.explanation.tree
 
     def entry(self, name: str) -> tuple[Entry, list[str], tuple[str, ...]]:
         """What a name stands for: its entry, the full names of its tensors, and its axes."""
@@ -144,7 +153,7 @@ class Told:
         """The next token at one place."""
         self.check_place(place)
         following = self.read[place].next
-        told = distribution(self.model.tokenizer, self.values("logits")[place], cut, following)
+        told = distribution(self.tokenizer, self.values("logits")[place], cut, following)
         return {"place": place, **told}
 
     def check_place(self, place: int, side: str | None = None) -> None:
@@ -154,7 +163,7 @@ class Told:
 
     def attention(self, key: str) -> dict[str, Any]:
         """The map's entry of a kind of attention."""
-        found = {one["key"]: one for one in attentions(self.model.model)}
+        found = {one["key"]: one for one in attentions(self.model)}
         if key not in found:
             raise SettingsError(f"attention: {key!r:.80} is not one of {', '.join(found)}")
         return found[key]
@@ -170,10 +179,10 @@ class Told:
     def _output(self) -> dict[str, Any]:
         told, found = self.explanation, self.explanation.found
         said = [one for one in self.read if one.next is not None]
-        if kind_of(self.model) == "gpt":
+        if told.kind == "gpt":
             first = sum(not one.written for one in self.read) - 1
             said = said[first:]
-        pieces = self.model.tokenizer.pieces([one.next or 0 for one in said])
+        pieces = self.tokenizer.pieces([one.next or 0 for one in said])
         return {
             "text": told.output,
             "score": getattr(found, "score", None),
