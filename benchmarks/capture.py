@@ -1,9 +1,9 @@
 """What looking into a model costs: nothing when nobody looks, and how much when somebody does.
 
-The model in the package is measured beside a copy in which nobody could look: its attentions always take the
+The model in the package is measured beside a twin that nobody could look into: its attentions always take the
 fused path, and its logits are shown to nobody. Times are of the processor, contestants take turns, and the
-least disturbed tenth of each is compared. On a busy machine that difference is noise; so the question whether
-somebody looks, which is all that a model pays into which nobody does, is measured alone too.
+median over the rounds is told. On a busy machine small differences are noise: the question whether somebody
+looks, which is all that a model pays when nobody does, is measured alone too.
 
     python benchmarks/capture.py [--model en-de] [--rounds 100] [--words 24] [--json FILE]
 """
@@ -54,7 +54,7 @@ def main() -> None:
         for place in range(given.words):
             model.step(words[:, place], state)
 
-    used = copy.deepcopy(model)
+    used = twin(model)
     with capture(used), intervene(used, {"*.mixed": Mute([0])}), torch.inference_mode():
         whole(used)
     names = {"weights": ["*.weights"], "the stream": ["*.stream"], "everything": ["*"]}
@@ -97,9 +97,14 @@ def questions(model: Translator, found: dict, words: int) -> dict[str, float]:
     return shares
 
 
+def twin(model: Translator) -> Translator:
+    """The same modules once more around the same weights: these lie where they lay."""
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())})
+
+
 def blind(model: Translator) -> Translator:
     """The same model without the question whether somebody looks."""
-    other = copy.deepcopy(model)
+    other = twin(model)
 
     def fused(self: Attention, queries, memory, mask):
         mixed = self._fused(self.score, queries, memory, mask)
@@ -127,11 +132,10 @@ def measured(title: str, run: Run, contestants: dict, rounds: int) -> dict[str, 
             if turn >= 3:
                 times[name].append(taken)
     print(f"{title}: milliseconds, and how much more than a model that cannot be looked into")
-    best = {name: statistics.quantiles(own, n=10)[0] for name, own in times.items()}
     found = {}
-    for name, own in best.items():
-        more = own / best[BLIND] - 1
-        found[name] = {"milliseconds": 1000 * own, "more": more}
+    for name, own in times.items():
+        more = statistics.median(one / other for one, other in zip(own, times[BLIND], strict=True)) - 1
+        found[name] = {"milliseconds": 1000 * statistics.median(own), "more": more}
         print(f"  {name:32}{found[name]['milliseconds']:10.2f}{more:+10.2%}")
     print(flush=True)
     return found

@@ -175,14 +175,21 @@ def hidden_key():
     return {"decoder.blocks.0.attention.weights": Row(1, [0, 0, 1])}
 
 
-def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of):
-    case = case_of("gpt")
-    (words,) = case.text()
-    recorded = Recorded(case.model)
-    with torch.no_grad(), intervene(case.model, {"*.mixed": Mute([0])}):
-        state = recorded.start(words[:, :-1])
-        found = recorded.step(words[:, -1], state)
-        torch.testing.assert_close(found, case.logits((words,))[:, -1])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@torch.no_grad()
+def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of, device):
+    model = case_of("gpt").model.to(device)
+    words = torch.tensor([[7, 5, 11, 4, 9]], device=device)
+    recorded = Recorded(model)
+
+    def last() -> torch.Tensor:
+        return recorded.step(words[:, -1], recorded.start(words[:, :-1]))
+
+    before = last()
+    with intervene(model, {"*.mixed": Mute([0])}):
+        torch.testing.assert_close(last(), model(words)[:, -1], atol=1e-4, rtol=1e-4)
+        assert not torch.allclose(last(), before, atol=1e-3)
+    torch.testing.assert_close(last(), before, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

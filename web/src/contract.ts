@@ -161,7 +161,8 @@ export interface HeadSummary {
   layer: number;
   head: number;
   entropy: number;
-  distance: number;
+  /** In places; of self-attention alone. */
+  distance: number | null;
   role: string | null;
   roles: Record<string, number>;
 }
@@ -291,3 +292,6 @@ export class Refusal extends Error {
     super(line);
   }
 }
+
+/** Nobody answered: what was asked may well be right. */
+export class Silence extends Refusal {}

@@ -1,6 +1,6 @@
 // The trace that is on the page, and the source it comes from.
 
-import { Refusal, type Attention, type Manifest, type Models, type Part, type Slab, type Summaries, type TensorEntry, type Token, type TraceSource, type Wish } from "./contract";
+import { Refusal, Silence, type Attention, type Manifest, type Models, type Part, type Slab, type Summaries, type TensorEntry, type Token, type TraceSource, type Wish } from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
 import { selection, settle } from "./selection.svelte";
@@ -41,7 +41,10 @@ class Explorer {
       this.show(trace);
       this.answered = JSON.stringify(this.wish());
     } catch (error) {
-      if (turn === this.asked) this.refuse(error);
+      if (turn !== this.asked) return;
+      this.refuse(error);
+      // What was refused is not what the page shows.
+      if (this.trace && !(error instanceof Silence)) settle({ text: this.trace.text, edits: this.trace.interventions });
     } finally {
       if (turn === this.asked) this.busy = false;
     }

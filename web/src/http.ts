@@ -1,6 +1,6 @@
 // Traces from a server.
 
-import { Refusal, type Manifest, type Part, type Slab, type TraceSource, type Wish } from "./contract";
+import { Refusal, Silence, type Manifest, type Part, type Slab, type TraceSource, type Wish } from "./contract";
 
 const KEPT = 600;
 
@@ -18,7 +18,7 @@ async function answer(request: Promise<Response>): Promise<Response> {
   try {
     response = await request;
   } catch {
-    throw new Refusal("The server does not answer: start `clearhead explore` again, then retry.");
+    throw new Silence("The server does not answer: start `clearhead explore` again, then retry.");
   }
   if (response.ok) return response;
   let told: { error?: string; field?: string | null; gone?: boolean } = {};

@@ -212,9 +212,12 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     for pattern in patterns:
         found = {name for name in names if fnmatchcase(name, pattern)}
         if not found:
-            near = difflib.get_close_matches(pattern, names, n=1, cutoff=0.3)
-            raise SettingsError(
-                f"{pattern}: nothing in the model has this name" + (f"; near it: {near[0]}" if near else "")
-            )
+            raise SettingsError(f"{pattern}: nothing in the model has this name{nearby(pattern, names)}")
         matching |= found
     return [name for name in names if name in matching]
+
+
+def nearby(name: str, names: Iterable[str]) -> str:
+    """The end of a message that says which name may have been meant."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.3)
+    return f"; near it: {near[0]}" if near else ""

@@ -134,13 +134,14 @@ def _look(model: nn.Module, run: Callable[[], Tensor], names: Sequence[str]) -> 
     return Look(trace.to("cpu"), logits[0].cpu(), float((logits - fused).abs().max()))
 
 
-def source_tokens(tokenizer: Tokenizer, asked: Sequence[int], text: str) -> tuple[Token, ...]:
-    """What an encoder reads: signs that ask for a language, a text, and </s>."""
-    ids = tokenizer.encode(text)
-    words = [
-        Token(*each) for each in zip(ids, tokenizer.pieces(ids), tokenizer.word_numbers(text), strict=True)
-    ]
-    return (*_tokens(tokenizer, asked), *words, *_tokens(tokenizer, [END]))
+def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> tuple[Token, ...]:
+    """What an encoder reads: ids, and </s>; words are those of the text that the last ids are from."""
+    tokens = _tokens(tokenizer, ids)
+    # What is not in the vocabulary can be told apart into words only as long as there is a text.
+    numbers = tokenizer.word_numbers(text) if text else []
+    for place, number in enumerate(numbers, start=len(ids) - len(numbers)):
+        tokens[place] = replace(tokens[place], word=number)
+    return (*tokens, *_tokens(tokenizer, [END]))
 
 
 def target_tokens(

@@ -223,7 +223,7 @@ class TranslationModel:
             text=text,
             normalized=self.tokenizer.normalized(text),
             output=self.tokenizer.decode(said),
-            source=source_tokens(self.tokenizer, asked, text),
+            source=source_tokens(self.tokenizer, source, text),
             target=target_tokens(self.tokenizer, said, look, not found or found[0].complete, bool(found)),
             trace=look.trace,
             difference=look.difference,

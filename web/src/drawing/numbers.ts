@@ -1,7 +1,7 @@
 // How numbers are written: four digits wherever somebody may compare them with Python.
 
-export function digits(value: number | undefined, places = 4): string {
-  if (value === undefined || Number.isNaN(value)) return "–";
+export function digits(value: number | null | undefined, places = 4): string {
+  if (value === undefined || value === null || Number.isNaN(value)) return "–";
   if (value === -Infinity) return "−∞";
   if (value === Infinity) return "∞";
   return value.toFixed(places).replace("-", "−");

@@ -136,7 +136,8 @@ const TRANSLATOR: Lesson[] = [
     title: "The encoder", view: "residual", text: CAT,
     quote: "The encoder outputs, for each word, a vector that not only captures its meaning or the position, but also its interaction with other words.",
     says: ["A layer is an attention and a feed-forward, each of which adds to the stream of its word. The same structure is repeated again and again.", "Attention brings in what other words know; the feed-forward works on it, at each place alone."],
-    look: ["Switch the stack to “encoder”. Which sub-layers add most?", "Is the first layer different from the last?"],
+    look: ["Which sub-layers add most? Is the first layer different from the last?", "Choose another word: do all of them grow alike?"],
+    pick: { attention: "encoder", key: 2 },
   },
   {
     title: "The decoder", view: "head", text: WINDOWS,
