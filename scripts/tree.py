@@ -20,6 +20,7 @@ ROOMS = (
     "inspection",
     "evaluation",
     "tasks",
+    "serving",
     "cli",
 )
 
@@ -33,11 +34,18 @@ def tree() -> str:
     ]
     lines += [_line(path, path.name, 1) for path in top]
     for room in ROOMS:
-        files = sorted((PACKAGE / room).glob("*.py"), key=lambda path: path.name)
-        lines.append(_line(PACKAGE / room / "__init__.py", f"{room}/", 1))
-        lines += [_line(path, path.name, 2) for path in files if path.name != "__init__.py"]
+        lines += _room(PACKAGE / room, 1)
     lines.append("```")
     return "\n".join(lines) + "\n"
+
+
+def _room(folder: Path, depth: int) -> list[str]:
+    """A room's own line, those of its files, and of the rooms inside it."""
+    files = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
+    inner = sorted(path.parent for path in folder.glob("*/__init__.py"))
+    lines = [_line(folder / "__init__.py", f"{folder.name}/", depth)]
+    lines += [_line(path, path.name, depth + 1) for path in files]
+    return lines + [line for room in inner for line in _room(room, depth + 1)]
 
 
 def with_tree(page: str) -> str:

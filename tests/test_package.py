@@ -10,7 +10,7 @@ import clearhead
 from clearhead.errors import ClearheadError
 
 ROOT = Path(__file__).parents[1]
-SLOW = ("torch", "numpy", "pyarrow", "tokenizers", "sacrebleu", "pydantic", "matplotlib")
+SLOW = ("torch", "numpy", "pyarrow", "tokenizers", "sacrebleu", "pydantic", "matplotlib", "fastapi")
 
 
 def imported_after(code: str) -> set[str]:
@@ -48,7 +48,7 @@ def test_help_imports_nothing_slow():
     help_of_all = """
 import contextlib, io, sys
 from clearhead.cli import main
-commands = "translate, generate, train, evaluate, export, import, models, data, data list"
+commands = "translate, generate, explain, explore, train, evaluate, export, import, models, data, data list"
 for command in ("", *commands.split(", ")):
     sys.argv = ["clearhead", *command.split(), "--help"]
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):

@@ -11,12 +11,13 @@ def listed() -> dict[str, str]:
     """The tree in README: each path below src/clearhead with what is said of it."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     _, _, tree = text.partition("src/clearhead/\n")
-    found, room = {}, ""
+    found, rooms = {}, [""]
     for line in tree.partition("```")[0].splitlines():
         name, _, said = line.strip().partition(" ")
         depth = (len(line) - len(line.lstrip())) // 2
-        room = name if depth == 1 and name.endswith("/") else room
-        found[name if depth == 1 else room + name] = said.strip()
+        path = "".join(rooms[:depth]) + name
+        rooms[depth:] = [name] if name.endswith("/") else []
+        found[path] = said.strip()
     return found
 
 
@@ -53,7 +54,8 @@ def test_nothing_is_left_to_fill_in():
     assert re.findall(r"@@\w+@@|TODO|FIXME", text) == []
 
 
-def test_what_readme_does_in_python_can_be_done(number_model, boxed, capsys):
+def test_what_readme_does_in_python_can_be_done(number_model, boxed, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks

@@ -86,6 +86,12 @@ def default_language() -> str:
     return SHAKESPEARE
 
 
+def built_in_names() -> dict[str, str]:
+    """The names of the models in the package that settle on a direction or a kind of text, and which."""
+    named = _built_in()
+    return {name: str(direction or TEXT) for name, (_, direction) in named.items() if name != WHOLE_BOX}
+
+
 def _built_in() -> dict[str, tuple[Path, Direction | None]]:
     """The names of the models in the package."""
     named: dict[str, tuple[Path, Direction | None]] = {}

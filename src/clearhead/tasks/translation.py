@@ -117,6 +117,9 @@ class Wishes:
 class TranslationModel:
     """A model with its tokenizer and its directions."""
 
+    name = ""
+    """By which it was loaded."""
+
     def __init__(
         self,
         model: Translator,
@@ -227,6 +230,7 @@ class TranslationModel:
             model=self.model,
             tokenizer=self.tokenizer,
             settings={"to": check_target(self.directions, to), **asdict(wish)},
+            name=self.name,
             found=self._translation(text, found) if found else None,
             tree=tree,
         )

@@ -1,0 +1,40 @@
+"""clearhead explore: the explorer page in the browser."""
+
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.options import MODEL, Device, chosen_device, put, say
+from clearhead.errors import SettingsError
+
+
+def explore(
+    model: Annotated[str | None, typer.Argument(help=f"{MODEL} Without: en-de.", metavar="DIR-or-M")] = None,
+    port: Annotated[int, typer.Option(help="Where the page is; 0: any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Whether to open the page in the browser.")] = True,
+    device: Device = "auto",
+) -> None:
+    """Look inside a model: a page on this machine alone, until Ctrl-C.
+
+    clearhead explore
+
+    clearhead explore runs/mine --port 5001 --no-browser
+    """
+    from clearhead.tasks.loading import load
+    from clearhead.tasks.shelf import DEFAULT
+
+    try:
+        from clearhead.serving.running import serve
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"explore: {error.name} is not installed; pip install 'clearhead[serve]'"
+        ) from None
+    name = model or DEFAULT
+    chosen = chosen_device(device)
+    loaded = load(name, chosen)
+
+    def ready(address: str) -> None:
+        put(address)
+        say(f"The explorer shows {name} at {address}; Ctrl-C ends it.")
+
+    serve([(name, loaded)], chosen, port, ready, browser)

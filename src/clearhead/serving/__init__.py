@@ -1,0 +1,1 @@
+"""HTTP in front of the tasks: the explorer's server. No logic of models lives here."""

@@ -1,0 +1,94 @@
+"""What a page may ask for, checked before any work; what is wrong is said in one line, by its field."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+MOST_CHARACTERS = 200_000
+"""Of one text: more than models read, and little enough to be cut and refused with its count of tokens."""
+Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
+Place = Annotated[int, Field(ge=0)]
+Ids = Annotated[list[Place], Field(max_length=100_000)]
+
+
+class Asked(BaseModel):
+    """The base of all requests: closed to unknown names, and numbers are numbers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Heads(Asked):
+    kind: Literal["mute", "keep"]
+    attention: str
+    heads: Annotated[list[Place], Field(max_length=1000)]
+
+
+class Row(Asked):
+    kind: Literal["row"]
+    attention: str
+    head: Place
+    query: Place
+    weights: Annotated[list[Annotated[FiniteFloat, Field(ge=0)]], Field(min_length=1, max_length=100_000)]
+
+
+class Swap(Asked):
+    kind: Literal["embedding"]
+    side: Literal["source", "target", "text"]
+    place: Place
+    token: str | None = None
+    id: Place | None = None
+
+
+class Move(Asked):
+    kind: Literal["position"]
+    side: Literal["source", "target", "text"]
+    place: Place
+    to: Place
+
+
+Change = Annotated[Heads | Row | Swap | Move, Field(discriminator="kind")]
+
+
+class Drawing(Asked):
+    temperature: FiniteFloat = 0.0
+    top_k: int | None = None
+    top_p: FiniteFloat = 1.0
+    seed: int = 0
+
+
+class TraceAsked(Drawing):
+    model: str | None = None
+    text: Text
+    to: str | None = None
+    beam: Annotated[int, Field(ge=1, le=64)] | None = None
+    prefix: Text = ""
+    forced: Ids = []
+    target: Text | None = None
+    tokens: Annotated[int, Field(ge=0, le=100_000)] = 0
+    tree: bool = False
+    interventions: Annotated[list[Change], Field(max_length=1000)] = []
+
+
+class StepAsked(Drawing):
+    model: str | None = None
+    text: Text
+    to: str | None = None
+    written: Ids = []
+    top: int = 20
+
+
+class ContextsAsked(Asked):
+    model: str | None = None
+    word: Text
+    texts: Annotated[list[Text], Field(min_length=1, max_length=8)]
+    count: Annotated[int, Field(ge=1, le=100)] = 8
+
+
+def complaint(problem: dict[str, Any]) -> tuple[str, str | None]:
+    """One line for a person, and the field it is about, of what pydantic found wrong."""
+    path = [str(part) for part in problem["loc"] if part not in ("body", "query", "path")]
+    field = ".".join(path) or None
+    message = problem["msg"][0].lower() + problem["msg"][1:]
+    shown = problem.get("input")
+    value = f" (got {shown!r:.60})" if isinstance(shown, str | int | float | bool) else ""
+    return (f"{field}: {message}{value}" if field else message), field

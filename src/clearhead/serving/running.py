@@ -1,0 +1,84 @@
+"""The explorer's server at work: on loopback alone, with the page opened once it answers."""
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import uvicorn
+
+from clearhead.errors import SettingsError
+from clearhead.serving.app import make_app
+from clearhead.serving.library import Library
+from clearhead.tasks.showing.architecture import Model
+
+HOST = "127.0.0.1"
+HIGHEST_PORT = 65_535
+Models = Sequence[tuple[str, Model]]
+
+
+class Server(uvicorn.Server):
+    """A server that says when it answers."""
+
+    def __init__(self, models: Models, device: torch.device | str, ready: Callable[[], None]):
+        app = make_app(Library(models, device))
+        super().__init__(
+            uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+        )
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+def serve(
+    models: Models, device: torch.device | str, port: int, ready: Callable[[str], None], browser: bool
+) -> None:
+    """Answers until it is interrupted; `ready` is told the page's address."""
+    with bound(port) as place:
+        address = _address(place)
+
+        def answers() -> None:
+            ready(address)
+            if browser:
+                # Some browsers stay in the foreground: the server must not wait for them.
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+        Server(models, device, answers).run(sockets=[place])
+
+
+@contextmanager
+def in_background(models: Models, device: torch.device | str = "cpu") -> Iterator[str]:
+    """The server in a thread until the context ends; gives its address."""
+    with bound(0) as place:
+        answers = threading.Event()
+        server = Server(models, device, answers.set)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+        thread.start()
+        answers.wait()
+        try:
+            yield _address(place)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def bound(port: int) -> socket.socket:
+    """A socket on loopback at a port, or at any that is free if it is 0."""
+    if not 0 <= port <= HIGHEST_PORT:
+        raise SettingsError(f"--port {port}: is not from 0 to {HIGHEST_PORT}")
+    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        place.bind((HOST, port))
+    except OSError as error:
+        place.close()
+        raise SettingsError(f"--port {port}: {error.strerror}; choose another, or 0 for any") from None
+    return place
+
+
+def _address(place: socket.socket) -> str:
+    return f"http://{HOST}:{place.getsockname()[1]}/"

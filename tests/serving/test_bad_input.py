@@ -1,0 +1,112 @@
+"""What a page or a stranger sends wrongly is answered with one line, and nothing is computed."""
+
+import pytest
+
+ROW = {"kind": "row", "attention": "decoder.blocks.0.cross_attention", "head": 0, "query": 0}
+MUTE = {"kind": "mute", "attention": "decoder.blocks.0.cross_attention", "heads": [0]}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field", "said"),
+    [
+        ({"text": "one " * 10000}, 400, "text", "10000 tokens, and the model takes 15: shorten it"),
+        ({"text": " "}, 400, None, "blank"),
+        ({}, 422, "text", "required"),
+        ({"text": 7}, 422, "text", "string"),
+        ({"text": "one", "beam": 0}, 422, "beam", "greater than or equal to 1"),
+        ({"text": "one", "beams": 2}, 422, "beams", "not permitted"),
+        ({"text": "one", "model": "none"}, 400, "model", "is not one of numbers, babbler"),
+        ({"text": "one", "to": "fr"}, 400, None, "fr"),
+        (
+            {"text": "one", "interventions": [{**ROW, "weights": ["x"]}]},
+            422,
+            "interventions.0.row.weights.0",
+            "number",
+        ),
+        (
+            {"text": "one", "interventions": [{**ROW, "weights": [-1]}]},
+            422,
+            "interventions.0.row.weights.0",
+            "0",
+        ),
+        ({"text": "one", "interventions": [{"kind": "burn"}]}, 422, "interventions.0", "burn"),
+    ],
+)
+def test_a_wrong_request_is_refused_by_its_field(client, body, status, field, said):
+    answer = client.post("/api/trace", json=body)
+    told = answer.json()
+    assert (answer.status_code, told["field"]) == (status, field)
+    assert said in told["error"]
+    assert "\n" not in told["error"]
+
+
+def test_what_is_no_number_is_refused(client):
+    for value in ("NaN", "Infinity", "1e999"):
+        body = f'{{"text": "one", "temperature": {value}}}'
+        answer = client.post("/api/trace", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 422
+        assert answer.json()["field"] == "temperature"
+
+
+@pytest.mark.parametrize(
+    "text", ["👋🏽 one", "שלום one", "一二三", "<script>alert(1)</script>", "one\u0000two", "\u202eone"]
+)
+def test_any_text_is_only_text(client, asked, text):
+    manifest = asked(text)
+    assert manifest["text"] == text
+    assert client.get(f"/api/trace/{manifest['id']}/summaries").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "field"),
+    [
+        ("t/decoder.blocks.0.cross_attention.wights", 404, "tensor"),
+        ("t/decoder.blocks.9.cross_attention.weights", 404, "tensor"),
+        ("t/encoder.blocks.*.attention.weights?layer=9", 400, "layer"),
+        ("t/encoder.blocks.*.attention.weights?head=9", 400, "heads"),
+        ("t/encoder.blocks.*.attention.weights?head=-1", 400, "heads"),
+        ("t/encoder.blocks.*.attention.weights?head=x", 422, "head"),
+        ("t/encoder.blocks.*.attention.weights?dtype=f64", 400, "dtype"),
+        ("t/encoder.blocks.*.attention.weights?pool=0", 400, "pool"),
+        ("t/encoder.states?pool=4", 400, "pool"),
+        ("t/encoder.states?dtype=u8s", 400, "dtype"),
+        ("logits?place=99", 400, "place"),
+        ("logits?place=0&temperature=-1", 400, "temperature"),
+        ("logits?place=0&top_p=0", 400, "top_p"),
+        ("logits?place=0&top=100000", 400, "top"),
+        ("projection?attention=x&layer=0&head=0&place=0", 400, "attention"),
+        ("projection?attention=cross&layer=5&head=0&place=0", 400, "layer"),
+        ("projection?attention=cross&layer=0&head=0&place=0&dimension=99", 400, "dimension"),
+    ],
+)
+def test_a_wrong_question_about_a_trace_is_refused_by_its_field(client, asked, path, status, field):
+    answer = client.get(f"/api/trace/{asked()['id']}/{path}")
+    assert (answer.status_code, answer.json()["field"]) == (status, field), answer.text
+
+
+def test_a_body_without_end_is_refused(client):
+    answer = client.post("/api/trace", content=(b"x" * 100_000 for _ in range(100)))
+    assert answer.status_code == 413
+    assert "4,000,000 bytes" in answer.json()["error"]
+
+
+def test_what_is_not_json_is_refused(client):
+    for body, kind in ((b"{", "application/json"), (b'{"text": "one"}', "text/plain")):
+        answer = client.post("/api/trace", content=body, headers={"content-type": kind})
+        assert answer.status_code == 422
+        assert set(answer.json()) == {"error", "field"}
+
+
+def test_a_foreign_host_is_not_answered(client):
+    assert client.get("/api/models", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_files_beside_the_page_are_not_served(client):
+    for path in ("/../app.py", "/%2e%2e/app.py", "/assets/../../app.py"):
+        assert client.get(path).status_code == 404
+
+
+def test_every_answer_keeps_the_page_to_itself(client):
+    for path in ("/api/models", "/nothing", "/api/trace/none"):
+        policy = client.get(path).headers["content-security-policy"]
+        assert policy.startswith("default-src 'self'")

@@ -1,0 +1,175 @@
+// The trace that is on the page, and the source it comes from.
+
+import { Refusal, Silence, type Attention, type Manifest, type Models, type Part, type Slab, type Summaries, type TensorEntry, type Token, type TraceSource, type Wish } from "./contract";
+import { HttpSource } from "./http";
+import { InlinedSource } from "./inlined";
+import { selection, settle } from "./selection.svelte";
+
+const inlined = document.getElementById("clearhead-trace");
+
+export const source: TraceSource = inlined ? new InlinedSource(JSON.parse(inlined.textContent!)) : new HttpSource();
+
+/** What is tried first where nobody has given a text. */
+export const FIRST = { translator: "I closed the windows.", gpt: "Once upon a time" };
+
+class Explorer {
+  models = $state.raw<Models | null>(null);
+  trace = $state.raw<Manifest | null>(null);
+  summaries = $state.raw<Summaries | null>(null);
+  busy = $state(false);
+  trouble = $state<string | null>(null);
+  private asked = 0;
+  private answered = "";
+
+  async start(): Promise<void> {
+    try {
+      this.models = await source.models();
+      await this.run();
+    } catch (error) {
+      this.refuse(error);
+    }
+  }
+
+  /** A new trace of what is selected; the old one stays on the page until it is there. */
+  async run(): Promise<void> {
+    const turn = ++this.asked;
+    this.busy = true;
+    try {
+      if (!this.models) this.models = await source.models();
+      const trace = await source.trace(this.wish());
+      if (turn !== this.asked) return;
+      this.show(trace);
+      this.answered = JSON.stringify(this.wish());
+    } catch (error) {
+      if (turn !== this.asked) return;
+      this.refuse(error);
+      // What was refused is not what the page shows.
+      if (this.trace && !(error instanceof Silence)) settle({ text: this.trace.text, edits: this.trace.interventions });
+    } finally {
+      if (turn === this.asked) this.busy = false;
+    }
+  }
+
+  /** After a step through the history: a new trace only where another one is asked for. */
+  return(): void {
+    if (JSON.stringify(this.wish()) !== this.answered) void this.run();
+  }
+
+  refuse(error: unknown): void {
+    if (error instanceof Refusal && error.gone) {
+      this.trouble = "The server has forgotten this trace; it is being made again.";
+      void this.run();
+      return;
+    }
+    this.trouble = error instanceof Error ? error.message : String(error);
+  }
+
+  kind(): "translator" | "gpt" {
+    const known = this.models?.models.find((one) => one.name === selection.model) ?? this.models?.models[0];
+    return known?.kind === "gpt" ? "gpt" : "translator";
+  }
+
+  private wish(): Wish {
+    const gpt = this.kind() === "gpt";
+    const text = selection.text || FIRST[this.kind()];
+    const wish: Wish = { model: selection.model || undefined, text, interventions: selection.edits };
+    if (gpt)
+      return {
+        ...wish, tokens: selection.tokens, temperature: selection.temperature, top_k: selection.topK || null, top_p: selection.topP, seed: selection.seed,
+      };
+    const begun = selection.forced.length ? { forced: selection.forced } : { prefix: selection.prefix };
+    return { ...wish, ...begun, to: selection.to || undefined, target: selection.target || null, tree: !selection.target };
+  }
+
+  private show(trace: Manifest): void {
+    this.trouble = null;
+    this.summaries = null;
+    this.trace = trace;
+    keepInside(trace);
+    source.summaries(trace).then(
+      (told) => { if (this.trace === trace) this.summaries = told; },
+      (error) => { if (this.trace === trace) this.refuse(error); },
+    );
+  }
+}
+
+/** Keeps the selection inside the trace. */
+function keepInside(trace: Manifest): void {
+  const attention = attentionOf(trace, selection.attention);
+  const within = (index: number, count: number) => Math.max(0, Math.min(Math.floor(index), count - 1));
+  const sideOf = readSide(trace);
+  settle({
+    model: trace.model.name,
+    text: trace.text,
+    attention: attention.key,
+    layer: within(selection.layer, attention.layers),
+    head: within(selection.head, attention.heads),
+    query: within(selection.query, trace.sides[attention.queries].length),
+    key: within(selection.key, trace.sides[attention.keys].length),
+    place: within(selection.place, trace.sides[sideOf].length),
+  });
+}
+
+export const explorer = new Explorer();
+
+export function attentionOf(trace: Manifest, key: string): Attention {
+  const all = trace.model.attentions;
+  return all.find((one) => one.key === key) ?? all[0];
+}
+
+/** The side whose next tokens are foretold. */
+export const readSide = (trace: Manifest): string => (trace.kind === "gpt" ? "text" : "target");
+
+export function tensorOf(trace: Manifest, role: string, of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer">> = {}): TensorEntry | undefined {
+  return trace.tensors.find(
+    (one) => one.role === role && Object.entries(of).every(([key, wanted]) => one[key as keyof typeof of] === wanted),
+  );
+}
+
+export async function numbers(trace: Manifest, entry: TensorEntry | undefined, part: Part = {}): Promise<Slab> {
+  if (!entry) throw new Refusal("This trace does not hold these numbers.");
+  return source.tensor(trace, entry.name, part);
+}
+
+/** The name that a tensor has in Python, with the place in it. */
+export function pythonName(entry: TensorEntry | undefined, layer: number | null, ...at: number[]): string {
+  if (!entry) return "";
+  const name = layer === null ? entry.name : entry.name.replace("*", String(layer));
+  return at.length ? `${name}[0, ${at.join(", ")}]` : name;
+}
+
+/** What a matrix hides: everything after the query where attention is causal, everything beyond a window. */
+export function hides(attention: Attention): ((query: number, key: number) => "causal" | null) | undefined {
+  const { causal, window } = attention;
+  if (!causal && window === null) return undefined;
+  return (query, key) => ((causal && key > query) || (window !== null && Math.abs(query - key) > window) ? "causal" : null);
+}
+
+/** A piece as a reader knows it: without the sign for a blank; `·` where it goes on with a word. */
+export function shown(token: Token | undefined, at = 1): string {
+  if (!token) return "";
+  return token.special ? token.piece : plain(token.piece, at === 0 || explorer.trace?.model.tokenizer === "character");
+}
+
+export function plain(piece: string, first = false): string {
+  const text = piece.replace(/\n/g, "⏎").replace(/\t/g, "⇥");
+  if (/^[▁ Ġ]/.test(text)) return text.slice(1) || "␣";
+  return first || /^[<\p{P}⏎]/u.test(text) ? text : `·${text}`;
+}
+
+/** A value that is fetched and kept, newest wins; the old one stays until the new one is there. */
+export class Fetched<T> {
+  value = $state.raw<T | undefined>(undefined);
+
+  /** Call it in a component's setup: `make` is followed like any effect. */
+  constructor(make: () => Promise<T> | null | undefined) {
+    $effect(() => {
+      let current = true;
+      make()?.then(
+        (value) => { if (current) this.value = value; },
+        (error) => { if (current) explorer.refuse(error); },
+      );
+      return () => { current = false; };
+    });
+  }
+}

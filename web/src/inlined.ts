@@ -1,0 +1,128 @@
+// A trace that lies in the page itself: no server is asked.
+
+import { Refusal, type Beam, type Lens, type Logits, type Manifest, type Part, type Slab, type Summaries, type TraceSource } from "./contract";
+import { weightIndex } from "./drawing/scales";
+
+interface Packed {
+  dtype: "f32" | "f16";
+  shape: number[];
+  data: string;
+}
+
+interface File {
+  manifest: Manifest;
+  summaries: Summaries;
+  lens: Lens;
+  beam: Beam | null;
+  logits: Record<string, Logits>;
+  tensors: Record<string, Packed>;
+  positions?: { kind: string; shape: number[]; data: string };
+}
+
+function bytes(data: string): ArrayBuffer {
+  const text = atob(data);
+  const out = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) out[i] = text.charCodeAt(i);
+  return out.buffer;
+}
+
+function half(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+function unpack({ dtype, shape, data }: Packed): Slab {
+  const buffer = bytes(data);
+  const values = dtype === "f32" ? new Float32Array(buffer) : Float32Array.from(new Uint16Array(buffer), half);
+  return { shape, values };
+}
+
+/** One entry of an axis, the axis gone. */
+function pick({ shape, values }: Slab, axis: number, index: number): Slab {
+  const inner = shape.slice(axis + 1).reduce((a, b) => a * b, 1);
+  const outer = shape.slice(0, axis).reduce((a, b) => a * b, 1);
+  const out = new Float32Array(outer * inner);
+  for (let i = 0; i < outer; i++) {
+    const from = (i * shape[axis] + index) * inner;
+    out.set(values.subarray(from, from + inner), i * inner);
+  }
+  return { shape: shape.toSpliced(axis, 1), values: out };
+}
+
+/** The last two axes shortened, every cell the largest of those it covers. */
+function pool({ shape, values }: Slab, most: number): Slab {
+  const [rows, columns] = shape.slice(-2);
+  const high = Math.min(rows, most);
+  const wide = Math.min(columns, most);
+  if (high === rows && wide === columns) return { shape, values };
+  const planes = values.length / (rows * columns);
+  const out = new Float32Array(planes * high * wide);
+  for (let plane = 0; plane < planes; plane++)
+    for (let row = 0; row < rows; row++)
+      for (let column = 0; column < columns; column++) {
+        const at = (plane * high + Math.floor((row * high) / rows)) * wide + Math.floor((column * wide) / columns);
+        out[at] = Math.max(out[at], values[(plane * rows + row) * columns + column]);
+      }
+  return { shape: [...shape.slice(0, -2), high, wide], values: out };
+}
+
+const missing = () => Promise.reject(new Refusal("This page is a file without a model: open `clearhead explore` for that."));
+
+export class InlinedSource implements TraceSource {
+  readonly live = false;
+  private readonly unpacked = new Map<string, Slab>();
+
+  constructor(private readonly file: File) {}
+
+  models = async () => ({ version: "", models: [{ name: this.file.manifest.model.name, kind: this.file.manifest.kind, loaded: true }] });
+  trace = async () => this.file.manifest;
+  summaries = async () => this.file.summaries;
+  lens = async () => this.file.lens;
+  cut = missing;
+  projection = missing;
+  contributions = missing;
+  step = missing;
+  neighbours = missing;
+  contexts = missing;
+
+  async beam(): Promise<Beam> {
+    return this.file.beam ?? missing();
+  }
+
+  async logits(_: Manifest, asked: { place: number }): Promise<Logits> {
+    return this.file.logits[String(asked.place)] ?? missing();
+  }
+
+  async positions(): Promise<Slab & { kind: string }> {
+    const saved = this.file.positions;
+    return saved ? { shape: saved.shape, kind: saved.kind, values: new Float32Array(bytes(saved.data)) } : missing();
+  }
+
+  async tensor(trace: Manifest, name: string, part: Part): Promise<Slab> {
+    const entry = trace.tensors.find((one) => one.name === name)!;
+    let slab = this.whole(name);
+    let axes = entry.axes;
+    for (const [wanted, index] of [["layers", part.layer], ["heads", part.head], ["queries", part.query], ["places", part.query]] as const) {
+      const axis = axes.indexOf(wanted);
+      if (index === undefined || axis < 0) continue;
+      slab = pick(slab, axis, index);
+      axes = axes.toSpliced(axis, 1);
+    }
+    if (part.pool) slab = pool(slab, part.pool);
+    return part.dtype === "u8s" ? { shape: slab.shape, values: Uint8Array.from(slab.values, weightIndex) } : slab;
+  }
+
+  private whole(name: string): Slab {
+    const known = this.unpacked.get(name);
+    if (known) return known;
+    const packed = this.file.tensors[name];
+    if (!packed) throw new Refusal(`${name} is not in this file.`);
+    const slab = unpack(packed);
+    this.unpacked.set(name, slab);
+    return slab;
+  }
+}

@@ -1,0 +1,19 @@
+// What the pointer is on: a value with four digits, and the tensor's name in Python.
+
+export interface Hint {
+  x: number;
+  y: number;
+  title: string;
+  value?: string;
+  name?: string;
+}
+
+export const hint = $state<{ now: Hint | null }>({ now: null });
+
+export function pointAt(event: PointerEvent | MouseEvent, title: string, value?: string, name?: string): void {
+  hint.now = { x: event.clientX, y: event.clientY, title, value, name };
+}
+
+export function leave(): void {
+  hint.now = null;
+}

@@ -1,0 +1,41 @@
+// The one list of views: what they are called, and which traces have them.
+
+import type { Component } from "svelte";
+import type { Manifest, TraceSource } from "./contract";
+import Beam from "./views/Beam.svelte";
+import Cross from "./views/Cross.svelte";
+import Embedding from "./views/Embedding.svelte";
+import Generate from "./views/Generate.svelte";
+import Head from "./views/Head.svelte";
+import Heads from "./views/Heads.svelte";
+import Logits from "./views/Logits.svelte";
+import Projections from "./views/Projections.svelte";
+import Residual from "./views/Residual.svelte";
+import Softmax from "./views/Softmax.svelte";
+import TextTokens from "./views/TextTokens.svelte";
+import Vectors from "./views/Vectors.svelte";
+
+export interface View {
+  id: string;
+  title: string;
+  says: string;
+  show: Component<{ trace: Manifest }>;
+  has?: (trace: Manifest, source: TraceSource) => boolean;
+}
+
+export const VIEWS: View[] = [
+  { id: "tokens", title: "Text → tokens", says: "what the model reads", show: TextTokens },
+  { id: "embedding", title: "Embedding + position", says: "words become vectors", show: Embedding },
+  { id: "projections", title: "Q, K, V", says: "x · W with real numbers", show: Projections, has: (_, source) => source.live },
+  { id: "softmax", title: "Scores → softmax", says: "one row as arithmetic", show: Softmax },
+  { id: "heads", title: "Heads", says: "all of them, by role", show: Heads },
+  { id: "head", title: "One head", says: "lines, matrix, text", show: Head },
+  { id: "cross", title: "Cross-attention", says: "which word became which", show: Cross, has: (trace) => trace.kind === "translator" },
+  { id: "residual", title: "Residual stream", says: "who adds how much", show: Residual },
+  { id: "logits", title: "Next token", says: "logits, cuts, logit lens", show: Logits },
+  { id: "beam", title: "Beam tree", says: "every path that was tried", show: Beam, has: (trace) => trace.kind === "translator" && trace.parts.includes("beam") },
+  { id: "generate", title: "Generate", says: "one token at a time", show: Generate, has: (_, source) => source.live },
+  { id: "vectors", title: "Vectors", says: "neighbours, in context", show: Vectors, has: (trace, source) => source.live && trace.model.tokenizer !== "character" },
+];
+
+export const viewOf = (id: string): View => VIEWS.find((view) => view.id === id) ?? VIEWS[0];

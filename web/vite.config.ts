@@ -1,0 +1,23 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vite";
+
+// One script and one style sheet with fixed names: a rebuild is byte-identical, and a stand-alone page can hold both.
+export default defineConfig({
+  plugins: [svelte()],
+  base: "./",
+  build: {
+    outDir: "../src/clearhead/serving/page",
+    emptyOutDir: true,
+    target: "es2022",
+    modulePreload: false,
+    cssCodeSplit: false,
+    assetsInlineLimit: 0,
+    rollupOptions: {
+      output: {
+        format: "iife",
+        entryFileNames: "assets/explorer.js",
+        assetFileNames: "assets/explorer[extname]",
+      },
+    },
+  },
+});
