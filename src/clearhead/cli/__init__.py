@@ -9,7 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from clearhead import __version__
-from clearhead.cli import data, evaluate, explain, explore, export, generate, imports, models, train, translate
+from clearhead.cli import (
+    data,
+    evaluate,
+    explain,
+    explore,
+    export,
+    generate,
+    imports,
+    models,
+    train,
+    translate,
+)
 from clearhead.cli.options import put, rank
 from clearhead.errors import ClearheadError, RankError
 

@@ -12,7 +12,10 @@ from clearhead.errors import DataError
 if TYPE_CHECKING:
     from clearhead.tasks.explaining import Explanation
 
-OUT = "A .png, .svg or .pdf picture, all numbers as .json, or a folder, which gets every picture there is."
+OUT = (
+    "A .png, .svg or .pdf picture, the explorer's page with this text as one .html, all numbers as .json, "
+    "or a folder, which gets every picture there is."
+)
 VIEW = (
     "Which picture: cross (words aligned), atlas (all heads), head, row (one query's arithmetic), residual, "
     "lens, beam, positions, neighbours. Without: the most telling."

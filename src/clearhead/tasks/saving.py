@@ -25,6 +25,11 @@ def save_explanation(explanation: Explanation, path: Path, view: str | None = No
         path.mkdir(parents=True, exist_ok=True)
         for name in [view] if view else views(explanation):
             draw(explanation, name, Choice(**choice)).save(path / f"{name}.png")
+    elif _kind(path) == "html":
+        # It draws on all of tasks: only who writes a page pays for it.
+        from clearhead.tasks.showing.file import standalone_page
+
+        write_text(path, standalone_page(explanation))
     elif _kind(path) == "json":
         write_text(path, json.dumps(record(explanation), ensure_ascii=False) + "\n")
     else:
@@ -34,7 +39,7 @@ def save_explanation(explanation: Explanation, path: Path, view: str | None = No
 
 def check_place(path: Path) -> None:
     """Refuses what an explanation cannot be written as."""
-    known = (*FORMATS, "json")
+    known = (*FORMATS, "html", "json")
     if not _is_folder(path) and _kind(path) not in known:
         endings = ", ".join(f".{one}" for one in known)
         raise SettingsError(
