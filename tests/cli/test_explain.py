@@ -35,6 +35,7 @@ def test_json_tells_where_the_file_is(call, number_model, tmp_path):
         (["--out", "none/x.png"], "none/x.png: there is no folder none; make it first"),
         (["--view", "left"], "view: 'left' is not one of cross, atlas, head"),
         (["--view", "head", "--layer", "9"], "layer: 9 is not from 0 to 0"),
+        (["--tokens", "5"], "--tokens 5: "),
         (["--attention", "up", "--view", "atlas"], "attention: 'up' is not one of encoder, decoder, cross"),
     ],
 )
@@ -42,6 +43,11 @@ def test_what_is_wrong_is_said_with_a_way_out(refused, number_model, tmp_path, m
     monkeypatch.chdir(tmp_path)
     assert refused("explain", number_model, "one two", *options).startswith(said)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_language_model_has_no_language_to_write(refused, babbler, tmp_path):
+    said = refused("explain", babbler, "to be", "--to", "de", "--out", tmp_path / "x.png")
+    assert said == f"--to de: {babbler} continues texts, so that is not for it; leave it out"
 
 
 def test_a_blank_text_is_refused(refused, number_model, tmp_path):

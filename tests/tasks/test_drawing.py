@@ -61,6 +61,13 @@ def test_saved_numbers_are_those_of_the_trace(explanation, tmp_path):
     assert told["alignment"]["links"]
 
 
+def test_a_page_in_one_file_holds_the_text_and_the_model(explanation, tmp_path):
+    page = explanation.save(tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "clearhead-trace" in page
+    assert TEXT in page
+    assert f'"name": {json.dumps(explanation.name)}' in page
+
+
 def test_a_folder_gets_every_picture(continued, tmp_path):
     continued.save(tmp_path / "all", view=None)
     assert {path.name for path in (tmp_path / "all").iterdir()} == {
@@ -79,6 +86,10 @@ def test_what_cannot_be_saved_or_drawn_is_said_with_what_can(explanation, contin
         explanation.picture("head", head=7)
     with pytest.raises(SettingsError, match="attention: 'left' is not one of encoder, decoder, cross"):
         explanation.picture("atlas", attention="left")
+    with pytest.raises(SettingsError, match="query: 1 is not for the view lens; it goes with row"):
+        explanation.picture("lens", query=1)
+    with pytest.raises(SettingsError, match=r"head: 1 is for pictures; x\.json holds everything"):
+        explanation.save(tmp_path / "x.json", head=1)
     with pytest.raises(SettingsError, match="query: 99 is not from 0 to 4"):
         explanation.picture("row", query=99)
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clearhead.cli.options import MODEL, Device, Json, chosen_device, put, say
-from clearhead.errors import DataError
+from clearhead.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from clearhead.tasks.explaining import Explanation
 
 OUT = (
-    "A .png, .svg or .pdf picture, the explorer's page with this text as one .html, all numbers as .json, "
+    "A .png, .svg or .pdf picture; the explorer's page with all of it inside, as .html; numbers, as .json; "
     "or a folder, which gets every picture there is."
 )
 VIEW = (
@@ -47,6 +47,8 @@ def explain(
 
         clearhead explain en-de "I have never been so tired." --out words.svg
 
+        clearhead explain en-de "I have never been so tired." --out words.html
+
         clearhead explain en-de "I closed the windows." --view atlas --attention encoder --out heads.png
 
         clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
@@ -59,12 +61,21 @@ def explain(
     given = _read() if text is None else text
     loaded = load(model, chosen_device(device))
     if isinstance(loaded, LanguageModel):
+        _refuse(model, "continues texts", {"--to": to, "--target": target})
         explanation = loaded.explain(given, tokens=tokens)
     else:
+        _refuse(model, "translates", {"--tokens": tokens or None})
         explanation = loaded.explain(given, to=to, target=target)
     choice = {"attention": attention, "layer": layer, "head": head, "query": query}
     written = explanation.save(out, view, **choice)
     _report(explanation, written, json)
+
+
+def _refuse(model: str, does: str, options: dict[str, str | int | None]) -> None:
+    """An option that is not for the model's kind is not passed over."""
+    for name, value in options.items():
+        if value is not None:
+            raise SettingsError(f"{name} {value}: {model} {does}, so that is not for it; leave it out")
 
 
 def _report(explanation: "Explanation", written: Path, json: bool) -> None:

@@ -1,9 +1,9 @@
 """From an explanation to its pictures: which there are, and what each is made from."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
 from torch import nn
 
@@ -213,6 +213,18 @@ VIEWS: Mapping[str, Callable[[Drawing], Picture]] = MappingProxyType(
 """The pictures by name."""
 
 
+USES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "cross": ("layer", "head"),
+        "atlas": ("attention",),
+        "head": ("attention", "layer", "head"),
+        "row": ("attention", "layer", "head", "query"),
+        "residual": ("attention",),
+    }
+)
+"""What can be chosen of which picture."""
+
+
 def views(explanation: Explanation) -> list[str]:
     """The names of the pictures that an explanation can be drawn as, the most telling first."""
     missing = set()
@@ -231,7 +243,17 @@ def draw(explanation: Explanation, view: str | None = None, choice: Choice | Non
     view = view or there[0]
     if view not in there:
         raise SettingsError(f"view: {view!r} is not one of {', '.join(there)}")
-    return VIEWS[view](Drawing(explanation, choice or Choice()))
+    choice = choice or Choice()
+    for name, value in asdict(choice).items():
+        if value is not None and name not in USES.get(view, ()):
+            others = ", ".join(one for one in there if name in USES.get(one, ()))
+            raise SettingsError(f"{name}: {value} is not for the view {view}; it goes with {others}")
+    return VIEWS[view](Drawing(explanation, choice))
+
+
+def fitting(view: str, choice: Mapping[str, Any]) -> Choice:
+    """Of what was chosen, that which the view uses."""
+    return Choice(**{name: value for name, value in choice.items() if name in USES.get(view, ())})
 
 
 def _scale(attention: nn.Module) -> float | None:

@@ -90,7 +90,7 @@ class Explanation:
         return draw(self, view, Choice(**choice))
 
     def save(self, path: Path | str, view: str | None = None, **choice: Any) -> Path:
-        """Writes a picture (.png, .svg, .pdf), a page that works alone (.html), or all numbers (.json)."""
+        """Writes a picture (.png, .svg, .pdf), the explorer's page in a file (.html), or numbers (.json)."""
         from clearhead.tasks.saving import save_explanation
 
         return save_explanation(self, Path(path), view, **choice)

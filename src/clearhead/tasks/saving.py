@@ -1,4 +1,4 @@
-"""Explanations on disk and in notebooks: as pictures, and as numbers."""
+"""Explanations on disk and in notebooks: as pictures, as a page of their own, and as numbers."""
 
 import json
 import math
@@ -9,8 +9,9 @@ from typing import Any
 
 from clearhead.errors import SettingsError
 from clearhead.inspection.pictures.picture import FORMATS
-from clearhead.tasks.drawing import Choice, draw, views
+from clearhead.tasks.drawing import Choice, draw, fitting, views
 from clearhead.tasks.explaining import Explanation, Token
+from clearhead.tasks.showing.file import standalone_page
 from clearhead.tasks.summarizing import Summaries
 from clearhead.writing import write_text
 
@@ -21,25 +22,24 @@ DIGITS = 6
 def save_explanation(explanation: Explanation, path: Path, view: str | None = None, **choice: Any) -> Path:
     """A file of the kind that its ending says; a folder gets every picture there is."""
     check_place(path)
+    kind = _kind(path)
     if _is_folder(path):
         path.mkdir(parents=True, exist_ok=True)
         for name in [view] if view else views(explanation):
-            draw(explanation, name, Choice(**choice)).save(path / f"{name}.png")
-    elif _kind(path) == "html":
-        # It draws on all of tasks: only who writes a page pays for it.
-        from clearhead.tasks.showing.file import standalone_page
-
-        write_text(path, standalone_page(explanation))
-    elif _kind(path) == "json":
-        write_text(path, json.dumps(record(explanation), ensure_ascii=False) + "\n")
-    else:
+            draw(explanation, name, fitting(name, choice)).save(path / f"{name}.png")
+    elif kind in FORMATS:
         draw(explanation, view, Choice(**choice)).save(path)
+    else:
+        for name, value in {"view": view, **choice}.items():
+            if value is not None:
+                raise SettingsError(f"{name}: {value} is for pictures; {path.name} holds everything")
+        write_text(path, WHOLE[kind](explanation))
     return path
 
 
 def check_place(path: Path) -> None:
     """Refuses what an explanation cannot be written as."""
-    known = (*FORMATS, "html", "json")
+    known = (*FORMATS, *WHOLE)
     if not _is_folder(path) and _kind(path) not in known:
         endings = ", ".join(f".{one}" for one in known)
         raise SettingsError(
@@ -85,6 +85,13 @@ def record(explanation: Explanation) -> dict[str, Any]:
             "links": words.links,
         }
     return told
+
+
+WHOLE = {
+    "html": standalone_page,
+    "json": lambda explanation: json.dumps(record(explanation), ensure_ascii=False) + "\n",
+}
+"""Files that hold all of an explanation, by their endings."""
 
 
 def shown(explanation: Explanation) -> str:

@@ -27,7 +27,7 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 def standalone_page(explanation: Explanation) -> str:
     """A page that works from file://, with everything that an explanation holds."""
-    about = bare_architecture(explanation.model, explanation.tokenizer, explanation.name)
+    about = bare_architecture(explanation.model, explanation.tokenizer, explanation.name or "model")
     told = Told(explanation, about, look_again(explanation, {}))
     return _with(_whole_page(), answers(told))
 
