@@ -3,14 +3,12 @@
 import { Refusal, Silence, type Attention, type Manifest, type Models, type Part, type Slab, type Summaries, type TensorEntry, type Token, type TraceSource, type Wish } from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
+import { PROMPT, sentencesFor } from "./learn/sentences";
 import { selection, settle } from "./selection.svelte";
 
 const inlined = document.getElementById("clearhead-trace");
 
 export const source: TraceSource = inlined ? new InlinedSource(JSON.parse(inlined.textContent!)) : new HttpSource();
-
-/** What is tried first where nobody has given a text. */
-export const FIRST = { translator: "I closed the windows.", gpt: "Once upon a time" };
 
 class Explorer {
   models = $state.raw<Models | null>(null);
@@ -64,6 +62,11 @@ class Explorer {
     this.trouble = error instanceof Error ? error.message : String(error);
   }
 
+  /** What is tried where nobody has given a text. */
+  first(): string {
+    return this.kind() === "gpt" ? PROMPT : sentencesFor(selection.model || (this.models?.models[0]?.name ?? "")).windows;
+  }
+
   kind(): "translator" | "gpt" {
     const known = this.models?.models.find((one) => one.name === selection.model) ?? this.models?.models[0];
     return known?.kind === "gpt" ? "gpt" : "translator";
@@ -71,7 +74,7 @@ class Explorer {
 
   private wish(): Wish {
     const gpt = this.kind() === "gpt";
-    const text = selection.text || FIRST[this.kind()];
+    const text = selection.text || this.first();
     const wish: Wish = { model: selection.model || undefined, text, interventions: selection.edits };
     if (gpt)
       return {
