@@ -14,6 +14,7 @@ NEXT = """
 What to try next (`source .venv/bin/activate` makes it plain `clearhead`):
   .venv/bin/clearhead translate --to fr "I have never been so tired."
   .venv/bin/clearhead translate --model de-en --nbest 3 "Das ist mir zu teuer."
+  .venv/bin/clearhead explain en-de "I am tired." --out pictures/     every picture of what happens inside
   .venv/bin/clearhead models                                          which models there are, and how good
   make demo-train                                                     trains a small one, in three minutes
   .venv/bin/clearhead train --pairs YOUR.en-de.tsv --out runs/mine    your own text; sizes itself to it
@@ -29,6 +30,7 @@ def main() -> None:
         sys.exit(done.returncode)
     say(f"{done.stdout.rstrip()}    ({perf_counter() - began:.1f} s, start of Python and load included)")
     show()
+    draw(Path("attention.png"))
     say(NEXT)
 
 
@@ -50,6 +52,15 @@ def show() -> None:
         say(f"\n{direction}, pairs kept from its training ({len(pairs)} in {took:.2f} s):")
         for (source, reference), translation in zip(pairs, translations, strict=True):
             say(f"  {source}\n    -> {translation}\n       (a person: {reference})")
+
+
+def draw(path: Path) -> None:
+    """Which words of a translation look at which words of its source, as a picture."""
+    import clearhead
+
+    explanation = clearhead.load("en-de").explain(SENTENCE)
+    explanation.save(path)
+    say(f"\n{path}: where “{explanation.output}” comes from, word by word, in the model's own attention")
 
 
 def say(text: str) -> None:

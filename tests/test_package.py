@@ -48,7 +48,7 @@ def test_help_imports_nothing_slow():
     help_of_all = """
 import contextlib, io, sys
 from clearhead.cli import main
-commands = "translate, generate, explore, train, evaluate, export, import, models, data, data list"
+commands = "translate, generate, explain, explore, train, evaluate, export, import, models, data, data list"
 for command in ("", *commands.split(", ")):
     sys.argv = ["clearhead", *command.split(), "--help"]
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):

@@ -48,6 +48,14 @@ def test_a_row_of_one_weight_mixes_the_value_of_that_key_alone(case):
     assert torch.equal(trace[f"{name}.weights"][:, 1, [0, 1, 2, 4]], masked[:, 1, [0, 1, 2, 4]])
 
 
+def test_a_row_that_is_set_to_what_it_was_changes_nothing(case):
+    name = "decoder.blocks.0.attention.weights"
+    with capture(case.model, [name]) as trace:
+        before = case.logits(case.text())
+    with intervene(case.model, {name: [Row(4, trace[name][0, head, 4], head) for head in (0, 1)]}):
+        torch.testing.assert_close(case.logits(case.text()), before)
+
+
 def test_keys_that_are_not_named_share_the_rest_in_their_proportions(case_of):
     case, name = case_of("translator"), "decoder.blocks.0.cross_attention.weights"
     with capture(case.model, [name]) as plain:
@@ -175,14 +183,21 @@ def hidden_key():
     return {"decoder.blocks.0.attention.weights": Row(1, [0, 0, 1])}
 
 
-def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of):
-    case = case_of("gpt")
-    (words,) = case.text()
-    recorded = Recorded(case.model)
-    with torch.no_grad(), intervene(case.model, {"*.mixed": Mute([0])}):
-        state = recorded.start(words[:, :-1])
-        found = recorded.step(words[:, -1], state)
-        torch.testing.assert_close(found, case.logits((words,))[:, -1])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@torch.no_grad()
+def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of, device):
+    model = case_of("gpt").model.to(device)
+    words = torch.tensor([[7, 5, 11, 4, 9]], device=device)
+    recorded = Recorded(model)
+
+    def last() -> torch.Tensor:
+        return recorded.step(words[:, -1], recorded.start(words[:, :-1]))
+
+    before = last()
+    with intervene(model, {"*.mixed": Mute([0])}):
+        torch.testing.assert_close(last(), model(words)[:, -1], atol=1e-4, rtol=1e-4)
+        assert not torch.allclose(last(), before, atol=1e-3)
+    torch.testing.assert_close(last(), before, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +228,15 @@ def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of)
         ("source_embedding.words", Move({0: 1}), "has no places; move those of an embedding"),
         ("source_embedding.places", Move({0: 12}), "place 12 is beyond the model's last, 11"),
         ("encoder.states", lambda states: states[:, 1:], r"gives \(1, 5, 16\), and \(1, 6, 16\) is needed"),
+        ("encoder.states", 5, "5 is no change; give an edit, or a function of a tensor"),
+        ("encoder.states", "x", "'x' is no change"),
+        ("*.mixed", Mute(1), r"1 is no list of heads; give \[1\]"),
+        ("*.mixed", Mute(["a"]), "there is no head a"),
+        ("*.weights", Row(0, ["a"]), "'a' is no weight"),
+        ("*.weights", Row(0.5, [1]), "there is no 0.5"),
+        ("source_embedding.words", Swap({0: "cat"}), "has what is no number in it"),
+        ("source_embedding.places", Move({0: 1.5}), "there is no 1.5"),
+        ("encoder.states", Patch({}, places={1: -2}), "there is no -2"),
         ("encoder.stats", Mute([0]), "nothing in the model has this name; near it: encoder.states"),
     ],
 )

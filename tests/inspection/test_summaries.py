@@ -98,4 +98,4 @@ def test_rollout_shares_sum_to_one_in_every_layer():
 def test_what_was_there_and_what_was_added_share_the_sum():
     before, added = torch.randn(2, 5, 8)
     torch.testing.assert_close(residual_share(before, added) + residual_share(added, before), torch.ones(5))
-    torch.testing.assert_close(residual_share(before, 3 * before), torch.full((5,), 0.75))
+    torch.testing.assert_close(residual_share(before, -3 * before), torch.full((5,), 0.75))

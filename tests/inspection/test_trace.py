@@ -202,3 +202,11 @@ def test_a_tap_of_ones_own_stays_where_it_was(model, inputs):
         model(*inputs)
     assert own == ["queries", "keys", "scores", "masked", "weights", "values", "mixed"]
     assert attention.tap is tap
+
+
+def test_a_tensor_that_was_not_captured_is_named_with_one_near_it(model, inputs):
+    with capture(model, ["encoder.*.weights"]) as trace:
+        model(*inputs)
+    assert trace.get("logits") is None
+    with pytest.raises(KeyError, match=r"attention.wieghts: was not captured; near it: encoder\.blocks\.0"):
+        trace["encoder.blocks.0.attention.wieghts"]

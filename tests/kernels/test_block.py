@@ -43,4 +43,4 @@ def test_a_block_with_kernels_of_its_own_is_as_exact_as_with_those_of_torch(devi
         gradients(ours, kind) for ours, kind in ((True, narrow), (False, narrow), (False, torch.float64))
     )
     for mine, other, exact in zip(*every, strict=True):
-        assert (mine - exact).norm() <= 1.5 * (other - exact).norm() + 1e-6 * exact.norm()
+        assert (mine - exact).norm() <= 3 * (other - exact).norm() + 1e-6 * exact.norm()

@@ -318,3 +318,32 @@ def test_forked_processes_encode_without_a_warning(
     assert tokenizer.encode_batch(SENTENCES) == expected
     assert capfd.readouterr().err == ""
     assert "TOKENIZERS_PARALLELISM" not in os.environ
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=any_text)
+def test_a_text_as_it_is_spelled_has_the_ids_of_the_text(kind: str, text: str):
+    tokenizer = tokenizer_of(kind)
+    assert tokenizer.encode(tokenizer.normalized(text)) == tokenizer.encode(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_numbers_of_words_group_tokens_as_words_do(kind: str):
+    tokenizer = tokenizer_of(kind)
+    for sentence in SENTENCES:
+        ids, numbers = tokenizer.encode(sentence), tokenizer.word_numbers(sentence)
+        groups = [
+            [one for one, at in zip(ids, numbers, strict=True) if at == number]
+            for number in sorted(set(numbers))
+        ]
+        assert groups == tokenizer.words([ids])[0]
+
+
+def test_an_unknown_sign_does_not_take_the_words_beside_it_apart():
+    tokenizer = tokenizer_of("bpe")
+    pieces = tokenizer.pieces(tokenizer.encode(f"{SENTENCES[0]} \U0001f600"))
+    numbers = tokenizer.word_numbers(f"{SENTENCES[0]} \U0001f600")
+    assert pieces[-1] == "<unk>"
+    alone = tokenizer.word_numbers(SENTENCES[0])
+    assert numbers[: len(alone)] == alone
+    assert numbers[-1] == alone[-1] + 1

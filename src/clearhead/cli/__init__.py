@@ -9,7 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from clearhead import __version__
-from clearhead.cli import data, evaluate, explore, export, generate, imports, models, train, translate
+from clearhead.cli import (
+    data,
+    evaluate,
+    explain,
+    explore,
+    export,
+    generate,
+    imports,
+    models,
+    train,
+    translate,
+)
 from clearhead.cli.options import put, rank
 from clearhead.errors import ClearheadError, RankError
 
@@ -42,6 +53,7 @@ def _before_every_command(
 
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
+app.command("explain")(explain.explain)
 app.command("explore")(explore.explore)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)

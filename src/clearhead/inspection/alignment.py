@@ -7,11 +7,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.inspection.summaries import CLEAR, Role, Weights, head_roles
+from clearhead.inspection.summaries import Role, Weights, head_roles
 
 Merged = Float[Tensor, "... targets sources"]
 # Words are linked when they agree so far; chosen on the 37 development sentences of the Hansards.
 LINKED = 0.15
+# A head whose words agree so far is called an aligner.
+ALIGNS = 0.6
 SIGN = -1
 """In the place of a word's number: this token is no word, but a sign such as </s>."""
 
@@ -44,6 +46,28 @@ class Words:
 
     source: Sequence[int]
     target: Sequence[int]
+
+
+@dataclass(frozen=True)
+class WordAlignment:
+    """The words of two texts, and how one head sees them."""
+
+    aligner: Aligner
+    source: Sequence[str]
+    target: Sequence[str]
+    weights: Float[Tensor, "targets sources"]
+    """Of the head, merged to words."""
+    agreed: Float[Tensor, "targets sources"]
+    """How far two words choose each other."""
+
+    @property
+    def links(self) -> list[tuple[int, int]]:
+        """Pairs of words (source, target), counted from 0."""
+        return sorted(links(self.agreed))
+
+    def __str__(self) -> str:
+        found = sorted(self.links, key=lambda link: (link[1], link[0]))
+        return ", ".join(f"{self.target[target]} – {self.source[source]}" for source, target in found)
 
 
 def word_numbers(groups: Sequence[Sequence[int]], signs: int) -> list[int]:
@@ -127,7 +151,7 @@ def cross_roles(weights: Weights, layer: int, aligners: Sequence[Aligner]) -> li
     roles = head_roles(weights, across=True)
     for head, role in enumerate(roles):
         # One that rests on a single key may pair off what little is left; that makes it no aligner.
-        if strengths.get(head, 0.0) >= CLEAR and role.name in ("mixed", "diagonal"):
+        if strengths.get(head, 0.0) >= ALIGNS and role.name in ("mixed", "diagonal"):
             roles[head] = Role("alignment", strengths[head])
     return roles
 

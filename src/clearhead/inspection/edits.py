@@ -80,13 +80,14 @@ class Row(Edit):
     """
 
     query: int
-    weights: Sequence[float] | Mapping[int, float]
+    weights: Sequence[float] | Tensor | Mapping[int, float]
     head: int | None = None
 
     @property
     def given(self) -> dict[int, float]:
         """The weight of each key that is named."""
-        return dict(self.weights if isinstance(self.weights, Mapping) else enumerate(self.weights))
+        weights = self.weights.tolist() if isinstance(self.weights, Tensor) else self.weights
+        return dict(weights if isinstance(weights, Mapping) else enumerate(weights))
 
     def check(self, site: Site) -> None:
         if site.shown != "weights":
@@ -96,8 +97,8 @@ class Row(Edit):
         _check_heads(site, [] if self.head is None else [self.head])
         _check_places(site, [self.query, *self.given])
         for weight in self.given.values():
-            if not (math.isfinite(weight) and weight >= 0):
-                raise SettingsError(f"{site.name}: {weight} is no weight; give numbers from 0 on")
+            if not (isinstance(weight, int | float) and math.isfinite(weight) and weight >= 0):
+                raise SettingsError(f"{site.name}: {weight!r} is no weight; give numbers from 0 on")
         total = sum(self.given.values())
         if isinstance(self.weights, Mapping) and total > 1:
             raise SettingsError(
@@ -149,7 +150,7 @@ class Patch(Edit):
     def check(self, site: Site) -> None:
         if self.heads is not None:
             _check_heads(site, self.heads)
-        _check_places(site, self.places or ())
+        _check_places(site, [*(self.places or ()), *_taken_from(self.places)])
         if site.name not in self.trace:
             raise SettingsError(f"{site.name}: not in the trace that is to be patched in; capture it there")
 
@@ -200,7 +201,7 @@ class Swap(Edit):
         for place, vector in self.vectors.items():
             if isinstance(vector, int):
                 _check_token(site, vector)
-            elif not bool(torch.as_tensor(vector).isfinite().all()):
+            elif not _is_vector(vector):
                 raise SettingsError(f"{site.name}: the vector for place {place} has what is no number in it")
 
     def change(self, tensor: Tensor, scene: Scene) -> Tensor:
@@ -235,6 +236,10 @@ class Move(Edit):
         return moved
 
 
+def _taken_from(places: Sequence[int] | Mapping[int, int] | None) -> Sequence[int]:
+    return list(places.values()) if isinstance(places, Mapping) else []
+
+
 def _numbers(values: Sequence[int], like: Tensor) -> Tensor:
     return torch.tensor(list(values), dtype=torch.long, device=like.device)
 
@@ -262,21 +267,30 @@ def _longest(site: Site) -> int:
     return len(block.attention.relative.cosines)
 
 
+def _is_vector(vector: object) -> bool:
+    try:
+        return bool(torch.as_tensor(vector, dtype=torch.float).isfinite().all())
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
 def _check_heads(site: Site, heads: Sequence[int]) -> None:
     if not isinstance(site.module, Attention) or site.shown not in ATTENTION:
         raise SettingsError(
             f"{site.name}: has no heads; name a step of an attention, such as {site.path}.mixed"
         )
+    if not isinstance(heads, Sequence):
+        raise SettingsError(f"{site.name}: {heads!r} is no list of heads; give [{heads!r}]")
     count = site.module.output.in_features // site.module.size
     for head in heads:
-        if not 0 <= head < count:
+        if head not in range(count):
             raise SettingsError(f"{site.name}: there is no head {head}; heads are 0 to {count - 1}")
 
 
 def _check_places(site: Site, places: Sequence[int] | Mapping[int, object]) -> None:
     for place in places:
-        if place < 0:
-            raise SettingsError(f"{site.name}: places count from 0, and there is no {place}")
+        if not isinstance(place, int) or place < 0:
+            raise SettingsError(f"{site.name}: places count from 0, and there is no {place!r}")
 
 
 def _check_token(site: Site, token: int) -> None:
@@ -284,7 +298,7 @@ def _check_token(site: Site, token: int) -> None:
         raise SettingsError(
             f"{site.name}: takes vectors; a token by its id goes to the words of an embedding"
         )
-    if not 0 <= token < len(site.module.weight):
+    if token not in range(len(site.module.weight)):
         raise SettingsError(
             f"{site.name}: there is no token {token}; ids end at {len(site.module.weight) - 1}"
         )

@@ -28,12 +28,18 @@ def intervene(model: nn.Module, changes: Mapping[str, Change | Sequence[Change]]
     listeners: list[tuple[Site, Listener]] = []
     for pattern, given in changes.items():
         for name in matching([pattern], all_sites):
-            for change in [given] if callable(given) or isinstance(given, Edit) else given:
-                if isinstance(change, Edit):
-                    change.check(all_sites[name])
+            for change in given if isinstance(given, Sequence) else [given]:
+                _check(all_sites[name], change)
                 listeners += _listeners(all_sites, all_sites[name], change, progress)
     with progress.watching(model), listening(listeners, looks=False):
         yield
+
+
+def _check(site: Site, change: object) -> None:
+    if isinstance(change, Edit):
+        change.check(site)
+    elif not callable(change):
+        raise SettingsError(f"{site.name}: {change!r} is no change; give an edit, or a function of a tensor")
 
 
 class Progress:

@@ -115,7 +115,7 @@ class Board:
 
     def __init__(self, module: nn.Module):
         self.module, self.ways = module, _ways(module)
-        self.own: Any = getattr(module, "tap", None)
+        self.own: Any = None
         """A tap that was there before."""
         self._listeners: dict[str, tuple[tuple[bool, Listener], ...]] = {}
         self._removes: dict[str, Remove] = {}
@@ -131,9 +131,10 @@ class Board:
         listeners = (*self._listeners.get(shown, ()), (looks, listener))
         self._listeners[shown] = tuple(sorted(listeners, key=lambda one: one[0]))
         way = self.ways[shown]
-        if way is None:
+        if way is None and self.module.tap is not self:
+            self.own = self.module.tap
             self.module.tap = self  # pyright: ignore[reportArgumentType]
-        elif shown not in self._removes:
+        elif way is not None and shown not in self._removes:
             self._removes[shown] = way(self.module, lambda tensor: self(shown, tensor))
 
     def remove(self, shown: str, listener: Listener) -> None:
@@ -211,9 +212,12 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     for pattern in patterns:
         found = {name for name in names if fnmatchcase(name, pattern)}
         if not found:
-            near = difflib.get_close_matches(pattern, names, n=1, cutoff=0.3)
-            raise SettingsError(
-                f"{pattern}: nothing in the model has this name" + (f"; near it: {near[0]}" if near else "")
-            )
+            raise SettingsError(f"{pattern}: nothing in the model has this name{nearby(pattern, names)}")
         matching |= found
     return [name for name in names if name in matching]
+
+
+def nearby(name: str, names: Iterable[str]) -> str:
+    """The end of a message that says which name may have been meant."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.3)
+    return f"; near it: {near[0]}" if near else ""

@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 Weights = Float[Tensor, "heads queries keys"]
-Vectors = Float[Tensor, "... width"]
 RoleName = Literal["previous", "self", "next", "first", "last", "diagonal", "alignment", "mixed"]
 
 # A head has a role when so much of its weight is explained by it, and that is twice what even looking gives.
@@ -88,15 +87,35 @@ def rollout(
     return torch.stack(paths)
 
 
+@dataclass(frozen=True)
+class Brought:
+    """What one sub-layer did to the residual stream, at every place."""
+
+    name: str
+    """Its path: `decoder.blocks.0.cross_attention`."""
+    norm: Float[Tensor, " places"]
+    """The length of the stream after it."""
+    added: Float[Tensor, " places"]
+    """The length of what it added."""
+    share: Float[Tensor, " places"]
+    """How large a part that is of what met in the residual."""
+
+    @property
+    def kind(self) -> str:
+        """attention, cross_attention or feedforward."""
+        return self.name.rsplit(".", 1)[1]
+
+    @property
+    def layer(self) -> int:
+        return int(self.name.split(".")[2])
+
+
 def residual_share(
     before: Float[Tensor, "places width"], added: Float[Tensor, "places width"]
 ) -> Float[Tensor, " places"]:
-    """The share of the sum before + added that a sub-layer has brought; below 0 where it takes away.
-
-    Measured along the sum, so that what it brought and what was there make 1.
-    """
-    after = before + added
-    return (added * after).sum(-1) / (after * after).sum(-1).clamp(min=1e-12)
+    """How large a part of what meets in a residual the sub-layer has brought, by the lengths of both."""
+    brought = added.norm(dim=-1)
+    return brought / (brought + before.norm(dim=-1)).clamp(min=1e-12)
 
 
 def _patterns(weights: Weights, across: bool) -> dict[RoleName, Float[Tensor, "queries keys"]]:

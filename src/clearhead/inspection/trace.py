@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from clearhead.inspection.sites import Listener, listening, matching, sites
+from clearhead.inspection.sites import Listener, listening, matching, nearby, sites
 
 
 class Trace(Mapping[str, Tensor]):
@@ -16,7 +16,10 @@ class Trace(Mapping[str, Tensor]):
         self._tensors = dict(tensors or {})
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._tensors[name]
+        try:
+            return self._tensors[name]
+        except KeyError:
+            raise KeyError(f"{name}: was not captured{nearby(name, self)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)

@@ -15,6 +15,8 @@ from torch import Tensor
 
 # The kernels take powers of two, for which there is an instruction: e^x is 2 to the power of x times this.
 LOG2_E = 1.4426950408889634
+# What a program takes at once of the longest rows: queries forwards, keys backwards.
+HALF = 64
 
 
 @triton.jit
@@ -36,13 +38,15 @@ def _store(
 
 @triton.jit
 def _scores(
-    q, k, asking, answering, row, first, scale,
-    queries: tl.constexpr, keys: tl.constexpr, asks: tl.constexpr, answers: tl.constexpr,
-    causal: tl.constexpr,
+    q, k, mine, answering, row, first, after, scale,
+    keys: tl.constexpr, asks: tl.constexpr, answers: tl.constexpr, causal: tl.constexpr,
 ):  # fmt: skip
-    """Scores in powers of two; minus infinity where a query does not see a key."""
-    i, j = first + tl.arange(0, asks), tl.arange(0, answers)
-    mine = tl.load(asking + row * queries + i, mask=i < queries, other=0)[:, None]
+    """Scores in powers of two, of queries from `first` on, of sentences `mine`, and keys from `after` on.
+
+    Minus infinity where a query does not see a key.
+    """
+    i, j = first + tl.arange(0, asks), after + tl.arange(0, answers)
+    mine = mine[:, None]
     theirs = tl.load(answering + row * keys + j, mask=j < keys, other=-1)[None, :]
     sees = (mine == theirs) | ((mine == 0) & (theirs >= 0))
     if causal:
@@ -62,13 +66,14 @@ def _forward(
     q = _load(q_base, row, head, q_strides, first, queries, asks, size)
     k = _load(k_base, row, head, k_strides, 0, keys, answers, size)
     v = _load(v_base, row, head, v_strides, 0, keys, answers, size)
-    scores = _scores(q, k, asking, answering, row, first, scale, queries, keys, asks, answers, causal)
+    i = first + tl.arange(0, asks)
+    mine = tl.load(asking + row * queries + i, mask=i < queries, other=0)
+    scores = _scores(q, k, mine, answering, row, first, 0, scale, keys, asks, answers, causal)
     highest = tl.max(scores, 1)
     weights = tl.exp2(scores - highest[:, None])
     total = tl.sum(weights, 1)
     mixed = tl.dot(weights.to(v.dtype), v) / total[:, None]
     _store(out, row, head, out_strides, first, mixed, queries, asks, size)
-    i = first + tl.arange(0, asks)
     tl.store(logs + (row * heads + head) * queries + i, highest + tl.log2(total), mask=i < queries)
 
 
@@ -81,22 +86,29 @@ def _backward(
     queries: tl.constexpr, keys: tl.constexpr, asks: tl.constexpr, answers: tl.constexpr,
     size: tl.constexpr, causal: tl.constexpr,
 ):  # fmt: skip
+    """All queries of one head of one row; so many keys at once as registers hold without spilling."""
     row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
     slope = _load(slope_base, row, head, slope_strides, 0, queries, asks, size)
     mixed = _load(out, row, head, out_strides, 0, queries, asks, size)
     # Softmax takes off the mean of the slopes at its results, each by its weight.
     mean = tl.sum(mixed.to(tl.float32) * slope.to(tl.float32), 1)
     q = _load(q_base, row, head, q_strides, 0, queries, asks, size)
-    k = _load(k_base, row, head, k_strides, 0, keys, answers, size)
     i = tl.arange(0, asks)
     log = tl.load(logs + (row * heads + head) * queries + i, mask=i < queries, other=0.0)
-    scores = _scores(q, k, asking, answering, row, 0, scale, queries, keys, asks, answers, causal)
-    weights = tl.exp2(scores - log[:, None]).to(k.dtype)
-    _store(v_slope, row, head, v_slope_strides, 0, tl.dot(tl.trans(weights), slope), keys, answers, size)
-    v = _load(v_base, row, head, v_strides, 0, keys, answers, size)
-    inner = (weights * (tl.dot(slope, tl.trans(v)) - mean[:, None]) * scale_e).to(v.dtype)
-    _store(k_slope, row, head, k_slope_strides, 0, tl.dot(tl.trans(inner), q), keys, answers, size)
-    _store(q_slope, row, head, q_slope_strides, 0, tl.dot(inner, k), queries, asks, size)
+    mine = tl.load(asking + row * queries + i, mask=i < queries, other=0)
+    total = tl.zeros((asks, size), tl.float32)
+    for after in tl.range(0, keys, answers):
+        k = _load(k_base, row, head, k_strides, after, keys, answers, size)
+        scores = _scores(q, k, mine, answering, row, 0, after, scale, keys, asks, answers, causal)
+        weights = tl.exp2(scores - log[:, None]).to(k.dtype)
+        v_new = tl.dot(tl.trans(weights), slope)
+        _store(v_slope, row, head, v_slope_strides, after, v_new, keys, answers, size)
+        v = _load(v_base, row, head, v_strides, after, keys, answers, size)
+        inner = (weights * (tl.dot(slope, tl.trans(v)) - mean[:, None]) * scale_e).to(v.dtype)
+        k_new = tl.dot(tl.trans(inner), q)
+        _store(k_slope, row, head, k_slope_strides, after, k_new, keys, answers, size)
+        total = tl.dot(inner, k, total)
+    _store(q_slope, row, head, q_slope_strides, 0, total, queries, asks, size)
 
 
 @torch.library.custom_op("clearhead::attend_in_tiles", mutates_args=())
@@ -158,10 +170,12 @@ def _launch(
     (rows, heads, places, size), length = tensors[0].shape, tensors[1].shape[2]
     asks, answers = (max(16, triton.next_power_of_2(count)) for count in (places, length))
     if kernel is _forward:
-        asks = min(asks, 64)
+        asks = min(asks, HALF)
+    else:
+        answers = min(answers, HALF)
     # Measured: so wide a tile wants more threads, with few enough numbers each that two programs share a
     # processor.
-    wide = {"num_warps": 8, "maxnreg": 128} if asks > 64 else {"num_warps": 4}
+    wide = {"num_warps": 8, "maxnreg": 128, "num_stages": 2} if asks > HALF else {"num_warps": 4}
     tensors = [tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in tensors]
     kernel[rows * heads, triton.cdiv(places, asks)](
         *tensors,

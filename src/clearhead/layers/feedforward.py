@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead import kernels
-from clearhead.kernels.relu import linear_relu
 
 ActivationKind = Literal["relu", "gelu", "gelu_tanh", "swiglu", "squared_relu"]
 
@@ -34,6 +33,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch places width"]) -> Float[Tensor, "batch places width"]:
         if self.activation is F.relu and self.inner.bias is not None and kernels.serve(x):
+            from clearhead.kernels.relu import linear_relu
+
             return self.outer(linear_relu(x, self.inner.weight, self.inner.bias))
         return self.outer(self.activation(self.inner(x)))
 

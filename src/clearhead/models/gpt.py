@@ -160,8 +160,8 @@ class GPT(nn.Module):
         return self.decoder(x, layout.mask, layout.places)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
-        logits = F.linear(states, self.readout_weight)
-        return logits if self.tap is None else self.tap("logits", logits)
+        logits, tap = F.linear(states, self.readout_weight), self.tap
+        return logits if tap is None else tap("logits", logits)
 
     def forward(
         self, words: Words, layout: TextLayout | None = None

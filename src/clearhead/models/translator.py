@@ -113,8 +113,8 @@ class Translator(nn.Module):
         return self.decoder(x, layout.target, layout.target_places, unread)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
-        logits = F.linear(states, self.readout_weight)
-        return logits if self.tap is None else self.tap("logits", logits)
+        logits, tap = F.linear(states, self.readout_weight), self.tap
+        return logits if tap is None else tap("logits", logits)
 
     def forward(
         self, source: SourceWords, layout: Layout, target: Words

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,9 @@ from clearhead.inspection import Trace, capture
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
 from clearhead.text.tokenizer import END, START, UNKNOWN, Tokenizer
+
+if TYPE_CHECKING:
+    from clearhead.inspection.pictures.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class Explanation:
     tokenizer: Tokenizer = field(repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How the output was looked for."""
+    name: str = field(default="", repr=False)
+    """Of the model, as it was loaded by."""
     found: Any = field(default=None, repr=False)
     """The `Translation` or `Generation`; None where the output was given."""
     tree: Tree | None = field(default=None, repr=False)
@@ -76,6 +82,24 @@ class Explanation:
 
     def __getitem__(self, name: str) -> Tensor:
         return self.trace[name][0]
+
+    def picture(self, view: str | None = None, **choice: Any) -> "Picture":
+        """One of its pictures, by name, of an attention, layer, head and query; see `tasks/drawing.py`."""
+        from clearhead.tasks.drawing import Choice, draw
+
+        return draw(self, view, Choice(**choice))
+
+    def save(self, path: Path | str, view: str | None = None, **choice: Any) -> Path:
+        """Writes a picture (.png, .svg, .pdf), the explorer's page in a file (.html), or numbers (.json)."""
+        from clearhead.tasks.saving import save_explanation
+
+        return save_explanation(self, Path(path), view, **choice)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from clearhead.tasks.saving import shown
+
+        return shown(self)
 
     @property
     def kind(self) -> str:
@@ -110,9 +134,14 @@ def _look(model: nn.Module, run: Callable[[], Tensor], names: Sequence[str]) -> 
     return Look(trace.to("cpu"), logits[0].cpu(), float((logits - fused).abs().max()))
 
 
-def source_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[Token, ...]:
-    """What an encoder reads: ids, and </s>."""
-    return (*_tokens(tokenizer, ids), *_tokens(tokenizer, [END]))
+def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> tuple[Token, ...]:
+    """What an encoder reads: ids, and </s>; words are those of the text that the last ids are from."""
+    tokens = _tokens(tokenizer, ids)
+    # What is not in the vocabulary can be told apart into words only as long as there is a text.
+    numbers = tokenizer.word_numbers(text) if text else []
+    for place, number in enumerate(numbers, start=len(ids) - len(numbers)):
+        tokens[place] = replace(tokens[place], word=number)
+    return (*tokens, *_tokens(tokenizer, [END]))
 
 
 def target_tokens(

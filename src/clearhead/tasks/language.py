@@ -146,6 +146,9 @@ class Continuing:
 class LanguageModel:
     """A model with its tokenizer, the ids that stand before every prompt, and the frame it is set into."""
 
+    name = ""
+    """By which it was loaded."""
+
     def __init__(self, model: GPT, tokenizer: Tokenizer, lead: Sequence[int] = (), frame: str | None = None):
         self.model = model.eval()
         self.tokenizer = tokenizer
@@ -240,6 +243,7 @@ class LanguageModel:
             model=self.model,
             tokenizer=self.tokenizer,
             settings={"tokens": tokens, "temperature": temperature, **wishes},
+            name=self.name,
             found=found,
         )
 

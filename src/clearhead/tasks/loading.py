@@ -17,12 +17,12 @@ def load(name: str | Path, device: torch.device | str = "cpu") -> TranslationMod
     folder, direction = find(name)
     try:
         checkpoint = load_checkpoint(folder, device)
-        if isinstance(checkpoint.model, GPT):
-            return LanguageModel.of(checkpoint)
-        model = TranslationModel.of(checkpoint)
+        made = LanguageModel if isinstance(checkpoint.model, GPT) else TranslationModel
+        model = made.of(checkpoint)
     except SettingsError as error:
         raise ModelError("\n".join(f"{folder / SETTINGS}: {line}" for line in error.problems)) from None
-    return model.only(direction) if direction else model
+    model.name = str(name)
+    return model.only(direction) if direction and isinstance(model, TranslationModel) else model
 
 
 def load_translator(name: str | Path, device: torch.device | str = "cpu") -> TranslationModel:

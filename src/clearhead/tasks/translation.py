@@ -117,6 +117,9 @@ class Wishes:
 class TranslationModel:
     """A model with its tokenizer and its directions."""
 
+    name = ""
+    """By which it was loaded."""
+
     def __init__(
         self,
         model: Translator,
@@ -220,13 +223,14 @@ class TranslationModel:
             text=text,
             normalized=self.tokenizer.normalized(text),
             output=self.tokenizer.decode(said),
-            source=source_tokens(self.tokenizer, source),
+            source=source_tokens(self.tokenizer, source, text),
             target=target_tokens(self.tokenizer, said, look, not found or found[0].complete, bool(found)),
             trace=look.trace,
             difference=look.difference,
             model=self.model,
             tokenizer=self.tokenizer,
             settings={"to": check_target(self.directions, to), **asdict(wish)},
+            name=self.name,
             found=self._translation(text, found) if found else None,
             tree=tree,
         )

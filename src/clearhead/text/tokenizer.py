@@ -145,6 +145,12 @@ class Tokenizer:
         encoded = self._inner.encode_batch(texts, add_special_tokens=False)
         return [_grouped(ids, one.ids, one.word_ids) for ids, one in zip(sentences, encoded, strict=True)]
 
+    def word_numbers(self, text: str) -> list[int]:
+        """For each token of a text, the number of the word that it is a part of."""
+        numbers = self._inner.encode(self._writable(text), add_special_tokens=False).word_ids
+        order = {number: place for place, number in enumerate(dict.fromkeys(numbers))}
+        return [order[number] for number in numbers]
+
     def dropout(self, probability: float) -> MergeDropout:
         """The same merges, each of them left out with a probability."""
         if not 0 <= probability <= 1:

@@ -113,7 +113,7 @@ def _walk(
     fast = _product_type(weight)
     narrow = weight.to(fast)
     teacher = teacher and Readout(teacher.states, teacher.weight.to(fast))
-    judge = _judge(criterion, states.device.type, len(weight), fast)
+    judge = _judge(criterion, states.device.type, fast)
     total = torch.zeros((), dtype=exact(weight), device=states.device)
     views, places, _ = states.shape
     rows = _rows(places, _chunk_size(states.device) // (views * len(weight)))
@@ -136,25 +136,23 @@ def _logits(chunk: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 @functools.cache
-def _judge(
-    criterion: Criterion, device: str, words: int, kind: torch.dtype
-) -> Callable[..., tuple[Tensor, Views]]:
-    """The way to losses and slopes that suits a device, and the number and the type of a row's logits."""
+def _judge(criterion: Criterion, device: str, kind: torch.dtype) -> Callable[..., tuple[Tensor, Views]]:
+    """The way to losses and slopes that suits a device and the type of logits."""
     if device == "cpu":
         return criterion.sparing if criterion.plain else criterion.fused
     from torch.utils._triton import has_triton
 
     if not has_triton():
         return criterion.fused
-    from clearhead.kernels.judge import MOST_WORDS, judged
+    from clearhead.kernels.judge import judged
 
-    if not criterion.plain or words > MOST_WORDS or kind == torch.float64:
+    if not criterion.plain or kind == torch.float64:
         return torch.compile(criterion.fused)
 
-    def in_registers(logits: Views, labels: Tensor, teacher: None) -> tuple[Tensor, Views]:
+    def in_one(logits: Views, labels: Tensor, teacher: None) -> tuple[Tensor, Views]:
         return judged(logits[0], labels, criterion.smoothing, criterion.ignore), logits
 
-    return in_registers
+    return in_one
 
 
 def _rows(places: int, most: int) -> int:

@@ -81,7 +81,7 @@ def _heads(
     told = []
     for layer, weights in enumerate(layers):
         bits = entropy(weights).mean(-1).tolist()
-        far = [None] * len(bits) if across else mean_distance(weights).mean(-1).tolist()
+        far = (_from_diagonal(weights) if across else mean_distance(weights)).mean(-1).tolist()
         shares = {name: share.tolist() for name, share in role_strengths(weights, across).items()}
         for head, role in enumerate(roles[layer]):
             aligns = {"alignment": scores.get((layer, head), 0.0)} if across else {}
@@ -97,6 +97,13 @@ def _heads(
                 }
             )
     return told
+
+
+def _from_diagonal(weights: Tensor) -> Tensor:
+    """How far from the diagonal the keys lie that a query of another text looks at, on average."""
+    queries, keys = weights.shape[1:]
+    line = torch.linspace(0, keys - 1, queries)[:, None]
+    return (weights * (torch.arange(keys) - line).abs()).sum(-1)
 
 
 def _words(told: Told) -> Words | None:

@@ -1,0 +1,74 @@
+"""How well the built-in model aligns words: AER on the Hansards, by head of cross-attention.
+
+    CLEARHEAD_DATA=FOLDER python benchmarks/alignment.py [--model en-fr]
+
+The folder holds word-alignment/word-alignment-gold.tar.xz: 447 sentences of the Canadian parliament with gold
+alignments (WPT 2003), and 37 for development. The head is chosen without gold, by how far words choose each
+other in the sentences themselves; the threshold of a link was chosen on the 37.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import torch
+
+import clearhead
+from clearhead.evaluation.alignment import HANSARDS, AlignedPair, alignment_score, read_hansards
+from clearhead.inspection.alignment import LINKED, Aligner, align, align_by_layer, links, merge_words
+from clearhead.tasks.aligning import Looked, best_aligners, look_at_words
+
+THRESHOLDS = (0.05, 0.1, LINKED, 0.2, 0.3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="en-fr", help="a translator from English to French")
+    archive = Path(os.environ["CLEARHEAD_DATA"]) / HANSARDS
+    model = clearhead.load(parser.parse_args().model)
+    torch.set_num_threads(1)
+    found = {}
+    for part in ("dev", "test"):
+        gold = read_hansards(archive, part)
+        began = time.perf_counter()
+        looked = list(look_at_words(model, [(pair.source, pair.target) for pair in gold]))
+        found[part] = looked, gold
+        print(f"{part}: {len(gold)} pairs, {time.perf_counter() - began:.1f} s on one core")
+    ranked = best_aligners(found["test"][0])
+    print("\nheads by agreement, which needs no gold; AER on the 447")
+    for one in ranked:
+        when = "read   " if one.reads else "written"
+        score = alignment_score([pair.links(one) for pair in found["test"][0]], found["test"][1])
+        largest = alignment_score([_largest(pair, one) for pair in found["test"][0]], found["test"][1])
+        place = f"layer {one.layer}, head {one.head}, as the word is {when}"
+        print(f"  {place}  agreement {one.agreement:.3f}  {score}; by the largest weight alone {largest}")
+    _layers(*found["test"])
+    print("\nthresholds of a link, with the best head: AER on dev and test")
+    for least in THRESHOLDS:
+        scores = [_thresholded(*found[part], ranked[0], least) for part in ("dev", "test")]
+        print(f"  {least:.2f}  dev {scores[0]:.3f}  test {scores[1]:.3f}")
+
+
+def _largest(looked: Looked, aligner: Aligner) -> set[tuple[int, int]]:
+    """Each word of the target linked with the one word it looks at most."""
+    merged = merge_words(looked.layers[aligner.layer], looked.words, aligner.reads)[aligner.head]
+    return {(source, target) for target, source in enumerate(merged.argmax(-1).tolist())}
+
+
+def _layers(looked: list[Looked], gold: list[AlignedPair]) -> None:
+    print("\nwhole layers, heads alike")
+    for layer in range(len(looked[0].layers)):
+        for reads in (False, True):
+            found = [links(align_by_layer(one.layers, one.words, layer, reads)) for one in looked]
+            when = "read   " if reads else "written"
+            print(f"  layer {layer}, as the word is {when}  {alignment_score(found, gold)}")
+
+
+def _thresholded(looked: list[Looked], gold: list[AlignedPair], best: Aligner, least: float) -> float:
+    found = [links(align(one.layers, one.words, best), least) for one in looked]
+    return alignment_score(found, gold).error_rate
+
+
+if __name__ == "__main__":
+    main()

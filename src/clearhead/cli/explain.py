@@ -1,0 +1,101 @@
+"""clearhead explain: what a text does inside a model, as pictures or numbers."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clearhead.cli.options import MODEL, Device, Json, chosen_device, put, say
+from clearhead.errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from clearhead.tasks.explaining import Explanation
+
+OUT = (
+    "A .png, .svg or .pdf picture; the explorer's page with all of it inside, as .html; numbers, as .json; "
+    "or a folder, which gets every picture there is."
+)
+VIEW = (
+    "Which picture: cross (words aligned), atlas (all heads), head, row (one query's arithmetic), residual, "
+    "lens, beam, positions, neighbours. Without: the most telling."
+)
+
+
+def explain(
+    model: Annotated[str, typer.Argument(help=MODEL, metavar="M")],
+    text: Annotated[str | None, typer.Argument(help="A text. Without: standard input.")] = None,
+    out: Annotated[Path, typer.Option(help=OUT, metavar="FILE")] = Path("explanation.png"),
+    view: Annotated[str | None, typer.Option(help=VIEW)] = None,
+    attention: Annotated[
+        str | None, typer.Option(help="encoder, decoder or cross; for atlas, head, row.")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="From 0. Without: chosen by measurement.")] = None,
+    head: Annotated[int | None, typer.Option(help="From 0. Without: chosen by measurement.")] = None,
+    query: Annotated[int | None, typer.Option(help="The place whose arithmetic a row shows, from 0.")] = None,
+    to: Annotated[
+        str | None, typer.Option(help="The language to write, where a model writes several.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Explain this translation, not the model's own.")] = None,
+    tokens: Annotated[int, typer.Option(help="So many tokens a language model adds first.")] = 0,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Show what a text does inside a model: attention, and everything behind it.
+
+    A translator's text is translated first; then one pass over both is looked into.
+
+        clearhead explain en-de "I have never been so tired." --out words.svg
+
+        clearhead explain en-de "I have never been so tired." --out words.html
+
+        clearhead explain en-de "I closed the windows." --view atlas --attention encoder --out heads.png
+
+        clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
+    """
+    from clearhead.tasks.language import LanguageModel
+    from clearhead.tasks.loading import load
+    from clearhead.tasks.saving import check_place
+
+    check_place(out)
+    given = _read() if text is None else text
+    loaded = load(model, chosen_device(device))
+    if isinstance(loaded, LanguageModel):
+        _refuse(model, "continues texts", {"--to": to, "--target": target})
+        explanation = loaded.explain(given, tokens=tokens)
+    else:
+        _refuse(model, "translates", {"--tokens": tokens or None})
+        explanation = loaded.explain(given, to=to, target=target)
+    choice = {"attention": attention, "layer": layer, "head": head, "query": query}
+    written = explanation.save(out, view, **choice)
+    _report(explanation, written, json)
+
+
+def _refuse(model: str, does: str, options: dict[str, str | int | None]) -> None:
+    """An option that is not for the model's kind is not passed over."""
+    for name, value in options.items():
+        if value is not None:
+            raise SettingsError(f"{name} {value}: {model} {does}, so that is not for it; leave it out")
+
+
+def _report(explanation: "Explanation", written: Path, json: bool) -> None:
+    """What was said, and where the picture is."""
+    from clearhead.tasks.drawing import views
+
+    if json:
+        put({"text": explanation.text, "output": explanation.output, "file": str(written)})
+        return
+    if explanation.output:
+        say(f"{explanation.text} -> {explanation.output}")
+    say(f"explicit and fused pass differ by at most {explanation.difference:.1e}")
+    say(f"other pictures: --view {', '.join(views(explanation)[1:])}")
+    put(str(written))
+
+
+def _read() -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise DataError("no text: give a text to explain, or a file with < FILE")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig").strip("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"standard input: not UTF-8 (at byte {error.start}); write it as UTF-8") from None

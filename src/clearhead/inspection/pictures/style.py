@@ -1,0 +1,64 @@
+"""How all pictures look: colours, scales, and text that is never taken for a formula."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
+
+WEIGHT = LinearSegmentedColormap.from_list(
+    "weight", ["#ffffff", "#d3e3f3", "#8fbbde", "#4189c1", "#145a9e", "#08306b"]
+)
+"""One hue, white at zero."""
+SIGNED = LinearSegmentedColormap.from_list(
+    "signed", ["#14508f", "#5a9bd0", "#c3dcee", "#ffffff", "#fbd7b0", "#ec8f3c", "#a84e06"]
+)
+"""Blue below zero, orange above."""
+HEADS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#7a4ba0", "#555555")
+"""At most eight heads have a colour, and each its number beside it (after Okabe and Ito 2008)."""
+INK, FAINT, GRID = "#1a1a1a", "#6b6b6b", "#d9d9d9"
+SMALL, TINY = 8.0, 6.5
+TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+"""Of the scale of weights, which is drawn by their roots."""
+
+
+def weight_scale() -> PowerNorm:
+    """0 to 1, spread by the root: a weight of 0.01 can still be seen."""
+    return PowerNorm(0.5, vmin=0.0, vmax=1.0)
+
+
+def signed_scale(largest: float) -> Normalize:
+    """As far below zero as above."""
+    largest = largest or 1.0
+    return Normalize(-largest, largest)
+
+
+def shortened(text: str, longest: int = 16) -> str:
+    """A token as a label, not too long."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def label_places(axes: Axes, queries: Sequence[str], keys: Sequence[str], size: float = SMALL) -> None:
+    """Tokens along both sides of a matrix, the keys above it."""
+    slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor", "parse_math": False}
+    axes.set_xticks(range(len(keys)), list(map(shortened, keys)), **slanted)
+    axes.set_yticks(range(len(queries)), list(map(shortened, queries)), parse_math=False)
+    axes.tick_params(
+        labelsize=size, length=0, top=True, labeltop=True, bottom=False, labelbottom=False, pad=2
+    )
+
+
+def write(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
+    """Text at a place; a dollar sign in it begins no formula."""
+    given = {"fontsize": SMALL, "color": INK, "ha": "center", "va": "center", **style}
+    axes.text(x, y, text, parse_math=False, **given)
+
+
+def bare(axes: Axes) -> None:
+    """Without a frame and ticks."""
+    axes.set_axis_off()
+
+
+def step(count: int, most: int) -> int:
+    """Every how many of so many labels is written, so that at most `most` are."""
+    return max(1, -(-count // most))

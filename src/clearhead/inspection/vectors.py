@@ -1,0 +1,60 @@
+"""Vectors compared: which words of a vocabulary lie near one, and how alike places are."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clearhead.layers.positions import Alibi, PositionKind, Relative, Rotary
+
+Matrix = Float[Tensor, "rows width"]
+
+
+def nearest(
+    matrix: Matrix, vector: Float[Tensor, " width"], count: int, left_out: Collection[int] = ()
+) -> list[tuple[int, float]]:
+    """The rows of a matrix that point the most like a vector, with their cosines; some are left out."""
+    cosines = F.cosine_similarity(matrix, vector[None], dim=-1)
+    cosines[list(left_out)] = -2.0
+    best = cosines.topk(min(count, len(cosines) - len(left_out)))
+    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class PositionTable:
+    """What a kind of position says of each place, and how alike it makes places that lie apart."""
+
+    kind: PositionKind
+    rows: Float[Tensor, "places features"]
+    """What is added; cosines of the angles (rotary); what a distance adds to the scores of a head (alibi)."""
+    similarity: Float[Tensor, "places places"]
+    """Cosine of two rows; of a query and an equal key that are turned (rotary); the mean bias (alibi)."""
+
+
+@torch.no_grad()
+def position_table(
+    kind: PositionKind, position: nn.Module, relative: Relative, places: int, width: int
+) -> PositionTable | None:
+    """The first places of a model's positions; None where it has none."""
+    at = torch.arange(places)
+    match relative:
+        case Rotary():
+            angles = relative.cosines[:places]
+            turned = relative.turn(torch.ones(1, 1, places, 2 * angles.shape[1]))[0, 0]
+            return PositionTable(kind, angles, _cosines(turned))
+        case Alibi():
+            bias = relative.bias(places, places)
+            assert bias is not None
+            return PositionTable(kind, bias[:, :, 0].T, bias.mean(0))
+    if kind == "none":
+        return None
+    rows = position(torch.zeros(1, places, width), at, torch.tensor([places]))[0]
+    return PositionTable(kind, rows, _cosines(rows))
+
+
+def _cosines(rows: Float[Tensor, "places width"]) -> Float[Tensor, "places places"]:
+    unit = F.normalize(rows, dim=-1)
+    return unit @ unit.T

@@ -1,0 +1,144 @@
+"""Explanations on disk and in notebooks: as pictures, as a page of their own, and as numbers."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import SettingsError
+from clearhead.inspection.pictures.picture import FORMATS
+from clearhead.tasks.drawing import Choice, draw, fitting, views
+from clearhead.tasks.explaining import Explanation, Token
+from clearhead.tasks.showing.file import standalone_page
+from clearhead.tasks.summarizing import Summaries
+from clearhead.writing import write_text
+
+DIGITS = 6
+"""To which weights are written."""
+
+
+def save_explanation(explanation: Explanation, path: Path, view: str | None = None, **choice: Any) -> Path:
+    """A file of the kind that its ending says; a folder gets every picture there is."""
+    check_place(path)
+    kind = _kind(path)
+    if _is_folder(path):
+        path.mkdir(parents=True, exist_ok=True)
+        for name in [view] if view else views(explanation):
+            draw(explanation, name, fitting(name, choice)).save(path / f"{name}.png")
+    elif kind in FORMATS:
+        draw(explanation, view, Choice(**choice)).save(path)
+    else:
+        for name, value in {"view": view, **choice}.items():
+            if value is not None:
+                raise SettingsError(f"{name}: {value} is for pictures; {path.name} holds everything")
+        write_text(path, WHOLE[kind](explanation))
+    return path
+
+
+def check_place(path: Path) -> None:
+    """Refuses what an explanation cannot be written as."""
+    known = (*FORMATS, *WHOLE)
+    if not _is_folder(path) and _kind(path) not in known:
+        endings = ", ".join(f".{one}" for one in known)
+        raise SettingsError(
+            f"{path}: cannot be written as {path.suffix}; end it in {endings}, or name a folder"
+        )
+    if not _is_folder(path) and not path.parent.is_dir():
+        raise SettingsError(f"{path}: there is no folder {path.parent}; make it first")
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() or not path.suffix
+
+
+def _kind(path: Path) -> str:
+    return path.suffix.removeprefix(".").lower()
+
+
+def record(explanation: Explanation) -> dict[str, Any]:
+    """Tokens, weights and what they come to, as JSON has it."""
+    summaries = Summaries(explanation)
+    config = explanation.model.config
+    told: dict[str, Any] = {
+        "format": 1,
+        "model": {"name": explanation.name, **config.model_dump(mode="json")},
+        "text": explanation.text,
+        "normalized": explanation.normalized,
+        "output": explanation.output,
+        "log_probability": explanation.log_probability,
+        "difference": explanation.difference,
+        "settings": _plain(explanation.settings),
+        "source": [_token(token) for token in explanation.source],
+        "target": [_token(token) for token in explanation.target],
+        "attentions": {kind: _heads(summaries, kind) for kind in summaries.kinds},
+    }
+    if "cross" in summaries.kinds:
+        words = summaries.alignment()
+        told["alignment"] = {
+            "head": words.aligner.name,
+            "reads": words.aligner.reads,
+            "agreement": round(words.aligner.agreement, DIGITS),
+            "source": list(words.source),
+            "target": list(words.target),
+            "links": words.links,
+        }
+    return told
+
+
+WHOLE = {
+    "html": lambda explanation: standalone_page(explanation, explanation.name or "model"),
+    "json": lambda explanation: json.dumps(record(explanation), ensure_ascii=False) + "\n",
+}
+"""Files that hold all of an explanation, by their endings."""
+
+
+def shown(explanation: Explanation) -> str:
+    """The most telling picture, with what was read and said above it."""
+    picture = draw(explanation)._repr_html_()
+    said = (
+        f"<p><b>{escape(explanation.text)}</b> → {escape(explanation.output)}</p>"
+        if explanation.output
+        else ""
+    )
+    others = ", ".join(f"<code>{name}</code>" for name in views(explanation)[1:])
+    return f"<div>{said}{picture}<p><small>Also <code>.picture(…)</code> with {others}.</small></p></div>"
+
+
+def _heads(summaries: Summaries, kind: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": f"{path}.weights",
+            "head": head,
+            "role": role.name,
+            "strength": round(role.strength, DIGITS),
+            "weights": [[round(weight, DIGITS) for weight in row] for row in weights[head].tolist()],
+        }
+        for path, weights, roles in zip(
+            summaries.paths(kind), summaries.weights(kind), summaries.roles(kind), strict=True
+        )
+        for head, role in enumerate(roles)
+    ]
+
+
+def _token(token: Token) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "piece": token.piece,
+        "word": token.word,
+        "next": token.next,
+        "log_probability": token.log_probability,
+        "written": token.written,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold, as it is; anything else in words."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)

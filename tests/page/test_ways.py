@@ -1,0 +1,69 @@
+"""Without a mouse, and without a server."""
+
+TEXT = "The dog runs through the big garden."
+
+IN_A_FILE = ("tokens", "embedding", "softmax", "heads", "head", "cross", "residual", "logits", "beam")
+
+
+def reach(page, name: str, most: int = 120) -> None:
+    """Presses Tab until something with this name has the focus."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        told = page.evaluate("document.activeElement.ariaLabel || document.activeElement.innerText || ''")
+        if told.strip().startswith(name):
+            return
+    raise AssertionError(f"Tab never comes to {name!r}")
+
+
+def test_the_page_can_be_walked_by_keyboard_alone(opened):
+    page = opened.go("learn", text=TEXT)
+    plain = page.locator("#output").inner_text()
+    reach(page, "Inspect")
+    page.keyboard.press("Enter")
+    reach(page, "Cross-attention")
+    page.keyboard.press("Enter")
+    opened.settle("cross")
+    reach(page, "mute head 0")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("button[aria-label='mute head 0'][aria-pressed=true]:enabled")
+    reach(page, "Undo")
+    page.keyboard.press("Enter")
+    page.wait_for_function("text => document.getElementById('output')?.innerText === text", arg=plain)
+
+
+def test_what_is_looked_at_is_in_the_address(opened):
+    page = opened.go(view="heads", text=TEXT)
+    opened.turn("residual")
+    assert "view=residual" in page.url
+    page.go_back()
+    opened.settle("heads")
+    page.reload()
+    opened.settle("heads")
+
+
+def test_a_file_opens_without_a_server_or_a_network(browser, box, saved, watched):
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    opened = watched(page, saved().as_uri())
+    opened.go(view=IN_A_FILE[0])
+    for view in IN_A_FILE:
+        opened.turn(view)
+        assert page.locator("[role=alert]").count() == 0
+    assert page.locator("#output").inner_text() == box.translate(TEXT).text
+    opened.go(view="softmax", attention="cross", layer=1, head=2, query=2)
+    page.wait_for_selector("[data-alpha]")
+    shown = [float(cell) for cell in page.locator("[data-alpha]").all_inner_texts()]
+    weights = box.explain(TEXT)["decoder.blocks.1.cross_attention.weights"][2, 2]
+    assert max(abs(a - b) for a, b in zip(shown, weights.tolist(), strict=True)) < 1e-3
+    context.close()
+    assert opened.problems == []
+    assert [url for url in opened.asked if not url.startswith(("file:", "data:", "about:"))] == []
+
+
+def test_markup_in_a_file_is_never_run(browser, saved, watched):
+    page = browser.new_page()
+    opened = watched(page, saved("</script><script>document.title='run'</script> hello").as_uri())
+    opened.go(view="tokens")
+    assert page.title() != "run"
+    page.close()
+    assert opened.problems == []
