@@ -1,6 +1,19 @@
 // The trace that is on the page, and the source it comes from.
 
-import { Refusal, Silence, type Attention, type Manifest, type Models, type Part, type Slab, type Summaries, type TensorEntry, type Token, type TraceSource, type Wish } from "./contract";
+import {
+  Refusal,
+  Silence,
+  type Attention,
+  type Manifest,
+  type Models,
+  type Part,
+  type Slab,
+  type Summaries,
+  type TensorEntry,
+  type Token,
+  type TraceSource,
+  type Wish,
+} from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
 import { PROMPT, sentencesFor } from "./learn/sentences";
@@ -78,7 +91,12 @@ class Explorer {
     const wish: Wish = { model: selection.model || undefined, text, interventions: selection.edits };
     if (gpt)
       return {
-        ...wish, tokens: selection.tokens, temperature: selection.temperature, top_k: selection.topK || null, top_p: selection.topP, seed: selection.seed,
+        ...wish,
+        tokens: selection.tokens,
+        temperature: selection.temperature,
+        top_k: selection.topK || null,
+        top_p: selection.topP,
+        seed: selection.seed,
       };
     const begun = selection.forced.length ? { forced: selection.forced } : { prefix: selection.prefix };
     return { ...wish, ...begun, to: selection.to || undefined, target: selection.target || null, tree: !selection.target };
@@ -90,8 +108,12 @@ class Explorer {
     this.trace = trace;
     keepInside(trace);
     source.summaries(trace).then(
-      (told) => { if (this.trace === trace) this.summaries = told; },
-      (error) => { if (this.trace === trace) this.refuse(error); },
+      (told) => {
+        if (this.trace === trace) this.summaries = told;
+      },
+      (error) => {
+        if (this.trace === trace) this.refuse(error);
+      },
     );
   }
 }
@@ -123,7 +145,11 @@ export function attentionOf(trace: Manifest, key: string): Attention {
 /** The side whose next tokens are foretold. */
 export const readSide = (trace: Manifest): string => (trace.kind === "gpt" ? "text" : "target");
 
-export function tensorOf(trace: Manifest, role: string, of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer">> = {}): TensorEntry | undefined {
+export function tensorOf(
+  trace: Manifest,
+  role: string,
+  of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer">> = {},
+): TensorEntry | undefined {
   return trace.tensors.find(
     (one) => one.role === role && Object.entries(of).every(([key, wanted]) => one[key as keyof typeof of] === wanted),
   );
@@ -169,10 +195,16 @@ export class Fetched<T> {
     $effect(() => {
       let current = true;
       make()?.then(
-        (value) => { if (current) this.value = value; },
-        (error) => { if (current) explorer.refuse(error); },
+        (value) => {
+          if (current) this.value = value;
+        },
+        (error) => {
+          if (current) explorer.refuse(error);
+        },
       );
-      return () => { current = false; };
+      return () => {
+        current = false;
+      };
     });
   }
 }

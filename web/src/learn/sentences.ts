@@ -9,12 +9,25 @@ interface Sentences {
 }
 
 const ENGLISH: Sentences = {
-  windows: "I closed the windows.", computer: "I bought a new windows for my computer.", cat: "Your cat is a lovely cat.", word: "windows",
+  windows: "I closed the windows.",
+  computer: "I bought a new windows for my computer.",
+  cat: "Your cat is a lovely cat.",
+  word: "windows",
 };
 
 const SENTENCES: Record<string, Sentences> = {
-  de: { windows: "Ich habe die Fenster geschlossen.", computer: "Ich habe zwei neue Fenster auf meinem Computer.", cat: "Deine Katze ist eine schöne Katze.", word: "Fenster" },
-  fr: { windows: "J'ai fermé les fenêtres.", computer: "J'ai deux nouvelles fenêtres sur mon ordinateur.", cat: "Ton chat est un joli chat.", word: "fenêtres" },
+  de: {
+    windows: "Ich habe die Fenster geschlossen.",
+    computer: "Ich habe zwei neue Fenster auf meinem Computer.",
+    cat: "Deine Katze ist eine schöne Katze.",
+    word: "Fenster",
+  },
+  fr: {
+    windows: "J'ai fermé les fenêtres.",
+    computer: "J'ai deux nouvelles fenêtres sur mon ordinateur.",
+    cat: "Ton chat est un joli chat.",
+    word: "fenêtres",
+  },
 };
 
 /** For the language that a model reads: its name begins with it, as in `de-en`. */
