@@ -1,16 +1,27 @@
 // The trace that is on the page, and the source it comes from.
 
-import { Refusal, Silence, type Attention, type Manifest, type Models, type Part, type Slab, type Summaries, type TensorEntry, type Token, type TraceSource, type Wish } from "./contract";
+import {
+  Refusal,
+  Silence,
+  type Attention,
+  type Manifest,
+  type Models,
+  type Part,
+  type Slab,
+  type Summaries,
+  type TensorEntry,
+  type Token,
+  type TraceSource,
+  type Wish,
+} from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
+import { PROMPT, sentencesFor } from "./learn/sentences";
 import { selection, settle } from "./selection.svelte";
 
 const inlined = document.getElementById("clearhead-trace");
 
 export const source: TraceSource = inlined ? new InlinedSource(JSON.parse(inlined.textContent!)) : new HttpSource();
-
-/** What is tried first where nobody has given a text. */
-export const FIRST = { translator: "I closed the windows.", gpt: "Once upon a time" };
 
 class Explorer {
   models = $state.raw<Models | null>(null);
@@ -64,6 +75,11 @@ class Explorer {
     this.trouble = error instanceof Error ? error.message : String(error);
   }
 
+  /** What is tried where nobody has given a text. */
+  first(): string {
+    return this.kind() === "gpt" ? PROMPT : sentencesFor(selection.model || (this.models?.models[0]?.name ?? "")).windows;
+  }
+
   kind(): "translator" | "gpt" {
     const known = this.models?.models.find((one) => one.name === selection.model) ?? this.models?.models[0];
     return known?.kind === "gpt" ? "gpt" : "translator";
@@ -71,11 +87,16 @@ class Explorer {
 
   private wish(): Wish {
     const gpt = this.kind() === "gpt";
-    const text = selection.text || FIRST[this.kind()];
+    const text = selection.text || this.first();
     const wish: Wish = { model: selection.model || undefined, text, interventions: selection.edits };
     if (gpt)
       return {
-        ...wish, tokens: selection.tokens, temperature: selection.temperature, top_k: selection.topK || null, top_p: selection.topP, seed: selection.seed,
+        ...wish,
+        tokens: selection.tokens,
+        temperature: selection.temperature,
+        top_k: selection.topK || null,
+        top_p: selection.topP,
+        seed: selection.seed,
       };
     const begun = selection.forced.length ? { forced: selection.forced } : { prefix: selection.prefix };
     return { ...wish, ...begun, to: selection.to || undefined, target: selection.target || null, tree: !selection.target };
@@ -87,8 +108,12 @@ class Explorer {
     this.trace = trace;
     keepInside(trace);
     source.summaries(trace).then(
-      (told) => { if (this.trace === trace) this.summaries = told; },
-      (error) => { if (this.trace === trace) this.refuse(error); },
+      (told) => {
+        if (this.trace === trace) this.summaries = told;
+      },
+      (error) => {
+        if (this.trace === trace) this.refuse(error);
+      },
     );
   }
 }
@@ -120,7 +145,11 @@ export function attentionOf(trace: Manifest, key: string): Attention {
 /** The side whose next tokens are foretold. */
 export const readSide = (trace: Manifest): string => (trace.kind === "gpt" ? "text" : "target");
 
-export function tensorOf(trace: Manifest, role: string, of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer">> = {}): TensorEntry | undefined {
+export function tensorOf(
+  trace: Manifest,
+  role: string,
+  of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer">> = {},
+): TensorEntry | undefined {
   return trace.tensors.find(
     (one) => one.role === role && Object.entries(of).every(([key, wanted]) => one[key as keyof typeof of] === wanted),
   );
@@ -166,10 +195,16 @@ export class Fetched<T> {
     $effect(() => {
       let current = true;
       make()?.then(
-        (value) => { if (current) this.value = value; },
-        (error) => { if (current) explorer.refuse(error); },
+        (value) => {
+          if (current) this.value = value;
+        },
+        (error) => {
+          if (current) explorer.refuse(error);
+        },
       );
-      return () => { current = false; };
+      return () => {
+        current = false;
+      };
     });
   }
 }
