@@ -16,8 +16,9 @@ import {
 } from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
+import { lessonsFor, textOf, type Lesson } from "./learn/lessons";
 import { PROMPT, sentencesFor } from "./learn/sentences";
-import { selection, settle } from "./selection.svelte";
+import { selection, settle, type Selected } from "./selection.svelte";
 
 const inlined = document.getElementById("clearhead-trace");
 
@@ -35,21 +36,22 @@ class Explorer {
   async start(): Promise<void> {
     try {
       this.models = await source.models();
-      await this.run();
+      // A link to a lesson alone opens it as the way there would.
+      await this.run(selection.text ? {} : this.lesson()?.pick);
     } catch (error) {
       this.refuse(error);
     }
   }
 
-  /** A new trace of what is selected; the old one stays on the page until it is there. */
-  async run(): Promise<void> {
+  /** A new trace of what is selected, to look at it where `pick` says; the old one stays on the page until it is there. */
+  async run(pick: Partial<Selected> = {}): Promise<void> {
     const turn = ++this.asked;
     this.busy = true;
     try {
       if (!this.models) this.models = await source.models();
       const trace = await source.trace(this.wish());
       if (turn !== this.asked) return;
-      this.show(trace);
+      this.show(trace, pick);
       this.answered = JSON.stringify(this.wish());
     } catch (error) {
       if (turn !== this.asked) return;
@@ -75,9 +77,16 @@ class Explorer {
     this.trouble = error instanceof Error ? error.message : String(error);
   }
 
-  /** What is tried where nobody has given a text. */
+  /** What is tried where nobody has given a text: the lesson's sentence, or the first of the lectures'. */
   first(): string {
-    return this.kind() === "gpt" ? PROMPT : sentencesFor(selection.model || (this.models?.models[0]?.name ?? "")).windows;
+    const model = selection.model || (this.models?.models[0]?.name ?? "");
+    const lesson = this.lesson();
+    if (lesson) return textOf(lesson, model);
+    return this.kind() === "gpt" ? PROMPT : sentencesFor(model).windows;
+  }
+
+  private lesson(): Lesson | undefined {
+    return selection.door === "learn" && source.live ? lessonsFor(this.kind())[selection.lesson] : undefined;
   }
 
   kind(): "translator" | "gpt" {
@@ -102,11 +111,11 @@ class Explorer {
     return { ...wish, ...begun, to: selection.to || undefined, target: selection.target || null, tree: !selection.target };
   }
 
-  private show(trace: Manifest): void {
+  private show(trace: Manifest, pick: Partial<Selected>): void {
     this.trouble = null;
     this.summaries = null;
     this.trace = trace;
-    keepInside(trace);
+    settle({ model: trace.model.name, text: trace.text, ...inside(trace, pick) });
     source.summaries(trace).then(
       (told) => {
         if (this.trace === trace) this.summaries = told;
@@ -118,21 +127,20 @@ class Explorer {
   }
 }
 
-/** Keeps the selection inside the trace. */
-function keepInside(trace: Manifest): void {
-  const attention = attentionOf(trace, selection.attention);
+/** What is wanted, and all that hangs on it, inside a trace: no layer, head or place that it does not have. */
+export function inside(trace: Manifest, wanted: Partial<Selected> = {}): Partial<Selected> {
+  const all = { ...selection, ...wanted };
+  const attention = attentionOf(trace, all.attention);
   const within = (index: number, count: number) => Math.max(0, Math.min(Math.floor(index), count - 1));
-  const sideOf = readSide(trace);
-  settle({
-    model: trace.model.name,
-    text: trace.text,
+  return {
+    ...wanted,
     attention: attention.key,
-    layer: within(selection.layer, attention.layers),
-    head: within(selection.head, attention.heads),
-    query: within(selection.query, trace.sides[attention.queries].length),
-    key: within(selection.key, trace.sides[attention.keys].length),
-    place: within(selection.place, trace.sides[sideOf].length),
-  });
+    layer: within(all.layer, attention.layers),
+    head: within(all.head, attention.heads),
+    query: within(all.query, trace.sides[attention.queries].length),
+    key: within(all.key, trace.sides[attention.keys].length),
+    place: within(all.place, trace.sides[readSide(trace)].length),
+  };
 }
 
 export const explorer = new Explorer();
