@@ -70,7 +70,7 @@ def bound(port: int) -> socket.socket:
     """A socket on loopback at a port, or at any that is free if it is 0."""
     if not 0 <= port <= HIGHEST_PORT:
         raise SettingsError(f"--port {port}: is not from 0 to {HIGHEST_PORT}")
-    # Named as TCP, so that asyncio sends small answers at once: without, each waits 40 ms for an acknowledgement.
+    # Named as TCP, so that asyncio sends small answers at once and none waits 40 ms for an acknowledgement.
     place = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
