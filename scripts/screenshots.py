@@ -39,7 +39,7 @@ def main() -> None:
     with in_background([("en-de", clearhead.load("en-de"))]) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         for name, selection in VIEWS.items():
-            page = browser.new_page(viewport={"width": 1280, "height": 860}, reduced_motion="reduce")
+            page = browser.new_page(viewport={"width": 1280, "height": 1100}, reduced_motion="reduce")
             page.goto(f"{address}#{urlencode({'door': 'inspect', 'text': TEXT, **selection})}")
             page.wait_for_selector("[data-view]")
             page.wait_for_load_state("networkidle")
