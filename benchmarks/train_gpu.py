@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from measuring import Step, Turns, about, peak, table
+from measuring import OURS, Step, Turns, about, peak, table
 from peers import RATE, SMOOTHING, Peer, Shape, marian, multi30k, nn_transformer, smoothed, tatoeba, tokenised
 
 from clearhead.data.batch import PackedBatch, PairBatch
@@ -230,27 +230,27 @@ def packed(store: PairStore, tokens: int, places: int) -> Iterator[PackedBatch]:
 
 
 def draw(figures: dict, path: Path) -> None:
-    """Bars for the batches, curves for the lengths."""
-    from matplotlib import pyplot
+    """Bars for the batches, curves for the lengths; as far as they were measured."""
+    from matplotlib.figure import Figure
 
-    bars = [*figures.get("equal", []), *figures.get("real", [])]
-    plot, axes = pyplot.subplots(1, len(bars) + 1, figsize=(4 * len(bars) + 5, 4), layout="constrained")
+    bars, growing = [*figures.get("equal", []), *figures.get("real", [])], figures.get("lengths", [])
+    plot = Figure(figsize=(5 * len(bars) + 5 * bool(growing), 3.5), layout="constrained")
+    axes = plot.subplots(1, len(bars) + bool(growing), squeeze=False)[0]
     for axis, one in zip(axes, bars, strict=False):
         names = list(one["models"])
         speeds = [one["models"][name]["tokens_per_second"] / 1e3 for name in names]
-        colours = ["tab:blue" if name == "clearhead" else "tab:gray" for name in names]
-        axis.bar_label(axis.barh(names[::-1], speeds[::-1], color=colours[::-1]), fmt="%.0f")
-        axis.set(title=one["title"], xlabel="thousand target tokens a second", xmargin=0.15)
-    for name in {name: None for one in figures.get("lengths", []) for name in one["models"]}:
-        kept = [one for one in figures["lengths"] if name in one["models"]]
-        axes[-1].plot(
-            [one["length"] for one in kept],
-            [one["models"][name]["tokens_per_second"] / 1e3 for one in kept],
-            marker="o",
-            label=name,
+        colours = ["tab:blue" if name == OURS else "tab:gray" for name in names]
+        axis.bar_label(axis.barh(names[::-1], speeds[::-1], color=colours[::-1]), fmt="%.0f", padding=3)
+        axis.set(title=one["title"], xlabel="thousand target tokens a second", xlim=(0, 1.2 * max(speeds)))
+    for name in {name: None for one in growing for name in one["models"]}:
+        kept = [one for one in growing if name in one["models"]]
+        speeds = [one["models"][name]["tokens_per_second"] / 1e3 for one in kept]
+        axes[-1].plot([one["length"] for one in kept], speeds, marker="o", label=name)
+    if growing:
+        axes[-1].set(
+            xscale="log", yscale="log", xlabel="tokens in a sentence", ylabel="thousand tokens a second"
         )
-    axes[-1].set(xscale="log", yscale="log", xlabel="tokens in a sentence", ylabel="thousand tokens a second")
-    axes[-1].legend()
+        axes[-1].legend()
     plot.suptitle(figures["about"])
     plot.savefig(path, dpi=120)
     print(path)

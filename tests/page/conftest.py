@@ -191,7 +191,7 @@ def saved(box, tmp_path) -> Callable[..., Path]:
         from clearhead.tasks.showing.file import standalone_page
 
         path = tmp_path / "trace.html"
-        path.write_text(standalone_page(box.explain(text), "en-de"), encoding="utf-8")
+        path.write_text(standalone_page(box.explain(text)), encoding="utf-8")
         return path
 
     return save

@@ -275,9 +275,15 @@ export interface TraceSource {
   positions(model: string, places: number): Promise<Slab & { kind: string }>;
   trace(wish: Wish): Promise<Manifest>;
   tensor(trace: Manifest, name: string, part: Part): Promise<Slab>;
-  projection(trace: Manifest, asked: { attention: string; layer: number; head: number; place: number; part: string; dimension: number }): Promise<Projection>;
+  projection(
+    trace: Manifest,
+    asked: { attention: string; layer: number; head: number; place: number; part: string; dimension: number },
+  ): Promise<Projection>;
   summaries(trace: Manifest): Promise<Summaries>;
-  logits(trace: Manifest, asked: { place: number; top: number; temperature?: number; top_k?: number; top_p?: number }): Promise<Logits>;
+  logits(
+    trace: Manifest,
+    asked: { place: number; top: number; temperature?: number; top_k?: number; top_p?: number },
+  ): Promise<Logits>;
   lens(trace: Manifest): Promise<Lens>;
   contributions(trace: Manifest): Promise<Contributions>;
   beam(trace: Manifest): Promise<Beam>;
@@ -288,7 +294,11 @@ export interface TraceSource {
 
 /** One line that the page shows. `gone`: the server has forgotten the trace. */
 export class Refusal extends Error {
-  constructor(line: string, readonly field: string | null = null, readonly gone = false) {
+  constructor(
+    line: string,
+    readonly field: string | null = null,
+    readonly gone = false,
+  ) {
     super(line);
   }
 }

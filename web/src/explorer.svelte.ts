@@ -1,16 +1,28 @@
 // The trace that is on the page, and the source it comes from.
 
-import { Refusal, Silence, type Attention, type Manifest, type Models, type Part, type Slab, type Summaries, type TensorEntry, type Token, type TraceSource, type Wish } from "./contract";
+import {
+  Refusal,
+  Silence,
+  type Attention,
+  type Manifest,
+  type Models,
+  type Part,
+  type Slab,
+  type Summaries,
+  type TensorEntry,
+  type Token,
+  type TraceSource,
+  type Wish,
+} from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
-import { selection, settle } from "./selection.svelte";
+import { lessonsFor, textOf, type Lesson } from "./learn/lessons";
+import { PROMPT, sentencesFor } from "./learn/sentences";
+import { selection, settle, type Selected } from "./selection.svelte";
 
 const inlined = document.getElementById("clearhead-trace");
 
 export const source: TraceSource = inlined ? new InlinedSource(JSON.parse(inlined.textContent!)) : new HttpSource();
-
-/** What is tried first where nobody has given a text. */
-export const FIRST = { translator: "I closed the windows.", gpt: "Once upon a time" };
 
 class Explorer {
   models = $state.raw<Models | null>(null);
@@ -24,21 +36,22 @@ class Explorer {
   async start(): Promise<void> {
     try {
       this.models = await source.models();
-      await this.run();
+      // A link to a lesson alone opens it as the way there would.
+      await this.run(selection.text ? {} : this.lesson()?.pick);
     } catch (error) {
       this.refuse(error);
     }
   }
 
-  /** A new trace of what is selected; the old one stays on the page until it is there. */
-  async run(): Promise<void> {
+  /** A new trace of what is selected, to look at it where `pick` says; the old one stays on the page until it is there. */
+  async run(pick: Partial<Selected> = {}): Promise<void> {
     const turn = ++this.asked;
     this.busy = true;
     try {
       if (!this.models) this.models = await source.models();
       const trace = await source.trace(this.wish());
       if (turn !== this.asked) return;
-      this.show(trace);
+      this.show(trace, pick);
       this.answered = JSON.stringify(this.wish());
     } catch (error) {
       if (turn !== this.asked) return;
@@ -64,6 +77,18 @@ class Explorer {
     this.trouble = error instanceof Error ? error.message : String(error);
   }
 
+  /** What is tried where nobody has given a text: the lesson's sentence, or the first of the lectures'. */
+  first(): string {
+    const model = selection.model || (this.models?.models[0]?.name ?? "");
+    const lesson = this.lesson();
+    if (lesson) return textOf(lesson, model);
+    return this.kind() === "gpt" ? PROMPT : sentencesFor(model).windows;
+  }
+
+  private lesson(): Lesson | undefined {
+    return selection.door === "learn" && source.live ? lessonsFor(this.kind())[selection.lesson] : undefined;
+  }
+
   kind(): "translator" | "gpt" {
     const known = this.models?.models.find((one) => one.name === selection.model) ?? this.models?.models[0];
     return known?.kind === "gpt" ? "gpt" : "translator";
@@ -71,43 +96,51 @@ class Explorer {
 
   private wish(): Wish {
     const gpt = this.kind() === "gpt";
-    const text = selection.text || FIRST[this.kind()];
+    const text = selection.text || this.first();
     const wish: Wish = { model: selection.model || undefined, text, interventions: selection.edits };
     if (gpt)
       return {
-        ...wish, tokens: selection.tokens, temperature: selection.temperature, top_k: selection.topK || null, top_p: selection.topP, seed: selection.seed,
+        ...wish,
+        tokens: selection.tokens,
+        temperature: selection.temperature,
+        top_k: selection.topK || null,
+        top_p: selection.topP,
+        seed: selection.seed,
       };
     const begun = selection.forced.length ? { forced: selection.forced } : { prefix: selection.prefix };
     return { ...wish, ...begun, to: selection.to || undefined, target: selection.target || null, tree: !selection.target };
   }
 
-  private show(trace: Manifest): void {
+  private show(trace: Manifest, pick: Partial<Selected>): void {
     this.trouble = null;
     this.summaries = null;
     this.trace = trace;
-    keepInside(trace);
+    settle({ model: trace.model.name, text: trace.text, ...inside(trace, pick) });
     source.summaries(trace).then(
-      (told) => { if (this.trace === trace) this.summaries = told; },
-      (error) => { if (this.trace === trace) this.refuse(error); },
+      (told) => {
+        if (this.trace === trace) this.summaries = told;
+      },
+      (error) => {
+        if (this.trace === trace) this.refuse(error);
+      },
     );
   }
 }
 
-/** Keeps the selection inside the trace. */
-function keepInside(trace: Manifest): void {
-  const attention = attentionOf(trace, selection.attention);
+/** What is wanted, and all that hangs on it, inside a trace: no layer, head or place that it does not have. */
+export function inside(trace: Manifest, wanted: Partial<Selected> = {}): Partial<Selected> {
+  const all = { ...selection, ...wanted };
+  const attention = attentionOf(trace, all.attention);
   const within = (index: number, count: number) => Math.max(0, Math.min(Math.floor(index), count - 1));
-  const sideOf = readSide(trace);
-  settle({
-    model: trace.model.name,
-    text: trace.text,
+  return {
+    ...wanted,
     attention: attention.key,
-    layer: within(selection.layer, attention.layers),
-    head: within(selection.head, attention.heads),
-    query: within(selection.query, trace.sides[attention.queries].length),
-    key: within(selection.key, trace.sides[attention.keys].length),
-    place: within(selection.place, trace.sides[sideOf].length),
-  });
+    layer: within(all.layer, attention.layers),
+    head: within(all.head, attention.heads),
+    query: within(all.query, trace.sides[attention.queries].length),
+    key: within(all.key, trace.sides[attention.keys].length),
+    place: within(all.place, trace.sides[readSide(trace)].length),
+  };
 }
 
 export const explorer = new Explorer();
@@ -120,7 +153,11 @@ export function attentionOf(trace: Manifest, key: string): Attention {
 /** The side whose next tokens are foretold. */
 export const readSide = (trace: Manifest): string => (trace.kind === "gpt" ? "text" : "target");
 
-export function tensorOf(trace: Manifest, role: string, of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer">> = {}): TensorEntry | undefined {
+export function tensorOf(
+  trace: Manifest,
+  role: string,
+  of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer">> = {},
+): TensorEntry | undefined {
   return trace.tensors.find(
     (one) => one.role === role && Object.entries(of).every(([key, wanted]) => one[key as keyof typeof of] === wanted),
   );
@@ -166,10 +203,16 @@ export class Fetched<T> {
     $effect(() => {
       let current = true;
       make()?.then(
-        (value) => { if (current) this.value = value; },
-        (error) => { if (current) explorer.refuse(error); },
+        (value) => {
+          if (current) this.value = value;
+        },
+        (error) => {
+          if (current) explorer.refuse(error);
+        },
       );
-      return () => { current = false; };
+      return () => {
+        current = false;
+      };
     });
   }
 }

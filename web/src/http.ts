@@ -8,7 +8,8 @@ type Query = Record<string, string | number | null | undefined>;
 
 function address(path: string, query: Query): string {
   const asked = new URLSearchParams();
-  for (const [key, value] of Object.entries(query)) if (value !== undefined && value !== null && value !== "") asked.set(key, String(value));
+  for (const [key, value] of Object.entries(query))
+    if (value !== undefined && value !== null && value !== "") asked.set(key, String(value));
   const tail = asked.toString();
   return tail ? `${path}?${tail}` : path;
 }

@@ -1,6 +1,16 @@
 // A trace that lies in the page itself: no server is asked.
 
-import { Refusal, type Beam, type Lens, type Logits, type Manifest, type Part, type Slab, type Summaries, type TraceSource } from "./contract";
+import {
+  Refusal,
+  type Beam,
+  type Lens,
+  type Logits,
+  type Manifest,
+  type Part,
+  type Slab,
+  type Summaries,
+  type TraceSource,
+} from "./contract";
 import { weightIndex } from "./drawing/scales";
 
 interface Packed {
@@ -78,7 +88,10 @@ export class InlinedSource implements TraceSource {
 
   constructor(private readonly file: File) {}
 
-  models = async () => ({ version: "", models: [{ name: this.file.manifest.model.name, kind: this.file.manifest.kind, loaded: true }] });
+  models = async () => ({
+    version: "",
+    models: [{ name: this.file.manifest.model.name, kind: this.file.manifest.kind, loaded: true }],
+  });
   trace = async () => this.file.manifest;
   summaries = async () => this.file.summaries;
   lens = async () => this.file.lens;
@@ -106,7 +119,12 @@ export class InlinedSource implements TraceSource {
     const entry = trace.tensors.find((one) => one.name === name)!;
     let slab = this.whole(name);
     let axes = entry.axes;
-    for (const [wanted, index] of [["layers", part.layer], ["heads", part.head], ["queries", part.query], ["places", part.query]] as const) {
+    for (const [wanted, index] of [
+      ["layers", part.layer],
+      ["heads", part.head],
+      ["queries", part.query],
+      ["places", part.query],
+    ] as const) {
       const axis = axes.indexOf(wanted);
       if (index === undefined || axis < 0) continue;
       slab = pick(slab, axis, index);

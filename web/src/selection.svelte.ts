@@ -34,9 +34,28 @@ export interface Selected {
 }
 
 const START: Selected = {
-  door: "learn", view: "tokens", lesson: 0, model: "", text: "", to: "", prefix: "", forced: [], target: "",
-  tokens: 0, temperature: 0, topK: 0, topP: 1, seed: 0,
-  attention: "", layer: 0, head: 0, query: 1, key: 1, place: 1, node: -1, edits: [],
+  door: "learn",
+  view: "tokens",
+  lesson: 0,
+  model: "",
+  text: "",
+  to: "",
+  prefix: "",
+  forced: [],
+  target: "",
+  tokens: 0,
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  seed: 0,
+  attention: "",
+  layer: 0,
+  head: 0,
+  query: 1,
+  key: 1,
+  place: 1,
+  node: -1,
+  edits: [],
 };
 
 function read(hash: string): Selected {
@@ -75,7 +94,9 @@ export const selection = $state<Selected>(read(location.hash));
 
 /** Changes what is looked at. Another place of the page is a step of the browser's history; a detail is not. */
 export function select(change: Partial<Selected>): void {
-  const moved = (["door", "view", "lesson", "model", "text"] as const).some((name) => name in change && change[name] !== selection[name]);
+  const moved = (["door", "view", "lesson", "model", "text"] as const).some(
+    (name) => name in change && change[name] !== selection[name],
+  );
   put(change, moved);
 }
 

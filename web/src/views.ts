@@ -30,12 +30,30 @@ export const VIEWS: View[] = [
   { id: "softmax", title: "Scores → softmax", says: "one row as arithmetic", show: Softmax },
   { id: "heads", title: "Heads", says: "all of them, by role", show: Heads },
   { id: "head", title: "One head", says: "lines, matrix, text", show: Head },
-  { id: "cross", title: "Cross-attention", says: "which word became which", show: Cross, has: (trace) => trace.kind === "translator" },
+  {
+    id: "cross",
+    title: "Cross-attention",
+    says: "which word became which",
+    show: Cross,
+    has: (trace) => trace.kind === "translator",
+  },
   { id: "residual", title: "Residual stream", says: "who adds how much", show: Residual },
   { id: "logits", title: "Next token", says: "logits, cuts, logit lens", show: Logits },
-  { id: "beam", title: "Beam tree", says: "every path that was tried", show: Beam, has: (trace) => trace.kind === "translator" && trace.parts.includes("beam") },
+  {
+    id: "beam",
+    title: "Beam tree",
+    says: "every path that was tried",
+    show: Beam,
+    has: (trace) => trace.kind === "translator" && trace.parts.includes("beam"),
+  },
   { id: "generate", title: "Generate", says: "one token at a time", show: Generate, has: (_, source) => source.live },
-  { id: "vectors", title: "Vectors", says: "neighbours, in context", show: Vectors, has: (trace, source) => source.live && trace.model.tokenizer !== "character" },
+  {
+    id: "vectors",
+    title: "Vectors",
+    says: "neighbours, in context",
+    show: Vectors,
+    has: (trace, source) => source.live && trace.model.tokenizer !== "character",
+  },
 ];
 
 export const viewOf = (id: string): View => VIEWS.find((view) => view.id === id) ?? VIEWS[0];

@@ -21,9 +21,8 @@ from clearhead.tasks.showing.architecture import architecture
 from clearhead.tasks.showing.arrays import Array
 from clearhead.tasks.showing.asking import tell
 from clearhead.tasks.showing.beam import beam
-from clearhead.tasks.showing.contributions import contributions
 from clearhead.tasks.showing.distribution import Cut
-from clearhead.tasks.showing.measures import lens, summaries
+from clearhead.tasks.showing.measures import contributions, lens, summaries
 from clearhead.tasks.showing.positions import position_table
 from clearhead.tasks.showing.projection import projection
 from clearhead.tasks.showing.steps import next_token

@@ -70,7 +70,8 @@ def bound(port: int) -> socket.socket:
     """A socket on loopback at a port, or at any that is free if it is 0."""
     if not 0 <= port <= HIGHEST_PORT:
         raise SettingsError(f"--port {port}: is not from 0 to {HIGHEST_PORT}")
-    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # Named as TCP, so that asyncio sends small answers at once: without, each waits for an acknowledgement.
+    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         place.bind((HOST, port))

@@ -88,7 +88,7 @@ def record(explanation: Explanation) -> dict[str, Any]:
 
 
 WHOLE = {
-    "html": lambda explanation: standalone_page(explanation, explanation.name or "model"),
+    "html": standalone_page,
     "json": lambda explanation: json.dumps(record(explanation), ensure_ascii=False) + "\n",
 }
 """Files that hold all of an explanation, by their endings."""

@@ -13,7 +13,9 @@ export function axis([low, high]: [number, number], [start, end]: [number, numbe
   const to = step ? Math.ceil(high / step - 1e-9) * step : high;
   const scale = (value: number) => start + ((value - from) / (to - from || 1)) * (end - start);
   const invert = (pixel: number) => from + ((pixel - start) / (end - start || 1)) * (to - from);
-  const ticks = step ? Array.from({ length: Math.round((to - from) / step) + 1 }, (_, i) => Number((from + i * step).toPrecision(12))) : [];
+  const ticks = step
+    ? Array.from({ length: Math.round((to - from) / step) + 1 }, (_, i) => Number((from + i * step).toPrecision(12)))
+    : [];
   return Object.assign(scale, { invert, ticks });
 }
 

@@ -15,7 +15,18 @@ export function hatch(context: CanvasRenderingContext2D, kind: Hidden): CanvasPa
   ink.fillRect(0, 0, SIZE, SIZE);
   ink.strokeStyle = kind === "causal" ? "#c4bfb3" : "#a9b6c3";
   ink.lineWidth = 1.2;
-  const lines = kind === "causal" ? [[0, SIZE, SIZE, 0], [-2, 2, 2, -2], [6, 10, 10, 6]] : [[0, 0, SIZE, SIZE], [-2, 6, 2, 10], [6, -2, 10, 2]];
+  const lines =
+    kind === "causal"
+      ? [
+          [0, SIZE, SIZE, 0],
+          [-2, 2, 2, -2],
+          [6, 10, 10, 6],
+        ]
+      : [
+          [0, 0, SIZE, SIZE],
+          [-2, 6, 2, 10],
+          [6, -2, 10, 2],
+        ];
   for (const [x0, y0, x1, y1] of lines) {
     ink.beginPath();
     ink.moveTo(x0, y0);

@@ -40,7 +40,12 @@ function image(cells: Cells): HTMLCanvasElement {
 
 /** Draws the cells into width × height pixels of a canvas, at x, y. */
 export function drawCells(
-  context: CanvasRenderingContext2D, cells: Cells, x: number, y: number, width: number, height: number,
+  context: CanvasRenderingContext2D,
+  cells: Cells,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
 ): void {
   if (!cells.rows || !cells.columns) return;
   context.imageSmoothingEnabled = cells.columns > width || cells.rows > height;

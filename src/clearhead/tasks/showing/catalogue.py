@@ -7,13 +7,8 @@ from typing import Any
 
 from clearhead.models import GPT, Translator
 from clearhead.tasks.showing.architecture import attentions, stacks
+from clearhead.tasks.summarizing import RESIDUALS
 
-RESIDUALS = {
-    "attention": "attention_residual",
-    "cross_attention": "cross_residual",
-    "feedforward": "feedforward_residual",
-}
-"""The module behind which the stream shows itself after each sub-layer."""
 SQUARE = ("scores", "masked", "weights")
 
 

@@ -25,9 +25,9 @@ EXACT_BYTES = 16_000_000
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 
 
-def standalone_page(explanation: Explanation, name: str = "model") -> str:
+def standalone_page(explanation: Explanation) -> str:
     """A page that works from file://, with everything that an explanation holds."""
-    about = bare_architecture(explanation.model, explanation.tokenizer, name)
+    about = bare_architecture(explanation.model, explanation.tokenizer, explanation.name or "model")
     told = Told(explanation, about, look_again(explanation, {}))
     return _with(_whole_page(), answers(told))
 

@@ -1,84 +1,68 @@
-"""What is measured on a trace: roles of heads, aligners, the residual stream, the logit lens."""
+"""What is measured on a trace: roles of heads, aligners, the residual stream, logit lens, contributions."""
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.inspection.alignment import SIGN, Words, align, cross_roles, links, rank_aligners
-from clearhead.inspection.summaries import (
-    Role,
-    entropy,
-    head_roles,
-    mean_distance,
-    residual_share,
-    role_strengths,
-    rollout,
-)
-from clearhead.tasks.explaining import Token
+from clearhead.inspection import intervene
+from clearhead.inspection.alignment import SIGN, Aligner, cross_roles
+from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 from clearhead.tasks.showing.architecture import attentions, stacks
-from clearhead.tasks.showing.catalogue import RESIDUALS
+from clearhead.tasks.showing.catalogue import pattern_of
 from clearhead.tasks.showing.told import Told
+from clearhead.tasks.summarizing import Summaries
 
 HOW = (
     "by how far the words of both texts choose each other in a head's weights, subwords merged, signs "
     "left out: 1 where they are paired off, near 0 where it looks everywhere alike"
 )
+MOST_ROLLED = 128
+"""Places up to which a matrix of them can still be sent as text."""
 
 
 def summaries(told: Told) -> dict[str, Any]:
     """All that is cheap to measure, of every attention and every sub-layer."""
-    kinds = attentions(told.model)
-    weights = {one["key"]: told.values(f"{one['path']}.weights") for one in kinds}
-    words = _words(told) if "cross" in weights else None
-    aligners = rank_aligners([(list(weights["cross"]), words)]) if words else []
-    heads = {}
-    for one in kinds:
-        across = one["kind"] == "cross"
-        roles = [
-            cross_roles(layer, number, aligners) if across else head_roles(layer)
-            for number, layer in enumerate(weights[one["key"]])
-        ]
-        scores = {(each.layer, each.head): each.agreement for each in aligners} if across else {}
-        heads[one["key"]] = {"heads": _heads(weights[one["key"]], roles, across, scores)}
-    own = {one["key"]: one for one in kinds if one["kind"] == "self"}
+    found = Summaries(told.explanation)
+    aligners = _aligners(found)
+    own = [kind for kind in found.kinds if kind != "cross"]
     return {
-        "attentions": heads,
-        "aligners": _aligners(told, weights["cross"], words, aligners) if words else None,
-        "residual": {stack["name"]: _residual(told, stack) for stack in stacks(told.model)},
-        "rollout": {key: rollout(weights[key])[-1].tolist() for key in own if _small(weights[key])},
+        "attentions": {kind: {"heads": _heads(found, kind, aligners)} for kind in found.kinds},
+        "aligners": _words(found, aligners) if aligners else None,
+        "residual": {stack["name"]: _residual(found, stack["name"]) for stack in stacks(told.model)},
+        "rollout": {kind: rolled for kind in own if (rolled := _rollout(found, kind))},
     }
 
 
 def lens(told: Told, top: int) -> dict[str, Any]:
-    """What the stream would be read out as after each layer (nostalgebraist 2020)."""
-    model, tokenizer = told.model, told.tokenizer
-    stack = stacks(model)[-1]
-    side = "text" if stack["side"] == "text" else "target"
-    first = told.values("embedding.stream" if side == "text" else "target_embedding.stream")
-    streams = [first, *told.values(f"{stack['name']}.blocks.*.feedforward_residual.stream")]
-    following = torch.tensor([token.next or 0 for token in told.read])
-    cells, likely = [], []
-    norm = model.get_submodule(f"{stack['name']}.norm")
-    for stream in streams:
-        with torch.inference_mode():
-            read = model.readout(norm(stream[None].to(told.device)))[0].softmax(-1).cpu()
-        best = read.topk(min(top, read.shape[1]))
-        pieces = [tokenizer.pieces(row) for row in best.indices.tolist()]
-        cells.append(_cells(best.indices.tolist(), pieces, best.values.tolist()))
-        chances = read.gather(1, following[:, None])[:, 0].tolist()
-        likely.append(
-            [None if token.next is None else chance for token, chance in zip(told.read, chances, strict=True)]
-        )
-    rows = ["embedding", *map(str, range(stack["layers"]))]
-    return {"rows": rows, "cells": cells, "next": likely}
+    """What the stream would be read out as after each layer."""
+    found = Summaries(told.explanation).lens(top)
+    rows = zip(found.ids.tolist(), found.probabilities.tolist(), strict=True)
+    return {
+        "rows": [row.removeprefix("layer ") for row in found.rows],
+        "cells": [[_cell(told, *place) for place in zip(*row, strict=True)] for row in rows],
+        "next": [[None if math.isnan(one) else one for one in row] for row in found.wanted.tolist()],
+    }
 
 
-def _heads(
-    layers: Tensor, roles: Sequence[Sequence[Role]], across: bool, scores: dict[tuple[int, int], float]
-) -> list[dict[str, Any]]:
-    told = []
+def contributions(told: Told) -> dict[str, Any]:
+    """Each head muted once; the trace's own interventions hold meanwhile."""
+    keys = {one["path"]: one["key"] for one in attentions(told.model)}
+    with intervene(told.model, told.changes):
+        found = Summaries(told.explanation).contributions()
+    heads = []
+    for one in found:
+        path, layer = pattern_of(one.attention)
+        heads.append({"attention": keys[path], "layer": layer, "head": one.head, "change": one.change})
+    return {"heads": heads, "log_probability": told.explanation.log_probability}
+
+
+def _heads(found: Summaries, kind: str, aligners: list[Aligner]) -> list[dict[str, Any]]:
+    across, told = kind == "cross", []
+    scores = {(one.layer, one.head): one.agreement for one in aligners}
+    layers = found.weights(kind)
+    roles = [cross_roles(one, at, aligners) for at, one in enumerate(layers)] if across else found.roles(kind)
     for layer, weights in enumerate(layers):
         bits = entropy(weights).mean(-1).tolist()
         far = (_from_diagonal(weights) if across else mean_distance(weights)).mean(-1).tolist()
@@ -106,74 +90,41 @@ def _from_diagonal(weights: Tensor) -> Tensor:
     return (weights * (torch.arange(keys) - line).abs()).sum(-1)
 
 
-def _words(told: Told) -> Words | None:
-    """The words of both sides, as aligners count them; none where a side has no word."""
-    source = [SIGN if token.word is None else token.word for token in told.explanation.source]
-    # What is to be said at each place of the decoder: one token behind what it reads.
-    target = [SIGN if token.word is None else token.word for token in told.explanation.target[1:]]
-    target += [SIGN] * (len(told.explanation.target) - len(target))
-    return Words(source, target) if max(source) > SIGN and max(target) > SIGN else None
+def _aligners(found: Summaries) -> list[Aligner]:
+    """The heads of cross-attention as aligners; none where there is no such head or no word."""
+    if "cross" not in found.kinds:
+        return []
+    words = found.words
+    return found.aligners() if max(words.source) > SIGN and max(words.target) > SIGN else []
 
 
-def _aligners(told: Told, layers: Tensor, words: Words, aligners: Sequence[Any]) -> dict[str, Any]:
-    linked = links(align(list(layers), words, aligners[0]))
-    return {
-        "how": HOW,
-        "ranked": [
-            {"layer": one.layer, "head": one.head, "score": one.agreement, "reads": one.reads}
-            for one in aligners
-        ],
-        "words": {
-            "source": _texts(told.explanation.source),
-            "target": _texts(told.explanation.target),
-            "links": [list(pair) for pair in sorted(linked)],
-        },
-    }
+def _words(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:
+    words = found.alignment(aligners[0])
+    ranked = [
+        {"layer": one.layer, "head": one.head, "score": one.agreement, "reads": one.reads} for one in aligners
+    ]
+    links = [list(pair) for pair in words.links]
+    told = {"source": list(words.source), "target": list(words.target), "links": links}
+    return {"how": HOW, "ranked": ranked, "words": told}
 
 
-def _texts(tokens: Sequence[Token]) -> list[str]:
-    """The words of a side as they are written."""
-    texts: dict[int, str] = {}
-    for token in tokens:
-        if token.word is not None:
-            texts[token.word] = texts.get(token.word, "") + token.piece
-    return [text.replace("▁", " ").strip() or text for text in texts.values()]
-
-
-def _residual(told: Told, stack: dict[str, Any]) -> list[dict[str, Any]]:
-    """The stream after each sub-layer, and how much of it is what that added."""
-    name, rows = stack["name"], []
-    side = stack["side"]
-    stream = told.values("embedding.stream" if side == "text" else f"{side}_embedding.stream")
-    for layer in range(stack["layers"]):
-        for sublayer in stack["sublayers"]:
-            added = told.values(f"{name}.blocks.{layer}.{sublayer}.added")
-            after = told.values(f"{name}.blocks.{layer}.{RESIDUALS[sublayer]}.stream")
-            rows.append(
-                {
-                    "layer": layer,
-                    "sublayer": sublayer,
-                    "norm": after.norm(dim=-1).tolist(),
-                    "added": added.norm(dim=-1).tolist(),
-                    "share": residual_share(stream, added).tolist(),
-                }
-            )
-            stream = after
+def _residual(found: Summaries, stack: str) -> list[dict[str, Any]]:
+    rows = []
+    for one in found.brought(stack):
+        path, layer = pattern_of(one.name)
+        share = {"norm": one.norm.tolist(), "added": one.added.tolist(), "share": one.share.tolist()}
+        rows.append({"layer": layer, "sublayer": path.rsplit(".", 1)[1], **share})
     return rows
 
 
-def _cells(
-    ids: list[list[int]], pieces: list[list[str]], chances: list[list[float]]
-) -> list[list[dict[str, Any]]]:
+def _rollout(found: Summaries, kind: str) -> list[list[float]] | None:
+    layers = found.weights(kind)
+    return rollout(torch.stack(layers))[-1].tolist() if layers[0].shape[-1] <= MOST_ROLLED else None
+
+
+def _cell(told: Told, ids: list[int], chances: list[float]) -> list[dict[str, Any]]:
+    pieces = told.tokenizer.pieces(ids)
     return [
-        [
-            {"id": one, "piece": piece, "probability": chance}
-            for one, piece, chance in zip(*place, strict=True)
-        ]
-        for place in zip(ids, pieces, chances, strict=True)
+        {"id": one, "piece": piece, "probability": chance}
+        for one, piece, chance in zip(ids, pieces, chances, strict=True)
     ]
-
-
-def _small(weights: Tensor) -> bool:
-    """Whether a matrix of places can still be sent as text."""
-    return weights.shape[-1] <= 128

@@ -7,8 +7,8 @@ import torch
 from clearhead.errors import SettingsError
 from clearhead.layers.attention import Attention
 from clearhead.layers.norm import PreNorm
-from clearhead.tasks.showing.catalogue import RESIDUALS
 from clearhead.tasks.showing.told import Told
+from clearhead.tasks.summarizing import RESIDUALS
 
 THREE = ("queries", "keys", "values")
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.errors import TextError
+from clearhead.inspection.vectors import nearest
 from clearhead.tasks.explaining import Explanation, Token
 from clearhead.tasks.language import LanguageModel
 from clearhead.tasks.showing.architecture import Model, stacks
@@ -59,13 +60,13 @@ def _matrix(model: Model) -> Tensor:
 
 
 def _nearest(model: Model, vector: Tensor, count: int, without: set[int]) -> list[dict[str, Any]]:
-    cosines = F.normalize(_matrix(model).float(), dim=-1) @ F.normalize(vector.float(), dim=-1)
     signs = range(len(model.tokenizer.specials))
-    cosines[torch.tensor([*signs, *without], dtype=torch.long)] = -torch.inf
-    best = cosines.topk(min(count, len(cosines) - len(signs) - len(without)))
-    pieces = model.tokenizer.pieces(best.indices.tolist())
-    rows = zip(best.indices.tolist(), pieces, best.values.tolist(), strict=True)
-    return [{"id": one, "piece": piece, "cosine": cosine} for one, piece, cosine in rows]
+    found = nearest(_matrix(model), vector, count, {*signs, *without})
+    pieces = model.tokenizer.pieces([one for one, _ in found])
+    return [
+        {"id": one, "piece": piece, "cosine": cosine}
+        for (one, cosine), piece in zip(found, pieces, strict=True)
+    ]
 
 
 def _explained(model: Model, text: str, names: Sequence[str]) -> Explanation:

@@ -1,0 +1,282 @@
+"""The explorer's budgets in a real Chromium at 12, 128 and 512 tokens; its first picture beside its peers'.
+
+    python benchmarks/explorer.py [--chromium /usr/bin/chromium] [--rounds 20] [--libraries FOLDER]
+
+The model has the shape of the paper's base (6 + 6 layers, 8 heads, 512 wide) and has learned nothing: what is
+shown does not change how long it takes. Its translations are given, as what it would search for has no end.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from unittest.mock import patch
+from urllib.parse import urlencode
+
+# As the command line has it: threads that wait for each other by spinning take the browser's time.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+import torch
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+from clearhead.models import build, read_config
+from clearhead.serving.running import in_background
+from clearhead.tasks.directions import Direction
+from clearhead.tasks.translation import SearchConfig, TranslationModel
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+
+LENGTHS = (12, 128, 512)
+PEERS_LENGTH = 256
+ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb"]
+# What the design allows, in milliseconds at the 95th percentile, by length.
+BUDGETS = {
+    "first picture": (1000, 1000, 1000),
+    "new trace": (400, 2500, 2500),
+    "hover": (16, 16, 33),
+    "change head, fetched": (100, 100, 100),
+    "change head, cached": (50, 50, 50),
+    "exact row": (80, 80, 80),
+    "atlas of heads": (250, 250, 250),
+}
+# Counts what the page waits for, so that the end of a reaction can be told.
+COUNT = """
+(() => {
+  const ask = window.fetch;
+  window.waiting = 0;
+  window.tick = () => new Promise((done) => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = done;
+    channel.port2.postMessage(0);
+  });
+  window.drawn = 0;
+  window.fetch = (...given) => {
+    window.waiting++;
+    const numbers = String(given[0]).includes("/t/");
+    return ask(...given).finally(() => setTimeout(() => { window.waiting--; window.drawn += numbers; }, 0));
+  };
+})();
+"""
+# Until the first numbers of a picture have come and been drawn.
+PICTURE = "() => window.drawn > 0 && document.querySelector('[data-view] canvas, [data-view] svg') !== null"
+# From a click to where nothing is awaited any more and all is drawn.
+REACTION = """
+async (act) => {
+  const found = document.querySelector(act);
+  while (found?.disabled) await tick();
+  const started = performance.now(), before = window.drawn;
+  found?.click();
+  // A new trace is progressive: its first picture counts, summaries come behind.
+  while (act === "button.main" && window.drawn === before) await tick();
+  if (act === "button.main") return performance.now() - started;
+  let quiet = 0;
+  while (quiet < 3) { await tick(); quiet = window.waiting ? 0 : quiet + 1; }
+  return performance.now() - started;
+}
+"""
+HOVER = """
+async ([x, y]) => {
+  const size = (one) => one.width * one.height;
+  const canvas = [...document.querySelectorAll("[data-view] canvas")].sort((a, b) => size(b) - size(a))[0];
+  const box = canvas.getBoundingClientRect();
+  const at = { bubbles: true, clientX: box.x + x * box.width, clientY: box.y + y * box.height };
+  const started = performance.now();
+  canvas.dispatchEvent(new PointerEvent("pointermove", at));
+  await tick();
+  return performance.now() - started;
+}
+"""
+KEY = """
+() => performance.getEntriesByType("resource").map((one) => one.name)
+  .filter((name) => /trace\\/t/.test(name)).at(-1).match(/trace\\/(\\w+)/)[1]
+"""
+FETCH = """
+async (url) => {
+  const started = performance.now();
+  await (await fetch(url)).arrayBuffer();
+  return performance.now() - started;
+}
+"""
+ROW = "t/encoder.blocks.3.attention.weights?head=2&query=5&dtype=f32"
+
+
+def base_model() -> TranslationModel:
+    words = " ".join(f"word{number}" for number in range(1000))
+    tokenizer = Tokenizer.train([words], TokenizerConfig(kind="word", vocabulary=1100))
+    torch.manual_seed(0)
+    config = read_config({"kind": "translator", "preset": "base", "longest": 600, "norm_place": "pre"})
+    return TranslationModel(build(config, tokenizer.size), tokenizer, [Direction("en", "de")], SearchConfig())  # pyright: ignore
+
+
+def text_of(length: int) -> str:
+    return " ".join(f"word{number * 7 % 1000}" for number in range(length - 1))
+
+
+def opened(browser: Browser, address: str, **selection: object) -> Page:
+    """A page with its first picture drawn."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.add_init_script(COUNT)
+    page.goto(f"{address}#{urlencode({'door': 'inspect', **selection})}")
+    page.wait_for_function(PICTURE, timeout=120_000)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))")
+    return page
+
+
+def quiet(page: Page) -> None:
+    page.evaluate(REACTION, "none")
+
+
+def p95(times: list[float]) -> float:
+    return sorted(times)[min(len(times) - 1, int(0.95 * len(times)))]
+
+
+def reactions(browser: Browser, address: str, length: int, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of each kind of reaction, a list each."""
+    text = text_of(length)
+    asked = {"text": text, "target": text, "attention": "encoder"}
+    found: dict[str, list[float]] = {name: [] for name in BUDGETS}
+    for _ in range(max(rounds // 5, 3)):
+        started = time.perf_counter()
+        page = opened(browser, address, view="head", **asked)
+        found["first picture"].append(1000 * (time.perf_counter() - started))
+        quiet(page)
+        page.close()
+    page = opened(browser, address, view="head", **asked)
+    quiet(page)
+    for number in range(rounds):
+        place = [(0.5 + number) / rounds, (0.5 + number * 7 % rounds) / rounds]
+        found["hover"].append(page.evaluate(HOVER, place))
+    quiet(page)
+    chosen = "[data-view] [aria-label='head'] button:nth-of-type({})"
+    for kind in ("fetched", "cached"):
+        for head in range(2, 9):
+            found[f"change head, {kind}"].append(page.evaluate(REACTION, chosen.format(head)))
+    found["exact row"] += timed(
+        page, address, rounds, "t/encoder.blocks.3.attention.weights?head=2&query=5&dtype=f32"
+    )
+    found["atlas of heads"] += atlas(page, rounds)
+    for _ in range(max(rounds // 5, 3)):
+        found["new trace"].append(page.evaluate(REACTION, "button.main"))
+        quiet(page)
+    page.close()
+    return found
+
+
+def timed(page: Page, address: str, rounds: int, path: str) -> list[float]:
+    """Milliseconds of a request of the page's own kind."""
+    key = page.evaluate(KEY)
+    return [page.evaluate(FETCH, f"{address}api/trace/{key}/{path}") for _ in range(rounds)]
+
+
+def atlas(page: Page, rounds: int) -> list[float]:
+    """Milliseconds from another view to the atlas, all thumbnails drawn."""
+    heads, residual = (f"nav.views button:nth-of-type({number})" for number in (5, 1))
+    times = []
+    for _ in range(max(rounds // 3, 5)):
+        page.evaluate(REACTION, residual)
+        times.append(page.evaluate(REACTION, heads))
+    return times
+
+
+def peers(browser: Browser, address: str, model: TranslationModel, libraries: Path | None) -> None:
+    """Seconds from weights to the first picture of them: 6 layers of 8 heads over 256 tokens."""
+    text = text_of(PEERS_LENGTH)
+    told = model.explain(text, target=text)
+    layers = [told[f"encoder.blocks.{layer}.attention.weights"][None] for layer in range(6)]
+    pieces = [token.piece for token in told.source]
+
+    def ours() -> float:
+        started = time.perf_counter()
+        page = opened(browser, address, view="heads", text=text, target=text, attention="encoder")
+        whole = time.perf_counter() - started
+        key = page.evaluate(KEY)
+        passes = page.evaluate(
+            "async (url) => (await (await fetch(url)).json()).seconds", f"{address}api/trace/{key}"
+        )
+        page.close()
+        print(f"  clearhead{whole:11.2f} s with the passes that make the weights")
+        return whole - passes
+
+    def bertviz() -> float:
+        from bertviz import model_view
+
+        started = time.perf_counter()
+        drawn = model_view(layers, pieces, html_action="return").data
+        return rendered(browser, drawn, libraries, started)
+
+    def inspectus_() -> float:
+        import inspectus
+
+        parts: list[str] = []
+        started = time.perf_counter()
+        with patch("IPython.display.display", lambda part: parts.append(part.data)):
+            inspectus.attention(torch.cat(layers).numpy(), pieces, pieces)
+        return rendered(browser, "".join(parts), libraries, started)
+
+    print(f"\nfrom the weights to the first picture of 6 x 8 heads over {PEERS_LENGTH} tokens")
+    seconds = {}
+    for name, draw in (("clearhead", ours), ("bertviz", bertviz), ("inspectus", inspectus_)):
+        try:
+            seconds[name] = draw()
+        except Exception as error:  # a peer that cannot be had is said, not hidden
+            print(f"  {name:12}{type(error).__name__}: {str(error).partition(chr(10))[0][:90]}")
+            continue
+        print(f"  {name:12}{seconds[name]:8.2f} s{seconds[name] / seconds['clearhead']:8.1f}x")
+
+
+def rendered(browser: Browser, text: str, libraries: Path | None, started: float) -> float:
+    """Seconds until a peer's page shows something; libraries that it asks the network for lie in a folder."""
+    page = browser.new_page()
+
+    def serve(route: Route) -> None:
+        name = next((one for one in ("require", "d3", "jquery") if one in route.request.url), None)
+        if libraries is None or name is None:
+            route.abort()
+        else:
+            route.fulfill(path=libraries / f"{name}.js", content_type="text/javascript")
+
+    page.route(re.compile("^https://"), serve)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "peer.html"
+        file.write_text(f"<!doctype html><meta charset=utf-8><body>{text}", encoding="utf-8")
+        page.goto(file.as_uri(), wait_until="load", timeout=300_000)
+        shown = "() => document.querySelector('svg line, svg rect, svg path, canvas') !== null"
+        if libraries is not None:
+            page.wait_for_function(shown, timeout=90_000)
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))")
+        print(f"  {'':12}{file.stat().st_size / 1e6:8.1f} MB of HTML:")
+    spent = time.perf_counter() - started
+    page.close()
+    return spent
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--chromium", default=shutil.which("chromium"))
+    options.add_argument("--rounds", type=int, default=20)
+    options.add_argument(
+        "--libraries", type=Path, help="a folder with require.js, d3.js and jquery.js for BertViz"
+    )
+    chosen = options.parse_args()
+    model = base_model()
+    with in_background([("base", model)]) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chosen.chromium, args=ARGUMENTS)
+        print(f"{torch.get_num_threads()} threads; milliseconds: median / p95 (budget)")
+        print(f"  {'':24}" + "".join(f"{length:>6} tokens       " for length in LENGTHS))
+        rows = [reactions(browser, address, length, chosen.rounds) for length in LENGTHS]
+        for name, budgets in BUDGETS.items():
+            cells = [cell(row[name], budget) for row, budget in zip(rows, budgets, strict=True)]
+            print(f"  {name:24}" + "".join(cells))
+        peers(browser, address, model, chosen.libraries)
+        browser.close()
+
+
+def cell(times: list[float], budget: int) -> str:
+    over = "!" if p95(times) > budget else " "
+    return f"{statistics.median(times):7.1f} /{p95(times):7.1f} ({budget}){over}"
+
+
+if __name__ == "__main__":
+    main()

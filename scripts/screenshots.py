@@ -1,0 +1,53 @@
+"""Six views of the built-in model, as README and docs show them: docs/explorer/*.png. Needs Chromium."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from urllib.parse import urlencode
+
+from playwright.sync_api import sync_playwright
+
+import clearhead
+from clearhead.serving.running import in_background
+
+OUT = Path(__file__).parents[1] / "docs" / "explorer"
+TEXT = "I bought a new book for my little sister."
+VIEWS = {
+    "learn": {"door": "learn", "lesson": 5},
+    "heads": {"view": "heads", "attention": "encoder"},
+    "softmax": {"view": "softmax", "attention": "cross", "layer": 2, "head": 0, "query": 4, "key": 5},
+    "cross": {"view": "cross", "attention": "cross", "layer": 0, "head": 0},
+    "logits": {"view": "logits", "place": 2},
+    "beam": {"view": "beam"},
+}
+ARGUMENTS = [
+    "--font-render-hinting=none",
+    "--disable-lcd-text",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+]
+
+
+def main() -> None:
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if program is None:
+        sys.exit("Chromium is not here: install it, or name it in CHROMIUM")
+    OUT.mkdir(parents=True, exist_ok=True)
+    with in_background([("en-de", clearhead.load("en-de"))]) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        for name, selection in VIEWS.items():
+            page = browser.new_page(viewport={"width": 1280, "height": 860}, reduced_motion="reduce")
+            page.goto(f"{address}#{urlencode({'door': 'inspect', 'text': TEXT, **selection})}")
+            page.wait_for_selector("[data-view]")
+            page.wait_for_load_state("networkidle")
+            page.screenshot(path=OUT / f"{name}.png")
+            sys.stdout.write(f"{OUT / name}.png\n")
+            page.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
