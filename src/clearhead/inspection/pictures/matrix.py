@@ -1,6 +1,6 @@
 """A matrix of weights or scores: what can be seen of it, what is hidden, and the scale."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,17 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
+from matplotlib.transforms import Affine2D
 from torch import Tensor
 
 from clearhead.inspection.pictures.style import (
     FAINT,
     GRID,
-    SIGNED,
     SMALL,
     TICKS,
     TINY,
     WEIGHT,
     label_places,
-    signed_scale,
     step,
     weight_scale,
     write,
@@ -38,37 +37,37 @@ GRIDDED = 40
 LATER, OUTSIDE = "////", "...."
 Cells = Float[Tensor, "queries keys"]
 Hidden = Bool[Tensor, "queries keys"]
+Box = tuple[float, float, float, float]
 
 
-def draw_weights(axes: Axes, weights: Cells, seen: Seen, labels: bool = True) -> AxesImage:
-    """Weights by their roots, masked cells hatched: what comes later apart from padding."""
-    image = axes.imshow(
-        weights.numpy(), cmap=WEIGHT, norm=weight_scale(), aspect="equal", interpolation="nearest"
-    )
-    _hatch(axes, seen.later, LATER)
-    _hatch(axes, seen.outside, OUTSIDE)
-    _frame(axes, weights.shape[0], weights.shape[1])
-    if labels:
-        label_tokens(axes, seen.queries, seen.keys)
-        number(axes, weights, seen.hidden, dark=lambda value: value > 0.3)
-    else:
-        axes.set(xticks=[], yticks=[])
+def draw_weights(axes: Axes, weights: Cells, seen: Seen) -> AxesImage:
+    """Weights by their roots with tokens and numbers, masked cells hatched: later ones apart from padding."""
+    rows, columns = weights.shape
+    image = draw_cells(axes, weights, seen, (-0.5, -0.5, columns, rows))
+    for side in axes.spines.values():
+        side.set_color(GRID)
+    label_tokens(axes, seen.queries, seen.keys)
+    number(axes, weights, seen.hidden)
     return image
 
 
-def draw_signed(axes: Axes, values: Cells, seen: Seen, labels: bool = True) -> AxesImage:
-    """Values around zero; what is hidden is left white and hatched."""
-    shown = values if seen.hidden is None else values.masked_fill(seen.hidden, 0.0)
-    largest = float(shown.abs().max())
-    image = axes.imshow(
-        shown.numpy(), cmap=SIGNED, norm=signed_scale(largest), aspect="equal", interpolation="nearest"
-    )
-    _hatch(axes, seen.later, LATER)
-    _hatch(axes, seen.outside, OUTSIDE)
-    _frame(axes, *values.shape)
-    if labels:
-        label_tokens(axes, seen.queries, seen.keys)
-        number(axes, shown, seen.hidden, dark=lambda value: abs(value) > 0.7 * largest, form="{:.1f}")
+def draw_cells(axes: Axes, weights: Cells, seen: Seen, at: Box) -> AxesImage:
+    """Weights alone, in a box: its left, top, width and height."""
+    left, top, width, height = at
+    shown = {"cmap": WEIGHT, "norm": weight_scale(), "aspect": "equal", "interpolation": "nearest"}
+    image = axes.imshow(weights.numpy(), extent=(left, left + width, top + height, top), **shown)
+    rows, columns = weights.shape
+    place = Affine2D().scale(width / columns, height / rows).translate(left, top)
+    for cells, hatch in ((seen.later, LATER), (seen.outside, OUTSIDE)):
+        if cells is not None and bool(cells.any()):
+            # One patch for all cells: thousands of them would make a vector file large.
+            path = place.transform_path(_outline(cells))
+            # As an artist, not a patch: the limits of the axes need not be looked for in it.
+            axes.add_artist(PathPatch(path, facecolor="white", edgecolor="#c4c4c4", hatch=hatch, linewidth=0))
+    if max(rows, columns) <= GRIDDED:
+        lines = [place.transform([(0, row), (columns, row)]) for row in range(1, rows)]
+        lines += [place.transform([(column, 0), (column, rows)]) for column in range(1, columns)]
+        axes.add_collection(LineCollection(lines, colors="#eeeeee", linewidths=0.5), autolim=False)
     return image
 
 
@@ -83,17 +82,15 @@ def label_tokens(axes: Axes, queries: Sequence[str], keys: Sequence[str]) -> Non
     axes.set_ylabel("query ↓ attends to key →", fontsize=SMALL, color=FAINT)
 
 
-def number(
-    axes: Axes, values: Cells, hidden: Hidden | None, dark: Callable[[float], bool], form: str = "{:.2f}"
-) -> None:
-    """The numbers in the cells, where there are few enough."""
-    if max(values.shape) > NUMBERED:
+def number(axes: Axes, weights: Cells, hidden: Hidden | None) -> None:
+    """The weights in their cells, where there are few enough."""
+    if max(weights.shape) > NUMBERED:
         return
-    for row, line in enumerate(values.tolist()):
-        for column, value in enumerate(line):
+    for row, line in enumerate(weights.tolist()):
+        for column, weight in enumerate(line):
             if hidden is None or not hidden[row, column]:
-                told = form.format(value).removeprefix("0") if form == "{:.2f}" else form.format(value)
-                write(axes, column, row, told, fontsize=TINY, color="white" if dark(value) else "#333333")
+                told, colour = f"{weight:.2f}".removeprefix("0"), "white" if weight > 0.3 else "#333333"
+                write(axes, column, row, told, fontsize=TINY, color=colour)
 
 
 def legend_of_weights(
@@ -117,31 +114,13 @@ def mask_key(seen: Seen) -> list[Patch]:
     ]
 
 
-def _hatch(axes: Axes, cells: Hidden | None, hatch: str) -> None:
-    if cells is None or not bool(cells.any()):
-        return
-    # One patch for all cells: thousands of them would make a vector file large.
+def _outline(cells: Hidden) -> Path:
+    """Around all cells that are hidden, a cell being 1 wide and high."""
     paths = []
     for row, line in enumerate(cells.tolist()):
-        for first, last in _runs(line):
-            corners = [(first - 0.5, row - 0.5), (last + 0.5, row - 0.5), (last + 0.5, row + 0.5)]
-            paths.append(Path([*corners, (first - 0.5, row + 0.5), corners[0]], closed=True))
-    whole = Path.make_compound_path(*paths)
-    axes.add_patch(PathPatch(whole, facecolor="white", edgecolor="#c4c4c4", hatch=hatch, linewidth=0))
-
-
-def _runs(line: list[bool]) -> list[tuple[int, int]]:
-    """First and last of the hidden cells that lie side by side."""
-    padded = np.diff(np.array([False, *line, False]).astype(np.int8))
-    return list(
-        zip(np.flatnonzero(padded == 1).tolist(), (np.flatnonzero(padded == -1) - 1).tolist(), strict=True)
-    )
-
-
-def _frame(axes: Axes, rows: int, columns: int) -> None:
-    for side in axes.spines.values():
-        side.set_color(GRID)
-    if max(rows, columns) <= GRIDDED:
-        across = [[(-0.5, row - 0.5), (columns - 0.5, row - 0.5)] for row in range(1, rows)]
-        down = [[(column - 0.5, -0.5), (column - 0.5, rows - 0.5)] for column in range(1, columns)]
-        axes.add_collection(LineCollection([*across, *down], colors="#eeeeee", linewidths=0.5), autolim=False)
+        changes = np.diff(np.array([False, *line, False]).astype(np.int8))
+        starts, ends = (np.flatnonzero(changes == sign).tolist() for sign in (1, -1))
+        for first, last in zip(starts, ends, strict=True):
+            corners = [(first, row), (last, row), (last, row + 1), (first, row + 1)]
+            paths.append(Path([*corners, corners[0]], closed=True))
+    return Path.make_compound_path(*paths)

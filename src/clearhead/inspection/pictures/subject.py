@@ -1,5 +1,6 @@
 """What pictures are made from: an attention with its tokens, and the text and model it belongs to."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,11 @@ class Seen:
         return len(self.weights)
 
     @property
+    def layer(self) -> int:
+        """Counted from 0."""
+        return int(self.name.split(".")[2])
+
+    @functools.cached_property
     def later(self) -> Bool[Tensor, "queries keys"] | None:
         """What is hidden because it comes later."""
         if self.hidden is None:
@@ -49,7 +55,7 @@ class Seen:
             1 + self.hidden.shape[1] - self.hidden.shape[0]
         )
 
-    @property
+    @functools.cached_property
     def outside(self) -> Bool[Tensor, "queries keys"] | None:
         """What is hidden for another reason: padding, or too far away."""
         return None if self.hidden is None or self.later is None else self.hidden & ~self.later
