@@ -6,7 +6,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from clearhead.serving.running import Server, bound
+from clearhead.serving.running import Server, bound, in_background
+
+from .conftest import writer
 
 ROW = '"attention":"decoder.blocks.0.attention","head":0,"query":0'
 
@@ -57,6 +59,18 @@ def test_a_link_that_asks_for_what_is_not_there_is_answered_in_the_page(opened, 
     opened.page.goto(f"{opened.address}#{urlencode({'door': 'inspect', 'text': 'Hello.', **selection})}")
     opened.page.wait_for_selector("[role=alert]")
     assert said in opened.alert()
+
+
+def test_a_model_is_named_even_where_its_first_text_is_refused(browser, watched):
+    page = browser.new_page()
+    with in_background([("writer", writer()), ("other", writer())]) as address:
+        opened = watched(page, address)
+        page.goto(f"{address}#{urlencode({'door': 'inspect', 'text': 'word ' * 700})}")
+        page.wait_for_selector("[role=alert]")
+        assert page.locator("header select").input_value() == "writer"
+        assert page.locator("button.main").inner_text() == "Read"
+        page.close()
+    assert opened.problems == []
 
 
 def test_a_page_left_open_while_the_server_restarts_goes_on(browser, box, watched):

@@ -60,6 +60,16 @@ def test_lessons_follow_each_other_and_fit_a_phone(phone, model):
     assert len(titles) == steps.count() > 5
 
 
+def test_headings_and_times_stand_where_they_belong(opened):
+    page = opened.go(view="head", text="I have never been so tired in my life.", attention="encoder")
+    lines = page.locator(".lines")
+    heading = lines.locator(".heads span").last.bounding_box()
+    key = lines.locator("svg > text").first.bounding_box()
+    assert heading["x"] == pytest.approx(key["x"], abs=3)
+    assert page.locator(".time").evaluate("one => one.getClientRects().length") == 1
+    assert "by measurement · entropy" in page.locator("p.caption").first.inner_text()
+
+
 def test_no_view_has_a_serious_barrier(opened):
     page = opened.go(model="en-de", view="tokens", text=TEXT)
     page.evaluate(AXE)
