@@ -17,6 +17,7 @@ from clearhead.text.tokenizer import END, START, UNKNOWN, Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.inspection.pictures.picture import Picture
+    from clearhead.tasks.saving import Frame
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,12 @@ class Explanation:
         from clearhead.tasks.saving import save_explanation
 
         return save_explanation(self, Path(path), view, **choice)
+
+    def page(self, height: int = 760) -> "Frame":
+        """The explorer's views of it in a notebook: a frame that holds all that it shows."""
+        from clearhead.tasks.saving import framed
+
+        return framed(self, height)
 
     def _repr_html_(self) -> str:
         """How a notebook shows it."""

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,24 @@ def shown(explanation: Explanation) -> str:
     )
     others = ", ".join(f"<code>{name}</code>" for name in views(explanation)[1:])
     return f"<div>{said}{picture}<p><small>Also <code>.picture(…)</code> with {others}.</small></p></div>"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A page that a notebook shows inside its own."""
+
+    title: str
+    page: str = field(repr=False)
+    height: int
+
+    def _repr_html_(self) -> str:
+        style = f"width: 100%; height: {self.height}px; border: 0"
+        return f'<iframe title="{escape(self.title)}" srcdoc="{escape(self.page)}" style="{style}"></iframe>'
+
+
+def framed(explanation: Explanation, height: int) -> Frame:
+    """The stand-alone page, which needs no server and no network."""
+    return Frame(f"{explanation.name}: {explanation.text}", standalone_page(explanation), height)
 
 
 def _heads(summaries: Summaries, kind: str) -> list[dict[str, Any]]:
