@@ -14,6 +14,21 @@ def test_a_translation_is_drawn_where_it_is_wanted(call, number_model, tmp_path)
     assert "three" in (tmp_path / "x.svg").read_text()
 
 
+@pytest.mark.parametrize(
+    ("out", "options", "said"),
+    [
+        ("x.svg", [], "other pictures: --view atlas, head, "),
+        ("x.svg", ["--view", "atlas"], "other pictures: --view cross, head, "),
+        ("x.html", [], None),
+        ("all", [], None),
+    ],
+)
+def test_the_pictures_that_are_not_drawn_are_named(call, number_model, tmp_path, out, options, said):
+    ended = call("explain", number_model, "three one", "--out", tmp_path / out, *options)
+    assert ended.code == 0
+    assert said in ended.err if said else "other pictures" not in ended.err
+
+
 def test_a_prompt_is_continued_and_drawn(call, babbler, tmp_path):
     ended = call(
         "explain", babbler, "--tokens", 3, "--view", "lens", "--out", tmp_path / "x.png", stdin=b"to be\n"

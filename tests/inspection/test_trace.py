@@ -31,6 +31,17 @@ def inputs() -> tuple[torch.Tensor, Padded, torch.Tensor]:
     return source, Padded(torch.tensor([5, 3])), torch.randint(4, 20, (2, 4), generator=generator)
 
 
+def test_one_name_need_not_be_a_list(model, inputs):
+    with capture(model, "logits") as trace:
+        model(*inputs)
+    assert list(trace) == ["logits"]
+
+
+def test_what_is_no_module_is_refused_with_a_way_out():
+    with pytest.raises(SettingsError, match=r"give its \.model"), capture(object()):  # pyright: ignore[reportArgumentType]
+        pass
+
+
 def test_capture_changes_no_output(model, inputs):
     plain = model(*inputs)
     with capture(model):

@@ -20,7 +20,7 @@ def test_a_file_holds_the_numbers_of_the_explanation(translator):
     told = translator.explain("three one four one", beam=3)
     held = inlined(standalone_page(told))
     assert held["manifest"]["output"]["text"] == told.output
-    assert held["beam"]["beam"] == 3
+    assert held["beam"]["beam"] == held["manifest"]["model"]["beam"] == 3
     for entry in held["manifest"]["tensors"]:
         saved = held["tensors"][entry["name"]]
         numbers = np.frombuffer(base64.b64decode(saved["data"]), "<f4").reshape(saved["shape"])

@@ -125,6 +125,13 @@ def test_a_blank_text_has_nothing_to_explain(model, text):
         model.explain(text, to="de")
 
 
+@pytest.mark.parametrize("text", [["three", "one"], 3, None])
+def test_one_text_is_explained_at_a_time(model, text):
+    for one in (model, make_language()):
+        with pytest.raises(TextError, match="explain one text at a time"):
+            one.explain(text)
+
+
 def test_a_text_that_is_too_long_is_refused(model):
     with pytest.raises(TextError, match="and the model takes 14: split it"):
         model.explain("one " * 10_000, to="de")

@@ -68,7 +68,7 @@ def explain(
         explanation = loaded.explain(given, to=to, target=target)
     choice = {"attention": attention, "layer": layer, "head": head, "query": query}
     written = explanation.save(out, view, **choice)
-    _report(explanation, written, json)
+    _report(explanation, written, view, json)
 
 
 def _refuse(model: str, does: str, options: dict[str, str | int | None]) -> None:
@@ -78,7 +78,7 @@ def _refuse(model: str, does: str, options: dict[str, str | int | None]) -> None
             raise SettingsError(f"{name} {value}: {model} {does}, so that is not for it; leave it out")
 
 
-def _report(explanation: "Explanation", written: Path, json: bool) -> None:
+def _report(explanation: "Explanation", written: Path, view: str | None, json: bool) -> None:
     """What was said, and where the picture is."""
     from clearhead.tasks.drawing import views
 
@@ -88,7 +88,10 @@ def _report(explanation: "Explanation", written: Path, json: bool) -> None:
     if explanation.output:
         say(f"{explanation.text} -> {explanation.output}")
     say(f"explicit and fused pass differ by at most {explanation.difference:.1e}")
-    say(f"other pictures: --view {', '.join(views(explanation)[1:])}")
+    if written.suffix in (".png", ".svg", ".pdf"):
+        there = views(explanation)
+        others = [one for one in there if one != (view or there[0])]
+        say(f"other pictures: --view {', '.join(others)}")
     put(str(written))
 
 

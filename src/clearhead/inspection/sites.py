@@ -193,6 +193,8 @@ class Site:
 
 def sites(model: nn.Module) -> dict[str, Site]:
     """Every site of a model by its name."""
+    if not isinstance(model, nn.Module):
+        raise SettingsError(f"a {type(model).__name__} is no module of torch; give its .model")
     found = (Site(path, module, shown) for path, module in model.named_modules() for shown in _ways(module))
     return {site.name: site for site in found}
 
@@ -206,8 +208,8 @@ def listening(listeners: Iterable[tuple[Site, Listener]], looks: bool) -> ExitSt
 
 
 def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
-    """The names that match any of the patterns; a pattern that matches none is refused."""
-    names = list(names)
+    """The names that match any of the patterns, or the only one; a pattern that matches none is refused."""
+    patterns, names = [patterns] if isinstance(patterns, str) else patterns, list(names)
     matching: set[str] = set()
     for pattern in patterns:
         found = {name for name in names if fnmatchcase(name, pattern)}

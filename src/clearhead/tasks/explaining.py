@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import Tree
+from clearhead.errors import TextError
 from clearhead.inspection import Trace, capture
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
@@ -117,6 +118,12 @@ class Explanation:
     def log_probability(self) -> float:
         """Of all that the decoder was to say, as the model has it."""
         return sum(token.log_probability or 0.0 for token in self.target)
+
+
+def check_text(text: object) -> None:
+    """Whether it is one text, as an explanation is of one."""
+    if not isinstance(text, str):
+        raise TextError(f"a {type(text).__name__} is no text; explain one text at a time, as a str")
 
 
 def look_at_pair(

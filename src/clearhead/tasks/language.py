@@ -22,7 +22,7 @@ from clearhead.decoding import (
 from clearhead.errors import SettingsError, TextError
 from clearhead.models import GPT
 from clearhead.models.recorded import Recorded, can_be_recorded
-from clearhead.tasks.explaining import Explanation, look_at_text, text_tokens
+from clearhead.tasks.explaining import Explanation, check_text, look_at_text, text_tokens
 from clearhead.tasks.sliding import Sliding
 from clearhead.text.telling import Teller
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
@@ -217,6 +217,7 @@ class LanguageModel:
 
         Only tensors that match the names are kept. Other wishes are those of `Continuing`.
         """
+        check_text(text)
         prompt = self.encode(text)
         if len(prompt) > self.longest:
             raise TextError(

@@ -29,7 +29,7 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.models import Translator
 from clearhead.tasks.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.tasks.explaining import Explanation, look_at_pair, source_tokens, target_tokens
+from clearhead.tasks.explaining import Explanation, check_text, look_at_pair, source_tokens, target_tokens
 from clearhead.text.tokenizer import END, START, Tokenizer
 
 # As in the paper: a translation may have so many tokens more than its source.
@@ -209,6 +209,7 @@ class TranslationModel:
         With a `target`, that is looked at instead of the model's own translation. Only tensors that match
         the names are kept. Wishes are those of `Wishes`; a search tells its tree.
         """
+        check_text(text)
         asked, wish = self._asked(to), self._wish(wishes)
         (ids,) = self._encode([text])
         if not ids:

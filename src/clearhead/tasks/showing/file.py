@@ -43,6 +43,8 @@ def answers(told: Told) -> dict[str, Any]:
     dtype = "f32" if size <= EXACT_BYTES else "f16"
     tree = None if told.tree is None else beam(told)
     manifest = told.manifest()
+    if tree:
+        manifest["model"] |= {"beam": tree["beam"], "alpha": tree["alpha"]}
     manifest["tensors"] = [entry.record() for entry in kept.values()]
     manifest["parts"] = ["summaries", "logits", "lens", *(["beam"] if tree else [])]
     kind, table = position_table(told.model, max(map(len, told.sides.values())))
