@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import Tree
+from clearhead.errors import SettingsError
 from clearhead.inspection import Trace, capture
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
@@ -110,6 +111,11 @@ class Explanation:
     def log_probability(self) -> float:
         """Of all that the decoder was to say, as the model has it."""
         return sum(token.log_probability or 0.0 for token in self.target)
+
+
+def not_captured(name: str) -> SettingsError:
+    """What to say where an explanation was made without this tensor."""
+    return SettingsError(f"{name}: was not captured; explain with names=['{name}', …], or without names")
 
 
 def look_at_pair(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clearhead.decoding import Tree
 from clearhead.errors import SettingsError
-from clearhead.tasks.explaining import Explanation, Token
+from clearhead.tasks.explaining import Explanation, Token, not_captured
 from clearhead.tasks.showing.architecture import attentions
 from clearhead.tasks.showing.arrays import Array, array_of, pooled, sliced
 from clearhead.tasks.showing.catalogue import Entry, catalogue, pattern_of
@@ -42,6 +42,7 @@ class Told:
 
     def __post_init__(self) -> None:
         self._tensors = {name: self.explanation[name] for name in self.explanation.trace}
+        self.bytes = _bytes(self._tensors)
         self.model, self.tokenizer = self.explanation.model, self.explanation.tokenizer
         self.device = self.model.readout_weight.device
         self.catalogue = catalogue(self.model, {side: len(words) for side, words in self.sides.items()})
@@ -61,10 +62,6 @@ class Told:
     def read(self) -> tuple[Token, ...]:
         """The side that is read out."""
         return self.explanation.target
-
-    @property
-    def bytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self._tensors.values())
 
     def manifest(self) -> dict[str, Any]:
         """Everything but the numbers."""
@@ -117,6 +114,7 @@ class Told:
         if missing:
             found = self.look(missing)
             self._tensors.update({one: found[one] for one in missing})
+            self.bytes += _bytes(found)
 
     def tensor(
         self, name: str, chosen: Mapping[str, int | None], dtype: str = "f32", pool: int | None = None
@@ -145,6 +143,9 @@ class Told:
     def values(self, name: str, layer: int | None = None) -> Tensor:
         """A tensor as it is; of all layers together where none is named."""
         wanted = self._wanted(name, layer)
+        for one in wanted:
+            if one not in self._tensors:
+                raise not_captured(one)
         if "*" in name and layer is None:
             return torch.stack([self._tensors[one] for one in wanted])
         return self._tensors[wanted[0]]
@@ -197,6 +198,10 @@ class Told:
                 for one in getattr(found, "nbest", ())
             ],
         }
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def brief(told: Explanation) -> dict[str, Any]:
