@@ -1,7 +1,7 @@
 """What one text did inside a model: its tokens, every tensor by name, and what the model made of it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,10 @@ class Token:
     def special(self) -> bool:
         """Whether it is a sign, and no part of a text."""
         return self.word is None
+
+    def record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "special": self.special}
 
 
 @dataclass(frozen=True)

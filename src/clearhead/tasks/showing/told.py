@@ -74,7 +74,7 @@ class Told:
             "text": told.text,
             "normalised": told.normalized,
             "to": told.settings.get("to"),
-            "sides": {side: [_token(one) for one in words] for side, words in self.sides.items()},
+            "sides": {side: [one.record() for one in words] for side, words in self.sides.items()},
             "output": self._output(),
             "before": self.before,
             "agreement": told.difference,
@@ -208,15 +208,3 @@ def brief(told: Explanation) -> dict[str, Any]:
     """The output in a few words."""
     score = getattr(told.found, "score", None)
     return {"text": told.output, "score": score, "log_probability": told.log_probability}
-
-
-def _token(token: Token) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "piece": token.piece,
-        "word": token.word,
-        "special": token.special,
-        "next": token.next,
-        "log_probability": token.log_probability,
-        "written": token.written,
-    }
