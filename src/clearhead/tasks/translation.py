@@ -214,12 +214,8 @@ class TranslationModel:
         With a `target`, that is looked at instead of the model's own translation. Only tensors that match
         the names are kept. Wishes are those of `Wishes`; a search tells its tree.
         """
-<<<<<<< HEAD
         check_text(text)
-        asked, wish = self._asked(to), self._wish(wishes)
-=======
         asked, wish = self.lead(to), self._wish(wishes)
->>>>>>> review5
         (ids,) = self._encode([text])
         if not ids:
             raise TextError("the text is blank: there is nothing to explain; give a sentence")
