@@ -22,4 +22,4 @@ check: setup
 	scripts/check
 
 test: check
-	$(BIN)/python -m pytest -m 'not slow and not gpu'
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 -m 'not slow and not gpu'

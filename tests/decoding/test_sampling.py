@@ -78,6 +78,7 @@ def test_top_k_keeps_the_k_best():
 @pytest.mark.parametrize(
     ("p", "kept"),
     [
+        (1e-300, [False, True, False, False]),
         (0.3, [False, True, False, False]),
         (0.5, [False, True, False, True]),
         (0.8, [False, True, True, True]),

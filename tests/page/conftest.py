@@ -187,11 +187,11 @@ def watch(opened: Opened) -> None:
 def saved(box, tmp_path) -> Callable[..., Path]:
     """An explanation of the box's as one HTML file."""
 
-    def save(text: str = TEXT) -> Path:
+    def save(text: str = TEXT, target: str | None = None) -> Path:
         from clearhead.tasks.showing.file import standalone_page
 
         path = tmp_path / "trace.html"
-        path.write_text(standalone_page(box.explain(text)), encoding="utf-8")
+        path.write_text(standalone_page(box.explain(text, target=target)), encoding="utf-8")
         return path
 
     return save

@@ -60,10 +60,30 @@ def test_a_file_opens_without_a_server_or_a_network(browser, box, saved, watched
     assert [url for url in opened.asked if not url.startswith(("file:", "data:", "about:"))] == []
 
 
+def test_a_notebook_shows_the_page_in_a_frame(browser, box, tmp_path, watched):
+    notebook = tmp_path / "notebook.html"
+    notebook.write_text(f"<!doctype html><title>notebook</title>{box.explain(TEXT).page()._repr_html_()}")
+    page = browser.new_page()
+    opened = watched(page, notebook.as_uri())
+    page.goto(notebook.as_uri())
+    frame = page.frame_locator("iframe")
+    assert frame.locator("#output").inner_text() == box.translate(TEXT).text
+    frame.get_by_text("Heads", exact=True).first.click()
+    frame.get_by_role("heading", name="Heads").first.wait_for()
+    page.close()
+    assert opened.problems == []
+
+
 def test_markup_in_a_file_is_never_run(browser, saved, watched):
     page = browser.new_page()
-    opened = watched(page, saved("</script><script>document.title='run'</script> hello").as_uri())
+    markup = "</script><script>document.title=1</script><img src=x onerror=document.title=1>"
+    # A short target: what the model would say to such a text is long.
+    opened = watched(page, saved(markup, target="<img src=x onerror=document.title=1>").as_uri())
     opened.go(view="tokens")
-    assert page.title() != "run"
+    # The policy of a file lets handlers run, and they would: only the page's own care is between.
+    for view in ("tokens", "cross", "logits"):
+        opened.turn(view)
+        assert page.locator("img[src=x]").count() == 0
+        assert page.title() != "1"
     page.close()
     assert opened.problems == []

@@ -102,8 +102,18 @@ def test_a_foreign_host_is_not_answered(client):
 
 
 def test_files_beside_the_page_are_not_served(client):
-    for path in ("/../app.py", "/%2e%2e/app.py", "/assets/../../app.py"):
-        assert client.get(path).status_code == 404
+    paths = (
+        "/../app.py",
+        "/%2e%2e/app.py",
+        "/assets/../../app.py",
+        "/..%2fapp.py",
+        "/%00",
+        "/assets",
+        f"/{'a' * 5000}",
+    )
+    for path in paths:
+        answer = client.get(path)
+        assert (answer.status_code, set(answer.json())) == (404, {"error", "field"})
 
 
 def test_every_answer_keeps_the_page_to_itself(client):

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from clearhead.errors import SettingsError
 from clearhead.tasks.showing.file import standalone_page
 
 
@@ -33,6 +34,12 @@ def test_a_file_of_a_gpt_can_be_made(language):
     assert held["manifest"]["kind"] == "gpt"
     assert held["beam"] is None
     assert "beam" not in held["manifest"]["parts"]
+
+
+def test_a_file_without_what_it_shows_says_how_to_get_it(translator):
+    told = translator.explain("three one", names=["*.weights", "*.stream", "*.added"])
+    with pytest.raises(SettingsError, match=r"logits: was not captured; explain with names=\['logits', …\]"):
+        standalone_page(told)
 
 
 def test_nothing_in_a_file_is_asked_for_elsewhere(translator):

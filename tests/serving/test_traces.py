@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from clearhead.serving.traces import Traces
+from clearhead.tasks.showing.asking import tell
+
 TYPES = {"f32": "<f4", "f16": "<f2", "u8s": "u1"}
 
 
@@ -125,6 +128,19 @@ def test_the_oldest_traces_go_when_memory_is_full(models):
     assert client.get(f"/api/trace/{second}").status_code == 200
     gone = client.get(f"/api/trace/{first}")
     assert (gone.status_code, gone.json()["gone"]) == (404, True)
+
+
+def test_what_a_trace_computes_later_counts_too(translator, monkeypatch):
+    monkeypatch.setattr("clearhead.tasks.showing.asking.KEPT_BYTES", 1000)
+    first, second = (tell(translator, "numbers", {"text": text}) for text in ("one two", "two one"))
+    traces = Traces(first.bytes + second.bytes)
+    traces.add("first", first)
+    traces.add("second", second)
+    assert traces.found("first") is first
+    first.fetch("encoder.blocks.*.attention.scores")
+    assert traces.bytes == first.bytes + second.bytes > traces.bound
+    assert traces.found("first") is first
+    assert len(traces) == 1
 
 
 def test_the_tree_holds_the_path_of_the_output_and_why_others_were_dropped(asked, got):

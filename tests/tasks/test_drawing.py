@@ -9,8 +9,11 @@ import clearhead
 from clearhead.errors import SettingsError
 from clearhead.inspection import Mute, intervene
 from clearhead.tasks.drawing import views
+from clearhead.tasks.explaining import Token
+from clearhead.tasks.language import LanguageModel
 from clearhead.tasks.loading import load
 from clearhead.tasks.summarizing import Summaries
+from clearhead.text.tokenizer import START
 
 TEXT = "three one four one"
 
@@ -51,6 +54,10 @@ def test_the_best_aligner_of_a_toy_links_each_word_with_its_own(explanation):
 
 def test_saved_numbers_are_those_of_the_trace(explanation, tmp_path):
     told = json.loads(explanation.save(tmp_path / "x.json").read_text())
+    assert [
+        Token(**{name: one[name] for name in one if name != "special"}) for one in told["source"]
+    ] == list(explanation.source)
+    assert [one["special"] for one in told["target"]] == [one.special for one in explanation.target]
     assert told["output"] == explanation.output == "3 1 4 1"
     assert [token["piece"] for token in told["source"]] == [token.piece for token in explanation.source]
     for kind in ("encoder", "decoder", "cross"):
@@ -73,6 +80,21 @@ def test_a_folder_gets_every_picture(continued, tmp_path):
     assert {path.name for path in (tmp_path / "all").iterdir()} == {
         f"{name}.png" for name in views(continued)
     }
+
+
+def test_a_text_of_signs_alone_has_every_picture_but_those_of_words(babbler, tmp_path):
+    plain = load(babbler)
+    signs = LanguageModel(plain.model, plain.tokenizer, lead=[START]).explain("")
+    assert views(signs) == ["atlas", "head", "row", "residual", "lens", "positions"]
+    with pytest.raises(SettingsError, match="view: 'neighbours' is not one of atlas, "):
+        signs.save(tmp_path / "x.png", "neighbours")
+
+
+@pytest.mark.gpu
+def test_a_model_on_a_gpu_has_the_same_views(number_model, tmp_path):
+    explanation = load(number_model, "cuda").explain(TEXT)
+    for view in views(explanation):
+        explanation.save(tmp_path / f"{view}.svg", view)
 
 
 def test_what_cannot_be_saved_or_drawn_is_said_with_what_can(explanation, continued, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import clearhead
 from clearhead.errors import ModelError
 from clearhead.tasks.directions import Direction
+from clearhead.tasks.loading import load_language
 from clearhead.tasks.records import TEST, add_final
 from clearhead.tasks.shelf import Shelved, built_in, find, find_models
 
@@ -97,6 +98,15 @@ def test_the_language_model_in_the_package_goes_by_its_name(boxed, babbler, monk
     monkeypatch.setattr("clearhead.tasks.shelf.SHAKESPEARE_FOLDER", babbler)
     assert find("shakespeare") == (babbler, None)
     told = built_in()[1]
-    assert (told.languages, told.bleu, told.bits_per_byte) == ("text", None, None)
+    assert (told.languages, told.bleu, told.bits_per_byte) == ("shakespeare", None, None)
     with pytest.raises(ModelError, match=r"built-in models are en-de, de-en, en-fr, fr-en, shakespeare$"):
         find("nowhere")
+
+
+def test_the_language_model_in_the_package_writes_plays_and_is_small():
+    model = load_language("shakespeare")
+    assert str(model.generate("ROMEO:", tokens=40, seed=1)) == str(
+        model.generate("ROMEO:", tokens=40, seed=1)
+    )
+    assert model.generate("ROMEO", tokens=1, temperature=0.0).text == ":"
+    assert sum(file.stat().st_size for file in find("shakespeare")[0].iterdir()) < 6_000_000

@@ -108,7 +108,8 @@ export function settle(change: Partial<Selected>): void {
 function put(change: Partial<Selected>, moved: boolean): void {
   Object.assign(selection, change);
   const address = write(selection);
-  if (address === location.hash) return;
+  // A frame without an address of its own, as in a notebook, has no history to write to.
+  if (address === location.hash || location.protocol === "about:") return;
   if (moved) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
 }

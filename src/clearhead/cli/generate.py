@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 def generate(
     prompts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, all of stdin.")] = None,
-    model: Annotated[str | None, typer.Option(help="A trained model's folder.", metavar="M")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A trained model's folder; else Shakespeare.", metavar="M")
+    ] = None,
     tokens: Annotated[int, typer.Option(help="The most tokens that are added.")] = 200,
     temperature: Annotated[float, typer.Option(help="0 takes the best token, 1 draws as the model.")] = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Draw among the k best tokens.")] = None,
@@ -35,7 +37,7 @@ def generate(
 
     With several texts or --samples N, each is shown when it is whole, with a blank line between them.
 
-        clearhead generate --model runs/mine "ROMEO:"
+        clearhead generate "ROMEO:"
 
         clearhead generate --model runs/mine --temperature 0 --tokens 50 "Once upon a time"
 

@@ -76,7 +76,9 @@ def keep_top_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tens
     ranked, order = scores.sort(dim=-1, descending=True, stable=True)
     probabilities = ranked.softmax(-1)
     before = probabilities.cumsum(-1) - probabilities
-    return scores.scatter(1, order, ranked.masked_fill(before >= p, -torch.inf))
+    # A p that single precision takes for 0 would leave not even the best.
+    least = max(p, torch.finfo(before.dtype).tiny)
+    return scores.scatter(1, order, ranked.masked_fill(before >= least, -torch.inf))
 
 
 def keep_min_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tensor, "rows vocabulary"]:

@@ -3,7 +3,6 @@
 Places count from the first word, in a full pass as in the cached steps of a search.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +20,8 @@ BY_QUERY = ("scores", "masked", "weights")
 """Steps of an attention that have an axis of keys behind that of queries."""
 BY_KEY = ("keys", "values")
 """Steps that have all places so far, not only those of the words that are asked for."""
+LARGEST_WEIGHT = 1e30
+"""Single precision holds a row of such."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,10 @@ class Row(Edit):
         _check_heads(site, [] if self.head is None else [self.head])
         _check_places(site, [self.query, *self.given])
         for weight in self.given.values():
-            if not (isinstance(weight, int | float) and math.isfinite(weight) and weight >= 0):
-                raise SettingsError(f"{site.name}: {weight!r} is no weight; give numbers from 0 on")
+            if not (isinstance(weight, int | float) and 0 <= weight <= LARGEST_WEIGHT):
+                raise SettingsError(
+                    f"{site.name}: {weight!r} is no weight; give numbers from 0 to {LARGEST_WEIGHT:g}"
+                )
         total = sum(self.given.values())
         if isinstance(self.weights, Mapping) and total > 1:
             raise SettingsError(
@@ -225,7 +228,7 @@ class Move(Edit):
             )
         _check_places(site, [*self.places, *self.places.values()])
         longest = _longest(site)
-        for place in self.places.values():
+        for place in (*self.places, *self.places.values()):
             if place >= longest:
                 raise SettingsError(f"{site.name}: place {place} is beyond the model's last, {longest - 1}")
 

@@ -36,22 +36,27 @@ class PositionTable:
 
 @torch.no_grad()
 def position_table(
-    kind: PositionKind, position: nn.Module, relative: Relative, places: int, width: int
+    kind: PositionKind,
+    position: nn.Module,
+    relative: Relative,
+    places: int,
+    width: int,
+    device: torch.device | str = "cpu",
 ) -> PositionTable | None:
-    """The first places of a model's positions; None where it has none."""
-    at = torch.arange(places)
+    """The first places of a model's positions, on the processor; None where it has none."""
     match relative:
         case Rotary():
             angles = relative.cosines[:places]
-            turned = relative.turn(torch.ones(1, 1, places, 2 * angles.shape[1]))[0, 0]
-            return PositionTable(kind, angles, _cosines(turned))
+            turned = relative.turn(torch.ones(1, 1, places, 2 * angles.shape[1], device=device))[0, 0]
+            return PositionTable(kind, angles.cpu(), _cosines(turned.cpu()))
         case Alibi():
             bias = relative.bias(places, places)
             assert bias is not None
-            return PositionTable(kind, bias[:, :, 0].T, bias.mean(0))
+            return PositionTable(kind, bias[:, :, 0].T.cpu(), bias.mean(0).cpu())
     if kind == "none":
         return None
-    rows = position(torch.zeros(1, places, width), at, torch.tensor([places]))[0]
+    at, length = torch.arange(places, device=device), torch.tensor([places], device=device)
+    rows = position(torch.zeros(1, places, width, device=device), at, length)[0].cpu()
     return PositionTable(kind, rows, _cosines(rows))
 
 

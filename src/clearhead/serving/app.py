@@ -188,11 +188,13 @@ def _measures(library: Library, traces: Traces) -> APIRouter:
 def _page() -> APIRouter:
     """The built page: its entry, and what lies beside it."""
     router = APIRouter()
+    # By their names alone: a path from outside never reaches the disk.
+    built = {file.relative_to(PAGE).as_posix(): file for file in PAGE.rglob("*") if file.is_file()}
 
     @router.get("/{path:path}")
     def page(path: str) -> Response:
-        file = (PAGE / (path or "index.html")).resolve()
-        if not file.is_relative_to(PAGE.resolve()) or not file.is_file():
+        file = built.get(path or "index.html")
+        if file is None:
             raise HTTPException(404, f"/{path}: nothing is here{'; the page is at /' if path else ''}")
         return FileResponse(file, headers={"Cache-Control": "no-cache"})
 

@@ -33,8 +33,7 @@ class Traces:
         """Takes a trace in; the newest stays even where it alone passes the bound."""
         with self._lock:
             self._held[key] = told
-            while len(self._held) > 1 and self.bytes > self.bound:
-                self._held.popitem(last=False)
+            self._let_go()
 
     def found(self, key: str) -> Told:
         """The trace of an id, which becomes the last to go."""
@@ -42,4 +41,10 @@ class Traces:
             if key not in self._held:
                 raise GoneError(key)
             self._held.move_to_end(key)
+            # Traces grow: what was not kept at first may have been computed since.
+            self._let_go()
             return self._held[key]
+
+    def _let_go(self) -> None:
+        while len(self._held) > 1 and self.bytes > self.bound:
+            self._held.popitem(last=False)

@@ -153,9 +153,8 @@ class Drawing:
         block = model.decoder.blocks[0]
         assert isinstance(block, Block)
         config, places = model.config, min(PLACES, model.config.longest)
-        table = position_table(
-            config.position, embedding.position, block.attention.relative, places, config.width
-        )
+        parts = (config.position, embedding.position, block.attention.relative)
+        table = position_table(*parts, places, config.width, model.readout_weight.device)
         return positions_picture(self.subject.model, table)
 
     def neighbours(self) -> Picture:
@@ -234,6 +233,8 @@ def views(explanation: Explanation) -> list[str]:
         missing.add("positions")
     if explanation.tree is None:
         missing.add("beam")
+    if all(token.special for token in explanation.source or explanation.target):
+        missing.add("neighbours")
     return [name for name in VIEWS if name not in missing]
 
 

@@ -1,7 +1,7 @@
 """What one text did inside a model: its tokens, every tensor by name, and what the model made of it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import Tree
-from clearhead.errors import TextError
+from clearhead.errors import SettingsError, TextError
 from clearhead.inspection import Trace, capture
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
@@ -18,6 +18,7 @@ from clearhead.text.tokenizer import END, START, UNKNOWN, Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.inspection.pictures.picture import Picture
+    from clearhead.tasks.saving import Frame
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Token:
     def special(self) -> bool:
         """Whether it is a sign, and no part of a text."""
         return self.word is None
+
+    def record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "special": self.special}
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,12 @@ class Explanation:
 
         return save_explanation(self, Path(path), view, **choice)
 
+    def page(self, height: int = 760) -> "Frame":
+        """The explorer's views of it in a notebook: a frame that holds all that it shows."""
+        from clearhead.tasks.saving import framed
+
+        return framed(self, height)
+
     def _repr_html_(self) -> str:
         """How a notebook shows it."""
         from clearhead.tasks.saving import shown
@@ -117,6 +128,11 @@ def check_text(text: object) -> None:
     """Whether it is one text, as an explanation is of one."""
     if not isinstance(text, str):
         raise TextError(f"a {type(text).__name__} is no text; explain one text at a time, as a str")
+
+
+def not_captured(name: str) -> SettingsError:
+    """What to say where an explanation was made without this tensor."""
+    return SettingsError(f"{name}: was not captured; explain with names=['{name}', …], or without names")
 
 
 def look_at_pair(

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from clearhead.errors import SettingsError
 from clearhead.inspection.pictures.picture import FORMATS
 from clearhead.tasks.drawing import Choice, draw, fitting, views
-from clearhead.tasks.explaining import Explanation, Token
+from clearhead.tasks.explaining import Explanation
 from clearhead.tasks.showing.file import standalone_page
 from clearhead.tasks.summarizing import Summaries
 from clearhead.writing import write_text
@@ -70,8 +71,8 @@ def record(explanation: Explanation) -> dict[str, Any]:
         "log_probability": explanation.log_probability,
         "difference": explanation.difference,
         "settings": _plain(explanation.settings),
-        "source": [_token(token) for token in explanation.source],
-        "target": [_token(token) for token in explanation.target],
+        "source": [token.record() for token in explanation.source],
+        "target": [token.record() for token in explanation.target],
         "attentions": {kind: _heads(summaries, kind) for kind in summaries.kinds},
     }
     if "cross" in summaries.kinds:
@@ -106,6 +107,24 @@ def shown(explanation: Explanation) -> str:
     return f"<div>{said}{picture}<p><small>Also <code>.picture(…)</code> with {others}.</small></p></div>"
 
 
+@dataclass(frozen=True)
+class Frame:
+    """A page that a notebook shows inside its own."""
+
+    title: str
+    page: str = field(repr=False)
+    height: int
+
+    def _repr_html_(self) -> str:
+        style = f"width: 100%; height: {self.height}px; border: 0"
+        return f'<iframe title="{escape(self.title)}" srcdoc="{escape(self.page)}" style="{style}"></iframe>'
+
+
+def framed(explanation: Explanation, height: int) -> Frame:
+    """The stand-alone page, which needs no server and no network."""
+    return Frame(f"{explanation.name}: {explanation.text}", standalone_page(explanation), height)
+
+
 def _heads(summaries: Summaries, kind: str) -> list[dict[str, Any]]:
     return [
         {
@@ -120,17 +139,6 @@ def _heads(summaries: Summaries, kind: str) -> list[dict[str, Any]]:
         )
         for head, role in enumerate(roles)
     ]
-
-
-def _token(token: Token) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "piece": token.piece,
-        "word": token.word,
-        "next": token.next,
-        "log_probability": token.log_probability,
-        "written": token.written,
-    }
 
 
 def _plain(value: Any) -> Any:

@@ -1,13 +1,13 @@
 """Which models there are, without loading them: those in the package by name, and trained ones in folders."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from clearhead.checkpoint import SETTINGS, WEIGHTS
 from clearhead.config import read_toml
-from clearhead.data.datasets import SHIPPED
+from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
 from clearhead.errors import ModelError, SettingsError
 from clearhead.tasks.directions import Direction, saved_corpora, saved_directions
 from clearhead.tasks.records import FINAL, TEST, read_metrics
@@ -52,7 +52,9 @@ def find_models(folders: Sequence[Path]) -> list[Shelved]:
 
 def built_in() -> list[Shelved]:
     """The models in the package."""
-    return [model for folder in (BOX, SHAKESPEARE_FOLDER) if (model := _read(folder))]
+    language = _read(SHAKESPEARE_FOLDER)
+    found = [_read(BOX), language and replace(language, languages=SHAKESPEARE)]
+    return [model for model in found if model]
 
 
 def find(name: str | Path) -> tuple[Path, Direction | None]:
@@ -134,4 +136,5 @@ def _read(folder: Path) -> Shelved | None:
 
 def _licence(settings: dict[str, Any]) -> str | None:
     names = [str(name) for corpus in saved_corpora(settings) for name in corpus.get("train", ())]
-    return "; ".join(dict.fromkeys(SHIPPED[name].licence for name in names if name in SHIPPED)) or None
+    shipped = {**SHIPPED, **SHIPPED_TEXTS}
+    return "; ".join(dict.fromkeys(shipped[name].licence for name in names if name in shipped)) or None

@@ -23,7 +23,7 @@ from clearhead.inspection.summaries import Brought, Role, head_roles, residual_s
 from clearhead.layers.block import Stack
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
-from clearhead.tasks.explaining import Explanation, Token
+from clearhead.tasks.explaining import Explanation, Token, not_captured
 
 ATTENTIONS = {
     "encoder": "encoder.blocks.{}.attention",
@@ -61,9 +61,7 @@ class Summaries:
     def tensor(self, name: str) -> Tensor:
         """A tensor of the explanation, without the batch's axis."""
         if name not in self.explanation.trace:
-            raise SettingsError(
-                f"{name}: was not captured; explain with names=['{name}', …], or without names"
-            )
+            raise not_captured(name)
         return self.explanation[name].float()
 
     def sides(self, kind: str) -> tuple[tuple[Token, ...], tuple[Token, ...]]:

@@ -155,6 +155,11 @@ class TranslationModel:
         """The most tokens a text may have, </s> and the tag of a language not counted."""
         return self.model.config.most_words - bool(self._tags)
 
+    def lead(self, to: str | None) -> list[int]:
+        """What stands before each source so that the model writes this language."""
+        target = check_target(self.directions, to)
+        return [self._tags[target]] if self._tags else []
+
     def fits(self, texts: Sequence[str]) -> list[bool]:
         """Whether each text is short enough for the model."""
         return [len(ids) <= self.longest for ids in self.tokenizer.encode_batch(texts)]
@@ -171,7 +176,7 @@ class TranslationModel:
         `to` is needed where the model writes several languages. What a text gives does not depend on the
         texts beside it.
         """
-        asked = self._asked(to)
+        asked = self.lead(to)
         found = self._translate([texts] if isinstance(texts, str) else texts, asked, self._wish(wishes))
         return found[0] if isinstance(texts, str) else found
 
@@ -183,7 +188,7 @@ class TranslationModel:
         Where a text cannot be read, the translations of all before it come first. One that is too long gives
         a blank translation, and the error comes at the end.
         """
-        asked, wish = self._asked(to), self._wish(wishes)
+        asked, wish = self.lead(to), self._wish(wishes)
         done, first_long, long = 0, None, 0
         for chunk, problem in _chunks(iter(texts), at_once):
             for place in [place for place, fits in enumerate(self.fits(chunk)) if not fits]:
@@ -210,7 +215,7 @@ class TranslationModel:
         the names are kept. Wishes are those of `Wishes`; a search tells its tree.
         """
         check_text(text)
-        asked, wish = self._asked(to), self._wish(wishes)
+        asked, wish = self.lead(to), self._wish(wishes)
         (ids,) = self._encode([text])
         if not ids:
             raise TextError("the text is blank: there is nothing to explain; give a sentence")
@@ -241,11 +246,6 @@ class TranslationModel:
         return TextError(
             f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {self.longest}: split it"
         )
-
-    def _asked(self, to: str | None) -> list[int]:
-        """What stands before each source so that the model writes this language."""
-        target = check_target(self.directions, to)
-        return [self._tags[target]] if self._tags else []
 
     def _wish(self, wishes: dict[str, Any]) -> Wishes:
         if wishes.get("sampling"):

@@ -71,7 +71,7 @@ def _last_logits(model: Model, text: str, written: Sequence[int], to: str | None
     if len(source) > most_tokens(model) or len(written) > model.model.config.most_words:
         longest = max(len(source), len(written))
         raise TextError(f"text: {longest} tokens, and the model takes {most_tokens(model)}: shorten it")
-    read = torch.tensor([[*model._asked(to), *source, END]], device=model.device)
+    read = torch.tensor([[*model.lead(to), *source, END]], device=model.device)
     target = torch.tensor([[START, *written]], device=model.device)
     layout = Padded(torch.tensor([read.shape[1]], device=model.device))
     states = model.model.states(read, layout, target)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clearhead.decoding import Tree
 from clearhead.errors import SettingsError
-from clearhead.tasks.explaining import Explanation, Token
+from clearhead.tasks.explaining import Explanation, Token, not_captured
 from clearhead.tasks.showing.architecture import attentions
 from clearhead.tasks.showing.arrays import Array, array_of, pooled, sliced
 from clearhead.tasks.showing.catalogue import Entry, catalogue, pattern_of
@@ -42,6 +42,7 @@ class Told:
 
     def __post_init__(self) -> None:
         self._tensors = {name: self.explanation[name] for name in self.explanation.trace}
+        self.bytes = _bytes(self._tensors)
         self.model, self.tokenizer = self.explanation.model, self.explanation.tokenizer
         self.device = self.model.readout_weight.device
         self.catalogue = catalogue(self.model, {side: len(words) for side, words in self.sides.items()})
@@ -62,10 +63,6 @@ class Told:
         """The side that is read out."""
         return self.explanation.target
 
-    @property
-    def bytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self._tensors.values())
-
     def manifest(self) -> dict[str, Any]:
         """Everything but the numbers."""
         told = self.explanation
@@ -77,7 +74,7 @@ class Told:
             "text": told.text,
             "normalised": told.normalized,
             "to": told.settings.get("to"),
-            "sides": {side: [_token(one) for one in words] for side, words in self.sides.items()},
+            "sides": {side: [one.record() for one in words] for side, words in self.sides.items()},
             "output": self._output(),
             "before": self.before,
             "agreement": told.difference,
@@ -117,6 +114,7 @@ class Told:
         if missing:
             found = self.look(missing)
             self._tensors.update({one: found[one] for one in missing})
+            self.bytes += _bytes(found)
 
     def tensor(
         self, name: str, chosen: Mapping[str, int | None], dtype: str = "f32", pool: int | None = None
@@ -145,6 +143,9 @@ class Told:
     def values(self, name: str, layer: int | None = None) -> Tensor:
         """A tensor as it is; of all layers together where none is named."""
         wanted = self._wanted(name, layer)
+        for one in wanted:
+            if one not in self._tensors:
+                raise not_captured(one)
         if "*" in name and layer is None:
             return torch.stack([self._tensors[one] for one in wanted])
         return self._tensors[wanted[0]]
@@ -199,19 +200,11 @@ class Told:
         }
 
 
+def _bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
 def brief(told: Explanation) -> dict[str, Any]:
     """The output in a few words."""
     score = getattr(told.found, "score", None)
     return {"text": told.output, "score": score, "log_probability": told.log_probability}
-
-
-def _token(token: Token) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "piece": token.piece,
-        "word": token.word,
-        "special": token.special,
-        "next": token.next,
-        "log_probability": token.log_probability,
-        "written": token.written,
-    }
