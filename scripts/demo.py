@@ -15,8 +15,8 @@ What to try next (`source .venv/bin/activate` makes it plain `clearhead`):
   .venv/bin/clearhead translate --to fr "I have never been so tired."
   .venv/bin/clearhead translate --model de-en --nbest 3 "Das ist mir zu teuer."
   .venv/bin/clearhead explain en-de "I am tired." --out pictures/     every picture of what happens inside
-  .venv/bin/clearhead explore                                         the same in the browser, with every number
-  .venv/bin/clearhead generate "ROMEO:"                               the language model in the package writes on
+  .venv/bin/clearhead explore                                         the same in the browser
+  .venv/bin/clearhead generate "ROMEO:"                               Shakespeare goes on
   .venv/bin/clearhead models                                          which models there are, and how good
   make demo-train                                                     trains a small one, in three minutes
   .venv/bin/clearhead train --pairs YOUR.en-de.tsv --out runs/mine    your own text; sizes itself to it
