@@ -31,6 +31,8 @@ def test_a_text_that_is_too_long_is_refused_in_the_page_and_the_next_is_read(ope
     ask(opened, "word " * 10_000)
     page.wait_for_selector("[role=alert]")
     assert "and the model takes 254: shorten it" in opened.alert()
+    assert page.get_by_role("button", name="Try again").count() == 0
+    assert page.locator("#text").input_value() == "word " * 10_000
     ask(opened, "Good morning.")
     page.wait_for_selector("[role=alert]", state="detached")
     assert page.locator("#output").inner_text()

@@ -30,6 +30,8 @@ class Explorer {
   summaries = $state.raw<Summaries | null>(null);
   busy = $state(false);
   trouble = $state<string | null>(null);
+  /** Whether the same may be answered another time. */
+  passing = $state(false);
   private asked = 0;
   private answered = "";
 
@@ -75,6 +77,7 @@ class Explorer {
       return;
     }
     this.trouble = error instanceof Error ? error.message : String(error);
+    this.passing = error instanceof Silence || !(error instanceof Refusal);
   }
 
   /** What is tried where nobody has given a text: the lesson's sentence, or the first of the lectures'. */
