@@ -42,10 +42,8 @@ def test_the_output_and_the_agreement_are_those_of_python(opened, box):
     page.wait_for_selector("#next-probability")
     token = told.target[2]
     probability = told["logits"][2].softmax(-1)[token.next]
-    shown = number(page.locator("#next-probability").inner_text().rstrip("%"))
-    assert shown == pytest.approx(float(probability), rel=2e-3) or shown == pytest.approx(
-        100 * float(probability), rel=2e-3
-    )
+    shown = number(page.locator("#next-probability").inner_text())
+    assert shown == pytest.approx(float(probability), rel=2e-3)
 
 
 def python_of(page) -> str:
