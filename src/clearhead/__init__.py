@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clearhead.errors import ClearheadError
     from clearhead.inspection import Trace, capture, intervene
+    from clearhead.tasks.continuing import Generation
     from clearhead.tasks.explaining import Explanation
-    from clearhead.tasks.language import Generation, LanguageModel
+    from clearhead.tasks.language import LanguageModel
     from clearhead.tasks.loading import load
     from clearhead.tasks.translation import Sampling, Translation, TranslationModel, Wishes
 
@@ -30,7 +31,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "ClearheadError": "clearhead.errors",
     "Explanation": "clearhead.tasks.explaining",
-    "Generation": "clearhead.tasks.language",
+    "Generation": "clearhead.tasks.continuing",
     "LanguageModel": "clearhead.tasks.language",
     "Sampling": "clearhead.tasks.translation",
     "Trace": "clearhead.inspection",

@@ -9,7 +9,8 @@ from clearhead.cli.options import Device, Json, chosen_device, put, say, tell
 from clearhead.errors import DataError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.language import Generation, LanguageModel
+    from clearhead.tasks.continuing import Generation
+    from clearhead.tasks.language import LanguageModel
 
 
 def generate(
