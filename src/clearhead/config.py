@@ -100,7 +100,7 @@ def problems(kind: type[Settings], error: ValidationError) -> Iterator[str]:
         if detail["type"] == "too_short" and any(_inside(other, detail) for other in details):
             continue  # pydantic counts only the items that are right
         path, parent = _locate(kind, detail["loc"])
-        yield f"{path}: {_say(detail, parent)}" if path else _say(detail, parent)
+        yield f"{path}: {sentence(detail, parent)}" if path else sentence(detail, parent)
 
 
 def _inside(mistake: ErrorDetails, whole: ErrorDetails) -> bool:
@@ -150,7 +150,8 @@ def _tag(kind: type[Settings]) -> str:
     return str(field.default) if field else kind.__name__
 
 
-def _say(detail: ErrorDetails, parent: type[Settings] | None) -> str:
+def sentence(detail: ErrorDetails, parent: type[Settings] | None = None) -> str:
+    """What is wrong with a value, in words; `parent` is the group of settings that it is in."""
     context, value = detail.get("ctx", {}), detail["input"]
     name = str(detail["loc"][-1]) if detail["loc"] else ""
     match detail["type"]:

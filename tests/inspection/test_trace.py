@@ -89,6 +89,11 @@ def test_a_name_that_nothing_has_is_refused_with_one_near_it(model):
         pass
 
 
+def test_what_is_no_name_is_refused(model):
+    with pytest.raises(SettingsError, match="3 is no name; names are texts"), capture(model, ["logits", 3]):
+        pass
+
+
 def test_every_name_of_every_kind_of_model_is_shown_by_one_pass(case):
     with capture(case.model) as trace:
         looked_into = case.logits(case.text())

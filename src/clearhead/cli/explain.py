@@ -65,6 +65,8 @@ def explain(
         explanation = loaded.explain(given, tokens=tokens)
     else:
         _refuse(model, "translates", {"--tokens": tokens or None})
+        if target is not None and not loaded.tokenizer.encode(target):
+            raise SettingsError("--target: is blank; give a translation, or leave it out for the model's own")
         explanation = loaded.explain(given, to=to, target=target)
     choice = {"attention": attention, "layer": layer, "head": head, "query": query}
     written = explanation.save(out, view, **choice)

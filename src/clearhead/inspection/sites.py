@@ -212,6 +212,8 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     patterns, names = [patterns] if isinstance(patterns, str) else patterns, list(names)
     matching: set[str] = set()
     for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise SettingsError(f"{pattern!r} is no name; names are texts, such as 'decoder.*.weights'")
         found = {name for name in names if fnmatchcase(name, pattern)}
         if not found:
             raise SettingsError(f"{pattern}: nothing in the model has this name{nearby(pattern, names)}")

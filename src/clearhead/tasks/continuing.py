@@ -18,6 +18,7 @@ from clearhead.decoding import (
     repetition_penalty,
 )
 from clearhead.errors import SettingsError
+from clearhead.tasks.given import check_types
 from clearhead.tasks.sliding import Sliding
 from clearhead.text.telling import Teller
 
@@ -91,6 +92,7 @@ class Continuing:
 
     def __post_init__(self) -> None:
         """What is wrong is said before any work, all at once."""
+        check_types(self)
         problems = []
         for name, least, most in (
             ("tokens", 1, MOST_TOKENS),

@@ -92,7 +92,7 @@ def check_target(directions: Sequence[Direction], target: str | None) -> str:
             raise TextError(f"--to: name the language to translate into; {_offer(directions)}")
         return next(iter(languages))
     if target not in languages:
-        raise TextError(f"--to {target}: {_offer(directions)} only{_meant(target)}")
+        raise TextError(f"--to {target}: {_offer(directions)} only{_meant(str(target))}")
     return target
 
 

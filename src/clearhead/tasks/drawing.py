@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, cast
+from typing import cast
 
 from torch import nn
 
@@ -26,6 +26,7 @@ from clearhead.layers.positions import Relative
 from clearhead.layers.scores import Scaled
 from clearhead.models import GPT
 from clearhead.tasks.explaining import Explanation, Token
+from clearhead.tasks.given import check_types
 from clearhead.tasks.summarizing import Summaries
 
 NEAR = 6
@@ -43,6 +44,9 @@ class Choice:
     layer: int | None = None
     head: int | None = None
     query: int | None = None
+
+    def __post_init__(self) -> None:
+        check_types(self)
 
 
 class Drawing:
@@ -252,9 +256,9 @@ def draw(explanation: Explanation, view: str | None = None, choice: Choice | Non
     return VIEWS[view](Drawing(explanation, choice))
 
 
-def fitting(view: str, choice: Mapping[str, Any]) -> Choice:
+def fitting(view: str, choice: Choice) -> Choice:
     """Of what was chosen, that which the view uses."""
-    return Choice(**{name: value for name, value in choice.items() if name in USES.get(view, ())})
+    return Choice(**{name: value for name, value in asdict(choice).items() if name in USES.get(view, ())})
 
 
 def _scale(attention: nn.Module) -> float | None:

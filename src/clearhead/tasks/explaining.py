@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import Tree
-from clearhead.errors import SettingsError, TextError
+from clearhead.errors import SettingsError
 from clearhead.inspection import Trace, capture
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
+from clearhead.tasks.given import wishes_of
 from clearhead.text.tokenizer import END, START, UNKNOWN, Tokenizer
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Explanation:
         """One of its pictures, by name, of an attention, layer, head and query; see `tasks/drawing.py`."""
         from clearhead.tasks.drawing import Choice, draw
 
-        return draw(self, view, Choice(**choice))
+        return draw(self, view, wishes_of(Choice, choice))
 
     def save(self, path: Path | str, view: str | None = None, **choice: Any) -> Path:
         """Writes a picture (.png, .svg, .pdf), the explorer's page in a file (.html), or numbers (.json)."""
@@ -122,12 +123,6 @@ class Explanation:
     def log_probability(self) -> float:
         """Of all that the decoder was to say, as the model has it."""
         return sum(token.log_probability or 0.0 for token in self.target)
-
-
-def check_text(text: object) -> None:
-    """Whether it is one text, as an explanation is of one."""
-    if not isinstance(text, str):
-        raise TextError(f"a {type(text).__name__} is no text; explain one text at a time, as a str")
 
 
 def not_captured(name: str) -> SettingsError:

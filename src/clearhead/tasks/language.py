@@ -12,7 +12,8 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.models import GPT
 from clearhead.models.recorded import Recorded, can_be_recorded
 from clearhead.tasks.continuing import Continuing, Generation, Spoken, Writing
-from clearhead.tasks.explaining import Explanation, check_text, look_at_text, text_tokens
+from clearhead.tasks.explaining import Explanation, look_at_text, text_tokens
+from clearhead.tasks.given import check_text, listed, wishes_of
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 
 # Texts that are continued at once.
@@ -59,8 +60,8 @@ class LanguageModel:
 
         What a prompt gives does not depend on the prompts beside it.
         """
-        wish = Continuing(**wishes)
-        texts = [prompts] if isinstance(prompts, str) else prompts
+        wish = wishes_of(Continuing, wishes)
+        texts = listed(prompts, "prompt")
         told = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
         rows = [number for number in range(len(texts)) for _ in range(wish.samples)]
         found: dict[int, Generation] = {}
@@ -77,7 +78,7 @@ class LanguageModel:
 
     def stream(self, prompt: str, **wishes: Any) -> Iterator[Spoken]:
         """The continuation of a text as it is written; what is told of a sample adds up to its text."""
-        wish = Continuing(**wishes)
+        wish = wishes_of(Continuing, wishes)
         ids = self.encode(prompt)
         return iter(Writing(self, [ids] * wish.samples, range(wish.samples), wish))
 
@@ -93,7 +94,9 @@ class LanguageModel:
 
         Only tensors that match the names are kept. Other wishes are those of `Continuing`.
         """
-        check_text(text)
+        if not isinstance(tokens, int) or tokens < 0:
+            raise SettingsError(f"tokens: {tokens!r} should be 0, which writes nothing, or so many to write")
+        wish = wishes_of(Continuing, {"tokens": tokens or 1, "temperature": temperature, **wishes})
         prompt = self.encode(text)
         if len(prompt) > self.longest:
             raise TextError(
@@ -103,7 +106,7 @@ class LanguageModel:
         tokens = min(tokens, self.longest - len(prompt))
         found, said, end = None, [], None
         if tokens:
-            writing = Writing(self, [prompt], [0], Continuing(tokens, temperature, **wishes))
+            writing = Writing(self, [prompt], [0], replace(wish, tokens=tokens))
             for _ in writing:
                 pass
             (found,) = writing.generations([text])
@@ -127,10 +130,11 @@ class LanguageModel:
     def unseen(self, prompt: str, **wishes: Any) -> int:
         """How many tokens of a prompt, the first ones, would not fit into the context."""
         ids = self.encode(prompt)
-        return len(ids) - len(self.fitting(ids, Continuing(**wishes)))
+        return len(ids) - len(self.fitting(ids, wishes_of(Continuing, wishes)))
 
     def encode(self, prompt: str, number: int = 1) -> list[int]:
         """The ids that a prompt is read as; what the model cannot read is named."""
+        check_text(prompt, f"prompt {number}")
         if "\0" in prompt:
             raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; take it out")
         ids = self.tokenizer.encode(self.frame.format(prompt=prompt) if self.frame else prompt)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from clearhead.errors import SettingsError
 from clearhead.inspection.pictures.picture import FORMATS
 from clearhead.tasks.drawing import Choice, draw, fitting, views
 from clearhead.tasks.explaining import Explanation
+from clearhead.tasks.given import wishes_of
 from clearhead.tasks.showing.file import standalone_page
 from clearhead.tasks.summarizing import Summaries
 from clearhead.writing import write_text
@@ -23,15 +24,15 @@ DIGITS = 6
 def save_explanation(explanation: Explanation, path: Path, view: str | None = None, **choice: Any) -> Path:
     """A file of the kind that its ending says; a folder gets every picture there is."""
     check_place(path)
-    kind = _kind(path)
+    kind, chosen = _kind(path), wishes_of(Choice, choice)
     if _is_folder(path):
         path.mkdir(parents=True, exist_ok=True)
         for name in [view] if view else views(explanation):
-            draw(explanation, name, fitting(name, choice)).save(path / f"{name}.png")
+            draw(explanation, name, fitting(name, chosen)).save(path / f"{name}.png")
     elif kind in FORMATS:
-        draw(explanation, view, Choice(**choice)).save(path)
+        draw(explanation, view, chosen).save(path)
     else:
-        for name, value in {"view": view, **choice}.items():
+        for name, value in {"view": view, **asdict(chosen)}.items():
             if value is not None:
                 raise SettingsError(f"{name}: {value} is for pictures; {path.name} holds everything")
         write_text(path, WHOLE[kind](explanation))

@@ -29,7 +29,8 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.models import Translator
 from clearhead.tasks.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.tasks.explaining import Explanation, check_text, look_at_pair, source_tokens, target_tokens
+from clearhead.tasks.explaining import Explanation, look_at_pair, source_tokens, target_tokens
+from clearhead.tasks.given import check_text, check_types, listed, wishes_of
 from clearhead.text.tokenizer import END, START, Tokenizer
 
 # As in the paper: a translation may have so many tokens more than its source.
@@ -75,6 +76,7 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_types(self)
         if not 0 <= self.seed <= LARGEST_SEED:
             raise SettingsError(f"seed: {self.seed} should be from 0 to {LARGEST_SEED}")
         check_sampling(self.temperature, self.top_k, self.top_p, self.min_p)
@@ -97,6 +99,7 @@ class Wishes:
 
     def __post_init__(self) -> None:
         """What is wrong is said even where there is nothing to translate."""
+        check_types(self)
         if self.sampling and self.nbest > 1:
             raise SettingsError(f"nbest: {self.nbest} goes with a beam; draw with several seeds instead")
         check_search(self.beam, self.nbest, self.alpha)
@@ -177,7 +180,7 @@ class TranslationModel:
         texts beside it.
         """
         asked = self.lead(to)
-        found = self._translate([texts] if isinstance(texts, str) else texts, asked, self._wish(wishes))
+        found = self._translate(listed(texts), asked, self._wish(wishes))
         return found[0] if isinstance(texts, str) else found
 
     def stream(
@@ -189,8 +192,14 @@ class TranslationModel:
         a blank translation, and the error comes at the end.
         """
         asked, wish = self.lead(to), self._wish(wishes)
+        if isinstance(texts, str):
+            raise TextError(f"texts: {texts!r:.40} is one text; give a list of them, or use translate")
+        if at_once < 1:
+            raise SettingsError(f"at_once: {at_once} should be at least 1")
         done, first_long, long = 0, None, 0
         for chunk, problem in _chunks(iter(texts), at_once):
+            for number, text in enumerate(chunk, start=done + 1):
+                check_text(text, f"text {number}")
             for place in [place for place, fits in enumerate(self.fits(chunk)) if not fits]:
                 first_long = first_long or self._too_long(done + place + 1, chunk[place])
                 chunk[place], long = "", long + 1
@@ -215,6 +224,8 @@ class TranslationModel:
         the names are kept. Wishes are those of `Wishes`; a search tells its tree.
         """
         check_text(text)
+        if target is not None:
+            check_text(target, "target")
         asked, wish = self.lead(to), self._wish(wishes)
         (ids,) = self._encode([text])
         if not ids:
@@ -254,7 +265,7 @@ class TranslationModel:
                     raise SettingsError(
                         f"{name}: {wishes[name]} goes with a search, but drawing was asked for"
                     )
-        return Wishes(**{"beam": self.search.beam, "alpha": self.search.alpha, **wishes})
+        return wishes_of(Wishes, {"beam": self.search.beam, "alpha": self.search.alpha, **wishes})
 
     def _translate(
         self, texts: Sequence[str], asked: list[int], wish: Wishes, before: int = 0
