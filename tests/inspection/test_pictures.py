@@ -1,11 +1,14 @@
 """Pictures hold what they are of: tokens as text, what is hidden hatched, and words for who cannot see."""
 
+import io
 import re
 import struct
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.image import imread
 
 from clearhead.errors import SettingsError
 from clearhead.inspection.alignment import Aligner, WordAlignment, agreements
@@ -14,6 +17,7 @@ from clearhead.inspection.pictures.arithmetic import Arithmetic, arithmetic_pict
 from clearhead.inspection.pictures.atlas import atlas_picture
 from clearhead.inspection.pictures.beam import Branch, beam_picture
 from clearhead.inspection.pictures.cross import cross_picture
+from clearhead.inspection.pictures.fonts import readable
 from clearhead.inspection.pictures.head import head_picture
 from clearhead.inspection.pictures.lens import lens_picture
 from clearhead.inspection.pictures.neighbours import Neighbours, neighbours_picture
@@ -111,6 +115,25 @@ def test_any_token_can_be_drawn(tokens, kind):
     assert content.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[kind])
     if kind == "svg" and len(tokens) == 4:
         assert set(tokens) <= set(texts(content))
+
+
+def test_a_sign_that_no_font_has_is_drawn_as_its_number_along_a_matrix_too():
+    pixels = [
+        imread(io.BytesIO(head_picture(Subject("m", "x"), seen([token, "b"]), 0).content("png")))
+        for token in ("\ue123", "U+E123", "\ue123\ue124", "U+E123…")
+    ]
+    assert np.array_equal(pixels[0], pixels[1])
+    assert np.array_equal(pixels[2], pixels[3])
+
+
+def test_a_caption_with_signs_that_no_font_has_stays_within_the_picture():
+    said = "a\ue123" * 30
+    picture = head_picture(Subject("m", said), seen(), 0)
+    with picture._drawable("png"):
+        lines = picture.figure.get_supxlabel().splitlines()
+        assert readable(said) in "".join(lines).replace(" ", "")
+        assert max(map(len, lines)) <= picture.figure.get_size_inches()[0] * 17
+    assert said in picture.figure.get_supxlabel().replace("\n", "")
 
 
 def test_the_same_picture_is_the_same_file():

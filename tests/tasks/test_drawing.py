@@ -52,6 +52,13 @@ def test_the_best_aligner_of_a_toy_links_each_word_with_its_own(explanation):
     assert set(words.links) >= {(0, 0), (2, 2)}
 
 
+def test_words_that_the_vocabulary_does_not_have_are_shown_as_the_text_has_them(model):
+    explanation = model.explain("three 我 four 🙂", to="de", target="3 我")
+    words = Summaries(explanation).alignment()
+    assert list(words.source) == ["three", "我", "four", "🙂"]
+    assert list(words.target) == ["3", "<unk>"]
+
+
 def test_saved_numbers_are_those_of_the_trace(explanation, tmp_path):
     told = json.loads(explanation.save(tmp_path / "x.json").read_text())
     assert [

@@ -347,3 +347,17 @@ def test_an_unknown_sign_does_not_take_the_words_beside_it_apart():
     alone = tokenizer.word_numbers(SENTENCES[0])
     assert numbers[: len(alone)] == alone
     assert numbers[-1] == alone[-1] + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_spelled_as_the_text_spells_them(kind: str):
+    tokenizer = tokenizer_of(kind)
+    for sentence in SENTENCES:
+        spelled = [tokenizer.decode(ids).strip() for ids in tokenizer.words([tokenizer.encode(sentence)])[0]]
+        assert tokenizer.word_texts(sentence) == spelled
+        assert len(spelled) == max(tokenizer.word_numbers(sentence)) + 1
+
+
+def test_an_unknown_word_is_spelled_as_the_text_spells_it():
+    tokenizer = tokenizer_of("bpe")
+    assert tokenizer.word_texts(f"  {SENTENCES[0]}  我们 ")[-1] == "我们"

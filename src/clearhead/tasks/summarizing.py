@@ -24,6 +24,7 @@ from clearhead.layers.block import Stack
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
 from clearhead.tasks.explaining import Explanation, Token, not_captured
+from clearhead.text.tokenizer import UNKNOWN
 
 ATTENTIONS = {
     "encoder": "encoder.blocks.{}.attention",
@@ -99,11 +100,12 @@ class Summaries:
         """The words as a head sees them; the best aligner, if none is named."""
         aligner = aligner or self.aligners()[0]
         merged = merge_words(self.weights("cross")[aligner.layer], self.words, aligner.reads)[aligner.head]
-        tokenizer, one = self.explanation.tokenizer, self.explanation
-        source, target = (
-            [tokenizer.decode(ids).strip() or "▁" for ids in _grouped(side)]
-            for side in (one.source, one.target)
-        )
+        source, target = self._spelled(self.explanation.source), self._spelled(self.explanation.target)
+        # What the vocabulary does not have is known only from the text.
+        own = self.explanation.tokenizer.word_texts(self.explanation.text)
+        for number, ids in enumerate(_grouped(self.explanation.source)):
+            if UNKNOWN in ids:
+                source[number] = own[number] or source[number]
         return WordAlignment(aligner, source, target, merged, agreements(merged))
 
     def brought(self, stack: str) -> list[Brought]:
@@ -149,6 +151,14 @@ class Summaries:
             logits = self.model(torch.tensor([ids], device=device))[0]
         wanted = torch.tensor(said, device=device)[:, None]
         return float(logits[: len(said)].float().log_softmax(-1).gather(1, wanted).sum())
+
+    def _spelled(self, side: Sequence[Token]) -> list[str]:
+        """The words of a side as the tokenizer writes them; what has no text is shown by its pieces."""
+        tokenizer = self.explanation.tokenizer
+        return [
+            tokenizer.decode(ids).strip() or "".join(tokenizer.pieces(ids)).lstrip("▁") or "▁"
+            for ids in _grouped(side)
+        ]
 
     def _sublayers(self, stack: str) -> list[str]:
         blocks: Stack = self.model.get_submodule(stack)  # pyright: ignore[reportAssignmentType]

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -150,6 +151,13 @@ class Tokenizer:
         numbers = self._inner.encode(self._writable(text), add_special_tokens=False).word_ids
         order = {number: place for place, number in enumerate(dict.fromkeys(numbers))}
         return [order[number] for number in numbers]
+
+    def word_texts(self, text: str) -> list[str]:
+        """The words of a text as they are spelled before they are cut, in the order of `word_numbers`."""
+        clean = self._writable(text)
+        encoded = self._inner.encode(clean, add_special_tokens=False)
+        ends = dict(zip(encoded.word_ids, (last for _, last in encoded.offsets), strict=True)).values()
+        return [self.normalized(clean[first:last]).strip() for first, last in pairwise([0, *ends])]
 
     def dropout(self, probability: float) -> MergeDropout:
         """The same merges, each of them left out with a probability."""

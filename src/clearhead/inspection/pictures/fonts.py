@@ -1,6 +1,7 @@
 """Which signs can be drawn here: those of the font that comes along, and of some that are often installed."""
 
 import functools
+from itertools import groupby
 
 from matplotlib.font_manager import findfont, fontManager, get_font
 
@@ -23,9 +24,13 @@ def families() -> tuple[str, ...]:
 
 @functools.cache
 def _drawable(sign: str) -> bool:
-    return any(get_font(findfont(name)).get_char_index(ord(sign)) for name in families())
+    return sign == "\n" or any(get_font(findfont(name)).get_char_index(ord(sign)) for name in families())
 
 
 def readable(text: str) -> str:
-    """The text with what no font here can draw written as its number."""
-    return "".join(sign if sign == "\n" or _drawable(sign) else f"U+{ord(sign):04X}" for sign in text)
+    """The text with what no font here can draw written as a number: of several signs in a row, the first."""
+    parts = []
+    for drawable, signs in groupby(text, _drawable):
+        run = "".join(signs)
+        parts.append(run if drawable else f"U+{ord(run[0]):04X}" + "…" * (len(run) > 1))
+    return "".join(parts)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import Formatter, FuncFormatter
 
 from clearhead.errors import SettingsError
 from clearhead.inspection.pictures.fonts import families, readable
@@ -56,15 +58,27 @@ class Picture:
     def _drawable(self, kind: str) -> Iterator[None]:
         """An SVG keeps all text, as whoever shows it may have the font; elsewhere it must be drawn here."""
         texts = [(text, text.get_text()) for text in self.figure.findobj(Text)]
+        # The labels of ticks are written anew whenever a picture is drawn.
+        axes = [
+            (axis, axis.get_major_formatter()) for one in self.figure.axes for axis in (one.xaxis, one.yaxis)
+        ]
         try:
-            for text, said in texts if kind != "svg" else ():
-                text.set_text(readable(said))
+            if kind != "svg":
+                for text, said in texts:
+                    caption = said == _wrapped(self.caption, self.figure)
+                    text.set_text(
+                        _wrapped(readable(self.caption), self.figure) if caption else readable(said)
+                    )
+                for axis, formatter in axes:
+                    axis.set_major_formatter(FuncFormatter(partial(_readable_tick, formatter)))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Glyph .* missing")
                 yield
         finally:
             for text, said in texts:
                 text.set_text(said)
+            for axis, formatter in axes:
+                axis.set_major_formatter(formatter)
 
     def _metadata(self, kind: str) -> dict[str, Any]:
         match kind:
@@ -109,9 +123,19 @@ def drawn(draw: Callable[[Figure], None], size: tuple[float, float], caption: st
     with _settings():
         figure = Figure(figsize=size, layout="constrained")
         draw(figure)
-        told = "\n".join(textwrap.wrap(caption, max(40, int(size[0] * 17))))
-        figure.supxlabel(told, x=0.01, ha="left", fontsize=7.5, color="#444444", parse_math=False)
+        figure.supxlabel(
+            _wrapped(caption, figure), x=0.01, ha="left", fontsize=7.5, color="#444444", parse_math=False
+        )
     return Picture(figure, caption, alt)
+
+
+def _wrapped(caption: str, figure: Figure) -> str:
+    """In lines that fit below the figure."""
+    return "\n".join(textwrap.wrap(caption, max(40, int(figure.get_size_inches()[0] * 17))))
+
+
+def _readable_tick(formatter: Formatter, value: float, place: int | None) -> str:
+    return readable(formatter(value, place))
 
 
 @contextmanager
