@@ -239,6 +239,14 @@ def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of,
         ("source_embedding.words", Swap({0: "cat"}), "has what is no number in it"),
         ("source_embedding.places", Move({0: 1.5}), "there is no 1.5"),
         ("encoder.states", Patch({}, places={1: -2}), "there is no -2"),
+        (
+            "encoder.states",
+            Patch({"encoder.states": torch.ones(1, 6, 16)}, places={1: 6}),
+            "place 6 is not in the trace that is to be patched in, which has 0 to 5",
+        ),
+        ("*.weights", Row(0, 3), "3 is no row; give a weight for each key, or {key: weight}"),
+        ("encoder.states", Swap([5]), r"\[5\] is no mapping of places; give {place: vector}"),
+        ("source_embedding.places", Move(2), "2 is no mapping of places; give {place: other place}"),
         ("encoder.stats", Mute([0]), "nothing in the model has this name; near it: encoder.states"),
     ],
 )
@@ -246,6 +254,55 @@ def test_a_change_that_makes_no_sense_is_refused_with_a_way_out(case_of, name, c
     case = case_of("translator")
     with pytest.raises(SettingsError, match=message), intervene(case.model, {name: change}):
         case.logits(case.text())
+
+
+BEYOND = {
+    "decoder.blocks.0.attention.weights": Row(5, [1.0]),
+    "decoder.blocks.1.attention_residual.stream": Swap({2: [0.0] * 16, 5: [0.0] * 16}),
+    "logits": Patch({"logits": torch.zeros(1, 7, 20)}, places=[5]),
+    "decoder.blocks.0.attention.keys": Patch(
+        {"decoder.blocks.0.attention.keys": torch.zeros(1, 2, 7, 8)}, places={5: 0}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_a_place_that_the_text_does_not_have_is_not_passed_over(case_of, name):
+    said = f"{name}: place 5 was never come to, so that nothing changed there; the text had places 0 to 4"
+    for kind in ("translator", "gpt"):
+        case = case_of(kind)
+        for run in (case.logits, case.steps):
+            with pytest.raises(SettingsError) as refused, intervene(case.model, {name: BEYOND[name]}):
+                run(case.text())
+            assert str(refused.value) == said
+            with intervene(case.model, {name: BEYOND[name]}):
+                run(case.text(target=6))
+
+
+def test_a_word_is_not_moved_from_a_place_that_the_text_does_not_have(case):
+    rotary = case.model.config.position == "rotary"
+    if case.model.config.position == "alibi":
+        pytest.skip("has no places")
+    name = "decoder.places" if rotary else f"{'target_' * case.translates}embedding.places"
+    for run in (case.logits, case.steps):
+        with (
+            pytest.raises(SettingsError, match="place 7 was never come to"),
+            intervene(case.model, {name: Move({7: 2})}),
+        ):
+            run(case.text())
+
+
+def test_what_goes_wrong_within_an_intervention_is_what_is_told(case_of):
+    case = case_of("gpt")
+
+    def broken() -> None:
+        case.logits(case.text())
+        raise KeyError
+
+    with pytest.raises(KeyError), intervene(case.model, {"decoder.blocks.0.attention.weights": Row(9, [1])}):
+        broken()
+    with intervene(case.model, {"decoder.blocks.0.attention.weights": Row(9, [1])}):
+        pass  # nothing was computed, so nothing was passed over
 
 
 def test_edits_print_as_the_python_that_makes_them():

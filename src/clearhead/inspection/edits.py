@@ -3,7 +3,7 @@
 Places count from the first word, in a full pass as in the cached steps of a search.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -37,6 +37,11 @@ class Scene:
 
 class Edit:
     """A change of the tensors at a site."""
+
+    @property
+    def at(self) -> Collection[int]:
+        """The places that it names; none, if it is for all of them."""
+        return ()
 
     def check(self, site: Site) -> None:
         """Refuses a site at which it makes no sense."""
@@ -85,6 +90,10 @@ class Row(Edit):
     head: int | None = None
 
     @property
+    def at(self) -> Collection[int]:
+        return (self.query,)
+
+    @property
     def given(self) -> dict[int, float]:
         """The weight of each key that is named."""
         weights = self.weights.tolist() if isinstance(self.weights, Tensor) else self.weights
@@ -94,6 +103,10 @@ class Row(Edit):
         if site.shown != "weights":
             raise SettingsError(
                 f"{site.name}: has no rows of weights; edit {site.path}.weights, if it is an attention"
+            )
+        if not isinstance(self.weights, Sequence | Tensor | Mapping):
+            raise SettingsError(
+                f"{site.name}: {self.weights!r} is no row; give a weight for each key, or {{key: weight}}"
             )
         _check_heads(site, [] if self.head is None else [self.head])
         _check_places(site, [self.query, *self.given])
@@ -150,12 +163,24 @@ class Patch(Edit):
     heads: Sequence[int] | None = None
     places: Sequence[int] | Mapping[int, int] | None = None
 
+    @property
+    def at(self) -> Collection[int]:
+        return self.places or ()
+
     def check(self, site: Site) -> None:
         if self.heads is not None:
             _check_heads(site, self.heads)
-        _check_places(site, [*(self.places or ()), *_taken_from(self.places)])
+        taken = self.places.values() if isinstance(self.places, Mapping) else self.places or ()
+        _check_places(site, [*(self.places or ()), *taken])
         if site.name not in self.trace:
             raise SettingsError(f"{site.name}: not in the trace that is to be patched in; capture it there")
+        there = places_of(site, self.trace[site.name])
+        for place in taken:
+            if place >= there:
+                raise SettingsError(
+                    f"{site.name}: place {place} is not in the trace that is to be patched in, which has 0 "
+                    f"to {there - 1}"
+                )
 
     def change(self, tensor: Tensor, scene: Scene) -> Tensor:
         shown, axis = scene.site.shown, 2 if scene.site.shown in ATTENTION else 1
@@ -195,7 +220,12 @@ class Swap(Edit):
 
     vectors: Mapping[int, int | Sequence[float] | Tensor]
 
+    @property
+    def at(self) -> Collection[int]:
+        return self.vectors
+
     def check(self, site: Site) -> None:
+        _check_mapping(site, self.vectors, "{place: vector}")
         if site.shown in (*ATTENTION, "logits", "places"):
             raise SettingsError(
                 f"{site.name}: has no vectors of words; swap those of words, stream, added or states"
@@ -221,7 +251,12 @@ class Move(Edit):
 
     places: Mapping[int, int]
 
+    @property
+    def at(self) -> Collection[int]:
+        return self.places
+
     def check(self, site: Site) -> None:
+        _check_mapping(site, self.places, "{place: other place}")
         if site.shown != "places":
             raise SettingsError(
                 f"{site.name}: has no places; move those of an embedding, or of rotary positions"
@@ -239,8 +274,14 @@ class Move(Edit):
         return moved
 
 
-def _taken_from(places: Sequence[int] | Mapping[int, int] | None) -> Sequence[int]:
-    return list(places.values()) if isinstance(places, Mapping) else []
+def places_of(site: Site, tensor: Tensor) -> int:
+    """How many places a tensor of a site has."""
+    if site.shown in ATTENTION:
+        return tensor.shape[2]
+    if site.shown == "places":
+        return tensor.shape[-1]
+    # A step gives the logits of one place, without an axis for it.
+    return 1 if site.shown == "logits" and tensor.dim() < 3 else tensor.shape[1]
 
 
 def _numbers(values: Sequence[int], like: Tensor) -> Tensor:
@@ -294,6 +335,11 @@ def _check_places(site: Site, places: Sequence[int] | Mapping[int, object]) -> N
     for place in places:
         if not isinstance(place, int) or place < 0:
             raise SettingsError(f"{site.name}: places count from 0, and there is no {place!r}")
+
+
+def _check_mapping(site: Site, given: object, form: str) -> None:
+    if not isinstance(given, Mapping):
+        raise SettingsError(f"{site.name}: {given!r} is no mapping of places; give {form}")
 
 
 def _check_token(site: Site, token: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from clearhead.errors import SettingsError
-from clearhead.inspection.edits import Edit, Scene
+from clearhead.inspection.edits import BY_KEY, Edit, Scene, places_of
 from clearhead.inspection.sites import Listener, Site, listening, matching, sites
 from clearhead.layers.embedding import Embedding
 
@@ -23,16 +23,20 @@ def intervene(model: nn.Module, changes: Mapping[str, Change | Sequence[Change]]
     Interventions nest, an inner one changing what an outer one left, and hold for whatever this thread
     computes: full passes, searches, captures. What is captured has the changes in it. Change the plain
     module, not a compiled or distributed wrapper of it; and where places count, decode one text at a time.
+    A place that nothing of what was computed has is refused at the end.
     """
-    all_sites, progress = sites(model), Progress()
+    all_sites, progress, reaches = sites(model), Progress(), []
     listeners: list[tuple[Site, Listener]] = []
     for pattern, given in changes.items():
         for name in matching([pattern], all_sites):
             for change in given if isinstance(given, Sequence) else [given]:
                 _check(all_sites[name], change)
-                listeners += _listeners(all_sites, all_sites[name], change, progress)
+                reaches.append(Reach(all_sites[name], change))
+                listeners += _listeners(all_sites, reaches[-1], change, progress)
     with progress.watching(model), listening(listeners, looks=False):
         yield
+    for reach in reaches:
+        reach.check()
 
 
 def _check(site: Site, change: object) -> None:
@@ -63,10 +67,30 @@ class Progress:
             yield
 
 
+class Reach:
+    """How far the tensors have come that an edit could change: it may name a place that no text had."""
+
+    def __init__(self, site: Site, change: Change):
+        self.site, self.at = site, change.at if isinstance(change, Edit) else ()
+        self.places = 0
+
+    def extend(self, tensor: Tensor, first: int) -> None:
+        before = 0 if self.site.shown in BY_KEY else first
+        self.places = max(self.places, before + places_of(self.site, tensor))
+
+    def check(self) -> None:
+        for place in self.at:
+            if self.places and place >= self.places:
+                raise SettingsError(
+                    f"{self.site.name}: place {place} was never come to, so that nothing changed there; "
+                    f"the text had places 0 to {self.places - 1}"
+                )
+
+
 def _listeners(
-    all_sites: Mapping[str, Site], site: Site, change: Change, progress: Progress
+    all_sites: Mapping[str, Site], reach: Reach, change: Change, progress: Progress
 ) -> Iterator[tuple[Site, Listener]]:
-    hidden: Tensor | None = None
+    site, hidden = reach.site, None
 
     def note(masked: Tensor) -> Tensor:
         nonlocal hidden
@@ -74,6 +98,7 @@ def _listeners(
         return masked
 
     def edit(tensor: Tensor) -> Tensor:
+        reach.extend(tensor, progress.first)
         if isinstance(change, Edit):
             return change.change(tensor, Scene(site, progress.first, hidden))
         changed = change(tensor)
