@@ -24,7 +24,7 @@ from clearhead.inspection.pictures.neighbours import Neighbours, neighbours_pict
 from clearhead.inspection.pictures.positions import positions_picture
 from clearhead.inspection.pictures.subject import Seen, Subject
 from clearhead.inspection.summaries import head_roles
-from clearhead.inspection.vectors import position_table
+from clearhead.inspection.vectors import compared_places
 from clearhead.layers.positions import make_position, make_relative
 
 SUBJECT = Subject("en-de", "The dog runs.", "Der Hund läuft.")
@@ -223,7 +223,7 @@ def test_scores_too_large_for_an_exponential_are_taken_from_the_largest_on():
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned", "rotary", "alibi", "order", "fraction"])
 def test_every_kind_of_position_has_a_picture(kind):
-    table = position_table(kind, make_position(kind, 16, 32), make_relative(kind, 4, 8, 32), 32, 16)
+    table = compared_places(kind, make_position(kind, 16, 32), make_relative(kind, 4, 8, 32), 32, 16)
     assert table is not None
     assert table.rows.shape[0] == 32
     assert table.similarity.shape == (32, 32)
@@ -233,7 +233,7 @@ def test_every_kind_of_position_has_a_picture(kind):
 
 
 def test_a_model_without_positions_has_no_picture_of_them():
-    table = position_table("none", make_position("none", 8, 8), make_relative("none", 2, 4, 8), 8, 8)
+    table = compared_places("none", make_position("none", 8, 8), make_relative("none", 2, 4, 8), 8, 8)
     with pytest.raises(SettingsError, match="m: this model has no positions"):
         positions_picture("m", table)
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from clearhead.inspection.vectors import nearest, position_table
+from clearhead.inspection.vectors import compared_places, nearest
 from clearhead.layers.positions import Rotary, Sinusoidal, make_position, make_relative
 
 
@@ -26,7 +26,7 @@ def test_cosines_do_not_depend_on_lengths():
 def test_the_table_of_added_positions_is_what_the_model_adds():
     position = make_position("sinusoidal", 16, 32)
     assert isinstance(position, Sinusoidal)
-    table = position_table("sinusoidal", position, make_relative("sinusoidal", 2, 8, 32), 20, 16)
+    table = compared_places("sinusoidal", position, make_relative("sinusoidal", 2, 8, 32), 20, 16)
     assert table is not None
     torch.testing.assert_close(table.rows, position.table[:20])
 
@@ -34,7 +34,7 @@ def test_the_table_of_added_positions_is_what_the_model_adds():
 def test_turned_places_are_alike_by_their_distance_alone():
     relative = make_relative("rotary", 2, 8, 32)
     assert isinstance(relative, Rotary)
-    table = position_table("rotary", make_position("rotary", 16, 32), relative, 20, 16)
+    table = compared_places("rotary", make_position("rotary", 16, 32), relative, 20, 16)
     assert table is not None
     for distance in range(20):
         along = table.similarity.diagonal(distance)

@@ -24,7 +24,7 @@ def nearest(
 
 
 @dataclass(frozen=True)
-class PositionTable:
+class ComparedPlaces:
     """What a kind of position says of each place, and how alike it makes places that lie apart."""
 
     kind: PositionKind
@@ -35,29 +35,29 @@ class PositionTable:
 
 
 @torch.no_grad()
-def position_table(
+def compared_places(
     kind: PositionKind,
     position: nn.Module,
     relative: Relative,
     places: int,
     width: int,
     device: torch.device | str = "cpu",
-) -> PositionTable | None:
+) -> ComparedPlaces | None:
     """The first places of a model's positions, on the processor; None where it has none."""
     match relative:
         case Rotary():
             angles = relative.cosines[:places]
             turned = relative.turn(torch.ones(1, 1, places, 2 * angles.shape[1], device=device))[0, 0]
-            return PositionTable(kind, angles.cpu(), _cosines(turned.cpu()))
+            return ComparedPlaces(kind, angles.cpu(), _cosines(turned.cpu()))
         case Alibi():
             bias = relative.bias(places, places)
             assert bias is not None
-            return PositionTable(kind, bias[:, :, 0].T.cpu(), bias.mean(0).cpu())
+            return ComparedPlaces(kind, bias[:, :, 0].T.cpu(), bias.mean(0).cpu())
     if kind == "none":
         return None
     at, length = torch.arange(places, device=device), torch.tensor([places], device=device)
     rows = position(torch.zeros(1, places, width, device=device), at, length)[0].cpu()
-    return PositionTable(kind, rows, _cosines(rows))
+    return ComparedPlaces(kind, rows, _cosines(rows))
 
 
 def _cosines(rows: Float[Tensor, "places width"]) -> Float[Tensor, "places places"]:

@@ -19,7 +19,7 @@ from clearhead.inspection.pictures.picture import Picture
 from clearhead.inspection.pictures.positions import positions_picture
 from clearhead.inspection.pictures.residual import residual_picture
 from clearhead.inspection.pictures.subject import Seen, Subject
-from clearhead.inspection.vectors import nearest, position_table
+from clearhead.inspection.vectors import compared_places, nearest
 from clearhead.layers.attention import Attention
 from clearhead.layers.block import Block
 from clearhead.layers.positions import Relative
@@ -158,7 +158,7 @@ class Drawing:
         assert isinstance(block, Block)
         config, places = model.config, min(PLACES, model.config.longest)
         parts = (config.position, embedding.position, block.attention.relative)
-        table = position_table(*parts, places, config.width, model.readout_weight.device)
+        table = compared_places(*parts, places, config.width, model.readout_weight.device)
         return positions_picture(self.subject.model, table)
 
     def neighbours(self) -> Picture:

@@ -7,7 +7,7 @@ from matplotlib.image import AxesImage
 from clearhead.errors import SettingsError
 from clearhead.inspection.pictures.picture import Picture, drawn
 from clearhead.inspection.pictures.style import FAINT, GRID, HEADS, SIGNED, SMALL, TINY, signed_scale, write
-from clearhead.inspection.vectors import PositionTable
+from clearhead.inspection.vectors import ComparedPlaces
 
 LANES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """Which columns are drawn as curves, beside the first: at these shares of all."""
@@ -21,7 +21,7 @@ SAID = {
 }
 
 
-def positions_picture(model: str, table: PositionTable | None) -> Picture:
+def positions_picture(model: str, table: ComparedPlaces | None) -> Picture:
     """Heat map, curves and similarity of any kind of position."""
     if table is None:
         raise SettingsError(f"{model}: this model has no positions, so there is nothing to draw")
@@ -50,7 +50,7 @@ def positions_picture(model: str, table: PositionTable | None) -> Picture:
     return drawn(draw, (13.0, 3.9), caption, alt)
 
 
-def _feature(table: PositionTable) -> str:
+def _feature(table: ComparedPlaces) -> str:
     match table.kind:
         case "rotary":
             return "pair of dimensions →"
@@ -60,11 +60,11 @@ def _feature(table: PositionTable) -> str:
             return "dimension →"
 
 
-def _place(table: PositionTable) -> str:
+def _place(table: ComparedPlaces) -> str:
     return "distance ↓" if table.kind == "alibi" else "place ↓"
 
 
-def _alike(table: PositionTable) -> str:
+def _alike(table: ComparedPlaces) -> str:
     match table.kind:
         case "rotary":
             return "cosine of a query and an equal key at two places"
@@ -74,7 +74,7 @@ def _alike(table: PositionTable) -> str:
             return "cosine of two places"
 
 
-def _heat(figure: Figure, axes: Axes, table: PositionTable) -> None:
+def _heat(figure: Figure, axes: Axes, table: ComparedPlaces) -> None:
     style = {"cmap": SIGNED, "norm": signed_scale(float(table.rows.abs().max()))}
     image = axes.imshow(table.rows.numpy(), aspect="auto", interpolation="nearest", **style)
     axes.set_xlabel(_feature(table), fontsize=SMALL)
@@ -82,7 +82,7 @@ def _heat(figure: Figure, axes: Axes, table: PositionTable) -> None:
     _scale(figure, image, axes)
 
 
-def _curves(axes: Axes, table: PositionTable) -> None:
+def _curves(axes: Axes, table: ComparedPlaces) -> None:
     """Some columns, each in a lane of its own, so that none hides another."""
     features = table.rows.shape[1]
     alike = table.kind in ("order", "fraction")
@@ -100,7 +100,7 @@ def _curves(axes: Axes, table: PositionTable) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _similarity(figure: Figure, axes: Axes, table: PositionTable) -> None:
+def _similarity(figure: Figure, axes: Axes, table: ComparedPlaces) -> None:
     style = {"cmap": SIGNED, "norm": signed_scale(float(table.similarity.abs().max()))}
     image = axes.imshow(table.similarity.numpy(), aspect="auto", interpolation="nearest", **style)
     axes.set_title(_title(table), fontsize=SMALL, color=FAINT)
@@ -108,7 +108,7 @@ def _similarity(figure: Figure, axes: Axes, table: PositionTable) -> None:
     _scale(figure, image, axes)
 
 
-def _from_places(axes: Axes, table: PositionTable) -> None:
+def _from_places(axes: Axes, table: ComparedPlaces) -> None:
     """The similarity of three places to all others."""
     places = len(table.similarity)
     for number, place in enumerate(sorted({0, places // 2, places - 1})):
@@ -120,7 +120,7 @@ def _from_places(axes: Axes, table: PositionTable) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _title(table: PositionTable) -> str:
+def _title(table: ComparedPlaces) -> str:
     return "mean bias between places" if table.kind == "alibi" else "cosine between places"
 
 
