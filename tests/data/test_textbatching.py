@@ -5,7 +5,7 @@ import pytest
 
 from clearhead.data.building import cached_texts
 from clearhead.data.documents import Piece
-from clearhead.data.enclosed import Documents
+from clearhead.data.enclosed import Enclosed
 from clearhead.data.store import PairStore, TextStore
 from clearhead.data.textbatch import IGNORED
 from clearhead.data.textbatching import Crops, PackedTexts, TextBatchingConfig
@@ -22,7 +22,7 @@ CONFIG = TextBatchingConfig(tokens=128, places=16)
 
 
 def packed(store=STORE, config=CONFIG, **ranks) -> PackedTexts:
-    return PackedTexts(Documents(store, SIGNS), config, seed=3, **ranks)
+    return PackedTexts(Enclosed(store, SIGNS), config, seed=3, **ranks)
 
 
 def labels(batch) -> Counter:
@@ -70,7 +70,7 @@ def test_parts_of_a_batch_make_the_whole():
 @pytest.mark.parametrize("kind", [PackedTexts, Crops])
 def test_ranks_share_an_epoch_which_can_be_entered_anywhere(kind):
     def make(**ranks):
-        return kind(Documents(STORE, SIGNS), CONFIG, seed=3, **ranks)
+        return kind(Enclosed(STORE, SIGNS), CONFIG, seed=3, **ranks)
 
     whole = [batch.inputs.tolist() for batch in make(together=4).epoch(2)]
     shared = [list(make(rank=rank, ranks=2, together=4).epoch(2)) for rank in (0, 1)]
@@ -84,7 +84,7 @@ def test_ranks_share_an_epoch_which_can_be_entered_anywhere(kind):
 
 def test_crops_are_stretches_of_the_stream_and_seldom_meet():
     text = list(range(10, 5000))
-    crops = Crops(Documents(TextStore.of([text]), None), CONFIG, seed=1)
+    crops = Crops(Enclosed(TextStore.of([text]), None), CONFIG, seed=1)
     seen: Counter = Counter()
     for batch in crops.epoch(0):
         assert batch.words.shape == (8, 17)
@@ -95,22 +95,22 @@ def test_crops_are_stretches_of_the_stream_and_seldom_meet():
 
 
 def test_several_documents_are_cropped_with_their_signs():
-    crops = Crops(Documents(TextStore.of([[10, 11], [12]]), SIGNS), CONFIG, seed=1)
+    crops = Crops(Enclosed(TextStore.of([[10, 11], [12]]), SIGNS), CONFIG, seed=1)
     [batch] = crops.whole()
     assert batch.words.tolist() == [[START, 10, 11, END, START, 12, END]]
 
 
 def test_a_text_shorter_than_a_step_is_drawn_from_at_random():
-    crops = Crops(Documents(TextStore.of([[10, 11, 12, 13]]), None), CONFIG, seed=1)
+    crops = Crops(Enclosed(TextStore.of([[10, 11, 12, 13]]), None), CONFIG, seed=1)
     [batch] = crops.epoch(0)
     assert batch.words.shape == (8, 4)
     with pytest.raises(DataError, match="1 tokens are no text to learn from"):
-        Crops(Documents(TextStore.of([[10]]), None), CONFIG, seed=1)
+        Crops(Enclosed(TextStore.of([[10]]), None), CONFIG, seed=1)
 
 
 def test_the_whole_text_is_measured_once():
     text = list(range(10, 1000))
-    crops = Crops(Documents(TextStore.of([text]), None), CONFIG, seed=1)
+    crops = Crops(Enclosed(TextStore.of([text]), None), CONFIG, seed=1)
     assert sum(map(labels, crops.whole()), Counter()) == Counter(text[1:])
     counts = sum(map(labels, packed().whole()), Counter())
     assert counts.pop(END) == len(TEXTS)
@@ -119,7 +119,7 @@ def test_the_whole_text_is_measured_once():
 
 def test_of_prompts_and_answers_only_the_answers_are_learned():
     store = PairStore.of([[10, 11, 12], [20]], [[13], [21, 22]])
-    batches = PackedTexts(Documents(store, SIGNS), CONFIG, seed=3)
+    batches = PackedTexts(Enclosed(store, SIGNS), CONFIG, seed=3)
     [batch] = batches.epoch(0)
     assert labels(batch) == Counter([13, END, 21, 22, END])
     assert batch.tokens == 5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.data.enclosed import Documents
+from clearhead.data.enclosed import Enclosed
 from clearhead.data.store import TextStore
 from clearhead.data.textbatch import IGNORED
 from clearhead.evaluation.perplexity import perplexity, windows
@@ -20,8 +20,8 @@ def model() -> GPT:
     return GPT(GPTConfig.model_validate({**MODEL, "longest": 16, "initial": "gpt2"}), 40).double()
 
 
-def documents(*texts: list[int], signs=None) -> Documents:
-    return Documents(TextStore.of(texts), signs)
+def documents(*texts: list[int], signs=None) -> Enclosed:
+    return Enclosed(TextStore.of(texts), signs)
 
 
 def test_a_text_that_fits_has_the_loss_of_one_pass(model):

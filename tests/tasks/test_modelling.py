@@ -1,8 +1,6 @@
 """Language models are trained by the same story as translators, and lose as little when it is disturbed."""
 
 import json
-import signal
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +10,12 @@ from safetensors.torch import load_file
 from clearhead.checkpoint import WEIGHTS
 from clearhead.config import changed
 from clearhead.data.documents import read_documents
-from clearhead.data.enclosed import Documents
+from clearhead.data.enclosed import Enclosed
 from clearhead.data.store import PairStore, TextStore
 from clearhead.data.textbatching import PackedTexts, TextBatchingConfig
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import GPT, GPTConfig
-from clearhead.tasks.events import Event, Finished, Note, Validation
+from clearhead.tasks.events import Note, Validation
 from clearhead.tasks.foreseeing import foresee
 from clearhead.tasks.loading import load_language
 from clearhead.tasks.objective import TextLoss
@@ -25,7 +23,8 @@ from clearhead.tasks.recipes import Recipe, parse_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.tasks.textpreparation import Instructions
 from clearhead.tasks.textrecipe import LanguageRecipe, TextConfig
-from clearhead.training import Report
+
+from .conftest import finish, interrupted_at
 
 MODEL = {
     "preset": "shakespeare-small",
@@ -68,21 +67,6 @@ def recipe(data: dict, *changes: str) -> Recipe:
         "training": TRAINING,
     }
     return parse_recipe(changed(values, changes))
-
-
-def finish(events: Iterable[Event]) -> Finished:
-    *_, last = events
-    assert isinstance(last, Finished)
-    return last
-
-
-def interrupted_at(steps: set[int], events: Iterator[Event]) -> Finished:
-    last = None
-    for last in events:
-        if isinstance(last, Report) and last.step in steps:
-            signal.raise_signal(signal.SIGINT)
-    assert isinstance(last, Finished)
-    return last
 
 
 VARIANTS = {
@@ -133,8 +117,8 @@ def test_packed_documents_have_the_loss_of_each_alone():
     texts = [torch.randint(4, 50, (length,)).tolist() for length in (3, 9, 1, 14, 6)]
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "initial": "gpt2"}), 50).double().eval()
     config, loss = TextBatchingConfig(tokens=64, places=16), TextLoss.of()
-    [together] = PackedTexts(Documents(TextStore.of(texts), (2, 3)), config, seed=0).whole()
-    alone = [PackedTexts(Documents(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
+    [together] = PackedTexts(Enclosed(TextStore.of(texts), (2, 3)), config, seed=0).whole()
+    alone = [PackedTexts(Enclosed(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
     apart = sum(loss(model, batch) for batches in alone for batch in batches.whole())
     torch.testing.assert_close(loss(model, together), apart)
 
@@ -142,7 +126,7 @@ def test_packed_documents_have_the_loss_of_each_alone():
 def test_prompts_are_read_but_only_answers_are_learned(texts):
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "initial": "gpt2"}), 50).double()
     store = PairStore.of([[10, 11, 12]], [[13, 14]])
-    [batch] = PackedTexts(Documents(store, (2, 3)), TextBatchingConfig(tokens=16, places=16), seed=0).whole()
+    [batch] = PackedTexts(Enclosed(store, (2, 3)), TextBatchingConfig(tokens=16, places=16), seed=0).whole()
     logits = model(torch.tensor([[2, 10, 11, 12, 13, 14]])).log_softmax(-1)[0]
     wanted = -(logits[3, 13] + logits[4, 14] + logits[5, 3])
     torch.testing.assert_close(TextLoss.of()(model, batch), wanted)

@@ -2,8 +2,6 @@
 
 import errno
 import json
-import signal
-from collections.abc import Iterable, Iterator
 from math import isfinite, nan
 from pathlib import Path
 
@@ -13,12 +11,14 @@ from safetensors.torch import load_file
 from clearhead.checkpoint import WEIGHTS
 from clearhead.config import changed, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError, TrainingError
-from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
+from clearhead.tasks.events import Begun, Finished, Note, Saved, Validation
 from clearhead.tasks.exporting import export_int8
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import read_metrics
 from clearhead.tasks.run import resume, train
 from clearhead.training import Report, Trainer
+
+from .conftest import finish, interrupted_at
 
 SHORT = ["training.steps=24", "training.save_every=5", "training.validate_every=8", "training.report_every=3"]
 SMALL = ["model.dropout=0.1", "model.width=16", "model.hidden=32", "batches.tokens=400"]
@@ -33,22 +33,6 @@ def recipe(tmp_path_factory, number_recipe):
         return parse_settings(TranslationRecipe, changed(values, [*SHORT, *SMALL, *changes]))
 
     return make
-
-
-def finish(events: Iterable[Event]) -> Finished:
-    *_, last = events
-    assert isinstance(last, Finished)
-    return last
-
-
-def interrupted_at(steps: set[int], events: Iterator[Event]) -> Finished:
-    """The end of a run to which Ctrl-C is pressed during each of these steps."""
-    last = None
-    for last in events:
-        if isinstance(last, Report) and last.step in steps:
-            signal.raise_signal(signal.SIGINT)
-    assert isinstance(last, Finished)
-    return last
 
 
 def measurements(out: Path) -> list[dict]:

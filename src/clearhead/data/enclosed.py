@@ -11,7 +11,7 @@ Numbers = NDArray[np.int64]
 Signs = tuple[int, int]
 
 
-class Documents:
+class Enclosed:
     """Documents by number; each is its words between two signs, or the words alone where there are no signs.
 
     Of prompts with their answers, only the answers are learned, and the sign after them.

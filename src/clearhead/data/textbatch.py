@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.data.batch import row_share
-from clearhead.data.enclosed import Documents
+from clearhead.data.enclosed import Enclosed
 from clearhead.text.tokenizer import PAD
 
 # The label of a place at which nothing is learned; no id, as every id may be a word.
@@ -34,7 +34,7 @@ class TextBatch:
     @classmethod
     def lay(
         cls,
-        documents: Documents,
+        documents: Enclosed,
         stretches: NDArray[np.int64],
         rows: NDArray[np.int64],
         count: int,

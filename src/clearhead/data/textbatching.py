@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 
 from clearhead.config import Settings
 from clearhead.data.batching import BatchingConfig
-from clearhead.data.enclosed import Documents
+from clearhead.data.enclosed import Enclosed
 from clearhead.data.packing import CHUNK, Filling, fillings, in_steps
 from clearhead.data.textbatch import CropBatch, TextBatch
 from clearhead.errors import DataError
@@ -52,7 +52,7 @@ class Texts:
     A step takes `together` batches over all ranks: left out, one each.
     """
 
-    documents: Documents
+    documents: Enclosed
     config: TextBatchingConfig
     seed: int
     rank: int = 0

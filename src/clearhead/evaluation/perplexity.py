@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.data.enclosed import Documents
+from clearhead.data.enclosed import Enclosed
 from clearhead.data.textbatch import IGNORED
 from clearhead.layers.layout import Plain
 from clearhead.models import GPT
@@ -53,7 +53,7 @@ class Perplexity:
 
 
 @torch.no_grad()
-def perplexity(model: GPT, documents: Documents, size: int, stride: int | None = None) -> Perplexity:
+def perplexity(model: GPT, documents: Enclosed, size: int, stride: int | None = None) -> Perplexity:
     """Every word of the documents, which have so many bytes, foreseen once through a sliding window.
 
     The window is as long as the model sees. It moves by `stride` places, half of it if left out, so that each
@@ -74,7 +74,7 @@ def perplexity(model: GPT, documents: Documents, size: int, stride: int | None =
     return Perplexity(tokens, nats, size, window, stride)
 
 
-def windows(documents: Documents, window: int, stride: int) -> Iterator[tuple[Tensor, Tensor]]:
+def windows(documents: Enclosed, window: int, stride: int) -> Iterator[tuple[Tensor, Tensor]]:
     """What a model reads, and what it is asked for there: each word once, with the most words before it."""
     document, start, first, end = _places(documents, window, stride)
     rows = max(1, TOKENS // window)
@@ -91,7 +91,7 @@ def windows(documents: Documents, window: int, stride: int) -> Iterator[tuple[Te
         yield torch.from_numpy(inputs), torch.from_numpy(labels)
 
 
-def _places(documents: Documents, window: int, stride: int) -> tuple[NDArray[np.int64], ...]:
+def _places(documents: Enclosed, window: int, stride: int) -> tuple[NDArray[np.int64], ...]:
     """Of each window: its document, where it starts, from where on it is asked, and where it ends."""
     asked = documents.lengths - (2 if documents.signs else 1)
     counts = np.where(asked > 0, 1 + -(-np.maximum(asked - window, 0) // stride), 0)

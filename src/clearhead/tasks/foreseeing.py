@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clearhead.data.building import cached_texts
 from clearhead.data.documents import check_texts, read_documents, texts_hash
-from clearhead.data.enclosed import Documents
+from clearhead.data.enclosed import Enclosed
 from clearhead.data.pair import Pair
 from clearhead.data.readers import read_fields
 from clearhead.data.store import PairStore, TextStore
@@ -47,7 +47,7 @@ def foresee(
     """What a model thinks of the text in files; long ones are read from the disk as needed."""
     store, size = _stored(language.tokenizer, files, field)
     # The sign after a document is never asked for: any will do.
-    documents = Documents(store, (language.lead[0], PAD) if language.lead else None)
+    documents = Enclosed(store, (language.lead[0], PAD) if language.lead else None)
     if not (documents.lengths > (2 if documents.signs else 1)).any():
         raise DataError(f"{' and '.join(files)}: too short to foresee anything in it; give more text")
     sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)

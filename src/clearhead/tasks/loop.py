@@ -15,7 +15,7 @@ from clearhead.errors import TrainingError
 from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
 from clearhead.tasks.recipes import Recipe
 from clearhead.tasks.records import NoRecords, Records
-from clearhead.tasks.task import Batches, Loss, Measure
+from clearhead.tasks.task import Epochs, Loss, Measure
 from clearhead.training import (
     Ahead,
     DivergedError,
@@ -49,7 +49,7 @@ CHANGEABLE = (
 class Lessons:
     """What there is to learn from, and how it is shared among the ranks."""
 
-    batches: Callable[[int, int, int], Batches]
+    batches: Callable[[int, int, int], Epochs]
     """those of a rank, of so many, when so many of all make a step"""
     files: Any
     """by which the files of the corpus are known again"""

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from clearhead.data.documents import check_texts
-from clearhead.data.enclosed import Documents, Signs
+from clearhead.data.enclosed import Enclosed, Signs
 from clearhead.data.store import PairStore, TextStore
 from clearhead.data.textbatching import Crops, PackedTexts
 from clearhead.tasks.card import text_card
@@ -92,7 +92,7 @@ class Modelling:
 
     def _batches(self, store: Store, signs: Signs | None, *shared: int) -> Crops | PackedTexts:
         kind = Crops if self.recipe.batches.kind == "crops" else PackedTexts
-        return kind(Documents(store, signs), self.recipe.batches, self.recipe.training.seed, *shared)
+        return kind(Enclosed(store, signs), self.recipe.batches, self.recipe.training.seed, *shared)
 
     def _signs(self, trained: Store, tokenizer: Tokenizer) -> Signs | None:
         """What stands around documents; nothing where a single text is all there is."""

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from clearhead.text.tokenizer import Tokenizer
 
 
-class Batches(Protocol):
-    """A corpus in batches, for one of several ranks."""
+class Epochs(Protocol):
+    """A corpus in batches, epoch by epoch, for one of several ranks."""
 
     def epoch(self, number: int, skip: int = 0) -> Iterator[Any]:
         """The batches of an epoch for this rank, without the first `skip` of all ranks together."""
@@ -64,7 +64,7 @@ class Task(Protocol):
 
     def loss(self, tokenizer: Tokenizer) -> Loss: ...
 
-    def batches(self, store: Any, tokenizer: Tokenizer, rank: int, ranks: int, together: int) -> Batches:
+    def batches(self, store: Any, tokenizer: Tokenizer, rank: int, ranks: int, together: int) -> Epochs:
         """This rank's batches, when so many of all ranks make a step."""
         ...
 
