@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -119,6 +120,17 @@ def test_every_wrong_setting_of_the_model_is_named(folder):
         f"{settings}: model.hiden: unknown setting (did you mean hidden?)",
         f"{settings}: model.beauty: unknown setting",
     ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked"),
+    [("hidden", "width [0-9]+ and hidden 9,"), ("longest", "places for 9,"), ("encoder_layers", "9,")],
+)
+def test_settings_far_beyond_the_weights_are_refused_before_memory_is_taken(setting, asked, folder):
+    settings = folder / "config.toml"
+    settings.write_text(re.sub(rf"\b{setting} = \d+", f"{setting} = 9000000000000", settings.read_text()))
+    with pytest.raises(ModelError, match=f"config.toml: asks for {asked}.*, but there are .* weights in all"):
+        load_checkpoint(folder)
 
 
 def test_weights_of_another_model_are_refused(folder):

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from torch.overrides import TorchFunctionMode
 
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
+from clearhead.layers.block import BlockConfig
 from clearhead.models import build, read_config
 from clearhead.rounding import restored
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.writing import replacing
 
 SETTINGS, TOKENIZER, WEIGHTS, CARD = "config.toml", "tokenizer.json", "model.safetensors", "README.md"
+# Numbers that fit into memory anywhere: what asks for fewer more than there are is told by its shape.
+SPARE = 2**26
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,34 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     except SettingsError as error:
         raise ModelError(str(error)) from None
     tokenizer = Tokenizer.load(folder / TOKENIZER)
+    check_counts(config, tokenizer.size, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
     with Undrawn():
         model = build(config, tokenizer.size)
     load_weights(model, folder / WEIGHTS)
     _check_tokenizer(folder)
     return Checkpoint(model.to(device).eval(), tokenizer, settings)
+
+
+def check_counts(config: BlockConfig, words: int, held: Sequence[Sequence[int]], place: str) -> None:
+    """Refuses settings that ask for far more than the weights of these shapes, before any memory is taken."""
+    total = sum(map(prod, held))
+    layers = max(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
+    heads, size = config.attention.heads, config.head_size
+    # What a place has: a turn of each head, a vector, or nothing of its own.
+    row = {"rotary": size, "alibi": 0, "none": 0}.get(config.position, config.width)
+    asked = {
+        f"{words:,} tokens of width {config.width:,}": words * config.width,
+        f"width {config.width:,} and hidden {config.hidden:,}": config.width * config.hidden,
+        f"{heads:,} heads of size {size:,}": config.width * heads * size,
+        f"places for {config.longest:,} tokens": config.longest * row,
+    }
+    wrong = [what for what, count in asked.items() if count > total + SPARE]
+    wrong += [f"{layers:,} layers"] if layers > len(held) else []
+    if wrong:
+        raise ModelError(
+            f"{place}: asks for {wrong[0]}, but there are {total:,} weights in all; "
+            "the files belong to different models"
+        )
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -106,8 +133,21 @@ def load_weights(model: nn.Module, path: Path) -> None:
     try:
         values = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: cut short or not a weights file ({error}); copy it again") from None
+        raise _unreadable(path, error) from None
     set_weights(model, restored(values, place=str(path)), place=str(path))
+
+
+def _shapes(path: Path) -> list[list[int]]:
+    """Of the tensors in a file, without reading them."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> ModelError:
+    return ModelError(f"{path}: cut short or not a weights file ({error}); copy it again")
 
 
 def _check_tokenizer(folder: Path) -> None:

@@ -273,6 +273,31 @@ def test_settings_that_are_not_ours_are_named(changes, message, folders, tmp_pat
     assert str(caught.value) == f"{folder / 'config.json'}: {message}"
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "asked"),
+    [
+        ("gpt2", {"n_embd": 2 * 10**9}, "tokens of width 2,000,000,000"),
+        ("gpt2", {"n_inner": 10**12}, "width 32 and hidden 1,000,000,000,000"),
+        ("gpt2", {"n_layer": 10**9}, "1,000,000,000 layers"),
+        ("gpt2", {"n_positions": 10**12}, "places for 1,000,000,000,000 tokens"),
+        ("gpt2", {"vocab_size": 10**15}, "1,000,000,000,000,000 tokens of width 32"),
+        ("llama", {"max_position_embeddings": 10**12}, "places for 1,000,000,000,000 tokens"),
+        ("llama", {"head_dim": 10**12}, "heads of size 1,000,000,000,000"),
+    ],
+)
+def test_settings_far_beyond_the_weights_are_refused_before_memory_is_taken(
+    name, changes, asked, folders, tmp_path
+):
+    folder = damaged(folders, tmp_path, name)
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | changes))
+    with pytest.raises(ModelError) as caught:
+        import_model(folder, tmp_path / "ours")
+    assert str(caught.value).startswith(f"{folder / 'config.json'}: asks for ")
+    assert f"{asked}, but there are " in str(caught.value)
+    assert not (tmp_path / "ours").exists()
+
+
 def test_an_index_without_files_is_refused(folders, tmp_path):
     folder = damaged(folders, tmp_path)
     (folder / "model.safetensors.index.json").write_text('{"weight_map": ["model.safetensors"]}')

@@ -18,6 +18,7 @@ from clearhead.checkpoint import (
     TOKENIZER,
     WEIGHTS,
     Undrawn,
+    check_counts,
     load_checkpoint,
     save_weights,
     set_weights,
@@ -52,6 +53,7 @@ def import_model(folder: Path, out: Path) -> GPT:
     config = _said(folder / CONFIG, lambda: _our_settings(family, settings))
     tensors = _their_tensors(folder)
     tokenizer = Tokenizer.from_huggingface(folder, _rows(settings, folder))
+    check_counts(config, tokenizer.size, [one.shape for one in tensors.values()], str(folder / CONFIG))
     with Undrawn():
         model = GPT(config, tokenizer.size)
     place = str(folder / WEIGHTS)
