@@ -6,6 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from clearhead.errors import SettingsError
+
+
+def check_folder(path: Path) -> None:
+    """Refuses a place that can become no folder, because it or what it is in is a file."""
+    there = next(place for place in (path, *path.parents) if place.exists())
+    if not there.is_dir():
+        where = "" if there == path else f"{there} "
+        raise SettingsError(f"{path}: {where}is a file, not a folder; name a folder to write into")
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:

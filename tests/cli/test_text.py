@@ -66,3 +66,28 @@ def test_what_does_not_go_together_is_refused(refused, text, number_model, babbl
     (tmp_path / "empty.txt").touch()
     said = refused("evaluate", babbler, "--text", tmp_path / "empty.txt")
     assert said == f"{tmp_path}/empty.txt: holds no text; name another file"
+
+
+def test_the_field_of_a_text_can_be_named(call, refused, babbler, tmp_path):
+    lines = [json.dumps({"id": "7", "story": "to be or not"}), json.dumps({"id": "8", "story": "to be"})]
+    (tmp_path / "x.jsonl").write_text("\n".join(lines))
+    (tmp_path / "text.jsonl").write_text("\n".join(lines).replace("story", "text"))
+    said = refused("evaluate", babbler, "--text", tmp_path / "x.jsonl")
+    assert said.endswith("name one (train: --set data.field=NAME, evaluate: --field NAME)")
+    named = call("evaluate", babbler, "--text", tmp_path / "x.jsonl", "--field", "story", "--json")
+    assert json.loads(named.out) == json.loads(
+        call("evaluate", babbler, "--text", tmp_path / "text.jsonl", "--json").out
+    )
+    assert "no field 'nobody'; it has" in refused(
+        "evaluate", babbler, "--text", tmp_path / "x.jsonl", "--field", "nobody"
+    )
+    assert refused("evaluate", babbler, "--field", "story").startswith("--field story: goes with --text FILE")
+
+
+def test_a_model_is_written_into_a_folder_and_never_over_a_text(refused, text, babbler, tmp_path):
+    before = text.read_text()
+    for out, where in ((text, ""), (text / "run", f"{text} ")):
+        wanted = f"{out}: {where}is a file, not a folder; name a folder to write into"
+        assert refused("train", "--text", text, "--out", out) == wanted
+        assert refused("export", babbler, "--to", "int8", "--out", out) == wanted
+    assert text.read_text() == before

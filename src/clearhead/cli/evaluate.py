@@ -51,6 +51,9 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Places by which the window over a text moves; else half a window."),
     ] = None,
+    field: Annotated[
+        str | None, typer.Option(help="Which field of .jsonl or .parquet holds the text.", metavar="NAME")
+    ] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Write the translations here.", metavar="FILE")] = None,
     json: Json = False,
@@ -74,7 +77,9 @@ def evaluate(
 
         clearhead evaluate runs/many --from en --to fr
 
-        clearhead evaluate runs/shakespeare --text my.txt
+        clearhead evaluate shakespeare --text my.txt
+
+        clearhead evaluate runs/mine --text other.jsonl --field story
     """
     from clearhead.tasks.directions import chosen as chosen_direction
     from clearhead.tasks.language import LanguageModel
@@ -87,11 +92,13 @@ def evaluate(
     if isinstance(translator, LanguageModel):
         if pairs or against or out or source or target or beam is not None or alpha is not None:
             raise SettingsError(f"{model}: continues texts, so it is measured on --text FILE alone")
-        _foresee(translator, model, text or [], stride, json)
+        if field and not text:
+            raise SettingsError(f"--field {field}: goes with --text FILE; what was kept needs none")
+        _foresee(translator, model, text or [], field, stride, json)
         return
-    if text or stride:
+    if text or stride or field:
         raise SettingsError(
-            f"{model}: translates, so it is measured on --pairs FILE; leave out --text and --stride"
+            f"{model}: translates, so it is measured on --pairs FILE; leave out --text, --field and --stride"
         )
     direction = chosen_direction(translator.directions, source, target)
     test = unseen_pairs(place(pairs) if pairs else None, find(model)[0], direction)
@@ -120,12 +127,14 @@ def evaluate(
         _show(measured, name, against)
 
 
-def _foresee(language: "LanguageModel", name: str, text: list[str], stride: int | None, json: bool) -> None:
+def _foresee(
+    language: "LanguageModel", name: str, text: list[str], field: str | None, stride: int | None, json: bool
+) -> None:
     from clearhead.tasks.foreseeing import foresee, unseen_text
     from clearhead.tasks.shelf import find
     from clearhead.tasks.textpreparation import counted
 
-    found = foresee(language, unseen_text(text, find(name)[0]), stride=stride)
+    found = foresee(language, unseen_text(text, find(name)[0]), field, stride)
     measured = found.measured
     if found.unknown:
         say(f"{found.unknown:,} characters of the text are not in the model's vocabulary")

@@ -34,8 +34,9 @@ Texts = Annotated[
 ]
 Beam = Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Power of the length penalty.")]
-MODEL = "A trained model's folder, or a built-in model: en-de, de-en, en-fr, fr-en."
-Model = Annotated[str | None, typer.Option(help=f"{MODEL} Without: en-de.", metavar="M")]
+TRANSLATOR = "A trained model's folder, or a built-in model: en-de, de-en, en-fr, fr-en"
+MODEL = f"{TRANSLATOR}, shakespeare."
+Model = Annotated[str | None, typer.Option(help=f"{TRANSLATOR}. Without: en-de.", metavar="M")]
 Device = Annotated[str, typer.Option(help=f"{', '.join(DEVICES[:-1])} or {DEVICES[-1]}.")]
 
 

@@ -12,6 +12,7 @@ import typer
 from clearhead.cli.options import Json, ManyPairs, Texts, place, put, rank, say
 from clearhead.cli.progress import Progress, duration
 from clearhead.errors import SettingsError
+from clearhead.writing import check_folder
 
 if TYPE_CHECKING:
     from clearhead.tasks.events import Event
@@ -65,6 +66,7 @@ def train(
     if out is None and recipe is None:
         raise SettingsError("--out: name a folder for the model, for example --out runs/mine")
     folder = out or Path("runs") / recipe.stem  # pyright: ignore[reportOptionalMemberAccess]
+    check_folder(folder)
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: go with --pairs; a recipe names its languages itself")
     if resume:

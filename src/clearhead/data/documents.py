@@ -89,7 +89,10 @@ def _field(path: Path, have: list[str], asked: str | None) -> str:
     found = asked or next((name for name in FIELDS if name in have), None)
     if found is None or found not in have:
         what = f"no field '{asked}'" if asked else "which field holds the text is unclear"
-        raise DataError(f"{path}: {what}; it has {listed(have)}; name one (data.field)")
+        raise DataError(
+            f"{path}: {what}; it has {listed(have)}; name one "
+            "(train: --set data.field=NAME, evaluate: --field NAME)"
+        )
     return found
 
 

@@ -28,13 +28,22 @@ def family_for(config: GPTConfig) -> Family:
         kind = "qwen3" if config.attention.norm == "rms" else "mistral" if config.window else "llama"
     family = next(family for family in FAMILIES if family.kind == kind)
     theirs = _flat(GPTConfig.model_validate(family.read(family.written(config))))
-    for name, value in _flat(config).items():
-        if name not in FREE and value != theirs[name]:
-            raise ModelError(
-                f"model.{name}: {value!r} has no place in their library: the nearest models there, {kind}, "
-                f"have {theirs[name]!r}; a model trained with that can go there"
-            )
+    differing = [name for name, value in _flat(config).items() if name not in FREE and value != theirs[name]]
+    if differing:
+        first, own = differing[0], _flat(config)
+        way = " and ".join(_wanted(name, theirs[name]) for name in differing)
+        raise ModelError(
+            f"model.{first}: {own[first]!r} has no place in their library: the nearest models there, {kind}, "
+            f"have {theirs[first]!r}; a model trained {way} can go there"
+        )
     return family
+
+
+def _wanted(name: str, value: Any) -> str:
+    """How to train with another value."""
+    if value is None:
+        return f"without model.{name}"
+    return f"with --set model.{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def _flat(config: GPTConfig) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, load_checkp
 from clearhead.errors import ModelError
 from clearhead.rounding import rounded
 from clearhead.tasks.records import FINAL, add_final, read_metrics
+from clearhead.writing import check_folder
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ def export_int8(folder: Path, out: Path) -> Exported:
 
 def check_free(out: Path) -> None:
     """Refuses to write where something is."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    check_folder(out)
+    if out.exists() and any(out.iterdir()):
         raise ModelError(f"{out}: is there already and not empty; choose another place")
 
 
