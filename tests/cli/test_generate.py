@@ -51,7 +51,8 @@ def test_a_prompt_beyond_the_context_is_said(call, babbler):
         (["to", "--overflow", "wrap"], "overflow: 'wrap' is not one of slide, cut"),
         (["to", "--tokens", 40, "--overflow", "cut"], "tokens: 40 do not fit into the model's context of 32"),
         (["to", "--samples", 0], "samples: 0 should be at least 1"),
-        (["to", "--repetition-penalty", 0], "repetition: 0.0 should be from 0.01 to 100"),
+        (["to", "--repetition-penalty", 0], "repetition_penalty: 0.0 should be from 0.01 to 100"),
+        (["to", "--logprobs", 3], "--logprobs 3: is told as JSON alone; add --json"),
         (["to", "be\udcff"], "prompt 2: not UTF-8"),
     ],
 )

@@ -16,6 +16,7 @@ from clearhead.tasks.inheritance import inheriting
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.recipes import parse_recipe
 from clearhead.tasks.run import resume, train
+from clearhead.tasks.shelf import BOX
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Report
 
@@ -113,9 +114,15 @@ def test_a_model_of_another_kind_is_no_beginning(recipe, number_model):
 @pytest.mark.parametrize("named", [begun, taught])
 def test_a_folder_without_a_model_is_named_with_its_setting(named, tmp_path, recipe):
     setting = named(tmp_path / "nowhere").partition("=")[0]
-    with pytest.raises(ModelError, match=f"{setting}.*nowhere.*no such file; name the folder"):
+    with pytest.raises(ModelError, match=f"{setting}.*nowhere: no such model folder; built-in models"):
         list(train(recipe(named(tmp_path / "nowhere")), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_begins_with_a_model_in_the_package_by_its_name(recipe):
+    settled = inheriting(recipe(begun(Path("en-de"))))
+    assert settled.training.begin == str(BOX)
+    assert settled.tokenizer == load_checkpoint(BOX).tokenizer.config
 
 
 def test_the_settings_tell_of_the_tokenizer_that_is_taken_over(recipe, number_model, monkeypatch):

@@ -175,7 +175,7 @@ def test_a_text_that_the_model_ends_is_ended_by_it():
         ({"top_p": 0.0}, "top_p: 0.0 should be greater than 0 and at most 1"),
         ({"top_k": 0}, "top_k: 0 should be at least 1"),
         ({"min_p": 2.0}, "min_p: 2.0 should be from 0 to 1"),
-        ({"repetition_penalty": 0.0}, "repetition: 0.0 should be from 0.01 to 100"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty: 0.0 should be from 0.01 to 100"),
         ({"stop": ["a", ""]}, "stop: is empty, and everything begins with that; leave it out"),
         ({"seed": -1}, "seed: -1 should be from 0 to"),
         ({"overflow": "wrap"}, "overflow: 'wrap' is not one of slide, cut"),

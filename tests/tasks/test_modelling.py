@@ -13,7 +13,7 @@ from clearhead.data.documents import read_documents
 from clearhead.data.enclosed import Enclosed
 from clearhead.data.store import PairStore, TextStore
 from clearhead.data.textbatching import PackedTexts, TextBatchingConfig
-from clearhead.errors import DataError, SettingsError
+from clearhead.errors import DataError, SettingsError, TextError
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.events import Note, Validation
 from clearhead.tasks.foreseeing import foresee
@@ -172,6 +172,8 @@ def test_a_template_holds_the_prompt_and_then_the_answer(texts):
     for wrong in ("{answer} {prompt}", "{prompt}", "{prompt {answer}", "{prompt} {answer} {answer}", *hidden):
         with pytest.raises(SettingsError, match="template"):
             recipe({"train": ["x.jsonl"], "template": wrong})
+    with pytest.raises(SettingsError, match="once; double the braces of the text"):
+        recipe({"train": ["x.jsonl"], "template": '{"q": "{prompt}", "a": "{answer}"}'})
 
 
 def test_a_run_reads_its_files_once_to_know_them_again(tmp_path, texts, monkeypatch):
@@ -199,6 +201,23 @@ def test_prompts_with_answers_go_on_from_a_model_of_text_by_the_recipe_of_the_re
     }
     finish(train(parse_recipe(tuned), tmp_path / "tuned"))
     assert load_language(tmp_path / "tuned").model.config == load_language(tmp_path / "first").model.config
+
+
+def test_what_a_tokenizer_that_is_taken_over_does_not_know_is_said_and_a_frame_of_it_used(tmp_path, texts):
+    finish(train(recipe({"train": [str(texts / "text.txt")]}), tmp_path / "first"))
+    tuned = {
+        "kind": "language",
+        "data": {"train": [str(texts / "pairs.jsonl")], "template": "«{prompt}»{answer}"},
+        "training": {**TRAINING, "begin": str(tmp_path / "first")},
+    }
+    events = list(train(parse_recipe(tuned), tmp_path / "tuned"))
+    (told,) = [one.text for one in events if isinstance(one, Note) and "answers to train on" in one.text]
+    trained = 200 - len((tmp_path / "tuned" / "validation.jsonl").read_text().splitlines())
+    assert told.endswith(f"; {2 * trained} characters are not in the vocabulary of {tmp_path}/first")
+    language = load_language(tmp_path / "tuned")
+    assert language.generate("7", tokens=3).answers
+    with pytest.raises(TextError, match="prompt 1: character 2, '«'"):
+        language.generate("7«", tokens=3)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clearhead.cli.options import Device, Json, chosen_device, put, say, tell
-from clearhead.errors import DataError
+from clearhead.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from clearhead.tasks.continuing import Generation
@@ -47,6 +47,8 @@ def generate(
     from clearhead.tasks.loading import load_language
     from clearhead.tasks.shelf import default_language
 
+    if logprobs and not json:
+        raise SettingsError(f"--logprobs {logprobs}: is told as JSON alone; add --json")
     texts = prompts or [_read()]
     language = load_language(default_language() if model is None else model, chosen_device(device))
     wishes = {

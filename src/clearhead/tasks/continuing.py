@@ -114,7 +114,9 @@ class Continuing:
             try:
                 check()
             except SettingsError as error:
-                problems += error.problems
+                problems += [
+                    problem.replace("repetition:", "repetition_penalty:", 1) for problem in error.problems
+                ]
         if problems:
             raise SettingsError(*problems)
 

@@ -15,6 +15,7 @@ from clearhead.tasks.directions import saved_directions, tag_ids, tags
 from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.recipes import Recipe, parse_recipe
+from clearhead.tasks.shelf import find
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Criterion, TrainingConfig, find_device
 
@@ -28,9 +29,9 @@ def inheriting(recipe: Recipe) -> Recipe:
     training = recipe.training
     paths: dict[str, object] = {}
     if training.begin:
-        paths["begin"] = str(Path(training.begin).absolute())
+        paths["begin"] = _folder("training.begin", training.begin)
     if training.distillation:
-        teacher = str(Path(training.distillation.teacher).absolute())
+        teacher = _folder(TEACHER, training.distillation.teacher)
         paths["distillation"] = training.distillation.model_copy(update={"teacher": teacher})
     recipe = recipe.model_copy(update={"training": training.model_copy(update=paths)})
     tokenizer = inherited_tokenizer(recipe.training)
@@ -42,6 +43,12 @@ def inheriting(recipe: Recipe) -> Recipe:
     settings = parse_settings(TokenizerConfig, values, group="tokenizer")
     recipe = recipe.model_copy(update={"tokenizer": settings})
     return _shaped(recipe, Path(recipe.training.begin)) if recipe.training.begin else recipe
+
+
+def _folder(setting: str, name: str) -> str:
+    """The folder of a trained model, or of one in the package by its name."""
+    with _named(setting):
+        return str(find(name)[0].absolute())
 
 
 def _shaped(recipe: Recipe, folder: Path) -> Recipe:

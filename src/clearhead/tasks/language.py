@@ -137,18 +137,26 @@ class LanguageModel:
         check_text(prompt, f"prompt {number}")
         if "\0" in prompt:
             raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; take it out")
-        ids = self.tokenizer.encode(self.frame.format(prompt=prompt) if self.frame else prompt)
+        ids = self.tokenizer.encode(prompt)
         if self.tokenizer.specials and UNKNOWN in ids:
-            strange = next(sign for sign in prompt if UNKNOWN in self.tokenizer.encode(sign))
-            place = prompt.index(strange) + 1
-            raise TextError(
-                f"prompt {number}: character {place}, {strange!r} (U+{ord(strange):04X}), is not in the "
-                "model's vocabulary; leave it out"
-            )
+            raise self._unreadable(prompt, number)
+        # What is unknown in the frame was so in training too.
+        ids = self.tokenizer.encode(self.frame.format(prompt=prompt)) if self.frame else ids
         start = self.tokenizer.signs.start
         if not ids and not self.lead and start is None:
             raise TextError(f"prompt {number}: is empty; give a text to continue")
         return [*self.lead, *ids] if ids or self.lead else [int(start or 0)]
+
+    def _unreadable(self, prompt: str, number: int) -> TextError:
+        """Names the first sign that is not in the vocabulary, as it is given or as it is spelled."""
+        for text in (prompt, self.tokenizer.normalized(prompt)):
+            for place, sign in enumerate(text, start=1):
+                if UNKNOWN in self.tokenizer.encode(sign):
+                    return TextError(
+                        f"prompt {number}: character {place}, {sign!r} (U+{ord(sign):04X}), is not in the "
+                        "model's vocabulary; leave it out"
+                    )
+        return TextError(f"prompt {number}: {prompt!r:.40} is not all in the model's vocabulary; change it")
 
     def fitting(self, ids: list[int], wish: Continuing) -> list[int]:
         """The last ids of a prompt, as many as the model will see."""

@@ -18,7 +18,7 @@ from clearhead.tasks.records import write_named
 from clearhead.tasks.textpreparation import Instructions, TextCorpus, corpus_of, counted, learn_text_tokenizer
 from clearhead.tasks.textrecipe import ANSWER, PROMPT, LanguageRecipe
 from clearhead.tasks.validator import TextValidator
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 
 # What a run keeps of the text that it validates on.
 VALIDATION = "validation.jsonl"
@@ -54,9 +54,10 @@ class Modelling:
         if isinstance(store, PairStore):
             left_out = store.meta["pairs"] - len(store) + store.meta["too_long"]
             beyond = f"; {left_out:,} are too long for the model" if left_out else ""
-            return f"prompts with answers to train on: {len(store):,}{beyond}"
+            return f"prompts with answers to train on: {len(store):,}{beyond}{self._unknown(store)}"
         characters, documents = store.meta["characters"], counted(len(store), "document")
-        return f"text to train on: {characters:,} characters in {documents}, {store.tokens:,} tokens"
+        told = f"text to train on: {characters:,} characters in {documents}, {store.tokens:,} tokens"
+        return told + self._unknown(store)
 
     def files(self, store: Store) -> Any:
         return store.meta["content"]["files"]
@@ -100,6 +101,15 @@ class Modelling:
             return None
         start, end = tokenizer.signs.start, tokenizer.signs.end
         return None if start is None or end is None else (start, end)
+
+    def _unknown(self, store: Store) -> str:
+        """How much a tokenizer that was taken over does not know; one of bytes knows everything."""
+        if not self.recipe.training.begin or self.recipe.tokenizer.kind != "character":
+            return ""
+        sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
+        unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides)
+        told = f"; {unknown:,} characters are not in the vocabulary of {self.recipe.training.begin}"
+        return told if unknown else ""
 
     def _held(self) -> list[dict[str, str]]:
         corpus = self.corpus

@@ -66,7 +66,11 @@ class TextConfig(Settings):
                 ) from None
             # Where the answer begins is found by its name: formats and doubled braces around it hide that.
             if names != [PROMPT, ANSWER] or template.count(f"{{{ANSWER}}}") != 1:
-                raise ValueError(f"{template!r} must name {{{PROMPT}}} once and after it {{{ANSWER}}} once")
+                others = set(names) - {PROMPT, ANSWER}
+                way = "; double the braces of the text: {{ and }}" if others else ""
+                raise ValueError(
+                    f"{template!r} must name {{{PROMPT}}} once and after it {{{ANSWER}}} once{way}"
+                )
         return template
 
     def anchored(self) -> "TextConfig":
