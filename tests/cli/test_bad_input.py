@@ -140,6 +140,10 @@ def test_an_export_to_an_unknown_form_or_onto_something_is_refused(refused, numb
     )
     said = refused("export", number_model, "--to", "int8", "--out", number_model)
     assert said == f"{number_model}: is there already and not empty; choose another place"
+    said = refused("export", "shakespeare", "--to", "huggingface", "--out", tmp_path / "x")
+    assert said.endswith("a model trained with --set model.activation=swiglu can go there")
+    said = refused("export", tmp_path / "nowhere", "--to", "int8", "--out", tmp_path / "x")
+    assert said.startswith(f"{tmp_path}/nowhere: no such model folder; built-in models are")
 
 
 def test_a_rival_for_other_languages_is_refused(refused, number_model, copied):

@@ -298,6 +298,11 @@ def test_settings_far_beyond_the_weights_are_refused_before_memory_is_taken(
     assert not (tmp_path / "ours").exists()
 
 
+def test_a_folder_of_our_own_need_not_be_imported(babbler, tmp_path):
+    with pytest.raises(ModelError, match="is a model of this package already; use it as it is"):
+        import_model(babbler, tmp_path / "ours")
+
+
 def test_an_index_without_files_is_refused(folders, tmp_path):
     folder = damaged(folders, tmp_path)
     (folder / "model.safetensors.index.json").write_text('{"weight_map": ["model.safetensors"]}')

@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import Json, put, say
+from clearhead.cli.options import MODEL, Json, put, say
 from clearhead.errors import SettingsError
 
 FORMS = ("int8", "huggingface")
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="The folder of a trained model.", metavar="DIR")],
+    model: Annotated[str, typer.Argument(help=MODEL, metavar="M")],
     to: Annotated[str, typer.Option(help=f"One of {', '.join(FORMS)}.", metavar="FORM")],
     out: Annotated[Path, typer.Option(help="The new folder.", metavar="DIR")],
     json: Json = False,
@@ -33,6 +33,9 @@ def export(
     """
     if to not in FORMS:
         raise SettingsError(f"--to {to}: is not one of {', '.join(FORMS)}")
+    from clearhead.tasks.shelf import find
+
+    folder, _ = find(model)
     if to == "huggingface":
         from clearhead.tasks.huggingface import export_model
 
@@ -46,4 +49,4 @@ def export(
         put({"folder": str(out), "bytes": made.after, "bytes_before": made.before})
         return
     put(str(out))
-    say(f"{made.after / 1e6:.2f} MB, where {folder} needs {made.before / 1e6:.2f} MB")
+    say(f"{made.after / 1e6:.2f} MB, where {model} needs {made.before / 1e6:.2f} MB")

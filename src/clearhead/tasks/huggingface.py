@@ -108,6 +108,8 @@ def export_model(folder: Path, out: Path) -> str:
 def _their_settings(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; name one with config.json and model.safetensors")
+    if not (folder / CONFIG).is_file() and (folder / SETTINGS).is_file():
+        raise ModelError(f"{folder}: is a model of this package already; use it as it is")
     if not (folder / CONFIG).is_file():
         raise ModelError(f"{folder}: no model of Hugging Face here, {CONFIG} is missing")
     return read_json(folder / CONFIG)
