@@ -213,7 +213,11 @@ def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of,
         ("*.weights", Row(0, [0, 0]), "the weights are all 0"),
         ("*.weights", Row(0, {0: 0.7, 1: 0.7}), "leave nothing to share; give at most 1"),
         ("*.weights", Row(-1, [1]), "places count from 0, and there is no -1"),
-        ("encoder.blocks.0.attention.weights", Row(0, {9: 0.5}), "key 9 is hidden from query 0"),
+        (
+            "encoder.blocks.0.attention.weights",
+            Row(0, {9: 0.5}),
+            r"key 9 is hidden from query 0 \(keys are 0 to 5\)",
+        ),
         ("decoder.blocks.0.attention.weights", Row(0, {0: 0.0}), "query 0 has no other key to look at"),
         ("encoder.states", Patch({}), "not in the trace that is to be patched in"),
         (
@@ -244,6 +248,9 @@ def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of,
             Patch({"encoder.states": torch.ones(1, 6, 16)}, places={1: 6}),
             "place 6 is not in the trace that is to be patched in, which has 0 to 5",
         ),
+        ("encoder.states", Patch(3), "3 is no trace; patch from what capture gave"),
+        ("encoder.states", Patch({"encoder.states": 3}), "not in the trace that is to be patched in"),
+        ("*.mixed", Mute, r"Mute is a kind of edit; make one, Mute\(…\)"),
         ("*.weights", Row(0, 3), "3 is no row; give a weight for each key, or {key: weight}"),
         ("encoder.states", Swap([5]), r"\[5\] is no mapping of places; give {place: vector}"),
         ("source_embedding.places", Move(2), "2 is no mapping of places; give {place: other place}"),
@@ -303,6 +310,12 @@ def test_what_goes_wrong_within_an_intervention_is_what_is_told(case_of):
         broken()
     with intervene(case.model, {"decoder.blocks.0.attention.weights": Row(9, [1])}):
         pass  # nothing was computed, so nothing was passed over
+
+
+@pytest.mark.parametrize("changes", [None, [Mute([0])], "logits"])
+def test_changes_are_told_by_the_names_of_what_they_change(case_of, changes):
+    with pytest.raises(SettingsError, match="is no mapping; give"):
+        intervene(case_of("gpt").model, changes).__enter__()
 
 
 def test_edits_print_as_the_python_that_makes_them():

@@ -90,6 +90,8 @@ def test_a_name_that_nothing_has_is_refused_with_one_near_it(model):
 
 
 def test_what_is_no_name_is_refused(model):
+    with pytest.raises(SettingsError, match="names: None is no list of names"), capture(model, None):
+        pass
     with pytest.raises(SettingsError, match="3 is no name; names are texts"), capture(model, ["logits", 3]):
         pass
 

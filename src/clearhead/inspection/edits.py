@@ -143,7 +143,10 @@ class Row(Edit):
         new = new * (max(left, 0.0) / new.sum(-1, keepdim=True)).nan_to_num(0, 0, 0)
         for key, weight in self.given.items():
             if weight and (key >= keys or (hidden is not None and bool(hidden[..., key].any()))):
-                raise SettingsError(f"{name}: key {key} is hidden from query {self.query}; give it no weight")
+                seen = f"keys are 0 to {keys - 1}" if key >= keys else "by the mask"
+                raise SettingsError(
+                    f"{name}: key {key} is hidden from query {self.query} ({seen}); give it no weight"
+                )
             if key < keys:
                 new[..., key] = weight
         total = new.sum(-1, keepdim=True)
@@ -172,7 +175,9 @@ class Patch(Edit):
             _check_heads(site, self.heads)
         taken = self.places.values() if isinstance(self.places, Mapping) else self.places or ()
         _check_places(site, [*(self.places or ()), *taken])
-        if site.name not in self.trace:
+        if not isinstance(self.trace, Mapping):
+            raise SettingsError(f"{site.name}: {self.trace!r:.40} is no trace; patch from what capture gave")
+        if not isinstance(self.trace.get(site.name), Tensor):
             raise SettingsError(f"{site.name}: not in the trace that is to be patched in; capture it there")
         there = places_of(site, self.trace[site.name])
         for place in taken:
@@ -321,7 +326,7 @@ def _is_vector(vector: object) -> bool:
 def _check_heads(site: Site, heads: Sequence[int]) -> None:
     if not isinstance(site.module, Attention) or site.shown not in ATTENTION:
         raise SettingsError(
-            f"{site.name}: has no heads; name a step of an attention, such as {site.path}.mixed"
+            f"{site.name}: has no heads; name a step of an attention, such as decoder.*.attention.mixed"
         )
     if not isinstance(heads, Sequence):
         raise SettingsError(f"{site.name}: {heads!r} is no list of heads; give [{heads!r}]")

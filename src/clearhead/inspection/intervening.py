@@ -26,6 +26,8 @@ def intervene(model: nn.Module, changes: Mapping[str, Change | Sequence[Change]]
     A place that nothing of what was computed has is refused at the end.
     """
     all_sites, progress, reaches = sites(model), Progress(), []
+    if not isinstance(changes, Mapping):
+        raise SettingsError(f"changes: {changes!r:.80} is no mapping; give {{name: edit}}")
     listeners: list[tuple[Site, Listener]] = []
     for pattern, given in changes.items():
         for name in matching([pattern], all_sites):
@@ -42,6 +44,10 @@ def intervene(model: nn.Module, changes: Mapping[str, Change | Sequence[Change]]
 def _check(site: Site, change: object) -> None:
     if isinstance(change, Edit):
         change.check(site)
+    elif isinstance(change, type) and issubclass(change, Edit):
+        raise SettingsError(
+            f"{site.name}: {change.__name__} is a kind of edit; make one, {change.__name__}(…)"
+        )
     elif not callable(change):
         raise SettingsError(f"{site.name}: {change!r} is no change; give an edit, or a function of a tensor")
 

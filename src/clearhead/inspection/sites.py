@@ -209,6 +209,8 @@ def listening(listeners: Iterable[tuple[Site, Listener]], looks: bool) -> ExitSt
 
 def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     """The names that match any of the patterns, or the only one; a pattern that matches none is refused."""
+    if not isinstance(patterns, Iterable):
+        raise SettingsError(f"names: {patterns!r} is no list of names; give ['decoder.*.weights', …], or '*'")
     patterns, names = [patterns] if isinstance(patterns, str) else patterns, list(names)
     matching: set[str] = set()
     for pattern in patterns:
