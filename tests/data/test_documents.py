@@ -39,6 +39,12 @@ def test_packed_files_read_like_plain_ones(tmp_path, ending, pack):
     assert documents(path) == ["some text\n" * 100_000]
 
 
+def test_prompts_with_answers_are_not_taken_for_text(tmp_path):
+    (tmp_path / "q.jsonl").write_text('{"prompt": "1", "answer": "2"}\n')
+    with pytest.raises(DataError, match="or learn the answers: --set data"):
+        list(read_documents([tmp_path / "q.jsonl"]))
+
+
 def test_lines_of_json_and_rows_of_parquet_are_documents(tmp_path):
     texts = ["One.\nTwo.", "Three."]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts))

@@ -164,6 +164,20 @@ def test_text_is_measured_as_text_whatever_its_file_is_called(tmp_path, texts):
         foresee(language, [str(named)])
 
 
+def test_answers_to_other_prompts_are_measured_as_those_that_were_kept(tmp_path, texts):
+    data = {"train": [str(texts / "pairs.jsonl")], "template": "{prompt} + 1 = {answer}!"}
+    finish(train(recipe(data), tmp_path / "run"))
+    kept = tmp_path / "run" / "validation.jsonl"
+    records = [json.loads(line) for line in kept.read_text().splitlines()]
+    bare = [
+        {"prompt": one["prompt"].removesuffix(" + 1 = "), "answer": one["answer"].removesuffix("!")}
+        for one in records
+    ]
+    (tmp_path / "validation.jsonl").write_text("".join(json.dumps(one) + "\n" for one in bare))
+    language = load_language(tmp_path / "run")
+    assert foresee(language, [str(tmp_path / "validation.jsonl")]) == foresee(language, [str(kept)])
+
+
 def test_a_template_holds_the_prompt_and_then_the_answer(texts):
     config = TextConfig(train=(str(texts / "pairs.jsonl"),), template="Q: {prompt} {{x}}\nA: {answer}!")
     assert next(Instructions(config, seed=1).pairs("train")).source.startswith("Q: ")

@@ -89,9 +89,11 @@ def _field(path: Path, have: list[str], asked: str | None) -> str:
     found = asked or next((name for name in FIELDS if name in have), None)
     if found is None or found not in have:
         what = f"no field '{asked}'" if asked else "which field holds the text is unclear"
+        pairs = {"prompt", "answer"} <= {*have} and not asked
         raise DataError(
             f"{path}: {what}; it has {listed(have)}; name one "
             "(train: --set data.field=NAME, evaluate: --field NAME)"
+            + (", or learn the answers: --set data.template='{prompt} {answer}'" if pairs else "")
         )
     return found
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from clearhead.checkpoint import SETTINGS
 from clearhead.data.building import cached_texts
 from clearhead.data.documents import check_texts, read_documents, texts_hash
 from clearhead.data.enclosed import Enclosed
+from clearhead.data.files import ending
 from clearhead.data.pair import Pair
 from clearhead.data.readers import read_fields
 from clearhead.data.store import PairStore, TextStore
@@ -17,7 +19,7 @@ from clearhead.tasks.language import LanguageModel
 from clearhead.tasks.modelling import VALIDATION
 from clearhead.tasks.preparation import cache_folder
 from clearhead.tasks.textrecipe import ANSWER, PROMPT
-from clearhead.text.tokenizer import PAD, UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import PAD, UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def foresee(
     language: LanguageModel, files: Sequence[str], field: str | None = None, stride: int | None = None
 ) -> Foreseen:
     """What a model thinks of the text in files; long ones are read from the disk as needed."""
-    store, size = _stored(language.tokenizer, files, field)
+    store, size = _stored(language, files, field)
     # The sign after a document is never asked for: any will do.
     documents = Enclosed(store, (language.lead[0], PAD) if language.lead else None)
     if not (documents.lengths > (2 if documents.signs else 1)).any():
@@ -56,11 +58,11 @@ def foresee(
 
 
 def _stored(
-    tokenizer: Tokenizer, files: Sequence[str], field: str | None
+    language: LanguageModel, files: Sequence[str], field: str | None
 ) -> tuple[TextStore | PairStore, int]:
     """The text in files as ids, and the bytes that are asked for: of prompts with answers, the answers'."""
-    kept = not field and [Path(file).name for file in files] == [VALIDATION]
-    if kept and (pairs := _answers(Path(files[0]))):
+    tokenizer, pairs = language.tokenizer, [] if field else _answers(language, [Path(file) for file in files])
+    if pairs:
         prompts, answers = ([pair[side] for pair in pairs] for side in (0, 1))
         store = PairStore.of(tokenizer.encode_batch(prompts), tokenizer.encode_batch(answers))
         return store, sum(len(answer.encode()) for answer in answers)
@@ -71,9 +73,22 @@ def _stored(
     return store, store.meta["bytes"]
 
 
-def _answers(kept: Path) -> list[Pair]:
-    """What a run for prompts with answers has kept; nothing, where the file begins with anything else."""
+def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
+    """Prompts with answers as the model reads them; nothing, where a file begins with anything else."""
+    if [file.name for file in files] == [VALIDATION] and (files[0].parent / SETTINGS).is_file():
+        # What a run has kept is in its template already.
+        return _pairs(files[0])
+    if not language.frame or any(ending(file) not in (".jsonl", ".ndjson") for file in files):
+        return []
+    found = [_pairs(file) for file in files]
+    if not all(found):
+        return []
+    before, after = language.frame, language.ending
+    return [Pair(before.format(prompt=prompt), answer + after) for pairs in found for prompt, answer in pairs]
+
+
+def _pairs(file: Path) -> list[Pair]:
     pair = (PROMPT, ANSWER)
-    records = read_fields(kept, lambda have: pair if {*have} == {*pair} else ())
+    records = read_fields(file, lambda have: pair if {*have} == {*pair} else ())
     first = next(records, ())
     return [Pair(*record) for record in chain([first], records)] if first else []

@@ -16,6 +16,8 @@ from clearhead.tasks.explaining import Explanation, look_at_text, text_tokens
 from clearhead.tasks.given import check_text, listed, wishes_of
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 
+# Where an answer stands in a template.
+ANSWERED = "{answer}"
 # Texts that are continued at once.
 ROWS = 32
 
@@ -32,6 +34,8 @@ class LanguageModel:
         self.lead = list(lead)
         self.frame = frame
         """With {prompt} in it, if the model answers prompts."""
+        self.ending = ""
+        """What stood behind every answer in training."""
         lay_for_steps(model, model.readout_weight)
         recorded = self.device.type == "cuda" and can_be_recorded(model.config)
         self.steps = Recorded(model) if recorded else model
@@ -40,7 +44,9 @@ class LanguageModel:
     def of(cls, checkpoint: Checkpoint) -> "LanguageModel":
         assert isinstance(checkpoint.model, GPT)
         tokenizer, settings = checkpoint.tokenizer, checkpoint.settings
-        return cls(checkpoint.model, tokenizer, lead(tokenizer, settings), frame(settings))
+        language = cls(checkpoint.model, tokenizer, lead(tokenizer, settings), frame(settings))
+        language.ending = ending(settings)
+        return language
 
     @property
     def device(self) -> torch.device:
@@ -193,6 +199,16 @@ def lead(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> list[int]:
 
 def frame(settings: Mapping[str, Any]) -> str | None:
     """What prompts were set into in training, up to the answer."""
+    template = _template(settings)
+    return None if template is None else template.partition(ANSWERED)[0]
+
+
+def ending(settings: Mapping[str, Any]) -> str:
+    """What stood behind answers in training."""
+    return (_template(settings) or "").partition(ANSWERED)[2].format()
+
+
+def _template(settings: Mapping[str, Any]) -> str | None:
     data = settings.get("data")
     template = data.get("template") if isinstance(data, Mapping) else None
-    return template.partition("{answer}")[0] if isinstance(template, str) else None
+    return template if isinstance(template, str) else None
