@@ -8,7 +8,8 @@ import torch
 import clearhead
 from clearhead.errors import SettingsError
 from clearhead.inspection import Mute, intervene
-from clearhead.tasks.drawing import views
+from clearhead.inspection.summaries import head_roles
+from clearhead.tasks.drawing import Choice, Drawing, views
 from clearhead.tasks.explaining import Token
 from clearhead.tasks.language import LanguageModel
 from clearhead.tasks.loading import load
@@ -128,6 +129,17 @@ def test_a_tensor_that_was_not_captured_is_named(model):
     assert few.picture("cross").alt
     with pytest.raises(SettingsError, match=r"decoder\.blocks\.0\.attention\.weights: was not captured"):
         few.picture("atlas", attention="decoder")
+
+
+def test_the_roles_of_a_layer_are_measured_once_for_all_layers_of_a_picture(explanation, monkeypatch):
+    measured = []
+    monkeypatch.setattr(
+        "clearhead.tasks.summarizing.head_roles", lambda weights: measured.append(1) or head_roles(weights)
+    )
+    drawing = Drawing(explanation, Choice(attention="encoder"))
+    for _ in range(3):
+        drawing.seen(0)
+    assert len(measured) == len(drawing.summaries.paths("encoder"))
 
 
 def test_a_notebook_shows_a_picture_with_words(explanation):

@@ -46,6 +46,7 @@ class Summaries:
     def __init__(self, explanation: Explanation):
         self.explanation = explanation
         self.model = explanation.model
+        self._roles: dict[str, list[list[Role]]] = {}
 
     @property
     def kinds(self) -> list[str]:
@@ -79,11 +80,14 @@ class Summaries:
         return [self.tensor(f"{path}.weights") for path in self.paths(kind)]
 
     def roles(self, kind: str) -> list[list[Role]]:
-        """What the heads of every layer mostly look at."""
-        if kind != "cross":
-            return [head_roles(weights) for weights in self.weights(kind)]
-        ranked = self.aligners()
-        return [cross_roles(weights, layer, ranked) for layer, weights in enumerate(self.weights(kind))]
+        """What the heads of every layer mostly look at; measured once, as a picture asks layer by layer."""
+        if kind not in self._roles:
+            weights, ranked = self.weights(kind), self.aligners() if kind == "cross" else []
+            self._roles[kind] = [
+                cross_roles(one, layer, ranked) if kind == "cross" else head_roles(one)
+                for layer, one in enumerate(weights)
+            ]
+        return self._roles[kind]
 
     @property
     def words(self) -> Words:
