@@ -37,6 +37,11 @@ def test_a_prompt_is_continued_and_drawn(call, babbler, tmp_path):
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_it_is_said_when_less_can_be_written_than_was_asked_for(call, babbler, tmp_path):
+    ended = call("explain", babbler, "to be", "--tokens", 100, "--out", tmp_path / "x.json")
+    assert ended.err.startswith("--tokens 100: 27 fit behind the text into the model's context of 32\n")
+
+
 def test_json_tells_where_the_file_is(call, number_model, tmp_path):
     ended = call("explain", number_model, "three one", "--out", tmp_path / "x.json", "--json")
     assert json.loads(ended.out) == {"text": "three one", "output": "3 1", "file": str(tmp_path / "x.json")}

@@ -63,6 +63,9 @@ def explain(
     if isinstance(loaded, LanguageModel):
         _refuse(model, "continues texts", {"--to": to, "--target": target})
         explanation = loaded.explain(given, tokens=tokens)
+        room = explanation.settings["tokens"]
+        if room < tokens:
+            say(f"--tokens {tokens}: {room} fit behind the text into the model's context of {loaded.longest}")
     else:
         _refuse(model, "translates", {"--tokens": tokens or None})
         if target is not None and not loaded.tokenizer.encode(target):
