@@ -52,10 +52,16 @@ COUNT = """
     channel.port2.postMessage(0);
   });
   window.drawn = 0;
-  window.fetch = (...given) => {
+  window.fetch = async (...given) => {
     window.waiting++;
     const numbers = String(given[0]).includes("/t/");
-    return ask(...given).finally(() => setTimeout(() => { window.waiting--; window.drawn += numbers; }, 0));
+    const end = () => setTimeout(() => { window.waiting--; window.drawn += numbers; }, 0);
+    const answer = await ask(...given);
+    for (const kind of ["json", "arrayBuffer"]) {
+      const read = answer[kind].bind(answer);
+      answer[kind] = () => read().finally(end);
+    }
+    return answer;
   };
 })();
 """

@@ -119,14 +119,20 @@ class Explorer {
     this.summaries = null;
     this.trace = trace;
     settle({ model: trace.model.name, text: trace.text, ...inside(trace, pick) });
-    source.summaries(trace).then(
-      (told) => {
-        if (this.trace === trace) this.summaries = told;
-      },
-      (error) => {
-        if (this.trace === trace) this.refuse(error);
-      },
-    );
+    void this.complete(trace);
+  }
+
+  /** What comes behind the first picture. */
+  private async complete(trace: Manifest): Promise<void> {
+    const current = () => this.trace?.id === trace.id;
+    try {
+      const whole = await source.whole(trace);
+      if (current()) this.trace = whole;
+      const summaries = current() ? await source.summaries(trace) : null;
+      if (current()) this.summaries = summaries;
+    } catch (error) {
+      if (current()) this.refuse(error);
+    }
   }
 }
 

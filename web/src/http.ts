@@ -43,6 +43,7 @@ export class HttpSource implements TraceSource {
   cut = (model: string, text: string) => this.get<never>("api/tokens", { model, text });
   positions = async (model: string, places: number) => this.slab("api/positions", { model, places });
   trace = (wish: Wish) => this.post<Manifest>("api/trace", wish);
+  whole = (trace: Manifest) => this.get<Manifest>(`api/trace/${trace.id}`, {});
   tensor = (trace: Manifest, name: string, part: Part) =>
     this.slab(`api/trace/${trace.id}/t/${encodeURIComponent(name)}`, { dtype: "f32", ...part });
   projection = (trace: Manifest, asked: Query) => this.part<never>(trace, "projection", asked);

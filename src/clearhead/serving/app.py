@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -107,11 +108,13 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
             told = tell(used, name, asked.model_dump(exclude={"model"}))
         key = traces.new_id()
         traces.add(key, told)
-        return JSONResponse({**told.manifest(), "id": key})
+        # What can be shown of the trace is asked for while the pass that makes it goes on.
+        running = BackgroundTask(told.run, library.using(name))
+        return JSONResponse({**told.manifest(), "id": key}, background=running)
 
     @router.get("/trace/{key}")
     def manifest(key: str) -> Response:
-        return JSONResponse({**found(key).manifest(), "id": key})
+        return JSONResponse({**found(key).wait().manifest(), "id": key})
 
     @router.get("/trace/{key}/t/{name}")
     def tensor(
@@ -139,7 +142,7 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
         part: str = "queries",
         dimension: int = 0,
     ) -> Response:
-        told = found(key)
+        told = found(key).wait()
         with library.using(told.name):
             return JSONResponse(projection(told, attention, layer, head, place, part, dimension))
 
@@ -153,7 +156,7 @@ def _measures(library: Library, traces: Traces) -> APIRouter:
 
     @router.get("/trace/{key}/summaries")
     def all_summaries(key: str) -> Response:
-        return JSONResponse(summaries(found(key)))
+        return JSONResponse(summaries(found(key).wait()))
 
     @router.get("/trace/{key}/logits")
     def logits(
@@ -168,7 +171,7 @@ def _measures(library: Library, traces: Traces) -> APIRouter:
 
     @router.get("/trace/{key}/lens")
     def one_lens(key: str, top: Annotated[int, Query(ge=1, le=20)] = 3) -> Response:
-        told = found(key)
+        told = found(key).wait()
         with library.using(told.name):
             return JSONResponse(lens(told, top))
 
@@ -178,7 +181,7 @@ def _measures(library: Library, traces: Traces) -> APIRouter:
 
     @router.get("/trace/{key}/contributions")
     def all_contributions(key: str) -> Response:
-        told = found(key)
+        told = found(key).wait()
         with library.using(told.name):
             return JSONResponse(contributions(told))
 
@@ -196,7 +199,9 @@ def _page() -> APIRouter:
         file = built.get(path or "index.html")
         if file is None:
             raise HTTPException(404, f"/{path}: nothing is here{'; the page is at /' if path else ''}")
-        return FileResponse(file, headers={"Cache-Control": "no-cache"})
+        # Browsers ask for the icon at every step of the history, unless they may keep it.
+        kept = "max-age=86400" if file.suffix == ".svg" else "no-cache"
+        return FileResponse(file, headers={"Cache-Control": kept})
 
     return router
 
