@@ -176,9 +176,15 @@ def watch(opened: Opened) -> None:
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
             opened.problems.append(message.text)
 
+    def begun(request) -> None:
+        opened.asked.append(request.url)
+        # The icon is the browser's own affair: taken from its cache, it is never said to have come.
+        if request.resource_type != "other":
+            opened.waiting.add(request)
+
     page.on("console", heard)
     page.on("pageerror", lambda error: opened.problems.append(str(error)))
-    page.on("request", lambda request: (opened.asked.append(request.url), opened.waiting.add(request)))
+    page.on("request", begun)
     page.on("requestfinished", lambda request: opened.waiting.discard(request))
     page.on("requestfailed", lambda request: opened.waiting.discard(request))
 

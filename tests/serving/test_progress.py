@@ -1,7 +1,11 @@
 """A trace is shown while the pass that makes it goes on."""
 
 import copy
+import json
 import threading
+import time
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 import torch
@@ -9,10 +13,12 @@ from fastapi.testclient import TestClient
 
 from clearhead.errors import ModelError, SettingsError
 from clearhead.serving.app import make_app
-from clearhead.serving.library import Library
+from clearhead.serving.library import LeftError, Library
+from clearhead.serving.running import _await, in_background
+from clearhead.serving.traces import GoneError, Traces
 from clearhead.tasks.showing.arriving import Arriving, look, look_up_to
 from clearhead.tasks.showing.asking import tell
-from clearhead.tasks.showing.told import Told
+from clearhead.tasks.showing.told import StoppedError, Told
 
 FIRST = "encoder.blocks.0.attention.weights"
 
@@ -108,3 +114,84 @@ def test_the_tree_of_a_search_counts_as_memory(translator):
     given = Told(translator.explain("three one", names=(), target="3 1"), searched.about)
     assert searched.tree is not None
     assert searched.bytes - given.bytes >= 100 * len(searched.tree.nodes) > 0
+
+
+def test_a_pass_that_nobody_waits_for_is_not_run_to_its_end(translator):
+    told = tell(translator, "numbers", {"text": "three one"})
+    traces = Traces(10**9)
+    traces.add("left", told)
+
+    def leave(states: torch.Tensor) -> torch.Tensor:
+        traces.drop("left")
+        return states
+
+    told.changes = {"encoder.states": leave}
+    told.run()
+    with pytest.raises(StoppedError, match="nobody waited"):
+        told.wait()
+    assert told.values(FIRST).shape[0] == 2
+    with pytest.raises(StoppedError):
+        told.values("logits")
+    with pytest.raises(GoneError):
+        traces.found("left")
+
+
+def test_who_has_left_does_not_wait_for_the_model(models):
+    library, here = Library(models), threading.Event()
+    here.set()
+    problems = []
+
+    def ask() -> None:
+        with pytest.raises(LeftError) as refused, library.using("numbers", here.is_set):
+            pass
+        problems.append(refused.value)
+
+    with library.using("numbers"):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        here.clear()
+        thread.join(10)
+        assert len(problems) == 1
+    with library.using("numbers") as (_, name):
+        assert name == "numbers"
+
+
+def test_a_page_that_closes_takes_its_trace_with_it(translator):
+    slow, go, held = copy.copy(translator), threading.Event(), threading.Event()
+    slow.model = copy.deepcopy(translator.model)
+
+    def hold(*_: object) -> None:
+        held.set()
+        go.wait(10)
+
+    def ask(path: str, seconds: float = 10, **asked: str) -> dict:
+        body = json.dumps(asked).encode() if asked else None
+        request = Request(f"{address}api/{path}", body, {"content-type": "application/json"})
+        with urlopen(request, timeout=seconds) as answer:
+            return json.load(answer)
+
+    def is_gone(trace: str) -> bool:
+        try:
+            return not ask(f"trace/{trace}/logits?place=-1")
+        except HTTPError as error:
+            return error.code == 404
+
+    with in_background([("slow", slow)]) as address:
+        slow.model.get_submodule("decoder").register_forward_pre_hook(hold)
+        trace = ask("trace", text="three one", target="3 1")["id"]
+        assert held.wait(10)
+        with pytest.raises(TimeoutError):
+            ask(f"trace/{trace}", 0.3)
+        deadline = time.monotonic() + 10
+        while not is_gone(trace) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert is_gone(trace)
+        go.set()
+
+
+def test_a_server_that_ends_before_it_answers_is_an_error():
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    with pytest.raises(ModelError, match="does not answer"):
+        _await(threading.Event(), thread)

@@ -1,10 +1,10 @@
 """The explorer's server: answers as docs/trace.md has them, and the page that asks for them."""
 
-import logging
 import re
 from pathlib import Path
 from typing import Annotated, Any
 
+from anyio import from_thread
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
@@ -14,8 +14,8 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from clearhead import __version__
 from clearhead.errors import ClearheadError
-from clearhead.serving.library import BusyError, Library
-from clearhead.serving.limits import Guarded
+from clearhead.serving.library import LOOK_SECONDS, BusyError, LeftError, Library
+from clearhead.serving.limits import Bounded, Sealed
 from clearhead.serving.requests import ContextsAsked, StepAsked, TraceAsked, complaint
 from clearhead.serving.traces import GoneError, Traces
 from clearhead.tasks.showing.architecture import architecture
@@ -35,7 +35,6 @@ PAGE = Path(__file__).parent / "page"
 KEPT_BYTES = 512_000_000
 """Traces that are held together."""
 LOCAL = ("127.0.0.1", "localhost")
-log = logging.getLogger(__name__)
 
 
 def make_app(library: Library, kept_bytes: int = KEPT_BYTES, hosts: tuple[str, ...] = LOCAL) -> FastAPI:
@@ -47,7 +46,8 @@ def make_app(library: Library, kept_bytes: int = KEPT_BYTES, hosts: tuple[str, .
     app.include_router(_measures(library, traces), prefix="/api")
     app.include_router(_page())
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    app.add_middleware(Guarded)
+    app.add_middleware(Bounded)
+    app.add_middleware(Sealed)
     _explain_errors(app)
     return app
 
@@ -103,9 +103,11 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
     found = traces.found
 
     @router.post("/trace")
-    def trace(asked: TraceAsked) -> Response:
-        with library.using(asked.model) as (used, name):
+    def trace(asked: TraceAsked, request: Request) -> Response:
+        with library.using(asked.model, lambda: not _left(request)) as (used, name):
             told = tell(used, name, asked.model_dump(exclude={"model"}))
+        if _left(request):
+            raise LeftError(f"{name}: whoever asked has left")
         key = traces.new_id()
         traces.add(key, told)
         # What can be shown of the trace is asked for while the pass that makes it goes on.
@@ -113,8 +115,12 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
         return JSONResponse({**told.manifest(), "id": key}, background=running)
 
     @router.get("/trace/{key}")
-    def manifest(key: str) -> Response:
-        return JSONResponse({**found(key).wait().manifest(), "id": key})
+    def manifest(key: str, request: Request) -> Response:
+        told = found(key)
+        while not told.ended(LOOK_SECONDS):
+            if _left(request):
+                traces.drop(key)
+        return JSONResponse({**told.wait().manifest(), "id": key})
 
     @router.get("/trace/{key}/t/{name}")
     def tensor(
@@ -206,6 +212,11 @@ def _page() -> APIRouter:
     return router
 
 
+def _left(request: Request) -> bool:
+    """Whether nobody waits for the answer any more; asked from a thread of the server's."""
+    return from_thread.run(request.is_disconnected)
+
+
 def _bytes(array: Array, more: dict[str, str] | None = None) -> Response:
     shape = ",".join(map(str, array.shape))
     headers = {"X-Shape": shape, "X-Dtype": array.dtype, **(more or {})}
@@ -239,8 +250,3 @@ def _explain_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def other(_: Request, error: HTTPException) -> Response:
         return answer(error.status_code, str(error.detail))
-
-    @app.exception_handler(Exception)
-    def bug(_: Request, error: Exception) -> Response:
-        log.exception("a request failed", exc_info=error)
-        return answer(500, f"the server met a bug ({type(error).__name__}); its terminal tells more")

@@ -42,6 +42,11 @@ class Arriving:
             self._under_way, self._trouble = False, trouble
             self._news.notify_all()
 
+    def ended(self, seconds: float) -> bool:
+        """Whether nothing is on its way any more, after so many seconds at most."""
+        with self._news:
+            return self._news.wait_for(lambda: not self._under_way, seconds)
+
     def wait(self) -> None:
         """Until nothing is on its way any more."""
         with self._news:

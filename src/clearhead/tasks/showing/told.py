@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearhead.decoding import Tree
-from clearhead.errors import ModelError, SettingsError
+from clearhead.errors import ClearheadError, ModelError, SettingsError
 from clearhead.tasks.explaining import Explanation, Look, Token
 from clearhead.tasks.showing.architecture import attentions
 from clearhead.tasks.showing.arrays import Array, array_of, pooled, sliced
@@ -28,6 +28,10 @@ NODE_BYTES = 500
 
 class UnknownTensorError(SettingsError):
     """A trace has no tensor of this name."""
+
+
+class StoppedError(ClearheadError):
+    """A pass was not run to its end."""
 
 
 @dataclass
@@ -49,7 +53,7 @@ class Told:
 
     def __post_init__(self) -> None:
         there = {name: self.explanation[name] for name in self.explanation.trace}
-        self._tensors = Arriving(there, self.awaited)
+        self._tensors, self._stopped = Arriving(there, self.awaited), False
         self.model, self.tokenizer = self.explanation.model, self.explanation.tokenizer
         self.device = self.model.readout_weight.device
         self.catalogue = catalogue(self.model, {side: len(words) for side, words in self.sides.items()})
@@ -70,16 +74,29 @@ class Told:
     @torch.no_grad()
     def _look(self) -> None:
         started = time.perf_counter()
-        logits = look(self.explanation, self.changes, self.awaited, self._tensors.put)
+        logits = look(self.explanation, self.changes, self.awaited, self._keep)
         self.seconds += time.perf_counter() - started
         if logits.isnan().any():
             raise ModelError(
                 f"{self.name}: the model gave no numbers (NaN); its weights or its precision are broken"
             )
-        fused = look(self.explanation, self.changes, (), self._tensors.put)
+        fused = look(self.explanation, self.changes, (), self._keep)
         difference = float((logits - fused).abs().max())
         self.explanation = self.explanation.seen(Look(self._tensors.trace(), logits, difference))
         self.before = self.earlier() if self.earlier else None
+
+    def _keep(self, name: str, tensor: Tensor) -> None:
+        if self._stopped:
+            raise StoppedError(f"{self.name}: the pass was stopped, as nobody waited for it any more")
+        self._tensors.put(name, tensor)
+
+    def stop(self) -> None:
+        """Ends a pass that is under way with the next tensor that it brings."""
+        self._stopped = True
+
+    def ended(self, seconds: float) -> bool:
+        """Whether no pass is under way, after so many seconds at most."""
+        return self._tensors.ended(seconds)
 
     def wait(self) -> "Told":
         """This, once all that `run` brings is there."""
