@@ -54,7 +54,7 @@ class Bench:
         return GPTConfig.model_validate({**shape, "attention": {"heads": self.heads}, "bias": bias})
 
 
-FULL = Bench(Turns(torch.device("cuda"), 5, 10), (32, 64), 12, 12, 768, 1024, 50_304, decoded=512)
+FULL = Bench(Turns(torch.device("cuda"), 5, 10), (32, 64), 12, 12, 768, 1024, 50_304, decoded=256)
 SMALL = Bench(Turns(torch.device("cpu"), 2, 1), (2,), 1, 2, 32, 32, 300, decoded=16)
 Maker = Callable[[], Step]
 

@@ -63,14 +63,16 @@ def recorded(model: Translator, precision: torch.dtype, compiled: bool) -> Recor
     return RecordedPasses(Objective(model, loss), device, lambda: autocast(precision), regions)
 
 
-def test_regions_leave_the_blocks_as_they_were(monkeypatch):
+def test_regions_leave_the_model_as_it_was(monkeypatch):
     # Compiling itself is torch's business, and warns of its own parts.
     monkeypatch.setattr(torch, "compile", lambda forward, **settings: lambda *inputs: forward(*inputs))
     model = translator()
     before = model(*_inputs())
     with Regions(model).compiled():
         assert all("forward" in vars(block) for block in model.encoder.blocks)
+        assert "stand" in vars(model.source_embedding)
     assert not any("forward" in vars(block) for block in model.encoder.blocks)
+    assert "stand" not in vars(model.source_embedding)
     assert torch.equal(model(*_inputs()), before)
 
 

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from clearhead.layers.positions import Places, PositionKind, check_length, make_position
 
+Vectors = Float[Tensor, "batch places width"]
+
 
 class Embedding(nn.Module):
     """A row of the matrix for each word, times √width, plus the position (Vaswani et al. 2017).
@@ -35,12 +37,15 @@ class Embedding(nn.Module):
         words: Int[Tensor, "batch places"],
         places: Places | None = None,
         lengths: Int[Tensor, " batch"] | None = None,
-    ) -> Float[Tensor, "batch places width"]:
+    ) -> Vectors:
         """The vectors of words that stand at these places, each below `longest`; at 0, 1, 2 … if none are."""
         if places is None:
             check_length(words.shape[1], self.longest)
             places = torch.arange(words.shape[1], device=words.device)
-        x = F.embedding(words, self.weight)
+        return self.stand(F.embedding(words, self.weight), places, lengths)
+
+    def stand(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None) -> Vectors:
+        """The rows of words, as they go on from their places."""
         x = self.position(x if self.scale == 1 else x * self.scale, places, lengths)
         return F.dropout(x.to(_stream_type(x)), self.dropout, self.training)
 

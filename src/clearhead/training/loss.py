@@ -191,4 +191,4 @@ def _product_type(weight: Tensor) -> torch.dtype:
 
 def _chunk_size(device: torch.device) -> int:
     """How many logits are held at once: measured; too few spoil the products, too many the cache."""
-    return 1 << 23 if device.type == "cpu" else 1 << 27
+    return 1 << 23 if device.type == "cpu" else 1 << 28

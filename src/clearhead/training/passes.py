@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.layers.block import Block
+from clearhead.layers.embedding import Embedding
 
 # Passes before a recording, on another stream, as torch asks: kernels are compiled and chosen in them.
 WARM_UP = 3
@@ -159,33 +160,33 @@ class RecordedPasses(Passes[Batch]):
             parameter.grad = gradient
 
 
+# What is compiled of a model: the method of each module of a kind.
+COMPILED = {Block: "forward", Embedding: "stand"}
+
+
 class Regions:
-    """The blocks of a model, compiled one like the other; outside of `compiled` they run as they are."""
+    """The compiled parts of a model, one like the other; outside of `compiled` they run as they are."""
 
     def __init__(self, model: nn.Module):
-        self._blocks = [block for block in model.modules() if isinstance(block, Block)]
-        # One compilation serves all blocks of a kind: dynamo keeps it with the code, weights are inputs.
-        self._compiled = [_compiled(block.forward) for block in self._blocks]
+        from clearhead.training.compiling import compiled
+
+        # One compilation serves all modules of a kind: dynamo keeps it with the code, weights are inputs.
+        self._compiled = [
+            (module, name, compiled(getattr(module, name)))
+            for module in model.modules()
+            for kind, name in COMPILED.items()
+            if isinstance(module, kind)
+        ]
 
     @contextmanager
     def compiled(self) -> Iterator[None]:
-        for block, compiled in zip(self._blocks, self._compiled, strict=True):
-            block.forward = compiled
+        for module, name, compiled in self._compiled:
+            setattr(module, name, compiled)
         try:
             yield
         finally:
-            for block in self._blocks:
-                del block.forward
-
-
-def _compiled(function: Callable) -> Callable:
-    from torch._inductor.config import triton
-
-    # Measured: one kernel for a norm's gradients, of input and weights, takes twice as long as two.
-    options: dict[str, Any] = (
-        {"triton.mix_order_reduction": False} if hasattr(triton, "mix_order_reduction") else {}
-    )
-    return torch.compile(function, dynamic=False, options=options)
+            for module, name, _ in self._compiled:
+                delattr(module, name)
 
 
 def _tensors(batch: Trainable) -> list[Tensor]:
