@@ -42,7 +42,12 @@ export class HttpSource implements TraceSource {
   models = () => this.get<never>("api/models", {});
   cut = (model: string, text: string) => this.get<never>("api/tokens", { model, text });
   positions = async (model: string, places: number) => this.slab("api/positions", { model, places });
-  trace = (wish: Wish, until?: AbortSignal) => this.post<Manifest>("api/trace", wish, until);
+  trace = async (wish: Wish, until?: AbortSignal) => {
+    const trace = await this.post<Manifest>("api/trace", wish, until);
+    // Only one trace is on the page: what was asked of the one before is of no use any more.
+    for (const asked of this.known.keys()) if (asked.startsWith("api/trace/")) this.known.delete(asked);
+    return trace;
+  };
   whole = async (trace: Manifest, signal?: AbortSignal) =>
     (await answer(fetch(`api/trace/${trace.id}`, { signal }))).json() as Promise<Manifest>;
   tensor = (trace: Manifest, name: string, part: Part) =>
