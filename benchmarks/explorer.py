@@ -23,7 +23,7 @@ import torch
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from clearhead.models import build, read_config
-from clearhead.serving.running import in_background
+from clearhead.serving.running import in_background, settle
 from clearhead.tasks.directions import Direction
 from clearhead.tasks.translation import SearchConfig, TranslationModel
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -267,6 +267,7 @@ def main() -> None:
     )
     chosen = options.parse_args()
     model = base_model()
+    settle()
     with in_background([("base", model)]) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chosen.chromium, args=ARGUMENTS)
         print(f"{torch.get_num_threads()} threads; milliseconds: median / p95 (budget)")

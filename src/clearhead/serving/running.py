@@ -1,5 +1,6 @@
 """The explorer's server at work: on loopback alone, with the page opened once it answers."""
 
+import gc
 import socket
 import threading
 import time
@@ -50,7 +51,18 @@ def serve(
                 # Some browsers stay in the foreground: the server must not wait for them.
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        Server(models, device, answers).run(sockets=[place])
+        server = Server(models, device, answers)
+        settle()
+        server.run(sockets=[place])
+
+
+def settle() -> None:
+    """Takes what is in memory for good: else Python looks through all of torch for garbage now and then.
+
+    That holds up all answers for more than a tenth of a second.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager
