@@ -42,22 +42,26 @@ BUDGETS = {
     "exact row": (80, 80, 80),
     "atlas of heads": (250, 250, 250),
 }
-# Counts what the page waits for, so that the end of a reaction can be told.
+# Counts what the page waits for, so that the end of a reaction can be told. Whoever waits for it sleeps:
+# a loop that asks again and again takes a core from the server, and leaves garbage for the page to sweep.
 COUNT = """
 (() => {
   const ask = window.fetch;
   window.waiting = 0;
-  window.tick = () => new Promise((done) => {
-    const channel = new MessageChannel();
-    channel.port1.onmessage = done;
-    channel.port2.postMessage(0);
-  });
+  const channel = new MessageChannel(), ticks = [], sleepers = [];
+  channel.port1.onmessage = () => ticks.shift()();
+  window.tick = () => new Promise((done) => { ticks.push(done); channel.port2.postMessage(0); });
+  window.news = () => new Promise((done) => sleepers.push(done));
   window.drawn = 0;
   window.fetch = async (...given) => {
     window.waiting++;
     const numbers = String(given[0]).includes("/t/");
-    const end = () => setTimeout(() => { window.waiting--; window.drawn += numbers; }, 0);
-    const answer = await ask(...given);
+    const end = () => setTimeout(() => {
+      window.waiting--;
+      window.drawn += numbers;
+      sleepers.splice(0).forEach((done) => done());
+    }, 0);
+    const answer = await ask(...given).catch((error) => { end(); throw error; });
     for (const kind of ["json", "arrayBuffer"]) {
       const read = answer[kind].bind(answer);
       answer[kind] = () => read().finally(end);
@@ -72,14 +76,18 @@ PICTURE = "() => window.drawn > 0 && document.querySelector('[data-view] canvas,
 REACTION = """
 async (act) => {
   const found = document.querySelector(act);
-  while (found?.disabled) await tick();
+  while (found?.disabled) await new Promise((done) => setTimeout(done, 5));
   const started = performance.now(), before = window.drawn;
   found?.click();
   // A new trace is progressive: its first picture counts, summaries come behind.
-  while (act === "button.main" && window.drawn === before) await tick();
+  while (act === "button.main" && window.drawn === before) await news();
   if (act === "button.main") return performance.now() - started;
   let quiet = 0;
-  while (quiet < 3) { await tick(); quiet = window.waiting ? 0 : quiet + 1; }
+  while (quiet < 3) {
+    if (window.waiting) await news();
+    else await tick();
+    quiet = window.waiting ? 0 : quiet + 1;
+  }
   return performance.now() - started;
 }
 """

@@ -3,6 +3,8 @@
 import contextlib
 import io
 import json
+import re
+from urllib.parse import urlencode
 
 import pytest
 
@@ -64,6 +66,19 @@ def test_the_output_and_the_agreement_are_those_of_python(opened, box):
     probability = told["logits"][2].softmax(-1)[token.next]
     shown = number(page.locator("#next-probability").inner_text())
     assert shown == pytest.approx(float(probability), rel=2e-3)
+
+
+def test_the_first_picture_waits_for_no_more_than_its_numbers_and_the_agreement_follows(opened):
+    page, held = opened.page, []
+    page.route(re.compile(r"/api/trace/\w+$"), lambda route: held.append(route))
+    page.goto(f"{opened.address}#{urlencode({'door': 'inspect', 'view': 'head', 'text': TEXT})}")
+    page.wait_for_selector("[data-view=head] canvas")
+    assert page.locator("#output").inner_text()
+    assert page.locator("#agreement").count() == 0
+    held[0].continue_()
+    page.wait_for_selector("#agreement")
+    assert number(page.locator("#agreement").inner_text()) < 1e-5
+    assert page.locator("output").inner_text().count("log p") == 1
 
 
 def python_of(page) -> str:
