@@ -18,6 +18,7 @@ from clearhead.serving.running import _await, in_background
 from clearhead.serving.traces import GoneError, Traces
 from clearhead.tasks.showing.arriving import Arriving, look, look_up_to
 from clearhead.tasks.showing.asking import tell
+from clearhead.tasks.showing.measures import contributions
 from clearhead.tasks.showing.told import StoppedError, Told
 
 FIRST = "encoder.blocks.0.attention.weights"
@@ -134,6 +135,16 @@ def test_a_pass_that_nobody_waits_for_is_not_run_to_its_end(translator):
         told.values("logits")
     with pytest.raises(GoneError):
         traces.found("left")
+
+
+def test_heads_are_muted_only_as_long_as_somebody_waits(translator):
+    told, wanted = tell(translator, "numbers", {"text": "three one"}), iter([True, True, False])
+    told.run()
+    with pytest.raises(StoppedError, match="no further"):
+        contributions(told, wanted.__next__)
+    assert list(wanted) == []
+    again = translator.explain("three one").log_probability
+    assert contributions(told)["log_probability"] == pytest.approx(again, abs=1e-5)
 
 
 def test_who_has_left_does_not_wait_for_the_model(models):

@@ -1,6 +1,7 @@
 """The explorer's server: answers as docs/trace.md has them, and the page that asks for them."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,7 +105,7 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
 
     @router.post("/trace")
     def trace(asked: TraceAsked, request: Request) -> Response:
-        with library.using(asked.model, lambda: not _left(request)) as (used, name):
+        with library.using(asked.model, _wanted(request)) as (used, name):
             told = tell(used, name, asked.model_dump(exclude={"model"}))
         if _left(request):
             raise LeftError(f"{name}: whoever asked has left")
@@ -186,10 +187,10 @@ def _measures(library: Library, traces: Traces) -> APIRouter:
         return JSONResponse(beam(found(key)))
 
     @router.get("/trace/{key}/contributions")
-    def all_contributions(key: str) -> Response:
+    def all_contributions(key: str, request: Request) -> Response:
         told = found(key).wait()
-        with library.using(told.name):
-            return JSONResponse(contributions(told))
+        with library.using(told.name, wanted := _wanted(request)):
+            return JSONResponse(contributions(told, wanted))
 
     return router
 
@@ -215,6 +216,10 @@ def _page() -> APIRouter:
 def _left(request: Request) -> bool:
     """Whether nobody waits for the answer any more; asked from a thread of the server's."""
     return from_thread.run(request.is_disconnected)
+
+
+def _wanted(request: Request) -> Callable[[], bool]:
+    return lambda: not _left(request)
 
 
 def _bytes(array: Array, more: dict[str, str] | None = None) -> Response:

@@ -1,6 +1,6 @@
 """What an explanation comes to: roles of heads, words aligned, shares in the residual, the logit lens."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import torch
 from torch import Tensor
@@ -131,9 +131,9 @@ class Summaries:
             streams, lambda x: self.model.readout(self.model.decoder.norm(x[None]))[0], asked, top
         )
 
-    def contributions(self) -> list[Contribution]:
+    def contributions(self) -> Generator[Contribution, None, None]:
         """What muting each head once does to the log-probability of what was said; a pass a head."""
-        return list(contributions(self.model, self._log_probability))
+        return contributions(self.model, self._log_probability)
 
     @torch.no_grad()
     def _log_probability(self) -> float:
