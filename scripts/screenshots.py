@@ -1,11 +1,10 @@
 """Six views of the built-in model, as README and docs show them: docs/explorer/*.png. Needs Chromium."""
 
-import os
-import shutil
 import sys
 from pathlib import Path
 from urllib.parse import urlencode
 
+import chromium
 from playwright.sync_api import sync_playwright
 
 import clearhead
@@ -21,23 +20,15 @@ VIEWS = {
     "logits": {"view": "logits", "place": 2},
     "beam": {"view": "beam"},
 }
-ARGUMENTS = [
-    "--font-render-hinting=none",
-    "--disable-lcd-text",
-    "--force-color-profile=srgb",
-    "--hide-scrollbars",
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-]
 
 
 def main() -> None:
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    program = chromium.program()
     if program is None:
         sys.exit("Chromium is not here: install it, or name it in CHROMIUM")
     OUT.mkdir(parents=True, exist_ok=True)
     with in_background([("en-de", clearhead.load("en-de"))]) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=program, args=chromium.ARGUMENTS)
         for name, selection in VIEWS.items():
             page = browser.new_page(viewport={"width": 1280, "height": 1100}, reduced_motion="reduce")
             page.goto(f"{address}#{urlencode({'door': 'inspect', 'text': TEXT, **selection})}")

@@ -1,12 +1,11 @@
 """The explorer's page in a real Chromium, over a real server; one browser, a context for each test."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
 
+import chromium
 import pytest
 
 from clearhead.models import build, read_config
@@ -18,16 +17,6 @@ from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no browser tests: playwright is not installed")
 
-ARGUMENTS = [
-    "--font-render-hinting=none",
-    "--disable-lcd-text",
-    "--force-color-profile=srgb",
-    "--hide-scrollbars",
-    # In a container the sandbox has no rights of its own, and shared memory is small.
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 WAIT = 15_000
 TITLES = {
     "tokens": "Text → tokens",
@@ -48,13 +37,13 @@ TEXT = "The dog runs through the big garden."
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator:
-    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    program = chromium.program()
     if program is None:
         pytest.skip(
             "no browser tests: Chromium is not here; apt-get install chromium, or name it in CHROMIUM"
         )
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=program, args=chromium.ARGUMENTS)
         yield browser
         browser.close()
 
@@ -176,9 +165,15 @@ def watch(opened: Opened) -> None:
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
             opened.problems.append(message.text)
 
+    def begun(request) -> None:
+        opened.asked.append(request.url)
+        # The icon is the browser's own affair: taken from its cache, it is never said to have come.
+        if request.resource_type != "other":
+            opened.waiting.add(request)
+
     page.on("console", heard)
     page.on("pageerror", lambda error: opened.problems.append(str(error)))
-    page.on("request", lambda request: (opened.asked.append(request.url), opened.waiting.add(request)))
+    page.on("request", begun)
     page.on("requestfinished", lambda request: opened.waiting.discard(request))
     page.on("requestfailed", lambda request: opened.waiting.discard(request))
 

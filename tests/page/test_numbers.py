@@ -3,6 +3,8 @@
 import contextlib
 import io
 import json
+import re
+from urllib.parse import urlencode
 
 import pytest
 
@@ -34,6 +36,26 @@ def test_weights_on_the_page_are_those_of_python(opened, box, attention, path):
     assert page.get_by_text(f"{path}.weights").count() > 0
 
 
+def test_what_is_pointed_at_has_four_digits_and_the_name_it_has_in_python(opened, box):
+    told = box.explain(TEXT)
+    page = opened.go(view="head", text=TEXT, attention="cross", layer=2, head=1)
+    box_of_matrix = page.locator("[data-view=head] canvas").first.bounding_box()
+    found = set()
+    for part in (0.35, 0.5, 0.65, 0.8, 0.95):
+        x = box_of_matrix["x"] + part * box_of_matrix["width"]
+        page.mouse.move(x, box_of_matrix["y"] + part * box_of_matrix["height"])
+        page.wait_for_timeout(30)
+        if not page.locator(".hint .value").count():
+            continue
+        name, at = page.locator(".hint code").inner_text().split("[0, ")
+        place = tuple(int(one) for one in at.removesuffix("]").split(", "))
+        value = page.locator(".hint .value").inner_text()
+        assert len(value.split(".")[1]) == 4
+        assert number(value) == pytest.approx(float(told[name][place]), abs=6e-5)
+        found.add(place)
+    assert len(found) >= 3
+
+
 def test_the_output_and_the_agreement_are_those_of_python(opened, box):
     told = box.explain(TEXT)
     page = opened.go(view="logits", text=TEXT, place=2)
@@ -44,6 +66,19 @@ def test_the_output_and_the_agreement_are_those_of_python(opened, box):
     probability = told["logits"][2].softmax(-1)[token.next]
     shown = number(page.locator("#next-probability").inner_text())
     assert shown == pytest.approx(float(probability), rel=2e-3)
+
+
+def test_the_first_picture_waits_for_no_more_than_its_numbers_and_the_agreement_follows(opened):
+    page, held = opened.page, []
+    page.route(re.compile(r"/api/trace/\w+$"), lambda route: held.append(route))
+    page.goto(f"{opened.address}#{urlencode({'door': 'inspect', 'view': 'head', 'text': TEXT})}")
+    page.wait_for_selector("[data-view=head] canvas")
+    assert page.locator("#output").inner_text()
+    assert page.locator("#agreement").count() == 0
+    held[0].continue_()
+    page.wait_for_selector("#agreement")
+    assert number(page.locator("#agreement").inner_text()) < 1e-5
+    assert page.locator("output").inner_text().count("log p") == 1
 
 
 def python_of(page) -> str:

@@ -60,6 +60,18 @@ def test_a_file_opens_without_a_server_or_a_network(browser, box, saved, watched
     assert [url for url in opened.asked if not url.startswith(("file:", "data:", "about:"))] == []
 
 
+def test_an_exported_picture_holds_every_token_as_text(browser, box, tmp_path):
+    told = box.explain(TEXT)
+    path = told.save(tmp_path / "head.svg", "head", attention="cross", layer=1, head=2)
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    written = page.evaluate("[...document.querySelectorAll('text')].map(one => one.textContent.trim())")
+    for token in (*told.source, *told.target):
+        assert token.piece in written, (token.piece, written)
+    context.close()
+
+
 def test_a_notebook_shows_the_page_in_a_frame(browser, box, tmp_path, watched):
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<!doctype html><title>notebook</title>{box.explain(TEXT).page()._repr_html_()}")

@@ -40,7 +40,7 @@ def asked(client):
     def ask(text: str = TEXT, **more) -> dict:
         answer = client.post("/api/trace", json={"text": text, **more})
         assert answer.status_code == 200, answer.text
-        return answer.json()
+        return client.get(f"/api/trace/{answer.json()['id']}").json()
 
     return ask
 

@@ -116,7 +116,13 @@ def test_files_beside_the_page_are_not_served(client):
         assert (answer.status_code, set(answer.json())) == (404, {"error", "field"})
 
 
-def test_every_answer_keeps_the_page_to_itself(client):
-    for path in ("/api/models", "/nothing", "/api/trace/none"):
-        policy = client.get(path).headers["content-security-policy"]
-        assert policy.startswith("default-src 'self'")
+def test_every_answer_keeps_the_page_to_itself(client, monkeypatch):
+    monkeypatch.setattr("clearhead.serving.app.cut_text", lambda *_: 1 / 0)
+    answers = [client.get(path) for path in ("/api/models", "/nothing", "/api/trace/none")]
+    answers.append(client.post("/api/trace", content=b"x" * 5_000_000))
+    answers.append(client.get("/api/tokens", params={"text": "one"}))
+    assert [answer.status_code for answer in answers] == [200, 404, 404, 413, 500]
+    assert "a bug (ZeroDivisionError)" in answers[-1].json()["error"]
+    for answer in answers:
+        assert answer.headers["content-security-policy"].startswith("default-src 'self'")
+        assert answer.headers["x-content-type-options"] == "nosniff"

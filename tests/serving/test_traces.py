@@ -133,6 +133,8 @@ def test_the_oldest_traces_go_when_memory_is_full(models):
 def test_what_a_trace_computes_later_counts_too(translator, monkeypatch):
     monkeypatch.setattr("clearhead.tasks.showing.asking.KEPT_BYTES", 1000)
     first, second = (tell(translator, "numbers", {"text": text}) for text in ("one two", "two one"))
+    for one in (first, second):
+        one.run()
     traces = Traces(first.bytes + second.bytes)
     traces.add("first", first)
     traces.add("second", second)

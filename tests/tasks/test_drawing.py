@@ -157,7 +157,7 @@ def test_the_last_row_of_the_lens_is_what_the_model_says(explanation, continued)
 
 
 def test_each_head_contributes_what_is_lost_when_it_is_muted(model, explanation):
-    found = Summaries(explanation).contributions()
+    found = list(Summaries(explanation).contributions())
     assert len(found) == 6
     for one in found:
         with intervene(model.model, {f"{one.attention}.mixed": Mute([one.head])}):

@@ -273,7 +273,10 @@ export interface TraceSource {
   models(): Promise<Models>;
   cut(model: string, text: string): Promise<Cut>;
   positions(model: string, places: number): Promise<Slab & { kind: string }>;
-  trace(wish: Wish): Promise<Manifest>;
+  /** As soon as it is known what is to be shown; numbers arrive while they are asked for. */
+  trace(wish: Wish, until?: AbortSignal): Promise<Manifest>;
+  /** The same with all that only the end of the pass tells: log-probabilities, agreement, seconds. */
+  whole(trace: Manifest, until?: AbortSignal): Promise<Manifest>;
   tensor(trace: Manifest, name: string, part: Part): Promise<Slab>;
   projection(
     trace: Manifest,

@@ -34,6 +34,8 @@ class Explorer {
   passing = $state(false);
   private asked = 0;
   private answered = "";
+  /** Ends what is still awaited of a trace when another one is asked for: the server then stops its pass. */
+  private newest = new AbortController();
 
   async start(): Promise<void> {
     try {
@@ -49,9 +51,11 @@ class Explorer {
   async run(pick: Partial<Selected> = {}): Promise<void> {
     const turn = ++this.asked;
     this.busy = true;
+    this.newest.abort();
+    this.newest = new AbortController();
     try {
       if (!this.models) this.models = await source.models();
-      const trace = await source.trace(this.wish());
+      const trace = await source.trace(this.wish(), this.newest.signal);
       if (turn !== this.asked) return;
       this.show(trace, pick);
       this.answered = JSON.stringify(this.wish());
@@ -119,14 +123,21 @@ class Explorer {
     this.summaries = null;
     this.trace = trace;
     settle({ model: trace.model.name, text: trace.text, ...inside(trace, pick) });
-    source.summaries(trace).then(
-      (told) => {
-        if (this.trace === trace) this.summaries = told;
-      },
-      (error) => {
-        if (this.trace === trace) this.refuse(error);
-      },
-    );
+    void this.complete(trace);
+  }
+
+  /** What comes behind the first picture. */
+  private async complete(trace: Manifest): Promise<void> {
+    const { signal } = this.newest;
+    const current = () => this.trace?.id === trace.id && !signal.aborted;
+    try {
+      const whole = await source.whole(trace, signal);
+      if (current()) this.trace = whole;
+      const summaries = current() ? await source.summaries(trace) : null;
+      if (current()) this.summaries = summaries;
+    } catch (error) {
+      if (current()) this.refuse(error);
+    }
   }
 }
 

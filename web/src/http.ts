@@ -42,7 +42,14 @@ export class HttpSource implements TraceSource {
   models = () => this.get<never>("api/models", {});
   cut = (model: string, text: string) => this.get<never>("api/tokens", { model, text });
   positions = async (model: string, places: number) => this.slab("api/positions", { model, places });
-  trace = (wish: Wish) => this.post<Manifest>("api/trace", wish);
+  trace = async (wish: Wish, until?: AbortSignal) => {
+    const trace = await this.post<Manifest>("api/trace", wish, until);
+    // Only one trace is on the page: what was asked of the one before is of no use any more.
+    for (const asked of this.known.keys()) if (asked.startsWith("api/trace/")) this.known.delete(asked);
+    return trace;
+  };
+  whole = async (trace: Manifest, signal?: AbortSignal) =>
+    (await answer(fetch(`api/trace/${trace.id}`, { signal }))).json() as Promise<Manifest>;
   tensor = (trace: Manifest, name: string, part: Part) =>
     this.slab(`api/trace/${trace.id}/t/${encodeURIComponent(name)}`, { dtype: "f32", ...part });
   projection = (trace: Manifest, asked: Query) => this.part<never>(trace, "projection", asked);
@@ -74,9 +81,9 @@ export class HttpSource implements TraceSource {
     });
   }
 
-  private async post<T>(path: string, body: unknown): Promise<T> {
+  private async post<T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> {
     const headers = { "Content-Type": "application/json" };
-    return (await answer(fetch(path, { method: "POST", headers, body: JSON.stringify(body) }))).json() as Promise<T>;
+    return (await answer(fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal }))).json() as Promise<T>;
   }
 
   /** What was asked before is not asked again; the oldest answers are forgotten first, failures at once. */

@@ -93,6 +93,7 @@ export class InlinedSource implements TraceSource {
     models: [{ name: this.file.manifest.model.name, kind: this.file.manifest.kind, loaded: true }],
   });
   trace = async () => this.file.manifest;
+  whole = async () => this.file.manifest;
   summaries = async () => this.file.summaries;
   lens = async () => this.file.lens;
   cut = missing;
@@ -117,7 +118,7 @@ export class InlinedSource implements TraceSource {
 
   async tensor(trace: Manifest, name: string, part: Part): Promise<Slab> {
     const entry = trace.tensors.find((one) => one.name === name)!;
-    let slab = this.whole(name);
+    let slab = this.slab(name);
     let axes = entry.axes;
     for (const [wanted, index] of [
       ["layers", part.layer],
@@ -134,7 +135,7 @@ export class InlinedSource implements TraceSource {
     return part.dtype === "u8s" ? { shape: slab.shape, values: Uint8Array.from(slab.values, weightIndex) } : slab;
   }
 
-  private whole(name: string): Slab {
+  private slab(name: string): Slab {
     const known = this.unpacked.get(name);
     if (known) return known;
     const packed = this.file.tensors[name];

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.inspection.summaries import Role, Weights, head_roles
@@ -86,10 +86,12 @@ def merge_words(weights: Weights, words: Words, reads: bool) -> Float[Tensor, "h
     The first query is that of <s>, at which the first token is written; the token is read at the second.
     """
     queries = weights[:, 1:] if reads else weights
-    asked = _members(words.target, weights)[: queries.shape[1]]
-    held = _members(words.source, weights)
-    averaged = asked / asked.sum(0).clamp(min=1)
-    return averaged.T @ queries[:, : len(asked)] @ held
+    asked, targets = _numbers(words.target, weights)
+    held, sources = _numbers(words.source, weights)
+    asked = asked[: queries.shape[1]]
+    spoken = _added(queries[:, : len(asked)], 1, asked, targets)
+    counts = torch.bincount(asked, minlength=targets + 1)[:targets].clamp(min=1)
+    return _added(spoken, 2, held, sources) / counts[:, None]
 
 
 def agreements(merged: Merged) -> Merged:
@@ -156,7 +158,14 @@ def cross_roles(weights: Weights, layer: int, aligners: Sequence[Aligner]) -> li
     return roles
 
 
-def _members(numbers: Sequence[int], like: Tensor) -> Float[Tensor, "tokens words"]:
-    """1 where a token belongs to a word."""
-    words = torch.arange(max(numbers, default=SIGN) + 1, device=like.device)
-    return (torch.tensor(list(numbers), device=like.device)[:, None] == words).to(like.dtype)
+def _numbers(words: Sequence[int], like: Tensor) -> tuple[Int[Tensor, " tokens"], int]:
+    """The number of each token's word, and how many there are; signs have the number behind all words."""
+    numbers, count = torch.tensor(list(words), device=like.device), max(words, default=SIGN) + 1
+    return numbers.masked_fill(numbers == SIGN, count), count
+
+
+def _added(x: Tensor, axis: int, numbers: Int[Tensor, " tokens"], words: int) -> Tensor:
+    """What belongs to the same word, added up along an axis; what belongs to none is left out."""
+    shape = list(x.shape)
+    shape[axis] = words + 1
+    return x.new_zeros(shape).index_add_(axis, numbers, x).narrow(axis, 0, words)

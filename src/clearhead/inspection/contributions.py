@@ -1,6 +1,6 @@
 """What each head is worth: muted once, with all others as they are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from torch import nn
@@ -21,7 +21,7 @@ class Contribution:
     """Of the measure: below 0 where the head helps."""
 
 
-def contributions(model: nn.Module, measure: Callable[[], float]) -> Iterator[Contribution]:
+def contributions(model: nn.Module, measure: Callable[[], float]) -> Generator[Contribution, None, None]:
     """Every head of every attention, muted once each (Michel et al. 2019); `measure` runs the model."""
     whole = measure()
     for path, attention in model.named_modules():

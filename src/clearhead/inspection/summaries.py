@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 Weights = Float[Tensor, "heads queries keys"]
@@ -53,18 +53,17 @@ def role_strengths(weights: Weights, across: bool = False) -> dict[RoleName, Flo
 
     A query that can see one key only tells nothing of its head, and is left out.
     """
-    return {name: _share(weights, where) for name, where in _patterns(weights, across).items()}
+    return {name: share for name, (share, _) in _shares(weights, across).items()}
 
 
 def head_roles(weights: Weights, across: bool = False) -> list[Role]:
     """The clearest role of each head, or `mixed`; `alignment.cross_roles` knows one more."""
-    strengths, usual = role_strengths(weights, across), role_strengths(_even(weights), across)
-    roles = []
+    shares, roles = _shares(weights, across), []
     for head in range(len(weights)):
         clear = [
             Role(name, float(share[head]))
-            for name, share in strengths.items()
-            if share[head] >= max(CLEAR, TIMES_EVEN * float(usual[name][head]))
+            for name, (share, even) in shares.items()
+            if share[head] >= max(CLEAR, TIMES_EVEN * float(even[head]))
         ]
         # The diagonal holds itself and its neighbours: it is what remains when none of them is clear.
         exact = [role for role in clear if role.name != "diagonal"]
@@ -118,39 +117,38 @@ def residual_share(
     return brought / (brought + before.norm(dim=-1)).clamp(min=1e-12)
 
 
-def _patterns(weights: Weights, across: bool) -> dict[RoleName, Float[Tensor, "queries keys"]]:
-    """Where each role has its weight: 1 there, 0 elsewhere."""
+def _shares(weights: Weights, across: bool) -> dict[RoleName, tuple[Tensor, Tensor]]:
+    """By role the share of each head's weight, and what it would be if it looked alike at all keys it sees.
+
+    The means over queries that have a choice and a key there.
+    """
+    seen = weights.count_nonzero(-1)[..., None]
+    found: dict[RoleName, tuple[Tensor, Tensor]] = {}
+    for name, keys in _patterns(weights, across).items():
+        there = (keys >= 0) & (keys < weights.shape[-1])
+        # A role is about a few keys of each query: to look up these is far less than to look at all.
+        looked = keys.clamp(0, weights.shape[-1] - 1).expand(len(weights), -1, -1)
+        picked = weights.gather(-1, looked) * there
+        asked = (seen > 1) & there.any(-1, keepdim=True)
+        count = asked.sum((1, 2)).clamp(min=1)
+        share, even = (((one * asked).sum((1, 2)) / count) for one in (picked, (picked > 0) / seen))
+        found[name] = share, even
+    return found
+
+
+def _patterns(weights: Weights, across: bool) -> dict[RoleName, Int[Tensor, "queries few"]]:
+    """The keys at which each role has its weight; a number that no key has stands for none."""
     queries, keys = weights.shape[1:]
-    offsets = _offsets(weights)
-    first, last = torch.zeros(queries, keys), torch.zeros(queries, keys)
-    first[:, 0], last[:, -1] = 1, 1
+    # The queries are the last of the keys.
+    own = torch.arange(keys - queries, keys, device=weights.device)[:, None]
+    ends: dict[RoleName, Tensor] = {"first": torch.zeros_like(own), "last": torch.full_like(own, keys - 1)}
     if across:
         # As the other text may be longer, its places are stretched; a place to either side still counts.
-        line = torch.linspace(0, keys - 1, queries)[:, None]
-        near = ((torch.arange(keys) - line).abs() <= 1).float()
-        return {"first": first, "last": last, "diagonal": near}
-    return {
-        "previous": (offsets == 1).float(),
-        "self": (offsets == 0).float(),
-        "next": (offsets == -1).float(),
-        "first": first,
-        "last": last,
-        "diagonal": (offsets.abs() <= 1).float(),
-    }
-
-
-def _share(weights: Weights, where: Float[Tensor, "queries keys"]) -> Float[Tensor, " heads"]:
-    """The mean weight on the pattern, over queries that have a choice and a key there."""
-    where = where.to(weights)
-    asked = ((weights > 0).sum(-1) > 1) & (where.sum(-1) > 0)
-    inside = (weights * where).sum(-1)
-    return (inside * asked).sum(-1) / asked.sum(-1).clamp(min=1)
-
-
-def _even(weights: Weights) -> Weights:
-    """The weights of heads that look alike at all keys they may look at."""
-    seen = (weights > 0).to(weights.dtype)
-    return seen / seen.sum(-1, keepdim=True).clamp(min=1)
+        line = torch.linspace(0, keys - 1, queries, device=weights.device)[:, None]
+        near = line.floor() + torch.arange(-1, 3, device=weights.device)
+        return {**ends, "diagonal": near.masked_fill((near - line).abs() > 1, -1).long()}
+    around = torch.cat([own - 1, own, own + 1], 1)
+    return {"previous": own - 1, "self": own, "next": own + 1, **ends, "diagonal": around}
 
 
 def _offsets(weights: Weights) -> Float[Tensor, "queries keys"]:

@@ -1,20 +1,22 @@
 """The explorer's server: answers as docs/trace.md has them, and the page that asks for them."""
 
-import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+from anyio import from_thread
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from clearhead import __version__
 from clearhead.errors import ClearheadError
-from clearhead.serving.library import BusyError, Library
-from clearhead.serving.limits import Guarded
+from clearhead.serving.library import LOOK_SECONDS, BusyError, LeftError, Library
+from clearhead.serving.limits import Bounded, Sealed
 from clearhead.serving.requests import ContextsAsked, StepAsked, TraceAsked, complaint
 from clearhead.serving.traces import GoneError, Traces
 from clearhead.tasks.showing.architecture import architecture
@@ -34,7 +36,6 @@ PAGE = Path(__file__).parent / "page"
 KEPT_BYTES = 512_000_000
 """Traces that are held together."""
 LOCAL = ("127.0.0.1", "localhost")
-log = logging.getLogger(__name__)
 
 
 def make_app(library: Library, kept_bytes: int = KEPT_BYTES, hosts: tuple[str, ...] = LOCAL) -> FastAPI:
@@ -46,7 +47,8 @@ def make_app(library: Library, kept_bytes: int = KEPT_BYTES, hosts: tuple[str, .
     app.include_router(_measures(library, traces), prefix="/api")
     app.include_router(_page())
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    app.add_middleware(Guarded)
+    app.add_middleware(Bounded)
+    app.add_middleware(Sealed)
     _explain_errors(app)
     return app
 
@@ -102,16 +104,24 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
     found = traces.found
 
     @router.post("/trace")
-    def trace(asked: TraceAsked) -> Response:
-        with library.using(asked.model) as (used, name):
+    def trace(asked: TraceAsked, request: Request) -> Response:
+        with library.using(asked.model, _wanted(request)) as (used, name):
             told = tell(used, name, asked.model_dump(exclude={"model"}))
+        if _left(request):
+            raise LeftError(f"{name}: whoever asked has left")
         key = traces.new_id()
         traces.add(key, told)
-        return JSONResponse({**told.manifest(), "id": key})
+        # What can be shown of the trace is asked for while the pass that makes it goes on.
+        running = BackgroundTask(told.run, library.using(name))
+        return JSONResponse({**told.manifest(), "id": key}, background=running)
 
     @router.get("/trace/{key}")
-    def manifest(key: str) -> Response:
-        return JSONResponse({**found(key).manifest(), "id": key})
+    def manifest(key: str, request: Request) -> Response:
+        told = found(key)
+        while not told.ended(LOOK_SECONDS):
+            if _left(request):
+                traces.drop(key)
+        return JSONResponse({**told.wait().manifest(), "id": key})
 
     @router.get("/trace/{key}/t/{name}")
     def tensor(
@@ -139,7 +149,7 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
         part: str = "queries",
         dimension: int = 0,
     ) -> Response:
-        told = found(key)
+        told = found(key).wait()
         with library.using(told.name):
             return JSONResponse(projection(told, attention, layer, head, place, part, dimension))
 
@@ -153,7 +163,7 @@ def _measures(library: Library, traces: Traces) -> APIRouter:
 
     @router.get("/trace/{key}/summaries")
     def all_summaries(key: str) -> Response:
-        return JSONResponse(summaries(found(key)))
+        return JSONResponse(summaries(found(key).wait()))
 
     @router.get("/trace/{key}/logits")
     def logits(
@@ -168,7 +178,7 @@ def _measures(library: Library, traces: Traces) -> APIRouter:
 
     @router.get("/trace/{key}/lens")
     def one_lens(key: str, top: Annotated[int, Query(ge=1, le=20)] = 3) -> Response:
-        told = found(key)
+        told = found(key).wait()
         with library.using(told.name):
             return JSONResponse(lens(told, top))
 
@@ -177,10 +187,10 @@ def _measures(library: Library, traces: Traces) -> APIRouter:
         return JSONResponse(beam(found(key)))
 
     @router.get("/trace/{key}/contributions")
-    def all_contributions(key: str) -> Response:
-        told = found(key)
-        with library.using(told.name):
-            return JSONResponse(contributions(told))
+    def all_contributions(key: str, request: Request) -> Response:
+        told = found(key).wait()
+        with library.using(told.name, wanted := _wanted(request)):
+            return JSONResponse(contributions(told, wanted))
 
     return router
 
@@ -196,9 +206,20 @@ def _page() -> APIRouter:
         file = built.get(path or "index.html")
         if file is None:
             raise HTTPException(404, f"/{path}: nothing is here{'; the page is at /' if path else ''}")
-        return FileResponse(file, headers={"Cache-Control": "no-cache"})
+        # Browsers ask for the icon at every step of the history, unless they may keep it.
+        kept = "max-age=86400" if file.suffix == ".svg" else "no-cache"
+        return FileResponse(file, headers={"Cache-Control": kept})
 
     return router
+
+
+def _left(request: Request) -> bool:
+    """Whether nobody waits for the answer any more; asked from a thread of the server's."""
+    return from_thread.run(request.is_disconnected)
+
+
+def _wanted(request: Request) -> Callable[[], bool]:
+    return lambda: not _left(request)
 
 
 def _bytes(array: Array, more: dict[str, str] | None = None) -> Response:
@@ -234,8 +255,3 @@ def _explain_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def other(_: Request, error: HTTPException) -> Response:
         return answer(error.status_code, str(error.detail))
-
-    @app.exception_handler(Exception)
-    def bug(_: Request, error: Exception) -> Response:
-        log.exception("a request failed", exc_info=error)
-        return answer(500, f"the server met a bug ({type(error).__name__}); its terminal tells more")

@@ -1,7 +1,7 @@
 """The models that a server answers for: loaded when first asked for, each used by one request at a time."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,16 @@ from clearhead.tasks.showing.architecture import Model, kind_of
 MOST_WAITING = 16
 
 
+LOOK_SECONDS = 0.2
+"""How often a request that waits looks whether anybody still wants its answer."""
+
+
 class BusyError(ClearheadError):
     """Too many requests wait for one model."""
+
+
+class LeftError(ClearheadError):
+    """Whoever asked has left."""
 
 
 @dataclass
@@ -49,18 +57,25 @@ class Library:
         return [one.record() for one in self._held.values()]
 
     @contextmanager
-    def using(self, name: str | None) -> Iterator[tuple[Model, str]]:
-        """A model and its name, for this request alone until the context ends."""
+    def using(
+        self, name: str | None, wanted: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Model, str]]:
+        """A model and its name, for this request alone until the context ends, if it is wanted that long."""
         held = self._find(name)
         if not held.waiting.acquire(blocking=False):
             raise BusyError(
                 f"{held.name}: {MOST_WAITING} requests wait for this model; try again in a moment"
             )
         try:
-            with held.lock:
+            while not held.lock.acquire(timeout=LOOK_SECONDS):
+                if not wanted():
+                    raise LeftError(f"{held.name}: whoever asked has left")
+            try:
                 if held.model is None:
                     held.model = load(held.name, self.device)
                 yield held.model, held.name
+            finally:
+                held.lock.release()
         finally:
             held.waiting.release()
 

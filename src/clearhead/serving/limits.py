@@ -1,5 +1,7 @@
 """What stands around every answer: headers that keep a page to itself, and a bound on what may be sent."""
 
+import logging
+
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -13,18 +15,43 @@ HEADERS = {
     b"cross-origin-resource-policy": b"same-origin",
     b"cache-control": b"no-store",
 }
+log = logging.getLogger(__name__)
 
 
-class Guarded:
-    """An application behind the bound, with the headers on every answer."""
+class Sealed:
+    """An application with the headers on every answer, that of a bug too."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+        begun = False
+
+        async def sealed(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                there = {name.lower() for name, _ in message["headers"]}
+                more = [(name, value) for name, value in HEADERS.items() if name not in there]
+                message["headers"] = [*message["headers"], *more]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sealed)
+        except Exception as error:
+            log.exception("a request failed", exc_info=error)
+            if scope["type"] == "http" and not begun:
+                text = f"the server met a bug ({type(error).__name__}); its terminal tells more"
+                await _refusal(500, text)(scope, receive, sealed)
+
+
+class Bounded:
+    """An application behind the bound."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         read = 0
 
         async def counted() -> Message:
@@ -36,20 +63,16 @@ class Guarded:
                 message if read <= MOST_BYTES else {"type": "http.request", "body": b"", "more_body": False}
             )
 
-        async def sealed(message: Message) -> None:
-            if read > MOST_BYTES:
-                await refuse(message)
-                return
-            if message["type"] == "http.response.start":
-                there = {name.lower() for name, _ in message["headers"]}
-                more = [(name, value) for name, value in HEADERS.items() if name not in there]
-                message["headers"] = [*message["headers"], *more]
-            await send(message)
-
-        async def refuse(message: Message) -> None:
-            """The refusal in the place of the answer."""
-            if message["type"] == "http.response.start":
+        async def answered(message: Message) -> None:
+            """The answer, or the refusal in its place."""
+            if read <= MOST_BYTES:
+                await send(message)
+            elif message["type"] == "http.response.start":
                 text = f"the request is larger than {MOST_BYTES:,} bytes: send less"
-                await JSONResponse({"error": text, "field": None}, 413)(scope, receive, send)
+                await _refusal(413, text)(scope, receive, send)
 
-        await self.app(scope, counted, sealed)
+        await self.app(scope, counted, answered)
+
+
+def _refusal(status: int, text: str) -> JSONResponse:
+    return JSONResponse({"error": text, "field": None}, status)

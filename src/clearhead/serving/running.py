@@ -1,7 +1,9 @@
 """The explorer's server at work: on loopback alone, with the page opened once it answers."""
 
+import gc
 import socket
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,13 +11,15 @@ from contextlib import contextmanager
 import torch
 import uvicorn
 
-from clearhead.errors import SettingsError
+from clearhead.errors import ModelError, SettingsError
 from clearhead.serving.app import make_app
 from clearhead.serving.library import Library
 from clearhead.tasks.showing.architecture import Model
 
 HOST = "127.0.0.1"
 HIGHEST_PORT = 65_535
+START_SECONDS = 30
+"""Within which a server in the background answers."""
 Models = Sequence[tuple[str, Model]]
 
 
@@ -47,7 +51,18 @@ def serve(
                 # Some browsers stay in the foreground: the server must not wait for them.
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        Server(models, device, answers).run(sockets=[place])
+        server = Server(models, device, answers)
+        settle()
+        server.run(sockets=[place])
+
+
+def settle() -> None:
+    """Takes what is in memory for good: else Python looks through all of torch for garbage now and then.
+
+    That holds up all answers for more than a tenth of a second.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager
@@ -58,12 +73,20 @@ def in_background(models: Models, device: torch.device | str = "cpu") -> Iterato
         server = Server(models, device, answers.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
         thread.start()
-        answers.wait()
+        _await(answers, thread)
         try:
             yield _address(place)
         finally:
             server.should_exit = True
             thread.join()
+
+
+def _await(answers: threading.Event, thread: threading.Thread) -> None:
+    """Until a server answers; one that ends before, or never does, is an error."""
+    started = time.monotonic()
+    while not answers.wait(0.1):
+        if not thread.is_alive() or time.monotonic() - started > START_SECONDS:
+            raise ModelError("the explorer's server does not answer; its log tells why")
 
 
 def bound(port: int) -> socket.socket:

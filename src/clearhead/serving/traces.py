@@ -45,6 +45,13 @@ class Traces:
             self._let_go()
             return self._held[key]
 
+    def drop(self, key: str) -> None:
+        """Forgets a trace; if its pass is still under way, that ends too."""
+        with self._lock:
+            told = self._held.pop(key, None)
+        if told is not None:
+            told.stop()
+
     def _let_go(self) -> None:
         while len(self._held) > 1 and self.bytes > self.bound:
             self._held.popitem(last=False)

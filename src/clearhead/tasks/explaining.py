@@ -1,5 +1,6 @@
 """What one text did inside a model: its tokens, every tensor by name, and what the model made of it."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -53,7 +54,8 @@ class Look:
     """One pass over a text that was looked into."""
 
     trace: Trace
-    logits: Tensor
+    logits: Tensor | None
+    """None where nothing was to be looked at, and no pass was made."""
     difference: float
     """The largest difference between these logits and those of a pass that nobody looks into."""
 
@@ -75,7 +77,10 @@ class Explanation:
     trace: Trace
     """Tensors by name, with the batch's axis, on the processor; the names are those of `capture`."""
     difference: float
-    """The largest difference between the logits of the pass that was looked into and those of a fused one."""
+    """The largest difference between the logits of the pass that was looked into and those of a fused one.
+
+    NaN where nothing was to be looked at.
+    """
     model: Translator | GPT = field(repr=False)
     tokenizer: Tokenizer = field(repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -124,6 +129,20 @@ class Explanation:
         """Of all that the decoder was to say, as the model has it."""
         return sum(token.log_probability or 0.0 for token in self.target)
 
+    def logits(self) -> Tensor:
+        """Of one more pass over the same ids: (places, vocabulary)."""
+        ids, device = [token.id for token in self.target], self.model.readout_weight.device
+        if isinstance(self.model, GPT):
+            return self.model(torch.tensor([ids], device=device))[0]
+        batch = PairBatch.of([[token.id for token in self.source[:-1]]], [ids[1:]]).to(device)
+        return self.model(batch.source, Padded(batch.source_lengths), batch.inputs)[0]
+
+    def seen(self, look: Look) -> "Explanation":
+        """The same, with what another pass over it has shown."""
+        said = [token.next for token in self.target if token.next is not None]
+        told = _told(self.target, said, look.logits)
+        return replace(self, trace=look.trace, difference=look.difference, target=told)
+
 
 def not_captured(name: str) -> SettingsError:
     """What to say where an explanation was made without this tensor."""
@@ -146,6 +165,8 @@ def look_at_text(model: GPT, words: Sequence[int], names: Sequence[str] = ("*",)
 
 @torch.no_grad()
 def _look(model: nn.Module, run: Callable[[], Tensor], names: Sequence[str]) -> Look:
+    if not names:
+        return Look(Trace(), None, math.nan)
     fused = run()
     with capture(model, names) as trace:
         logits = run()
@@ -190,10 +211,11 @@ def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     return [Token(*each) for each in zip(ids, tokenizer.pieces(ids), numbers, strict=True)]
 
 
-def _told(tokens: Sequence[Token], said: Sequence[int], logits: Tensor) -> tuple[Token, ...]:
+def _told(tokens: Sequence[Token], said: Sequence[int], logits: Tensor | None) -> tuple[Token, ...]:
     """The tokens with what is said at their places, and how probable that is; the last may say nothing."""
-    wanted = torch.tensor(list(said), dtype=torch.long)
-    gains = logits[: len(said)].float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
+    wanted, gains = torch.tensor(list(said), dtype=torch.long), [None] * len(said)
+    if logits is not None:
+        gains = logits[: len(said)].float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
     told = [
         replace(token, next=word, log_probability=gain)
         for token, word, gain in zip(tokens, said, gains, strict=False)

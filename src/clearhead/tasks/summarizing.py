@@ -1,11 +1,10 @@
 """What an explanation comes to: roles of heads, words aligned, shares in the residual, the logit lens."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import torch
 from torch import Tensor
 
-from clearhead.data.batch import PairBatch
 from clearhead.errors import SettingsError
 from clearhead.inspection.alignment import (
     SIGN,
@@ -21,7 +20,6 @@ from clearhead.inspection.contributions import Contribution, contributions
 from clearhead.inspection.lens import Lens, logit_lens
 from clearhead.inspection.summaries import Brought, Role, head_roles, residual_share
 from clearhead.layers.block import Stack
-from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
 from clearhead.tasks.explaining import Explanation, Token, not_captured
 from clearhead.text.tokenizer import UNKNOWN
@@ -139,21 +137,15 @@ class Summaries:
             streams, lambda x: self.model.readout(self.model.decoder.norm(x[None]))[0], asked, top
         )
 
-    def contributions(self) -> list[Contribution]:
+    def contributions(self) -> Generator[Contribution, None, None]:
         """What muting each head once does to the log-probability of what was said; a pass a head."""
-        return list(contributions(self.model, self._log_probability))
+        return contributions(self.model, self._log_probability)
 
     @torch.no_grad()
     def _log_probability(self) -> float:
-        one = self.explanation
-        said = [token.next for token in one.target if token.next is not None]
-        ids, device = [token.id for token in one.target], self.model.readout_weight.device
-        if isinstance(self.model, Translator):
-            batch = PairBatch.of([[token.id for token in one.source[:-1]]], [ids[1:]]).to(device)
-            logits = self.model(batch.source, Padded(batch.source_lengths), batch.inputs)[0]
-        else:
-            logits = self.model(torch.tensor([ids], device=device))[0]
-        wanted = torch.tensor(said, device=device)[:, None]
+        logits = self.explanation.logits()
+        said = [token.next for token in self.explanation.target if token.next is not None]
+        wanted = torch.tensor(said, device=logits.device)[:, None]
         return float(logits[: len(said)].float().log_softmax(-1).gather(1, wanted).sum())
 
     def _spelled(self, side: Sequence[Token]) -> list[str]:

@@ -11,7 +11,7 @@ from clearhead.errors import ModelError
 from clearhead.tasks.explaining import Explanation
 from clearhead.tasks.showing.architecture import bare_architecture
 from clearhead.tasks.showing.arrays import array_of
-from clearhead.tasks.showing.asking import LATER, look_again
+from clearhead.tasks.showing.asking import LATER
 from clearhead.tasks.showing.beam import beam
 from clearhead.tasks.showing.distribution import Cut
 from clearhead.tasks.showing.measures import lens, summaries
@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 def standalone_page(explanation: Explanation) -> str:
     """A page that works from file://, with everything that an explanation holds."""
     about = bare_architecture(explanation.model, explanation.tokenizer, explanation.name or "model")
-    told = Told(explanation, about, look_again(explanation, {}))
+    told = Told(explanation, about)
     return _with(_whole_page(), answers(told))
 
 

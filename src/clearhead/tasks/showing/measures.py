@@ -1,6 +1,8 @@
 """What is measured on a trace: roles of heads, aligners, the residual stream, logit lens, contributions."""
 
 import math
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ from clearhead.inspection.alignment import SIGN, Aligner, cross_roles
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 from clearhead.tasks.showing.architecture import attentions, stacks
 from clearhead.tasks.showing.catalogue import pattern_of
-from clearhead.tasks.showing.told import Told
+from clearhead.tasks.showing.told import StoppedError, Told
 from clearhead.tasks.summarizing import Summaries
 
 HOW = (
@@ -46,15 +48,18 @@ def lens(told: Told, top: int) -> dict[str, Any]:
     }
 
 
-def contributions(told: Told) -> dict[str, Any]:
-    """Each head muted once; the trace's own interventions hold meanwhile."""
+def contributions(told: Told, wanted: Callable[[], bool] = lambda: True) -> dict[str, Any]:
+    """Each head muted once, as long as it is wanted; the trace's own interventions hold meanwhile."""
     keys = {one["path"]: one["key"] for one in attentions(told.model)}
-    with intervene(told.model, told.changes):
-        found = Summaries(told.explanation).contributions()
     heads = []
-    for one in found:
-        path, layer = pattern_of(one.attention)
-        heads.append({"attention": keys[path], "layer": layer, "head": one.head, "change": one.change})
+    with intervene(told.model, told.changes), closing(Summaries(told.explanation).contributions()) as found:
+        for one in found:
+            if not wanted():
+                raise StoppedError(
+                    f"{told.name}: heads are muted no further, as nobody waits for it any more"
+                )
+            path, layer = pattern_of(one.attention)
+            heads.append({"attention": keys[path], "layer": layer, "head": one.head, "change": one.change})
     return {"heads": heads, "log_probability": told.explanation.log_probability}
 
 

@@ -1,6 +1,9 @@
 """A trace as a page asks for it: its manifest, its numbers slice by slice, and what is measured on it."""
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,44 +11,101 @@ import torch
 from torch import Tensor
 
 from clearhead.decoding import Tree
-from clearhead.errors import SettingsError
-from clearhead.tasks.explaining import Explanation, Token, not_captured
+from clearhead.errors import ClearheadError, ModelError, SettingsError
+from clearhead.tasks.explaining import Explanation, Look, Token
 from clearhead.tasks.showing.architecture import attentions
 from clearhead.tasks.showing.arrays import Array, array_of, pooled, sliced
+from clearhead.tasks.showing.arriving import Arriving, look, look_up_to
 from clearhead.tasks.showing.catalogue import Entry, catalogue, pattern_of
 from clearhead.tasks.showing.changes import Changes
 from clearhead.tasks.showing.distribution import Cut, distribution
 
 FORMAT = 1
 PARTS = ("summaries", "logits", "lens", "beam", "contributions", "projection")
-Look = Callable[[Sequence[str]], Mapping[str, Tensor]]
-"""The same pass once more, for tensors that were not kept."""
+NODE_BYTES = 500
+"""Of a hypothesis in the tree of a search, about."""
 
 
 class UnknownTensorError(SettingsError):
     """A trace has no tensor of this name."""
 
 
+class StoppedError(ClearheadError):
+    """A pass was not run to its end."""
+
+
 @dataclass
 class Told:
-    """An explanation, and what is asked about it."""
+    """An explanation, and what is asked about it; of what `run` is to bring, nothing is there yet."""
 
     explanation: Explanation
     about: Mapping[str, Any]
     """The map of the model."""
-    look: Look
     asked: Mapping[str, Any] = field(default_factory=dict)
     changes: Changes = field(default_factory=dict)
     python: str = ""
-    before: Mapping[str, Any] | None = None
+    awaited: Sequence[str] = ()
+    """Tensors that `run` brings."""
+    earlier: Callable[[], Mapping[str, Any]] | None = None
+    """The output without the changes."""
     seconds: float = 0.0
+    before: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        self._tensors = {name: self.explanation[name] for name in self.explanation.trace}
-        self.bytes = _bytes(self._tensors)
+        there = {name: self.explanation[name] for name in self.explanation.trace}
+        self._tensors, self._stopped = Arriving(there, self.awaited), False
         self.model, self.tokenizer = self.explanation.model, self.explanation.tokenizer
         self.device = self.model.readout_weight.device
         self.catalogue = catalogue(self.model, {side: len(words) for side, words in self.sides.items()})
+
+    def run(self, alone: AbstractContextManager[Any] | None = None) -> None:
+        """The pass that brings what is awaited, then a fused one beside it; whoever waits is told of errors.
+
+        `alone` holds the model meanwhile.
+        """
+        try:
+            with alone or nullcontext():
+                self._look()
+        except Exception as error:
+            self._tensors.end(error)
+        else:
+            self._tensors.end()
+
+    @torch.no_grad()
+    def _look(self) -> None:
+        started = time.perf_counter()
+        logits = look(self.explanation, self.changes, self.awaited, self._keep)
+        self.seconds += time.perf_counter() - started
+        if logits.isnan().any():
+            raise ModelError(
+                f"{self.name}: the model gave no numbers (NaN); its weights or its precision are broken"
+            )
+        fused = look(self.explanation, self.changes, (), self._keep)
+        difference = float((logits - fused).abs().max())
+        self.explanation = self.explanation.seen(Look(self._tensors.trace(), logits, difference))
+        self.before = self.earlier() if self.earlier else None
+
+    def _keep(self, name: str, tensor: Tensor) -> None:
+        if self._stopped:
+            raise StoppedError(f"{self.name}: the pass was stopped, as nobody waited for it any more")
+        self._tensors.put(name, tensor)
+
+    def stop(self) -> None:
+        """Ends a pass that is under way with the next tensor that it brings."""
+        self._stopped = True
+
+    def ended(self, seconds: float) -> bool:
+        """Whether no pass is under way, after so many seconds at most."""
+        return self._tensors.ended(seconds)
+
+    def wait(self) -> "Told":
+        """This, once all that `run` brings is there."""
+        self._tensors.wait()
+        return self
+
+    @property
+    def bytes(self) -> int:
+        return self._tensors.bytes + NODE_BYTES * (len(self.tree.nodes) if self.tree else 0)
 
     @property
     def name(self) -> str:
@@ -64,7 +124,7 @@ class Told:
         return self.explanation.target
 
     def manifest(self) -> dict[str, Any]:
-        """Everything but the numbers."""
+        """Everything but the numbers; what only the pass tells is None before its end."""
         told = self.explanation
         return {
             "format": FORMAT,
@@ -77,7 +137,7 @@ class Told:
             "sides": {side: [one.record() for one in words] for side, words in self.sides.items()},
             "output": self._output(),
             "before": self.before,
-            "agreement": told.difference,
+            "agreement": None if math.isnan(told.difference) else told.difference,
             "interventions": list(self.asked.get("interventions", ())),
             "python": self.python,
             "bytes": self.bytes,
@@ -105,16 +165,15 @@ class Told:
         return entry, [entry.names[layer]], entry.axes[1:]
 
     def holds(self, name: str, layer: int | None = None) -> bool:
-        """Whether the numbers are there; if not, `look` computes them once more."""
-        return all(one in self._tensors for one in self._wanted(name, layer))
+        """Whether the numbers are there or on their way; if not, `fetch` computes them once more."""
+        return self._tensors.coming(self._wanted(name, layer))
 
     def fetch(self, name: str, layer: int | None = None) -> None:
         """Computes what is not there, and keeps it."""
-        missing = [one for one in self._wanted(name, layer) if one not in self._tensors]
+        missing = [one for one in self._wanted(name, layer) if not self._tensors.coming([one])]
         if missing:
-            found = self.look(missing)
-            self._tensors.update({one: found[one] for one in missing})
-            self.bytes += _bytes(found)
+            for one, tensor in look_up_to(self.explanation, self.changes, missing).items():
+                self._tensors.put(one, tensor)
 
     def tensor(
         self, name: str, chosen: Mapping[str, int | None], dtype: str = "f32", pool: int | None = None
@@ -133,22 +192,17 @@ class Told:
         layer = chosen.pop("layers", None)
         if layer is not None and "layers" not in axes:
             raise SettingsError(f"layer: {name} is of one layer, or of none; leave it out")
-        held = self.values(name, layer)
-        axes = axes if layer is None else axes[1:]
-        held = sliced(held, axes, chosen)
-        if pool is not None and held.dim() >= 2:
-            held = pooled(held, pool)
-        return array_of(held, dtype)
+        found, layered = self._tensors.get(self._wanted(name, layer)), "layers" in axes
+        # Layer by layer, so that of large tensors no more is put together than is asked for.
+        parts = [sliced(one, axes[layered:], chosen) for one in found]
+        if pool is not None and parts[0].dim() >= 2:
+            parts = [pooled(one, pool) for one in parts]
+        return array_of(torch.stack(parts) if layered and layer is None else parts[0], dtype)
 
     def values(self, name: str, layer: int | None = None) -> Tensor:
         """A tensor as it is; of all layers together where none is named."""
-        wanted = self._wanted(name, layer)
-        for one in wanted:
-            if one not in self._tensors:
-                raise not_captured(one)
-        if "*" in name and layer is None:
-            return torch.stack([self._tensors[one] for one in wanted])
-        return self._tensors[wanted[0]]
+        found = self._tensors.get(self._wanted(name, layer))
+        return torch.stack(found) if "*" in name and layer is None else found[0]
 
     def logits(self, place: int, cut: Cut) -> dict[str, Any]:
         """The next token at one place."""
@@ -184,10 +238,11 @@ class Told:
             first = sum(not one.written for one in self.read) - 1
             said = said[first:]
         pieces = self.tokenizer.pieces([one.next or 0 for one in said])
+        gain = None if math.isnan(told.difference) else sum(one.log_probability or 0.0 for one in said)
         return {
             "text": told.output,
             "score": getattr(found, "score", None),
-            "log_probability": sum(one.log_probability or 0.0 for one in said),
+            "log_probability": gain,
             "complete": getattr(found, "complete", True),
             "tokens": [
                 {"id": one.next, "piece": piece, "log_probability": one.log_probability}
@@ -198,10 +253,6 @@ class Told:
                 for one in getattr(found, "nbest", ())
             ],
         }
-
-
-def _bytes(tensors: Mapping[str, Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def brief(told: Explanation) -> dict[str, Any]:
