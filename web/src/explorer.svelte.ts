@@ -34,6 +34,8 @@ class Explorer {
   passing = $state(false);
   private asked = 0;
   private answered = "";
+  /** What was selected when the trace on the page was asked for. */
+  private accepted: Partial<Selected> = {};
   /** Ends what is still awaited of a trace when another one is asked for: the server then stops its pass. */
   private newest = new AbortController();
 
@@ -43,7 +45,7 @@ class Explorer {
       // A link to a lesson alone opens it as the way there would.
       await this.run(selection.text ? {} : this.lesson()?.pick);
     } catch (error) {
-      this.refuse(error);
+      this.say(error);
     }
   }
 
@@ -58,23 +60,41 @@ class Explorer {
       const trace = await source.trace(this.wish(), this.newest.signal);
       if (turn !== this.asked) return;
       this.show(trace, pick);
-      this.answered = JSON.stringify(this.wish());
     } catch (error) {
       if (turn !== this.asked) return;
-      this.refuse(error);
-      // What was refused is not what the page shows.
-      if (this.trace && !(error instanceof Silence)) settle({ text: this.trace.text, edits: this.trace.interventions });
+      this.say(error);
+      if (this.trace && !(error instanceof Silence)) await this.stay(turn);
     } finally {
       if (turn === this.asked) this.busy = false;
     }
   }
 
-  /** After a step through the history: a new trace only where another one is asked for. */
-  return(): void {
-    if (JSON.stringify(this.wish()) !== this.answered) void this.run();
+  /** What was refused is not what the page shows: back to that, the numbers of which may have been stopped on their way. */
+  private async stay(turn: number): Promise<void> {
+    const { trouble } = this;
+    settle(this.accepted);
+    if (this.summaries) return;
+    try {
+      const trace = await source.trace(this.wish(), this.newest.signal);
+      if (turn !== this.asked) return;
+      this.show(trace, {});
+      this.trouble = trouble;
+    } catch {
+      // The trouble that is told already is the one to mend.
+    }
   }
 
+  /** After a step through the history: a new trace only where another one is asked for, or is under way. */
+  return(): void {
+    if (this.busy || JSON.stringify(this.wish()) !== this.answered) void this.run();
+  }
+
+  /** What went wrong with something of the trace on the page; if another one is under way, that does not matter any more. */
   refuse(error: unknown): void {
+    if (!this.busy) this.say(error);
+  }
+
+  private say(error: unknown): void {
     if (error instanceof Refusal && error.gone) {
       this.trouble = "The server has forgotten this trace; it is being made again.";
       void this.run();
@@ -123,6 +143,8 @@ class Explorer {
     this.summaries = null;
     this.trace = trace;
     settle({ model: trace.model.name, text: trace.text, ...inside(trace, pick) });
+    this.answered = JSON.stringify(this.wish());
+    this.accepted = asking();
     void this.complete(trace);
   }
 
@@ -139,6 +161,12 @@ class Explorer {
       if (current()) this.refuse(error);
     }
   }
+}
+
+/** The part of what is selected that a trace follows from. */
+function asking(): Partial<Selected> {
+  const { model, text, to, prefix, forced, target, tokens, temperature, topK, topP, seed, edits } = selection;
+  return { model, text, to, prefix, forced, target, tokens, temperature, topK, topP, seed, edits };
 }
 
 /** What is wanted, and all that hangs on it, inside a trace: no layer, head or place that it does not have. */
