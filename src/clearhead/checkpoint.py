@@ -22,7 +22,7 @@ from clearhead.text.tokenizer import Tokenizer
 from clearhead.writing import replacing
 
 SETTINGS, TOKENIZER, WEIGHTS, CARD = "config.toml", "tokenizer.json", "model.safetensors", "README.md"
-# Numbers that fit into memory anywhere: what asks for fewer more than there are is told by its shape.
+# So many numbers more than there are fit into memory anywhere: there, a wrong shape is told by its name.
 SPARE = 2**26
 
 

@@ -32,12 +32,16 @@ S = TypeVar("S", bound=Settings)
 NOT_OF_A_TYPE = {
     "int_type": "is not a whole number",
     "int_from_float": "is not a whole number",
+    "int_parsing": "is not a whole number",
     "float_type": "is not a number",
+    "float_parsing": "is not a number",
     "string_type": "is not text (put it in quotes)",
     "bool_type": "is not true or false",
     "model_type": "is a value, but this is a group of settings",
     "model_attributes_type": "is a value, but this is a group of settings",
 }
+# Letters of a value that are shown: it may be a whole text.
+SHOWN = 80
 
 
 def read_settings(kind: type[S], path: Path, changes: Sequence[str] = ()) -> S:
@@ -163,17 +167,22 @@ def sentence(detail: ErrorDetails, parent: type[Settings] | None = None) -> str:
         case "literal_error" | "union_tag_invalid":
             choices = context.get("expected", context.get("expected_tags", ""))
             shown = value.get("kind") if isinstance(value, Mapping) else value
-            return f"{shown!r} is not one of {choices.replace(' or ', ', ').replace(chr(39), '')}"
+            return f"{_shown(shown)} is not one of {choices.replace(' or ', ', ').replace(chr(39), '')}"
         case "union_tag_not_found":
             return "kind is missing"
         case "value_error":
             return str(context["error"])
         case kind if kind in NOT_OF_A_TYPE:
-            return f"{value!r} {NOT_OF_A_TYPE[kind]}{_as_group(parent, name, value)}"
+            return f"{_shown(value)} {NOT_OF_A_TYPE[kind]}{_as_group(parent, name, value)}"
         case _:
             # pydantic's own words, with the value in the place of its kind: "Input should be greater than 0".
             _, should, rest = detail["msg"].partition(" should ")
-            return f"{value!r} should {rest}" if should else detail["msg"].lower()
+            return f"{_shown(value)} should {rest}" if should else detail["msg"].lower()
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _near(group: type[Settings], name: str) -> list[str]:

@@ -19,8 +19,9 @@ CASES = {
     # A translation that is given was not searched for, and has no tree.
     "long": ({"text": LONG, "target": LONG}, (*BOTH, "cross")),
 }
-# Three times what the design allows: the machine of a test is busy. benchmarks/explorer.py measures.
-FIRST_SECONDS, VIEW_SECONDS = 3.0, 1.5
+# Far more than the design allows, as the machine of a test is busy: what takes longer hangs. The budgets
+# themselves are for benchmarks/explorer.py.
+FIRST_SECONDS, VIEW_SECONDS = 10.0, 5.0
 
 
 @pytest.mark.parametrize("model", CASES)

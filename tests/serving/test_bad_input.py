@@ -11,25 +11,12 @@ MUTE = {"kind": "mute", "attention": "decoder.blocks.0.cross_attention", "heads"
     [
         ({"text": "one " * 10000}, 400, "text", "10000 tokens, and the model takes 15: shorten it"),
         ({"text": " "}, 400, None, "blank"),
-        ({}, 422, "text", "required"),
-        ({"text": 7}, 422, "text", "string"),
-        ({"text": "one", "beam": 0}, 422, "beam", "greater than or equal to 1"),
-        ({"text": "one", "beams": 2}, 422, "beams", "not permitted"),
+        ({}, 422, "text", "is missing"),
+        ({"text": 7}, 422, "text", "7 is not text"),
+        ({"text": "one", "beam": 0}, 422, "beam", "0 should be greater than or equal to 1"),
+        ({"text": "one", "beams": 2}, 422, "beams", "unknown setting; docs/trace.md has all"),
         ({"text": "one", "model": "none"}, 400, "model", "is not one of numbers, babbler"),
         ({"text": "one", "to": "fr"}, 400, None, "fr"),
-        (
-            {"text": "one", "interventions": [{**ROW, "weights": ["x"]}]},
-            422,
-            "interventions.0.row.weights.0",
-            "number",
-        ),
-        (
-            {"text": "one", "interventions": [{**ROW, "weights": [-1]}]},
-            422,
-            "interventions.0.row.weights.0",
-            "0",
-        ),
-        ({"text": "one", "interventions": [{"kind": "burn"}]}, 422, "interventions.0", "burn"),
     ],
 )
 def test_a_wrong_request_is_refused_by_its_field(client, body, status, field, said):
@@ -38,6 +25,30 @@ def test_a_wrong_request_is_refused_by_its_field(client, body, status, field, sa
     assert (answer.status_code, told["field"]) == (status, field)
     assert said in told["error"]
     assert "\n" not in told["error"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({**ROW, "weights": ["x"]}, "interventions.0.weights.0: 'x' is not a number"),
+        ({**ROW, "weights": [-1]}, "interventions.0.weights.0: -1 should be greater than or equal to 0"),
+        (ROW, "interventions.0.weights: is missing"),
+        ({**MUTE, "heads": 0}, "interventions.0.heads: 0 should be a valid list"),
+        ({**MUTE, "heads": [0.5]}, "interventions.0.heads.0: 0.5 is not a whole number"),
+        ({**MUTE, "hed": 0}, "interventions.0.hed: unknown setting; docs/trace.md has all that there are"),
+        ({"kind": "burn"}, "interventions.0: 'burn' is not one of mute, keep, row, embedding, position"),
+        ({}, "interventions.0: kind is missing"),
+    ],
+)
+def test_a_wrong_edit_is_named_by_its_place_and_its_value(client, edit, said):
+    answer = client.post("/api/trace", json={"text": "one", "interventions": [edit]})
+    assert answer.status_code == 422
+    assert answer.json() == {"error": said, "field": said.partition(":")[0]}
+
+
+def test_of_a_value_without_end_only_the_beginning_is_shown(client):
+    told = client.post("/api/trace", json={"text": "a" * 200_001}).json()
+    assert told["error"] == f"text: '{'a' * 79}… should have at most 200000 characters"
 
 
 def test_what_is_no_number_is_refused(client):
@@ -91,10 +102,15 @@ def test_a_body_without_end_is_refused(client):
 
 
 def test_what_is_not_json_is_refused(client):
-    for body, kind in ((b"{", "application/json"), (b'{"text": "one"}', "text/plain")):
+    sent = {
+        (b"{", "application/json"): "the request is not JSON (Expecting property name",
+        (b'{"text": "one"}', "text/plain"): "the request is no JSON object with content-type",
+        (b"[1]", "application/json"): "the request is no JSON object with content-type",
+    }
+    for (body, kind), said in sent.items():
         answer = client.post("/api/trace", content=body, headers={"content-type": kind})
-        assert answer.status_code == 422
-        assert set(answer.json()) == {"error", "field"}
+        assert (answer.status_code, answer.json()["field"]) == (422, None)
+        assert answer.json()["error"].startswith(said)
 
 
 def test_a_foreign_host_is_not_answered(client):

@@ -4,6 +4,8 @@ import copy
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -167,13 +169,15 @@ def test_who_has_left_does_not_wait_for_the_model(models):
         assert name == "numbers"
 
 
-def test_a_page_that_closes_takes_its_trace_with_it(translator):
+@contextmanager
+def holding(translator):
+    """A server whose passes do not come to the decoder until the context ends; how to ask it, and a trace."""
     slow, go, held = copy.copy(translator), threading.Event(), threading.Event()
     slow.model = copy.deepcopy(translator.model)
 
     def hold(*_: object) -> None:
         held.set()
-        go.wait(10)
+        assert go.wait(30)
 
     def ask(path: str, seconds: float = 10, **asked: str) -> dict:
         body = json.dumps(asked).encode() if asked else None
@@ -181,23 +185,44 @@ def test_a_page_that_closes_takes_its_trace_with_it(translator):
         with urlopen(request, timeout=seconds) as answer:
             return json.load(answer)
 
-    def is_gone(trace: str) -> bool:
-        try:
-            return not ask(f"trace/{trace}/logits?place=-1")
-        except HTTPError as error:
-            return error.code == 404
-
     with in_background([("slow", slow)]) as address:
         slow.model.get_submodule("decoder").register_forward_pre_hook(hold)
         trace = ask("trace", text="three one", target="3 1")["id"]
         assert held.wait(10)
+        try:
+            yield ask, trace
+        finally:
+            go.set()
+
+
+def test_a_page_that_closes_takes_its_trace_with_it(translator):
+    with holding(translator) as (ask, trace):
         with pytest.raises(TimeoutError):
             ask(f"trace/{trace}", 0.3)
+
+        def is_gone() -> bool:
+            try:
+                return not ask(f"trace/{trace}/logits?place=-1")
+            except HTTPError as error:
+                return error.code == 404
+
         deadline = time.monotonic() + 10
-        while not is_gone(trace) and time.monotonic() < deadline:
+        while not is_gone() and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert is_gone(trace)
-        go.set()
+        assert is_gone()
+
+
+def test_pages_that_have_closed_hold_up_nobody(translator):
+    with holding(translator) as (ask, trace):
+
+        def leave(_: int) -> None:
+            with suppress(TimeoutError, HTTPError):
+                ask(f"trace/{trace}", 1)
+
+        # More than a server has threads for.
+        with ThreadPoolExecutor(50) as pages:
+            list(pages.map(leave, range(50)))
+        assert ask("models")["models"][0]["name"] == "slow"
 
 
 def test_a_server_that_ends_before_it_answers_is_an_error():

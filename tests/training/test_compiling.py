@@ -41,10 +41,10 @@ def computed(x: Tensor, weight: Tensor) -> Tensor:
 @pytest.mark.parametrize(("function", "in_place"), [(alone, 1), (read_again, 0), (computed, 0)])
 def test_a_product_is_added_in_place_only_where_nobody_reads_what_lay_there(function, in_place, monkeypatch):
     calls = []
-    inductor = compiling.AddsInPlace.__call__
+    change = compiling.AddsInPlace.__call__
 
     def counted(self, graph):
-        inductor(self, graph)
+        change(self, graph)
         functional = torch.ops.higher_order.auto_functionalized
         calls.append(len(graph.find_nodes(op="call_function", target=functional)))
 

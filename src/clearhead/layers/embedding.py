@@ -42,10 +42,10 @@ class Embedding(nn.Module):
         if places is None:
             check_length(words.shape[1], self.longest)
             places = torch.arange(words.shape[1], device=words.device)
-        return self.stand(F.embedding(words, self.weight), places, lengths)
+        return self.placed(F.embedding(words, self.weight), places, lengths)
 
-    def stand(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None) -> Vectors:
-        """The rows of words, as they go on from their places."""
+    def placed(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None) -> Vectors:
+        """The rows of words with what their places add, as they enter a stack."""
         x = self.position(x if self.scale == 1 else x * self.scale, places, lengths)
         return F.dropout(x.to(_stream_type(x)), self.dropout, self.training)
 

@@ -108,7 +108,7 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
         with library.using(asked.model, _wanted(request)) as (used, name):
             told = tell(used, name, asked.model_dump(exclude={"model"}))
         if _left(request):
-            raise LeftError(f"{name}: whoever asked has left")
+            raise LeftError(name)
         key = traces.new_id()
         traces.add(key, told)
         # What can be shown of the trace is asked for while the pass that makes it goes on.
@@ -121,6 +121,7 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
         while not told.ended(LOOK_SECONDS):
             if _left(request):
                 traces.drop(key)
+                raise LeftError(told.name)
         return JSONResponse({**told.wait().manifest(), "id": key})
 
     @router.get("/trace/{key}/t/{name}")

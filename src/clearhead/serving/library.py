@@ -14,8 +14,6 @@ from clearhead.tasks.shelf import TEXT, built_in_names
 from clearhead.tasks.showing.architecture import Model, kind_of
 
 MOST_WAITING = 16
-
-
 LOOK_SECONDS = 0.2
 """How often a request that waits looks whether anybody still wants its answer."""
 
@@ -25,7 +23,10 @@ class BusyError(ClearheadError):
 
 
 class LeftError(ClearheadError):
-    """Whoever asked has left."""
+    """Nobody waits for the answer of a model any more."""
+
+    def __init__(self, name: str):
+        super().__init__(f"{name}: whoever asked has left")
 
 
 @dataclass
@@ -69,7 +70,7 @@ class Library:
         try:
             while not held.lock.acquire(timeout=LOOK_SECONDS):
                 if not wanted():
-                    raise LeftError(f"{held.name}: whoever asked has left")
+                    raise LeftError(held.name)
             try:
                 if held.model is None:
                     held.model = load(held.name, self.device)

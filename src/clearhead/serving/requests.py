@@ -1,8 +1,12 @@
 """What a page may ask for, checked before any work; what is wrong is said in one line, by its field."""
 
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic_core import ErrorDetails
+
+from clearhead.config import sentence
 
 MOST_CHARACTERS = 200_000
 """Of one text: more than models read, and little enough to be cut and refused with its count of tokens."""
@@ -84,11 +88,16 @@ class ContextsAsked(Asked):
     count: Annotated[int, Field(ge=1, le=100)] = 8
 
 
-def complaint(problem: dict[str, Any]) -> tuple[str, str | None]:
+def complaint(problem: ErrorDetails) -> tuple[str, str | None]:
     """One line for a person, and the field it is about, of what pydantic found wrong."""
-    path = [str(part) for part in problem["loc"] if part not in ("body", "query", "path")]
-    field = ".".join(path) or None
-    message = problem["msg"][0].lower() + problem["msg"][1:]
-    shown = problem.get("input")
-    value = f" (got {shown!r:.60})" if isinstance(shown, str | int | float | bool) else ""
-    return (f"{field}: {message}{value}" if field else message), field
+    if problem["type"] == "json_invalid":
+        why = problem.get("ctx", {})["error"]
+        return f"the request is not JSON ({why}, character {problem['loc'][-1]})", None
+    path = problem["loc"][1:]
+    # Behind the number of an edit stands its kind, by which it was read: nobody wrote that there.
+    written = [str(part) for before, part in pairwise([None, *path]) if not isinstance(before, int)]
+    if not written:
+        return "the request is no JSON object with content-type application/json: send one", None
+    field = ".".join(written)
+    way = "; docs/trace.md has all that there are" if problem["type"] == "extra_forbidden" else ""
+    return f"{field}: {sentence(problem)}{way}", field

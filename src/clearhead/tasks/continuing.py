@@ -108,8 +108,6 @@ class Continuing:
             problems.append(f"seed: {self.seed} should be from 0 to {LARGEST_SEED}")
         if "" in self.stops:
             problems.append("stop: is empty, and everything begins with that; leave it out")
-        if self.overflow not in ("slide", "cut"):
-            problems.append(f"overflow: {self.overflow!r} is not one of slide, cut")
         for check in (self._check_temperature, self._check_drawing, self.adjustments):
             try:
                 check()

@@ -131,11 +131,10 @@ class Explanation:
 
     def logits(self) -> Tensor:
         """Of one more pass over the same ids: (places, vocabulary)."""
-        ids, device = [token.id for token in self.target], self.model.readout_weight.device
+        ids = [token.id for token in self.target]
         if isinstance(self.model, GPT):
-            return self.model(torch.tensor([ids], device=device))[0]
-        batch = PairBatch.of([[token.id for token in self.source[:-1]]], [ids[1:]]).to(device)
-        return self.model(batch.source, Padded(batch.source_lengths), batch.inputs)[0]
+            return _text_logits(self.model, ids)
+        return _pair_logits(self.model, [token.id for token in self.source[:-1]], ids[1:])
 
     def seen(self, look: Look) -> "Explanation":
         """The same, with what another pass over it has shown."""
@@ -153,14 +152,21 @@ def look_at_pair(
     model: Translator, source: Sequence[int], target: Sequence[int], names: Sequence[str] = ("*",)
 ) -> Look:
     """A pass over a pair of ids; the encoder reads the source and </s>, the decoder <s> and the target."""
-    batch = PairBatch.of([source], [target]).to(model.readout_weight.device)
-    return _look(model, lambda: model(batch.source, Padded(batch.source_lengths), batch.inputs), names)
+    return _look(model, lambda: _pair_logits(model, source, target), names)
 
 
 def look_at_text(model: GPT, words: Sequence[int], names: Sequence[str] = ("*",)) -> Look:
     """A pass over a text of these ids."""
-    given = torch.tensor([list(words)], device=model.readout_weight.device)
-    return _look(model, lambda: model(given), names)
+    return _look(model, lambda: _text_logits(model, words), names)
+
+
+def _pair_logits(model: Translator, source: Sequence[int], target: Sequence[int]) -> Tensor:
+    batch = PairBatch.of([source], [target]).to(model.readout_weight.device)
+    return model(batch.source, Padded(batch.source_lengths), batch.inputs)[0]
+
+
+def _text_logits(model: GPT, words: Sequence[int]) -> Tensor:
+    return model(torch.tensor([list(words)], device=model.readout_weight.device))[0]
 
 
 @torch.no_grad()
@@ -170,7 +176,7 @@ def _look(model: nn.Module, run: Callable[[], Tensor], names: Sequence[str]) -> 
     fused = run()
     with capture(model, names) as trace:
         logits = run()
-    return Look(trace.to("cpu"), logits[0].cpu(), float((logits - fused).abs().max()))
+    return Look(trace.to("cpu"), logits.cpu(), float((logits - fused).abs().max()))
 
 
 def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> tuple[Token, ...]:

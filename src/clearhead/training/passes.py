@@ -161,13 +161,14 @@ class RecordedPasses(Passes[Batch]):
 
 
 # What is compiled of a model: the method of each module of a kind.
-COMPILED = {Block: "forward", Embedding: "stand"}
+COMPILED = {Block: "forward", Embedding: "placed"}
 
 
 class Regions:
     """The compiled parts of a model, one like the other; outside of `compiled` they run as they are."""
 
     def __init__(self, model: nn.Module):
+        # The compiler takes long to import, and most processes never ask for it.
         from clearhead.training.compiling import compiled
 
         # One compilation serves all modules of a kind: dynamo keeps it with the code, weights are inputs.

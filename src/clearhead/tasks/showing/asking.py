@@ -35,10 +35,10 @@ def tell(model: Model, name: str, asked: Mapping[str, Any]) -> Told:
         architecture(model, name),
         asked,
         changes,
-        as_python(name, call_of(model, text, arguments), changes),
-        kept,
-        earlier if changes else None,
-        time.perf_counter() - started,
+        python=as_python(name, call_of(model, text, arguments), changes),
+        awaited=kept,
+        earlier=earlier if changes else None,
+        seconds=time.perf_counter() - started,
     )
 
 

@@ -49,7 +49,7 @@ class Told:
     earlier: Callable[[], Mapping[str, Any]] | None = None
     """The output without the changes."""
     seconds: float = 0.0
-    before: Mapping[str, Any] | None = None
+    before: Mapping[str, Any] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         there = {name: self.explanation[name] for name in self.explanation.trace}
