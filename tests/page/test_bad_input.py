@@ -38,6 +38,23 @@ def test_a_text_that_is_too_long_is_refused_in_the_page_and_the_next_is_read(ope
     assert page.locator("#output").inner_text()
 
 
+def test_a_text_of_any_length_is_counted_while_it_is_written(opened):
+    page = opened.go(view="tokens", text="I am tired.")
+    page.locator("#raw").fill("word " * 20_000)
+    page.get_by_text("20000 tokens of at most 254").wait_for()
+    assert page.locator("[role=alert]").count() == 0
+
+
+def test_a_trouble_is_over_when_the_same_is_answered(opened):
+    page = opened.go(view="tokens", text="I am tired.")
+    page.route("**/api/tokens?*", lambda route: route.abort())
+    page.locator("#raw").fill("I am")
+    assert "does not answer" in opened.alert()
+    page.unroute("**/api/tokens?*")
+    page.locator("#raw").fill("I am here")
+    page.wait_for_selector("[role=alert]", state="detached")
+
+
 def test_any_text_is_shown_and_never_run(opened):
     page = opened.go(view="cross", text="Hello.")
     for text in STRANGE:

@@ -239,6 +239,8 @@ export function plain(piece: string, first = false): string {
 /** A value that is fetched and kept, newest wins; the old one stays until the new one is there. */
 export class Fetched<T> {
   value = $state.raw<T | undefined>(undefined);
+  /** The trouble that it had, which is over with its next answer. */
+  private trouble: string | null = null;
 
   /** Call it in a component's setup: `make` is followed like any effect. */
   constructor(make: () => Promise<T> | null | undefined) {
@@ -246,10 +248,15 @@ export class Fetched<T> {
       let current = true;
       make()?.then(
         (value) => {
-          if (current) this.value = value;
+          if (!current) return;
+          this.value = value;
+          if (this.trouble !== null && explorer.trouble === this.trouble) explorer.trouble = null;
+          this.trouble = null;
         },
         (error) => {
-          if (current) explorer.refuse(error);
+          if (!current) return;
+          explorer.refuse(error);
+          this.trouble = explorer.trouble;
         },
       );
       return () => {

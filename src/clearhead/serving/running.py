@@ -14,6 +14,7 @@ import uvicorn
 from clearhead.errors import ModelError, SettingsError
 from clearhead.serving.app import make_app
 from clearhead.serving.library import Library
+from clearhead.serving.limits import MOST_BYTES
 from clearhead.tasks.showing.architecture import Model
 
 HOST = "127.0.0.1"
@@ -29,7 +30,13 @@ class Server(uvicorn.Server):
     def __init__(self, models: Models, device: torch.device | str, ready: Callable[[], None]):
         app = make_app(Library(models, device))
         super().__init__(
-            uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=2,
+                h11_max_incomplete_event_size=MOST_BYTES,
+            )
         )
         self._ready = ready
 
