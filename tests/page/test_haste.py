@@ -96,6 +96,18 @@ def test_numbers_still_come_when_another_text_was_refused_before_they_were_there
     assert "text=The+cat+sleeps." in page.url
 
 
+def test_what_a_stopping_server_could_not_answer_can_be_asked_again(opened, box):
+    page = opened.go(view="tokens", text=TEXT)
+    page.route("**/api/trace", lambda route: route.fulfill(status=500, body="Internal Server Error"))
+    ask(page, "The cat sleeps.")
+    again = page.get_by_role("button", name="Try again")
+    again.wait_for()
+    page.unroute("**/api/trace")
+    again.click()
+    page.wait_for_selector("[role=alert]", state="detached")
+    assert page.locator("#output").inner_text() == box.translate("The cat sleeps.").text
+
+
 def test_a_token_that_was_under_way_when_the_reader_went_back_is_not_written(opened):
     page = opened.go(view="generate", model="writer", text="Once upon")
     forward = page.get_by_role("button", name="Next token", exact=True)

@@ -85,3 +85,15 @@ def test_no_view_has_a_serious_barrier(opened):
             for node in one["nodes"]
         ]
     assert serious == []
+
+
+def test_a_lesson_begins_with_the_model_as_it_is(opened, box):
+    mute = '[{"kind":"mute","attention":"decoder.blocks.0.cross_attention","heads":[0,1,2,3]}]'
+    text = "I closed the windows."
+    page = opened.go("learn", text=text, edits=mute)
+    assert page.locator("#output").inner_text() != box.translate(text).text
+    page.locator("nav.path button").nth(3).click()
+    page.wait_for_function(
+        "text => document.getElementById('output')?.innerText === text", arg=box.translate(text).text
+    )
+    assert "edits=" not in page.url

@@ -306,5 +306,5 @@ export class Refusal extends Error {
   }
 }
 
-/** Nobody answered: what was asked may well be right. */
+/** Nobody answered, or nobody could: what was asked may well be right. */
 export class Silence extends Refusal {}

@@ -28,6 +28,8 @@ async function answer(request: Promise<Response>): Promise<Response> {
   } catch {
     // Whatever stands between page and server answered in its own words.
   }
+  // A server that is busy, or is being stopped, has not refused what was asked.
+  if (response.status >= 500) throw new Silence(told.error ?? `The server answered ${response.status}: it may be stopping.`);
   throw new Refusal(told.error ?? `The server answered ${response.status}.`, told.field ?? null, told.gone ?? false);
 }
 
