@@ -1,5 +1,6 @@
 """The explorer's page in a real Chromium, over a real server; one browser, a context for each test."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,8 +110,9 @@ class Opened:
     def settle(self, view: object = None) -> None:
         """Waits until a view is there, no answer is awaited, and all is drawn."""
         self.page.wait_for_selector(f"[data-view={view}]" if view else "[data-view]")
-        quiet = 0
+        quiet, end = 0, time.monotonic() + 4 * WAIT / 1000
         while quiet < 2:
+            assert time.monotonic() < end, f"still no answer: {[request.url for request in self.waiting]}"
             self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 10)))")
             quiet = 0 if self.waiting else quiet + 1
 

@@ -128,10 +128,16 @@ def test_a_page_left_open_while_the_server_restarts_goes_on(browser, box, watche
 
 def test_a_trace_that_was_forgotten_is_made_again(opened, address):
     page = opened.go(view="tokens", text="Hello.")
-    page.route(
-        "**/api/trace/*/**",
-        lambda route: route.fulfill(status=404, json={"error": "gone", "field": None, "gone": True}),
-        times=1,
-    )
+    refused = []
+
+    def forget_once(route):
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.fulfill(status=404, json={"error": "gone", "field": None, "gone": True})
+
+    page.route("**/api/trace/*/**", forget_once)
     opened.turn("heads")
+    assert refused
     assert page.locator("[role=alert]").count() == 0
