@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+import clearhead
+from clearhead.inspection import Mute, Row
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "clearhead"
 
@@ -59,7 +62,19 @@ def test_what_readme_does_in_python_can_be_done(number_model, boxed, capsys, tmp
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
-    # The toy's encoder has one block where the quickstart's has two.
-    code = "".join(blocks).replace("runs/quickstart", str(number_model)).replace("blocks.1.", "blocks.0.")
+    # The toy has fewer heads.
+    code = (
+        "".join(blocks).replace("runs/quickstart", str(number_model)).replace("Mute([0, 1, 2])", "Mute([0])")
+    )
     exec(compile(code, "README.md", "exec"), {})
     assert "torch.Size" in capsys.readouterr().out
+
+
+def test_changes_do_what_readme_says_that_they_do(capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    changes = re.findall(r"(with clearhead\.intervene\(.*:\n    print\(.*\))  # (.*) \(", text)
+    model = clearhead.load("en-de")
+    for code, _ in changes:
+        exec(code, {"clearhead": clearhead, "model": model, "Mute": Mute, "Row": Row})
+    assert len(changes) > 1
+    assert capsys.readouterr().out.splitlines() == [said for _, said in changes]
