@@ -64,3 +64,11 @@ def test_signs_lead_documents_but_their_end_is_not_asked_for():
     assert (
         len([word for _, labels in windows(documents(*texts), 16, 8) for word in labels[labels >= 0]]) == 21
     )
+
+
+def test_whoever_follows_sees_every_window_done(model):
+    seen = []
+    perplexity(model, documents(TEXT), 50, follow=lambda done, total: seen.append((done, total)))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[0][0] == 0
+    assert seen[-1][0] == seen[-1][1] > 1

@@ -19,7 +19,7 @@ from clearhead.cli.options import (
     put,
     say,
 )
-from clearhead.cli.progress import tracked
+from clearhead.cli.progress import Progress, tracked
 from clearhead.errors import DataError, ModelError, SettingsError
 
 if TYPE_CHECKING:
@@ -134,7 +134,14 @@ def _foresee(
     from clearhead.tasks.shelf import find
     from clearhead.tasks.textpreparation import counted
 
-    found = foresee(language, unseen_text(text, find(name)[0]), field, stride)
+    with Progress("measuring", "windows") as progress:
+
+        def follow(done: int, total: int) -> None:
+            if not done:
+                progress.begin(total)
+            progress.at(done)
+
+        found = foresee(language, unseen_text(text, find(name)[0]), field, stride, follow)
     measured = found.measured
     if found.unknown:
         say(f"{found.unknown:,} characters of the text are not in the model's vocabulary")

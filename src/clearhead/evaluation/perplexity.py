@@ -1,6 +1,6 @@
 """How well a language model foresees a text: loss, perplexity, and bits for each byte."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import exp, log
 
@@ -53,24 +53,33 @@ class Perplexity:
 
 
 @torch.no_grad()
-def perplexity(model: GPT, documents: Enclosed, size: int, stride: int | None = None) -> Perplexity:
+def perplexity(
+    model: GPT,
+    documents: Enclosed,
+    size: int,
+    stride: int | None = None,
+    follow: Callable[[int, int], None] = lambda done, total: None,
+) -> Perplexity:
     """Every word of the documents, which have so many bytes, foreseen once through a sliding window.
 
     The window is as long as the model sees. It moves by `stride` places, half of it if left out, so that each
     word but the first ones is foreseen from at least window - stride words. The sign after a document is not
-    asked for, as it is no part of the text; nor are prompts, where only answers are learned.
+    asked for, as it is no part of the text; nor are prompts, where only answers are learned. Whoever follows
+    is told how many windows are done, and of how many.
     """
     window = model.config.longest
     stride = min(stride or max(1, window // 2), window)
     rows = max(1, LOGITS // len(model.readout_weight))
     model.eval()
-    nats, tokens = 0.0, 0
+    nats, tokens, done, total = 0.0, 0, 0, len(_places(documents, window, stride)[0])
+    follow(done, total)
     for inputs, labels in windows(documents, window, stride):
         inputs, labels = (part.to(model.readout_weight.device) for part in (inputs, labels))
         states, asked = model.states(inputs, Plain()), labels != IGNORED
         for some, wanted in zip(states[asked].split(rows), labels[asked].long().split(rows), strict=True):
             nats += F.cross_entropy(model.readout(some).float(), wanted, reduction="sum").item()
-        tokens += int(asked.sum())
+        tokens, done = tokens + int(asked.sum()), done + len(inputs)
+        follow(done, total)
     return Perplexity(tokens, nats, size, window, stride)
 
 

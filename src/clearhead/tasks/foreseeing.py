@@ -1,6 +1,6 @@
 """How well a language model foresees text that it has not seen."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -44,7 +44,11 @@ def unseen_text(named: Sequence[str], folder: Path) -> list[str]:
 
 
 def foresee(
-    language: LanguageModel, files: Sequence[str], field: str | None = None, stride: int | None = None
+    language: LanguageModel,
+    files: Sequence[str],
+    field: str | None = None,
+    stride: int | None = None,
+    follow: Callable[[int, int], None] = lambda done, total: None,
 ) -> Foreseen:
     """What a model thinks of the text in files; long ones are read from the disk as needed."""
     store, size = _stored(language, files, field)
@@ -54,7 +58,7 @@ def foresee(
         raise DataError(f"{' and '.join(files)}: too short to foresee anything in it; give more text")
     sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
     unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides) if language.tokenizer.specials else 0
-    return Foreseen(perplexity(language.model, documents, size, stride), len(store), unknown)
+    return Foreseen(perplexity(language.model, documents, size, stride, follow), len(store), unknown)
 
 
 def _stored(
