@@ -49,9 +49,9 @@ class Bench:
     vocabulary: int
     decoded: int
 
-    def config(self, bias: bool) -> GPTConfig:
+    def config(self, **settings: Any) -> GPTConfig:
         shape = {"layers": self.layers, "width": self.width, "hidden": 4 * self.width, "longest": self.places}
-        return GPTConfig.model_validate({**shape, "attention": {"heads": self.heads}, "bias": bias})
+        return GPTConfig.model_validate({**shape, "attention": {"heads": self.heads}, **settings})
 
 
 FULL = Bench(Turns(torch.device("cuda"), 5, 10), (32, 64), 12, 12, 768, 1024, 50_304, decoded=256)
@@ -95,7 +95,8 @@ def operations(bench: Bench) -> float:
 
 
 def ours(bench: Bench, words: torch.Tensor) -> Step:
-    model = GPT(bench.config(bias=False), bench.vocabulary)
+    # As nanoGPT has it: no biases, and GELU by erf.
+    model = GPT(bench.config(bias=False, activation="gelu"), bench.vocabulary)
     config = TrainingConfig(
         steps=1 << 40,
         schedule=ConstantSchedule(peak=RATE),
@@ -208,9 +209,7 @@ def memory(bench: Bench) -> float:
 
 
 def our_text(bench: Bench) -> Step:
-    model = Recorded(
-        GPT(bench.config(bias=True), bench.vocabulary).to(bench.turns.device, torch.bfloat16).eval()
-    )
+    model = Recorded(GPT(bench.config(), bench.vocabulary).to(bench.turns.device, torch.bfloat16).eval())
     prompt = torch.zeros(1, 8, dtype=torch.long, device=bench.turns.device)
 
     @torch.inference_mode()
