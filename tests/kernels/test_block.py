@@ -14,7 +14,10 @@ SETTINGS = {
     "cosine": {"attention": {"heads": 4, "score": "cosine"}},
     "no bias": {"bias": False},
     "before": {"norm_place": "pre"},
+    "before, no bias": {"norm_place": "pre", "bias": False},
+    "before, rms": {"norm_place": "pre", "norm": "rms"},
     "gelu": {"activation": "gelu"},
+    "gelu by tanh": {"activation": "gelu_tanh"},
 }
 
 

@@ -1,43 +1,85 @@
-"""The plain criterion as one GPU kernel: a row of logits is read twice, the second time from the cache."""
+"""The plain criterion as one GPU kernel: a row of logits is read twice, the second time from the cache.
+
+Arithmetic, not memory, is what holds such a kernel up, so each logit gets as little of it as there can be:
+sums are kept apart until the end, e^x is 2^(x log₂ e), only the last tile asks where the row ends, and the
+label's slope is mended last.
+"""
 
 import torch
 import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
-# Measured, for 32,000 and 50,304 words: few threads each, so that many rows are on their way.
-TILE, WARPS = 4096, 4
+# Measured, for 32,000 and 50,304 words.
+TILE, WIDE_TILE, WIDE = 8192, 16384, 40_000
+LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
+# How far above the first tile's highest logit another may be: e^60 times 50,000 is still a float32.
+ABOVE: tl.constexpr = tl.constexpr(60.0)
 
 
 @triton.jit
-def _judge(logits, labels, losses, smoothing, ignore, words: tl.constexpr, tile: tl.constexpr):
-    row, word = tl.program_id(0).to(tl.int64), tl.arange(0, tile)
+def _add(sums, plain, highest, logit, there, reference, smooths: tl.constexpr):
+    """What a tile adds to the sums of e^(logit - reference) and of logits, and the highest."""
+    sums += tl.exp2(logit * LOG2E - reference * LOG2E)
+    if smooths:
+        plain += tl.where(there, logit, 0.0)
+    return sums, plain, tl.maximum(highest, logit)
+
+
+@triton.jit
+def _walk(here, reference, words: tl.constexpr, tile: tl.constexpr, smooths: tl.constexpr):
+    word, whole = tl.arange(0, tile), words // tile * tile
+    sums, plain = tl.zeros((tile,), tl.float32), tl.zeros((tile,), tl.float32)
+    highest = tl.full((tile,), float("-inf"), tl.float32)
+    for first in tl.range(0, whole, tile):
+        logit = tl.load(here + first + word).to(tl.float32)
+        sums, plain, highest = _add(sums, plain, highest, logit, True, reference, smooths)
+    if whole < words:
+        there = whole + word < words
+        logit = tl.load(here + whole + word, mask=there, other=float("-inf")).to(tl.float32)
+        sums, plain, highest = _add(sums, plain, highest, logit, there, reference, smooths)
+    return tl.sum(sums, 0), tl.sum(plain, 0) / words, tl.max(highest, 0)
+
+
+@triton.jit
+def _judge(
+    logits, labels, losses, smoothing, ignore,
+    words: tl.constexpr, tile: tl.constexpr, smooths: tl.constexpr,
+):  # fmt: skip
+    row, word, whole = tl.program_id(0).to(tl.int64), tl.arange(0, tile), words // tile * tile
     here, label = logits + row * words, tl.load(labels + row)
-    kept = tl.where(label == ignore, 0.0, 1.0)
+    kept = label != ignore
     wanted = tl.load(here + tl.maximum(label, 0)).to(tl.float32)
-    highest, total, mean = float("-inf"), 0.0, 0.0
-    for first in tl.range(0, words, tile):
-        there = first + word < words
-        logit = tl.load(here + first + word, mask=there, other=float("-inf")).to(tl.float32)
-        higher = tl.maximum(highest, tl.max(logit, 0))
-        total = total * tl.exp(highest - higher) + tl.sum(tl.exp(logit - higher), 0)
-        mean += tl.sum(tl.where(there, logit, 0.0), 0) / words
-        highest = higher
-    log = highest + tl.log(total)
-    tl.store(losses + row, (log - (1 - smoothing) * wanted - smoothing * mean) * kept)
-    for first in tl.range(0, words, tile):
-        there = first + word < words
-        logit = tl.load(here + first + word, mask=there, other=float("-inf")).to(tl.float32)
-        target = smoothing / words + tl.where(first + word == label, 1 - smoothing, 0.0)
-        slope = (tl.exp(logit - log) - target) * kept
-        tl.store(here + first + word, slope.to(logits.dtype.element_ty), mask=there)
+    some = tl.load(here + word, mask=word < words, other=float("-inf")).to(tl.float32)
+    reference = tl.maximum(tl.max(some, 0), -1e30)
+    total, mean, highest = _walk(here, reference, words, tile, smooths)
+    if highest > reference + ABOVE:
+        reference = highest
+        total, mean, highest = _walk(here, reference, words, tile, smooths)
+    log = reference + tl.log(total)
+    loss = log - (1 - smoothing) * wanted - smoothing * mean
+    tl.store(losses + row, tl.where(kept, loss, 0.0))
+    # A row that is not kept has no slopes: nothing is left of e^(logit - infinity).
+    shift, share = tl.where(kept, log, float("inf")) * LOG2E, tl.where(kept, smoothing / words, 0.0)
+    for first in tl.range(0, whole, tile):
+        slope = tl.exp2(tl.load(here + first + word).to(tl.float32) * LOG2E - shift)
+        slope = slope - share if smooths else slope
+        tl.store(here + first + word, slope.to(logits.dtype.element_ty))
+    if whole < words:
+        there = whole + word < words
+        slope = tl.exp2(tl.load(here + whole + word, mask=there).to(tl.float32) * LOG2E - shift)
+        slope = slope - share if smooths else slope
+        tl.store(here + whole + word, slope.to(logits.dtype.element_ty), mask=there)
+    tl.debug_barrier()  # only then is the label's slope written, over what was written for all
+    slope = tl.exp2(wanted * LOG2E - shift) - share - (1 - smoothing)
+    tl.store(here + label, slope.to(logits.dtype.element_ty), mask=kept)
 
 
 def judged(logits: Tensor, labels: Tensor, smoothing: float, ignore: int) -> Tensor:
     """The losses of rows; the slopes take the logits' place."""
     rows, words = logits.shape
     losses = torch.empty(rows, device=logits.device)
-    tile = min(TILE, triton.next_power_of_2(words))
+    tile = min(TILE if words < WIDE else WIDE_TILE, triton.next_power_of_2(words))
     _judge[(rows,)](  # pyright: ignore[reportIndexIssue]
         logits,
         labels.contiguous(),
@@ -46,6 +88,7 @@ def judged(logits: Tensor, labels: Tensor, smoothing: float, ignore: int) -> Ten
         ignore,
         words,
         tile,
-        num_warps=WARPS,
+        smoothing > 0,
+        num_warps=max(1, tile // 512),
     )
     return losses

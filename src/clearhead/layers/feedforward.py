@@ -22,20 +22,24 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
+# Activations that have a GPU kernel, with its name.
+KERNELS: dict[Callable[[Tensor], Tensor], str] = {F.relu: "relu", F.gelu: "gelu", gelu_tanh: "gelu_tanh"}
+
+
 class FeedForward(nn.Module):
     """width -> hidden -> width with an activation between (Vaswani et al. 2017)."""
 
     def __init__(self, width: int, hidden: int, activation: Callable[[Tensor], Tensor], bias: bool = True):
         super().__init__()
-        self.activation = activation
+        self.activation, self.kernel = activation, KERNELS.get(activation)
         self.inner = _linear(width, hidden, bias)
         self.outer = _linear(hidden, width, bias)
 
     def forward(self, x: Float[Tensor, "batch places width"]) -> Float[Tensor, "batch places width"]:
-        if self.activation is F.relu and self.inner.bias is not None and kernels.serve(x):
-            from clearhead.kernels.relu import linear_relu
+        if self.kernel and kernels.serve(x):
+            from clearhead.kernels.activation import activated
 
-            return self.outer(linear_relu(x, self.inner.weight, self.inner.bias))
+            return self.outer(activated(x, self.inner.weight, self.inner.bias, self.kernel))
         return self.outer(self.activation(self.inner(x)))
 
 
