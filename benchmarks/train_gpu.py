@@ -1,11 +1,12 @@
 """Training speed on a GPU beside Hugging Face Marian and torch's nn.Transformer, in one run.
 
-Base shape (Vaswani et al. 2017), bf16 autocast, Adam. Three parts: equal unpadded batches of 32 + 32 tokens a
+Base shape (Vaswani et al. 2017), bf16 autocast, Adam. Four parts: equal unpadded batches of 32 + 32 tokens a
 pair, for which the peers are compiled; real lengths, for which they have length buckets and run eagerly, and
-Marian also compiled for dynamic shapes; and growth with the length of a sentence. Ours takes the batches
-that a run would take: packed rows, laid out in the background while it is measured.
+Marian also compiled for dynamic shapes, once as a run begins, when nearly every batch has a new shape, and
+once going over the same batches again, when none has; and growth with the length of a sentence. Ours takes
+the batches that a run would take: packed rows, laid out in the background while it is measured.
 
-    CLEARHEAD_DATA=… python benchmarks/train_gpu.py [--json FILE]
+    CLEARHEAD_DATA=… python benchmarks/train_gpu.py [--json FILE] [--parts equal begun settled lengths]
     python benchmarks/train_gpu.py --draw FILE.json      (the picture of figures measured elsewhere)
     python benchmarks/train_gpu.py --small               (on a processor: to see that it runs)
 """
@@ -14,7 +15,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, cycle
+from itertools import count, cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -71,41 +72,46 @@ def main() -> None:
     arguments.add_argument("--json", type=Path, help="write the figures to this file")
     arguments.add_argument("--draw", type=Path, metavar="JSON", help="only draw figures from this file")
     arguments.add_argument("--small", action="store_true", help="a tiny shape on the processor")
-    arguments.add_argument("--parts", nargs="+", default=["equal", "real", "lengths"])
+    arguments.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    arguments.add_argument("--lengths", nargs="+", type=int, help="of the sentences that grow")
     options = arguments.parse_args()
     if options.draw:
         draw(json.loads(options.draw.read_text()), options.draw.with_suffix(".png"))
         return
     bench = SMALL if options.small else FULL
+    bench = replace(bench, lengths=tuple(options.lengths or bench.lengths))
     torch.set_float32_matmul_precision("high")
     figures = {"about": about(bench.turns.device), "peak": peak(bench.turns)}
     print(f"{bench.shape}; {figures['about']}; products reach {figures['peak'] / 1e12:.0f} TFLOP/s\n")
-    parts = {"equal": equal, "real": real, "lengths": lengths}
     for part in options.parts:
-        figures[part] = parts[part](bench, figures["peak"])
-        if options.json:
-            options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        for one in PARTS[part](bench, figures["peak"]):
+            figures.setdefault(part, []).append(one)
+            if options.json:
+                options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-def equal(bench: Bench, peak: float) -> list[dict]:
+def equal(bench: Bench, peak: float) -> Iterator[dict]:
     """Unpadded batches of pairs of 32 + 32 tokens."""
-    tables = []
     for tokens in bench.tokens:
         store = sentences(bench.shape, tokens // SENTENCE, SENTENCE)
         steps = {"clearhead": ours(bench, packed(store, tokens, PLACES))}
         for name, make in PEERS.items():
             steps[f"{name}, compiled"] = peer(bench, make, cycle([whole(store)]), dynamic=False)
-        tables.append(
-            table(
-                f"{tokens:,} target tokens, unpadded", bench.turns, steps, peak, flops(bench.shape, share=1.0)
-            )
-        )
-    return tables
+        title = f"{tokens:,} target tokens, unpadded"
+        yield table(title, bench.turns, steps, peak, flops(bench.shape, share=1.0))
 
 
-def real(bench: Bench, peak: float) -> list[dict]:
-    """Multi30k and Tatoeba as they are."""
-    tables = []
+def begun(bench: Bench, peak: float) -> Iterator[dict]:
+    """Multi30k and Tatoeba as they are, from the beginning of a run."""
+    return real(bench, peak, settled=False)
+
+
+def settled(bench: Bench, peak: float) -> Iterator[dict]:
+    """The same for peers that have met all of their batches before."""
+    return real(bench, peak, settled=True)
+
+
+def real(bench: Bench, peak: float, settled: bool) -> Iterator[dict]:
     for name, pairs in (("Multi30k", multi30k()), ("Tatoeba", tatoeba(bench.pairs))):
         if pairs is None:
             print(f"{name}: skipped, CLEARHEAD_DATA does not have it\n")
@@ -117,28 +123,33 @@ def real(bench: Bench, peak: float) -> list[dict]:
         buckets = BatchingConfig(tokens=budget)
         for peer_name, make in PEERS.items():
             for way, dynamic in WAYS[peer_name].items():
-                batches = iter(Feed(Batches(store, buckets, seed=0).epoch))
-                steps[f"{peer_name}, {way}"] = peer(bench, make, batches, dynamic)
+                feed = Feed(Batches(store, buckets, seed=0).epoch)
+                known = list(islice(feed, bench.turns.rounds * bench.turns.steps)) if settled else []
+                batches = cycle(known) if settled else iter(feed)
+                steps[f"{peer_name}, {way}"] = peer(bench, make, batches, dynamic, before=len(known))
         share = float(store.source.lengths.mean() + 1) / float(store.target.lengths.mean() + 1)
-        tables.append(
-            table(f"{name}, batches of {budget:,}", bench.turns, steps, peak, flops(bench.shape, share))
-        )
-    return tables
+        title = f"{name}, batches of {budget:,}, {'shapes known' if settled else 'new shapes'}"
+        yield table(title, bench.turns, steps, peak, flops(bench.shape, share))
 
 
-def lengths(bench: Bench, peak: float) -> list[dict]:
+def lengths(bench: Bench, peak: float) -> Iterator[dict]:
     """The same number of tokens in fewer and longer sentences."""
-    tables, turns = [], replace(bench.turns, rounds=3, steps=5)
+    turns = replace(bench.turns, rounds=3, steps=5)
     for length in bench.lengths:
         store = sentences(bench.shape, max(1, bench.tokens[0] // length), length)
         steps = {"clearhead": ours(bench, packed(store, bench.tokens[0], length))}
         for name, make in PEERS.items():
             steps[f"{name}, eager"] = peer(bench, make, cycle([whole(store)]), None)
-        tables.append(
-            {"length": length}
-            | table(f"sentences of {length} tokens", turns, steps, peak, flops(bench.shape, share=1.0))
-        )
-    return tables
+        found = table(f"sentences of {length} tokens", turns, steps, peak, flops(bench.shape, share=1.0))
+        yield {"length": length, **found}
+
+
+PARTS: dict[str, Callable[[Bench, float], Iterator[dict]]] = {
+    "equal": equal,
+    "begun": begun,
+    "settled": settled,
+    "lengths": lengths,
+}
 
 
 def flops(shape: Shape, share: float) -> float:
@@ -185,9 +196,16 @@ def ours(bench: Bench, batches: Iterator[PackedBatch] | Feed) -> Callable[[], St
 
 
 def peer(
-    bench: Bench, make_peer: Callable[[Shape], Peer], batches: Iterator[PairBatch], dynamic: bool | None
+    bench: Bench,
+    make_peer: Callable[[Shape], Peer],
+    batches: Iterator[PairBatch],
+    dynamic: bool | None,
+    before: int = 0,
 ) -> Callable[[], Step]:
-    """The usual step of a peer, compiled or, where `dynamic` is None, eager; its Adam is fused as ours is."""
+    """The usual step of a peer, compiled or, where `dynamic` is None, eager; its Adam is fused as ours is.
+
+    It takes so many steps before it is given.
+    """
 
     def make() -> Step:
         model, logits = make_peer(bench.shape)
@@ -209,6 +227,8 @@ def peer(
             optimizer.zero_grad()
             return batch.tokens
 
+        for _ in range(before):
+            step()
         return step
 
     return make
@@ -238,25 +258,28 @@ def draw(figures: dict, path: Path) -> None:
     """Bars for the batches, curves for the lengths; as far as they were measured."""
     from matplotlib.figure import Figure
 
-    bars, growing = [*figures.get("equal", []), *figures.get("real", [])], figures.get("lengths", [])
-    plot = Figure(figsize=(5 * len(bars) + 5 * bool(growing), 3.5), layout="constrained")
+    bars = [one for part in ("equal", "begun", "settled") for one in figures.get(part, [])]
+    growing = figures.get("lengths", [])
+    plot = Figure(figsize=(5.5 * len(bars) + 5.5 * bool(growing), 3.5), layout="constrained")
     axes = plot.subplots(1, len(bars) + bool(growing), squeeze=False)[0]
     for axis, one in zip(axes, bars, strict=False):
         names = list(one["models"])
         speeds = [one["models"][name]["tokens_per_second"] / 1e3 for name in names]
         colours = ["tab:blue" if name == OURS else "tab:gray" for name in names]
         axis.bar_label(axis.barh(names[::-1], speeds[::-1], color=colours[::-1]), fmt="%.0f", padding=3)
-        axis.set(title=one["title"], xlabel="thousand target tokens a second", xlim=(0, 1.2 * max(speeds)))
+        axis.set(xlabel="thousand target tokens a second", xlim=(0, 1.2 * max(speeds)))
+        axis.set_title(one["title"], fontsize="medium")
     for name in {name: None for one in growing for name in one["models"]}:
         kept = [one for one in growing if name in one["models"]]
         speeds = [one["models"][name]["tokens_per_second"] / 1e3 for one in kept]
         axes[-1].plot([one["length"] for one in kept], speeds, marker="o", label=name)
     if growing:
-        axes[-1].set(
-            xscale="log", yscale="log", xlabel="tokens in a sentence", ylabel="thousand tokens a second"
-        )
+        axes[-1].set(xscale="log", xlabel="tokens in a sentence", ylabel="thousand target tokens a second")
+        axes[-1].set_xticks([one["length"] for one in growing], [one["length"] for one in growing])
+        axes[-1].minorticks_off()
+        axes[-1].set_ylim(bottom=0)
         axes[-1].legend()
-    plot.suptitle(figures["about"])
+    plot.suptitle(figures["about"], fontsize="small")
     plot.savefig(path, dpi=120)
     print(path)
 
