@@ -6,6 +6,7 @@ from math import isfinite, nan
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from clearhead.checkpoint import WEIGHTS
@@ -170,6 +171,24 @@ def test_only_settings_that_do_not_change_what_is_learned_may_be_changed_on_resu
         with pytest.raises(SettingsError, match=f"--set {change}: a resumed run keeps its settings but for"):
             finish(resume(tmp_path, [change]))
     assert (tmp_path / "config.toml").read_text() == before
+
+
+def test_a_gpu_that_is_not_there_is_missed_before_any_work(tmp_path, recipe, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match=r"training\.device: 'cuda', but torch finds no GPU here"):
+        finish(train(recipe("training.device=cuda"), tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_asked_for_a_gpu_goes_on_where_there_is_none(tmp_path, recipe, monkeypatch):
+    finish(train(recipe("training.steps=2"), tmp_path))
+    settings = tmp_path / "config.toml"
+    settings.write_text(settings.read_text().replace('device = "cpu"', 'device = "cuda"'))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match="use 'auto' or 'cpu'"):
+        finish(resume(tmp_path, ["training.steps=4"]))
+    finish(resume(tmp_path, ["training.steps=4", "training.device=cpu"]))
+    assert read_metrics(tmp_path)[-1]["step"] == 4
 
 
 def test_what_is_missing_for_resuming_is_named(tmp_path):

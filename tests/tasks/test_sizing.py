@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from clearhead.checkpoint import load_checkpoint
 from clearhead.errors import DataError, SettingsError, TextError
+from clearhead.tasks.shelf import BOX
 from clearhead.tasks.sizing import SIZES, estimate_seconds, fit, guess_languages
 
 
@@ -63,6 +65,15 @@ def test_changes_come_after_the_choices(tmp_path):
     assert "500 steps of about 2,000 tokens (250 epochs)" in fitted.choices()[-1]
     with pytest.raises(SettingsError, match=r"^model\.widht: unknown setting \(did you mean width\?\)$"):
         fit([path], None, ["model.widht=64"])
+
+
+def test_a_run_that_begins_with_a_model_takes_its_shape_and_tokenizer(tmp_path):
+    path = write(tmp_path / "a.en-de.tsv", 200)
+    fitted = fit([path], None, ["training.begin=en-de", "model.dropout=0.2"])
+    begun = load_checkpoint(BOX)
+    assert fitted.recipe.model == begun.model.config.model_copy(update={"dropout": 0.2})
+    assert fitted.recipe.tokenizer == begun.tokenizer.config
+    assert "model: width 256, hidden 1024, 6 + 3 layers, 4 heads, dropout 0.2" in fitted.choices()
 
 
 @pytest.mark.parametrize(

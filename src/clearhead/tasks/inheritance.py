@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from clearhead.checkpoint import SETTINGS, TOKENIZER, load_checkpoint, set_weights, weights
-from clearhead.config import parse_settings, read_toml
+from clearhead.config import Settings, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.models import Translator, read_config
 from clearhead.tasks.directions import saved_directions, tag_ids, tags
@@ -63,12 +63,25 @@ def _shaped(recipe: Recipe, folder: Path) -> Recipe:
     values = recipe.model_dump(mode="json", exclude_none=True)
     taken = begun.model_dump(mode="json", exclude_none=True)
     said = recipe.model.model_dump(mode="json", exclude_unset=True)
-    return parse_recipe(values | {"model": _merged(taken, said)})
+    shaped = parse_recipe(values | {"model": _merged(taken, said)})
+    _check_shape(shaped.model, begun, folder)
+    return shaped
 
 
 def _merged(taken: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     inner = {name: taken[name] | value for name, value in said.items() if isinstance(value, dict)}
     return taken | said | inner
+
+
+def _check_shape(wanted: Settings, begun: Settings, folder: Path) -> None:
+    """The model to begin with is as the recipe wants it, but for what may differ."""
+    found = begun.model_dump(exclude=FREE)
+    for name, value in wanted.model_dump(exclude=FREE).items():
+        if found.get(name) != value:
+            raise ModelError(
+                f"training.begin: {folder} has model.{name} {_shown(found.get(name))}, this recipe "
+                f"{_shown(value)}; make them equal, or leave it out of the recipe"
+            )
 
 
 def _check_tags(recipe: TranslationRecipe, tokenizer: Tokenizer) -> None:
@@ -119,13 +132,6 @@ def begin_with(model: nn.Module, folder: Path) -> None:
     """Gives a model the weights of another one of its shape."""
     with _named("training.begin"):
         begun = load_checkpoint(folder).model
-    wanted, found = (one.config.model_dump(exclude=FREE) for one in (model, begun))  # pyright: ignore
-    for name, value in wanted.items():
-        if found.get(name) != value:
-            raise ModelError(
-                f"training.begin: {folder} has model.{name} {_shown(found.get(name))}, this recipe "
-                f"{_shown(value)}; make them equal, or leave it out of the recipe"
-            )
     set_weights(model, weights(begun), place=f"training.begin: {folder}")
 
 

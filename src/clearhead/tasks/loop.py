@@ -29,10 +29,11 @@ from clearhead.training import (
 )
 
 INTERRUPTED = "interrupted"
-# What a resumed run may change: how long and how often; and what may save a run that diverged.
+# What a resumed run may change: where, how long and how often; and what may save a run that diverged.
 CHANGEABLE = (
     "average",
     "clip",
+    "device",
     "keep_best",
     "keep_last",
     "parallel",
@@ -170,8 +171,8 @@ class Run:
         return Finished(out, self.trainer.step, reason == INTERRUPTED, reason)
 
     def _since(self, ranks: int) -> str:
-        now = self.ranks.count
-        return f"; saved by {ranks} ranks, going on with {now}: new random numbers" if ranks != now else ""
+        now, saving = self.ranks.count, f"{ranks} rank{'s' if ranks > 1 else ''}"
+        return f"; saved by {saving}, going on with {now}: new random numbers" if ranks != now else ""
 
     def final_weights(self) -> dict[str, torch.Tensor]:
         """What is published at the end: the average that was asked for, else the best, else the last.
@@ -281,5 +282,5 @@ def _lasting(recipe: Recipe) -> dict[str, Any]:
     named = {
         f"{group}.{name}": value for group, settings in groups.items() for name, value in settings.items()
     }
-    ours = {f"training.{name}" for name in (*CHANGEABLE, "device")}
+    ours = {f"training.{name}" for name in CHANGEABLE}
     return {path: value for path, value in named.items() if path not in ours}

@@ -134,6 +134,7 @@ def joined(wish: Device) -> Iterator[Ranks]:
 
     A group that the caller has made is used and left as it is.
     """
+    device = find_device(wish)
     if dist.is_initialized():
         group = Group()
         with _naming_loss(group):
@@ -148,7 +149,7 @@ def joined(wish: Device) -> Iterator[Ranks]:
                 f"{name}: {os.environ.get(name)!r} in the environment is not a number, but WORLD_SIZE is "
                 f"{os.environ['WORLD_SIZE']!r}; start all processes with torchrun"
             )
-    group = _join(find_device(wish))
+    group = _join(device)
     try:
         with _naming_loss(group):
             yield group
