@@ -66,6 +66,8 @@ def main() -> None:
     arguments.add_argument("--small", action="store_true", help="a tiny shape on the processor")
     arguments.add_argument("--parts", nargs="+", default=["train", "decode"], choices=["train", "decode"])
     options = arguments.parse_args()
+    if not options.small and not torch.cuda.is_available():
+        arguments.error("torch finds no GPU here; --small shows on the processor that it runs")
     bench = SMALL if options.small else FULL
     torch.set_float32_matmul_precision("high")
     figures: dict[str, Any] = {"about": about(bench.turns.device), "peak": peak(bench.turns)}

@@ -28,7 +28,9 @@ def about(device: torch.device) -> str:
     """When, where and with what."""
     import transformers
 
-    name = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor()
+    name = (
+        torch.cuda.get_device_name() if device.type == "cuda" else platform.processor() or platform.machine()
+    )
     return f"{date.today()}, {name}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 

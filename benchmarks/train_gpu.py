@@ -78,6 +78,8 @@ def main() -> None:
     if options.draw:
         draw(json.loads(options.draw.read_text()), options.draw.with_suffix(".png"))
         return
+    if not options.small and not torch.cuda.is_available():
+        arguments.error("torch finds no GPU here; --small shows on the processor that it runs")
     bench = SMALL if options.small else FULL
     bench = replace(bench, lengths=tuple(options.lengths or bench.lengths))
     torch.set_float32_matmul_precision("high")
