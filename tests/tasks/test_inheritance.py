@@ -17,6 +17,7 @@ from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.recipes import parse_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.tasks.shelf import BOX
+from clearhead.tasks.translating import Translating
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Report
 
@@ -125,6 +126,14 @@ def test_a_run_begins_with_a_model_in_the_package_by_its_name(recipe):
     settled = inheriting(parse_recipe(plain))
     assert settled.training.begin == str(BOX)
     assert settled.tokenizer == load_checkpoint(BOX).tokenizer.config
+
+
+def test_a_tag_that_a_model_for_one_language_has_to_do_without_is_told(recipe):
+    taken = Tokenizer.load(BOX / TOKENIZER)
+    alone = Translating(recipe("data.source=en", "data.target=de")).about_tokenizer(taken)
+    assert alone.endswith("; its <2de> is not used, as this model writes de alone")
+    both = Translating(recipe("data.source=en", "data.target=de", "data.both=true"))
+    assert both.about_tokenizer(taken).endswith("shared by both languages")
 
 
 def test_the_settings_tell_of_the_tokenizer_that_is_taken_over(recipe, number_model, monkeypatch):
