@@ -78,7 +78,7 @@ def test_several_corpora_have_their_directions_each_once():
         ),
         (
             {"data": DATA, "validation": {"sentences": 0}, "training": {"stop_on": "bleu"}},
-            "training.stop_on is 'bleu', but no sentences are kept for validation",
+            "training.stop_on is 'bleu', but validation.sentences is 0; let it be some hundred",
         ),
         (
             {"data": DATA | {"hold_out": {"validation": 0}}, "training": {"average": {"of": "best"}}},

@@ -237,8 +237,12 @@ class TranslationRecipe(Settings):
     @model_validator(mode="after")
     def _what_stops_the_run_is_measured(self) -> "TranslationRecipe":
         held_out = self.data.holds_out("validation")
-        if self.training.stop_on == "bleu" and not (held_out and self.validation.sentences):
+        if self.training.stop_on == "bleu" and not held_out:
             raise ValueError("training.stop_on is 'bleu', but no sentences are kept for validation")
+        if self.training.stop_on == "bleu" and not self.validation.sentences:
+            raise ValueError(
+                "training.stop_on is 'bleu', but validation.sentences is 0; let it be some hundred"
+            )
         if self.training.average and self.training.average.of == "best" and not held_out:
             raise ValueError("training.average.of is 'best', but no sentences are kept for validation")
         return self
