@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clearhead.errors import ModelError, TextError
+from clearhead.errors import ModelError, TextError, meant
 from clearhead.text.languages import suggestion, tag
 from clearhead.text.tokenizer import Tokenizer
 
@@ -102,4 +102,4 @@ def _offer(directions: Sequence[Direction]) -> str:
 
 def _meant(word: str) -> str:
     near = suggestion(word)
-    return f" (did you mean {near}?)" if near and near != word else ""
+    return meant(near if near != word else None)
