@@ -84,15 +84,15 @@ def chosen(
     raise TextError(f"{asked}: {_offer(directions)} only{_meant(target or source or '')}")
 
 
-def check_target(directions: Sequence[Direction], target: str | None) -> str:
+def check_target(directions: Sequence[Direction], target: str | None, asked_by: str = "to") -> str:
     """The language to translate into: the one asked for, or the only one there is."""
     languages = targets(directions)
     if target is None:
         if len(languages) > 1:
-            raise TextError(f"--to: name the language to translate into; {_offer(directions)}")
+            raise TextError(f"{asked_by}: name the language to translate into; {_offer(directions)}")
         return next(iter(languages))
     if target not in languages:
-        raise TextError(f"--to {target}: {_offer(directions)} only{_meant(str(target))}")
+        raise TextError(f"{asked_by} {target}: {_offer(directions)} only{_meant(str(target))}")
     return target
 
 
