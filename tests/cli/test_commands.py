@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +32,18 @@ def test_line_ends_of_windows_and_a_byte_order_mark_change_nothing(call, number_
     plain = call("translate", "--model", number_model, stdin=b"one two\nfive six\n")
     foreign = call("translate", "--model", number_model, stdin=b"\xef\xbb\xbfone two\r\nfive six")
     assert plain == foreign
+
+
+def test_without_a_name_it_is_the_model_in_the_package_whatever_folders_are_here(
+    call, number_model, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("box", "en-de", "shakespeare"):
+        shutil.copytree(number_model, name)
+    assert call("translate", "Where is the station?").out == "Wo ist der Bahnhof?\n"
+    assert call("translate", "--to", "fr", "Where is the station?").out == "Où est la gare ?\n"
+    assert call("generate", "ROMEO:", "--tokens", "1").code == 0
+    assert call("translate", "--model", "en-de", "one two").out == "1 2\n"
 
 
 def test_no_input_gives_no_output(call, number_model):

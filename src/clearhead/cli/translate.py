@@ -48,12 +48,12 @@ def translate(
     """
     from clearhead.tasks.directions import check_target
     from clearhead.tasks.loading import load_translator
-    from clearhead.tasks.shelf import DEFAULT, WHOLE_BOX
+    from clearhead.tasks.shelf import default_translator
     from clearhead.tasks.translation import Sampling
 
-    translator = load_translator(
-        (WHOLE_BOX if to else DEFAULT) if model is None else model, chosen_device(device)
-    )
+    if model is None:
+        model, to = default_translator(to)
+    translator = load_translator(model, chosen_device(device))
     wishes = {"nbest": nbest, "prefix": prefix, "repetition": repetition, "no_repeat": no_repeat}
     wishes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}

@@ -78,14 +78,19 @@ def find(name: str | Path) -> tuple[Path, Direction | None]:
     raise ModelError(f"{name}: no such model folder; built-in models are {offered}")
 
 
+def default_translator(target: str | None) -> tuple[str, str]:
+    """The translator in the package, whatever folder here has its name; and the language it is to write."""
+    return str(BOX), target or Direction(*DEFAULT.split("-")).target
+
+
 def default_language() -> str:
-    """The name of the language model in the package."""
+    """The language model in the package, whatever folder here has its name."""
     if SHAKESPEARE not in _built_in():
         raise ModelError(
             "--model: this package has no language model in it; name a trained one's folder, or train one: "
             "clearhead train --text FILE --out runs/mine"
         )
-    return SHAKESPEARE
+    return str(SHAKESPEARE_FOLDER)
 
 
 def built_in_names() -> dict[str, str]:
