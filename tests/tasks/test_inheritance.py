@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import clearhead
 from clearhead.checkpoint import TOKENIZER, WEIGHTS, load_checkpoint
 from clearhead.config import changed, parse_settings, read_toml
 from clearhead.errors import ClearheadError, ModelError, SettingsError
@@ -128,12 +129,19 @@ def test_a_run_begins_with_a_model_in_the_package_by_its_name(recipe):
     assert settled.tokenizer == load_checkpoint(BOX).tokenizer.config
 
 
-def test_a_tag_that_a_model_for_one_language_has_to_do_without_is_told(recipe):
-    taken = Tokenizer.load(BOX / TOKENIZER)
-    alone = Translating(recipe("data.source=en", "data.target=de")).about_tokenizer(taken)
-    assert alone.endswith("; its <2de> is not used, as this model writes de alone")
-    both = Translating(recipe("data.source=en", "data.target=de", "data.both=true"))
-    assert both.about_tokenizer(taken).endswith("shared by both languages")
+def test_a_model_of_several_languages_is_still_asked_for_the_one_it_goes_on_with(
+    recipe, many_model, tmp_path
+):
+    plain = recipe(begun(many_model)).model_dump(mode="json", exclude={"model"}, exclude_none=True)
+    going_on = inheriting(parse_recipe(plain))
+    for _ in train(going_on, tmp_path / "one"):
+        pass
+    one = clearhead.load(tmp_path / "one")
+    assert [str(direction) for direction in one.directions] == ["en-de"]
+    assert one.lead(None) == [one.tokenizer.id("<2de>")]
+    assert isinstance(going_on, TranslationRecipe)
+    store = Translating(going_on).store(one.tokenizer)
+    assert {store.source[row].tolist()[0] for row in range(len(store))} == set(one.lead(None))
 
 
 def test_the_settings_tell_of_the_tokenizer_that_is_taken_over(recipe, number_model, monkeypatch):
@@ -174,9 +182,8 @@ def test_a_teacher_that_cannot_teach_is_refused(change, message, tmp_path, recip
         list(train(recipe(taught(number_model), change), tmp_path / "run"))
 
 
-def test_a_teacher_knows_the_languages_and_is_asked_as_its_pupil_is(recipe, number_model, many_model):
-    with pytest.raises(ModelError, match=r"waits for a tag \(<2de>, <2en>, <2fr>\), .* writes de alone"):
-        inheriting(recipe(taught(many_model)))
+def test_a_teacher_knows_the_languages(recipe, number_model, many_model):
+    inheriting(recipe(taught(many_model)))
     with pytest.raises(ModelError, match="translates en-de, not de-en; name a teacher that does"):
         inheriting(recipe(taught(number_model), "data.both=true"))
 

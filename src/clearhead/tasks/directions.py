@@ -30,19 +30,25 @@ def targets(directions: Iterable[Direction]) -> tuple[str, ...]:
 
 
 def tags(directions: Iterable[Direction]) -> dict[str, str]:
-    """The token that asks for each language; none where there is but one to ask for."""
+    """The token that is learned for each language; none where there is but one to ask for."""
     languages = targets(directions)
     return {language: tag(language) for language in languages} if len(languages) > 1 else {}
 
 
 def tag_ids(directions: Iterable[Direction], tokenizer: Tokenizer) -> dict[str, int]:
-    """The id that asks for each language; none where there is but one to ask for."""
-    found = {}
-    for language, token in tags(directions).items():
-        number = tokenizer.id(token)
-        if number is None or token not in tokenizer.specials:
+    """The id that asks for each language.
+
+    Where there is but one to ask for, it is asked for if the tokenizer has a token for it: a model that began
+    as one for several languages goes on as it has learned.
+    """
+    languages, found = targets(directions), {}
+    for language in languages:
+        token = tag(language)
+        number = tokenizer.id(token) if token in tokenizer.specials else None
+        if number is not None:
+            found[language] = number
+        elif len(languages) > 1:
             raise ModelError(f"tokenizer: has no {token}; it belongs to a model for other languages")
-        found[language] = number
     return found
 
 

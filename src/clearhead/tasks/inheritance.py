@@ -11,7 +11,7 @@ from clearhead.checkpoint import SETTINGS, TOKENIZER, load_checkpoint, set_weigh
 from clearhead.config import Settings, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.models import Translator, read_config
-from clearhead.tasks.directions import saved_directions, tag_ids, tags
+from clearhead.tasks.directions import saved_directions, tag_ids
 from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.recipes import Recipe, parse_recipe
@@ -111,7 +111,7 @@ def inherited_tokenizer(training: TrainingConfig) -> Tokenizer | None:
 
 
 def _check_languages(recipe: TranslationRecipe, folder: Path) -> None:
-    """A teacher translates all that its pupil will, and is asked for it in the same way."""
+    """A teacher translates all that its pupil will."""
     with _named(TEACHER):
         theirs = saved_directions(read_toml(folder / SETTINGS))
     ours = recipe.data.directions
@@ -120,11 +120,6 @@ def _check_languages(recipe: TranslationRecipe, folder: Path) -> None:
         raise ModelError(
             f"{TEACHER}: {folder} translates {', '.join(map(str, theirs))}, not {', '.join(strange)}; name "
             "a teacher that does"
-        )
-    if tags(theirs) and not tags(ours):
-        raise ModelError(
-            f"{TEACHER}: {folder} waits for a tag ({', '.join(tags(theirs).values())}), which a model that "
-            f"writes {ours[0].target} alone is not given; name a teacher that writes it alone too"
         )
 
 

@@ -157,7 +157,11 @@ def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationR
     asking = tag_ids(recipe.data.directions, tokenizer)
     read: Callable[[Tally], Iterator[Directed]] = lambda tally: corpus.directed(part, asking, tally)  # noqa: E731
     return cached_store(
-        cache_folder(), {**corpus.described, "part": part}, read, tokenizer, recipe.model.most_words
+        cache_folder(),
+        {**corpus.described, "part": part, "asking": asking},
+        read,
+        tokenizer,
+        recipe.model.most_words,
     )
 
 

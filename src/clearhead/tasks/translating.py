@@ -12,14 +12,13 @@ from clearhead.data.packing import PackedBatches
 from clearhead.data.splitting import Splitting
 from clearhead.data.store import PairStore
 from clearhead.tasks.card import model_card
-from clearhead.tasks.directions import Direction, file_name, tags
+from clearhead.tasks.directions import Direction, file_name
 from clearhead.tasks.inheritance import make_loss
 from clearhead.tasks.objective import TranslationLoss
 from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import write_named
 from clearhead.tasks.validator import Validator
-from clearhead.text.languages import tag
 from clearhead.text.tokenizer import Tokenizer
 
 
@@ -43,16 +42,7 @@ class Translating:
     def about_tokenizer(self, tokenizer: Tokenizer) -> str:
         languages = self.recipe.data.languages
         shared = "both" if len(languages) == 2 else f"all {len(languages)}"
-        told = f"{tokenizer.size:,} tokens ({self.recipe.tokenizer.kind}), shared by {shared} languages"
-        return told + self._untagged(tokenizer)
-
-    def _untagged(self, tokenizer: Tokenizer) -> str:
-        """What a model that begins with one of several languages has to learn to do without."""
-        directions = self.recipe.data.directions
-        token = tag(directions[0].target)
-        if tags(directions) or token not in tokenizer.specials:
-            return ""
-        return f"; its {token} is not used, as this model writes {directions[0].target} alone"
+        return f"{tokenizer.size:,} tokens ({self.recipe.tokenizer.kind}), shared by {shared} languages"
 
     def store(self, tokenizer: Tokenizer) -> PairStore:
         return store(self.corpus, "train", tokenizer, self.recipe)
