@@ -57,6 +57,12 @@ class LanguageModel:
         """The most tokens that the model sees at once."""
         return self.model.config.longest
 
+    @property
+    def unsaid(self) -> list[int]:
+        """The ids that no continuation holds: signs of ours that are no text, but for the end of one."""
+        tokenizer = self.tokenizer
+        return [number for number in range(len(tokenizer.specials)) if number != tokenizer.signs.end]
+
     @overload
     def generate(self, prompts: str, **wishes: Any) -> Generation: ...
     @overload
