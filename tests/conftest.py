@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from jaxtyping import install_import_hook
@@ -15,6 +16,9 @@ if not torch.cuda.is_available():
     install_import_hook(CHECKED, "beartype.beartype")
 
 torch.set_num_threads(1)
+# A busy machine is no mistake.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 

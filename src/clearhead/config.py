@@ -1,6 +1,5 @@
 """Typed settings: TOML in, frozen objects out; what is wrong is said at once, by path, with a way out."""
 
-import difflib
 import tomllib
 import types
 import typing
@@ -12,7 +11,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from clearhead.errors import SettingsError
+from clearhead.errors import SettingsError, meant, nearest
 
 
 class Settings(BaseModel):
@@ -160,8 +159,7 @@ def sentence(detail: ErrorDetails, parent: type[Settings] | None = None) -> str:
     name = str(detail["loc"][-1]) if detail["loc"] else ""
     match detail["type"]:
         case "extra_forbidden":
-            near = _near(parent, name) if parent else []
-            return "unknown setting" + (f" (did you mean {near[0]}?)" if near else "")
+            return "unknown setting" + meant(_near(parent, name) if parent else None)
         case "missing":
             return "is missing"
         case "literal_error" | "union_tag_invalid":
@@ -185,14 +183,14 @@ def _shown(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def _near(group: type[Settings], name: str) -> list[str]:
+def _near(group: type[Settings], name: str) -> str | None:
     """What may have been meant: a setting of this name in a group inside, or one of a like name here."""
-    inside = [
+    inside = (
         f"{inner}.{name}"
         for inner, field in group.model_fields.items()
         if any(name in member.names() for member in _members(field.annotation))
-    ]
-    return inside or difflib.get_close_matches(name, group.names(), n=1)
+    )
+    return next(inside, None) or nearest(name, group.names())
 
 
 def _as_group(group: type[Settings] | None, name: str, value: object) -> str:

@@ -9,6 +9,9 @@ ClearheadError
     └── RankError   another process of the run has ended
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class ClearheadError(Exception):
     """The message names the place, the value and the way out."""
@@ -40,3 +43,13 @@ class TrainingError(ClearheadError):
 
 class RankError(TrainingError):
     pass
+
+
+def nearest(word: str, words: Iterable[str], alike: float = 0.6) -> str | None:
+    """The one of the words that a wrong one most likely stands for, if any is so far alike."""
+    return next(iter(difflib.get_close_matches(word, list(words), 1, alike)), None)
+
+
+def meant(word: str | None) -> str:
+    """The end of a message that asks whether this word was meant; nothing where there is none."""
+    return f" (did you mean {word}?)" if word else ""

@@ -56,6 +56,7 @@ def test_json_tells_where_the_file_is(call, number_model, tmp_path):
         (["--view", "left"], "view: 'left' is not one of cross, atlas, head"),
         (["--view", "head", "--layer", "9"], "layer: 9 is not from 0 to 0"),
         (["--tokens", "5"], "--tokens 5: "),
+        (["--to", "fr"], "--to fr: this model translates en-de only"),
         (["--target", ""], "--target: is blank; give a translation, or leave it out for the model's own"),
         (["--target", " \u200b"], "--target: is blank"),
         (["--attention", "up", "--view", "atlas"], "attention: 'up' is not one of encoder, decoder, cross"),

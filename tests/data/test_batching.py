@@ -70,7 +70,7 @@ def test_a_batch_made_of_tensors_counts_its_tokens():
     assert (again.tokens, again.padding) == (batch.tokens, batch.padding)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=5, max_size=150),
     tokens=st.integers(1, 300),

@@ -84,7 +84,7 @@ def test_adjustments_are_composed_in_order(toy):
 
 
 def test_wrong_strengths_are_named():
-    with pytest.raises(SettingsError, match=r"repetition: 0\.0 should be from 0\.01 to 100"):
+    with pytest.raises(SettingsError, match=r"^repetition_penalty: 0\.0 should be from 0\.01 to 100"):
         repetition_penalty(0.0)
-    with pytest.raises(SettingsError, match="ngrams: 0 should be at least 1"):
+    with pytest.raises(SettingsError, match=r"^no_repeat_ngrams: 0 should be at least 1"):
         no_repeat_ngrams(0)

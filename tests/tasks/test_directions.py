@@ -63,9 +63,9 @@ def test_the_same_text_is_written_in_the_language_asked_for(model):
 @pytest.mark.parametrize(
     ("to", "message"),
     [
-        (None, "--to: name the language to translate into; this model translates en-de, de-en, en-fr, fr-en"),
-        ("nl", "--to nl: this model translates en-de, de-en, en-fr, fr-en only"),
-        ("french", "--to french: this model translates en-de, de-en, en-fr, fr-en only (did you mean fr?)"),
+        (None, "to: name the language to translate into; this model translates en-de, de-en, en-fr, fr-en"),
+        ("nl", "to nl: this model translates en-de, de-en, en-fr, fr-en only"),
+        ("french", "to french: this model translates en-de, de-en, en-fr, fr-en only (did you mean fr?)"),
     ],
 )
 def test_a_language_that_is_missing_or_unknown_is_answered_with_all_directions(model, to, message):

@@ -166,7 +166,7 @@ def places(content: object, path: tuple = ()) -> list[tuple]:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "character", "bytes"])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_file_with_anything_changed_loads_or_is_refused(kind: str, data: st.DataObject):
     content = json.loads(tokenizer_of(kind).to_json())

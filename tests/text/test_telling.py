@@ -27,7 +27,7 @@ def told(tokenizer: Tokenizer, prompt: str, ids: list[int], stops: tuple[str, ..
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(TEXTS), st.integers(0, 40))
 def test_a_text_told_id_by_id_is_the_text(kind, text, cut):
     tokenizer, prompt = KINDS[kind], text[:cut]
@@ -45,7 +45,7 @@ def test_half_a_character_is_held_until_it_is_whole():
     assert told(tokenizer, "ab", ids[:3])[-1] == "\ufffd"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text("abc", max_size=12), st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=2))
 def test_a_text_ends_before_the_first_stop_string(text, stops):
     tokenizer = Tokenizer.train(["abc"], TokenizerConfig(kind="character", normalize=False))

@@ -38,7 +38,7 @@ class Words:
 
 
 class Toy(nn.Module):
-    """Has what must be told apart: a tied embedding, packed and plain matrices, a norm, a buffer."""
+    """Has what must be told apart: a tied embedding, one matrix and several in one, a norm, a buffer."""
 
     def __init__(self, dropout: float = 0.2):
         super().__init__()

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from clearhead import kernels
 from clearhead.training import loss as loss_module
 from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
 from clearhead.training.loss import Readout, readout_loss, smoothed_loss
@@ -122,6 +123,15 @@ def test_a_batch_of_padding_alone_has_no_loss():
     total = smoothed_loss(states, weight, torch.zeros_like(labels), 0.1)
     total.backward()
     assert total.item() == 0.0
+
+
+@pytest.mark.parametrize(("installed", "capability"), [(False, (9, 0)), (True, (6, 1))])
+def test_a_gpu_without_triton_or_too_old_for_it_judges_by_the_formula(monkeypatch, installed, capability):
+    monkeypatch.setattr(kernels, "HAS_TRITON", installed)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    criterion = Criterion(0.1)
+    assert loss_module._judge.__wrapped__(criterion, "cuda", torch.float32) == criterion.fused
 
 
 @pytest.mark.usefixtures("chunks")

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from clearhead.errors import TrainingError
-from clearhead.layers.attention import Packed
+from clearhead.layers.attention import Projections
 from clearhead.training.optimizer import AdamConfig, AdamWConfig, MuonConfig, Optimizer, hidden_matrices
 
 
@@ -21,11 +21,11 @@ def values(model: nn.Module) -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def toy(toy):
-    """The toy with its packed matrix declared, as attention does."""
+    """The toy with its projections declared, as attention does."""
 
     def make():
         made = toy()
-        made.project = Packed(made.project.in_features, (made.project.in_features,) * 3)
+        made.project = Projections(made.project.in_features, (made.project.in_features,) * 3)
         return made
 
     return make
@@ -70,7 +70,7 @@ def test_weight_decay_touches_hidden_matrices_only(model, config):
     assert changed == {"project.weight", "output.weight"}
 
 
-def test_muon_orthogonalises_each_part_of_a_packed_matrix(model):
+def test_muon_orthogonalises_each_of_several_projections(model):
     before = values(model)
     optimizer = Optimizer(model, MuonConfig(weight_decay=0))
     give_gradients(model)
@@ -83,36 +83,36 @@ def test_muon_orthogonalises_each_part_of_a_packed_matrix(model):
         assert sizes.max() < 1.5
 
 
-def test_a_packed_matrix_moves_as_three_matrices_would(model):
+def test_projections_in_one_matrix_move_as_three_matrices_would(model):
     width = model.project.in_features
     apart = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
     for linear, part in zip(apart, model.project.weight.detach().chunk(3), strict=True):
         linear.weight.data.copy_(part)
-    packed, separate = Optimizer(model, MuonConfig()), Optimizer(apart, MuonConfig())
+    joint, separate = Optimizer(model, MuonConfig()), Optimizer(apart, MuonConfig())
     for seed in range(3):
         give_gradients(model, seed)
         for linear, part in zip(apart, model.project.weight.grad.chunk(3), strict=True):
             linear.weight.grad, linear.bias.grad = part.clone(), torch.zeros(width)
-        packed.step(0.05)
+        joint.step(0.05)
         separate.step(0.05)
     assert torch.equal(model.project.weight, torch.cat([linear.weight for linear in apart]))
 
 
-def test_a_matrix_that_only_looks_packed_moves_as_a_whole():
+def test_a_matrix_that_only_looks_like_several_moves_as_a_whole():
     torch.manual_seed(1)
-    hidden, packed = nn.Linear(8, 24), Packed(8, (8, 8, 8))
+    hidden, several = nn.Linear(8, 24), Projections(8, (8, 8, 8))
     reference = torch.optim.Muon(
         [nn.Parameter(hidden.weight.detach().clone())], weight_decay=0, adjust_lr_fn="match_rms_adamw"
     )
-    packed.load_state_dict(hidden.state_dict())
-    for each in (hidden, packed):
+    several.load_state_dict(hidden.state_dict())
+    for each in (hidden, several):
         give_gradients(each)
         Optimizer(each, MuonConfig(weight_decay=0)).step(0.05)
     [whole] = reference.param_groups[0]["params"]
     whole.grad, reference.param_groups[0]["lr"] = hidden.weight.grad, 0.05
     reference.step()
     torch.testing.assert_close(hidden.weight, whole, atol=2e-3, rtol=0)
-    assert not torch.allclose(hidden.weight, packed.weight)
+    assert not torch.allclose(hidden.weight, several.weight)
 
 
 def test_the_adam_part_of_muon_has_its_own_rate(model, toy):

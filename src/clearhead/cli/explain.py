@@ -53,6 +53,7 @@ def explain(
 
         clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
     """
+    from clearhead.tasks.directions import check_target
     from clearhead.tasks.language import LanguageModel
     from clearhead.tasks.loading import load
     from clearhead.tasks.saving import check_place
@@ -70,6 +71,7 @@ def explain(
         _refuse(model, "translates", {"--tokens": tokens or None})
         if target is not None and not loaded.tokenizer.encode(target):
             raise SettingsError("--target: is blank; give a translation, or leave it out for the model's own")
+        check_target(loaded.directions, to, asked_by="--to")
         explanation = loaded.explain(given, to=to, target=target)
     choice = {"attention": attention, "layer": layer, "head": head, "query": query}
     written = explanation.save(out, view, **choice)

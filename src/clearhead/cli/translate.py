@@ -46,6 +46,7 @@ def translate(
 
         clearhead translate --model runs/mine < english.txt > german.txt
     """
+    from clearhead.tasks.directions import check_target
     from clearhead.tasks.loading import load_translator
     from clearhead.tasks.shelf import DEFAULT, WHOLE_BOX
     from clearhead.tasks.translation import Sampling
@@ -61,6 +62,7 @@ def translate(
         wishes["sampling"] = Sampling(seed=seed or 0, **drawn)
     elif seed is not None:
         raise SettingsError(f"--seed {seed}: goes with --temperature, --top-k, --top-p or --min-p")
+    check_target(translator.directions, to, asked_by="--to")
     interactive = bool(sys.stdin) and sys.stdin.isatty()
     found = translator.stream(
         _checked(texts) if texts else _lines(), 1 if interactive and not texts else at_once, to, **wishes

@@ -16,11 +16,11 @@ def length_penalty(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-def repetition_penalty(strength: float) -> Adjust:
+def repetition_penalty(strength: float, asked_by: str = "repetition_penalty") -> Adjust:
     """Makes words that were used already less likely, for a strength above 1 (Keskar et al. 2019)."""
     if not 1 / LARGEST_STRENGTH <= strength <= LARGEST_STRENGTH:
         raise SettingsError(
-            f"repetition: {strength} should be from {1 / LARGEST_STRENGTH} to {LARGEST_STRENGTH} "
+            f"{asked_by}: {strength} should be from {1 / LARGEST_STRENGTH} to {LARGEST_STRENGTH} "
             "(1 changes nothing)"
         )
 
@@ -36,7 +36,7 @@ def repetition_penalty(strength: float) -> Adjust:
 def no_repeat_ngrams(size: int) -> Adjust:
     """Forbids every word that would complete a run of `size` words a second time (Paulus et al. 2018)."""
     if size < 1:
-        raise SettingsError(f"ngrams: {size} should be at least 1")
+        raise SettingsError(f"no_repeat_ngrams: {size} should be at least 1")
 
     def adjust(
         logits: Float[Tensor, "rows vocabulary"], words: Int[Tensor, "rows words"]

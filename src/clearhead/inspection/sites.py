@@ -3,7 +3,6 @@
 A name is the path of a module and what the module shows there: `decoder.blocks.3.cross_attention.weights`.
 """
 
-import difflib
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from clearhead.errors import SettingsError
+from clearhead.errors import SettingsError, nearest
 from clearhead.layers.attention import Attention
 from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
@@ -225,5 +224,5 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
 
 def nearby(name: str, names: Iterable[str]) -> str:
     """The end of a message that says which name may have been meant."""
-    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.3)
-    return f"; near it: {near[0]}" if near else ""
+    near = nearest(name, names, alike=0.3)
+    return f"; near it: {near}" if near else ""

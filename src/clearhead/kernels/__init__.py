@@ -7,6 +7,13 @@ from torch import Tensor
 
 NARROW: tuple[torch.dtype, ...] = (torch.bfloat16, torch.float16)
 HAS_TRITON = find_spec("triton") is not None and torch.version.cuda is not None
+# The compute capability of the oldest GPUs that triton compiles for.
+OLDEST = (7, 0)
+
+
+def compilable() -> bool:
+    """Whether kernels can be made here: triton is installed, and there is a GPU new enough for it."""
+    return HAS_TRITON and torch.cuda.is_available() and torch.cuda.get_device_capability() >= OLDEST
 
 
 def serve(x: Tensor) -> bool:

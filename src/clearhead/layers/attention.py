@@ -61,8 +61,8 @@ class KeyValues:
         return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
 
-class Packed(nn.Linear):
-    """Matrices in one, a product for all: whoever treats matrices as wholes treats each by itself.
+class Projections(nn.Linear):
+    """Several matrices in one, a product for all: whoever treats matrices as wholes treats each by itself.
 
     `sizes` are the numbers of rows that each has, from the first on.
     """
@@ -93,7 +93,7 @@ class Attention(nn.Module):
         """How many heads of queries ask the same keys."""
         self.dropout = config.dropout
         asked = config.heads * self.size
-        self.project = Packed(width, (asked, asked // self.shared, asked // self.shared), bias)
+        self.project = Projections(width, (asked, asked // self.shared, asked // self.shared), bias)
         self.output = nn.Linear(asked, width, bias)
         self.query_norm = _norm(config.norm, self.size)
         self.key_norm = _norm(config.norm, self.size)

@@ -112,9 +112,7 @@ class Continuing:
             try:
                 check()
             except SettingsError as error:
-                problems += [
-                    problem.replace("repetition:", "repetition_penalty:", 1) for problem in error.problems
-                ]
+                problems += error.problems
         if problems:
             raise SettingsError(*problems)
 

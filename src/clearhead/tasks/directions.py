@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clearhead.errors import ModelError, TextError
+from clearhead.errors import ModelError, TextError, meant
 from clearhead.text.languages import suggestion, tag
 from clearhead.text.tokenizer import Tokenizer
 
@@ -84,15 +84,15 @@ def chosen(
     raise TextError(f"{asked}: {_offer(directions)} only{_meant(target or source or '')}")
 
 
-def check_target(directions: Sequence[Direction], target: str | None) -> str:
+def check_target(directions: Sequence[Direction], target: str | None, asked_by: str = "to") -> str:
     """The language to translate into: the one asked for, or the only one there is."""
     languages = targets(directions)
     if target is None:
         if len(languages) > 1:
-            raise TextError(f"--to: name the language to translate into; {_offer(directions)}")
+            raise TextError(f"{asked_by}: name the language to translate into; {_offer(directions)}")
         return next(iter(languages))
     if target not in languages:
-        raise TextError(f"--to {target}: {_offer(directions)} only{_meant(str(target))}")
+        raise TextError(f"{asked_by} {target}: {_offer(directions)} only{_meant(str(target))}")
     return target
 
 
@@ -102,4 +102,4 @@ def _offer(directions: Sequence[Direction]) -> str:
 
 def _meant(word: str) -> str:
     near = suggestion(word)
-    return f" (did you mean {near}?)" if near and near != word else ""
+    return meant(near if near != word else None)

@@ -1,8 +1,7 @@
 """What is given from Python, checked before any work: texts, and wishes that are arguments with names."""
 
-import difflib
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from clearhead.config import sentence
-from clearhead.errors import SettingsError, TextError
+from clearhead.errors import SettingsError, TextError, meant, nearest
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -37,7 +36,8 @@ def wishes_of(kind: type[D], given: Mapping[str, Any]) -> D:
     names = [field.name for field in fields(kind)]
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise SettingsError(*(f"{name}: unknown{_meant(name, names)}" for name in unknown))
+        others = f"; there are {', '.join(names)}"
+        raise SettingsError(*(f"{name}: unknown{meant(nearest(name, names)) or others}" for name in unknown))
     return kind(**{name: _plain(value) for name, value in given.items()})
 
 
@@ -62,8 +62,3 @@ def _plain(value: Any) -> Any:
 @cache
 def _adapters(kind: type) -> dict[str, TypeAdapter[Any]]:
     return {name: TypeAdapter(hint) for name, hint in typing.get_type_hints(kind).items()}
-
-
-def _meant(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    return f" (did you mean {near[0]}?)" if near else f"; there are {', '.join(names)}"

@@ -111,7 +111,7 @@ class Wishes:
         """What bends the probabilities."""
         adjustments = []
         if self.repetition != 1:
-            adjustments.append(repetition_penalty(self.repetition))
+            adjustments.append(repetition_penalty(self.repetition, asked_by="repetition"))
         if self.no_repeat:
             adjustments.append(no_repeat_ngrams(self.no_repeat))
         return adjustments

@@ -1,8 +1,6 @@
 """Languages by their codes, and the tag that tells a model which one to write."""
 
-import difflib
-
-from clearhead.errors import TextError
+from clearhead.errors import TextError, nearest
 
 # ISO 639-1, and those of three letters (ISO 639-3) for which parallel text is widely shared.
 TABLE = """
@@ -61,6 +59,6 @@ def suggestion(word: str) -> str | None:
         if part in NAMES:
             return part
     codes = {name.lower(): code for code, name in NAMES.items()}
-    near = [name for name in codes if len(said) > 2 and name.startswith(said)]
-    near = near or difflib.get_close_matches(said, codes, n=1, cutoff=0.75)
-    return codes[near[0]] if near else None
+    begun = (name for name in codes if len(said) > 2 and name.startswith(said))
+    near = next(begun, None) or nearest(said, codes, alike=0.75)
+    return codes[near] if near else None

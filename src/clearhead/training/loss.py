@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead import kernels
 from clearhead.text.tokenizer import PAD
 from clearhead.training.criterion import Criterion, Views, exact
 
@@ -140,9 +141,7 @@ def _judge(criterion: Criterion, device: str, kind: torch.dtype) -> Callable[...
     """The way to losses and slopes that suits a device and the type of logits."""
     if device == "cpu":
         return criterion.sparing if criterion.plain else criterion.fused
-    from torch.utils._triton import has_triton
-
-    if not has_triton():
+    if not kernels.compilable():
         return criterion.fused
     from clearhead.kernels.judge import judged
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from clearhead.config import Settings
 from clearhead.errors import TrainingError
-from clearhead.layers.attention import Packed
+from clearhead.layers.attention import Projections
 from clearhead.training.muon import Muon
 
 Decay = Annotated[float, Field(ge=0)]
@@ -61,9 +61,9 @@ class Optimizer:
     """One optimizer over all parameters of a model, whatever it is made of inside.
 
     Weight decay falls on hidden matrices only, never on embeddings, readouts, norms and biases. torch's Muon
-    orthogonalises a parameter as a whole; a packed one, as attention has for queries, keys and values, is
-    therefore given to it as several parameters that share its memory. So build the optimizer when the model
-    is on its device, and change weights in place only.
+    orthogonalises a parameter as a whole; that of an attention's projections is therefore given to it as
+    several parameters that share its memory. So build the optimizer when the model is on its device, and
+    change weights in place only.
     """
 
     def __init__(self, model: nn.Module, config: OptimizerConfig):
@@ -73,9 +73,9 @@ class Optimizer:
         others = {name: p for name, p in model.named_parameters() if p.requires_grad and name not in hidden}
         self._parts: dict[str, _Part] = {}
         if isinstance(config, MuonConfig):
-            packed = {id(one.weight): one.sizes for one in model.modules() if isinstance(one, Packed)}
+            sizes = {id(one.weight): one.sizes for one in model.modules() if isinstance(one, Projections)}
             for name, whole in hidden.items():
-                self._parts.update(_parts(name, whole, packed.get(id(whole), (len(whole),))))
+                self._parts.update(_parts(name, whole, sizes.get(id(whole), (len(whole),))))
             matrices = {name: part.matrix for name, part in self._parts.items()}
             self._members = [
                 _Member(_muon(matrices, config), matrices, 1.0),

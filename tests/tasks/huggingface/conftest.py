@@ -1,0 +1,95 @@
+"""Folders as the transformers library writes them, one of each family."""
+
+from pathlib import Path
+
+import pytest
+import tokenizers
+import torch
+import transformers
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+
+TEXT = "To be, or not to be: that is the question; whether 'tis nobler… naïve café, 北京 🙂  two blanks\n"
+ROWS = 340
+SMALL = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "vocab_size": ROWS,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+GPT2 = {
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 64,
+    "vocab_size": ROWS,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+THEIRS = {
+    "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2)),
+    "gpt2, untied": lambda: transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(**GPT2, tie_word_embeddings=False, n_inner=40, activation_function="gelu")
+    ),
+    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL, rms_norm_eps=1e-5)),
+    "llama, tied": lambda: transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            **SMALL,
+            tie_word_embeddings=True,
+            head_dim=6,
+            attention_bias=True,
+            mlp_bias=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+        )
+    ),
+    "mistral": lambda: transformers.MistralForCausalLM(
+        transformers.MistralConfig(**SMALL, sliding_window=5, head_dim=8)
+    ),
+    "qwen3": lambda: transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SMALL, head_dim=8)),
+}
+
+
+def write_tokenizer(folder: Path, whole: bool, leads: bool = False) -> None:
+    """A byte-level tokenizer in one of the two forms that folders have."""
+    inner = tokenizers.Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=330,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator([TEXT] * 3, trainer)
+    if leads:
+        inner.post_processor = processors.TemplateProcessing(
+            single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+        )
+    if whole:
+        inner.save(str(folder / "tokenizer.json"))
+    else:
+        inner.model.save(str(folder))
+
+
+@pytest.fixture(scope="package")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    """A folder of each family as their library writes it, with weights that are far from zero."""
+    made = {}
+    for name, make in THEIRS.items():
+        torch.manual_seed(1)
+        model = make().eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+        made[name] = tmp_path_factory.mktemp("theirs")
+        model.save_pretrained(made[name])
+        write_tokenizer(made[name], whole=name != "gpt2")
+    return made
+
+
+def their_model(folder: Path) -> transformers.PreTrainedModel:
+    return transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
