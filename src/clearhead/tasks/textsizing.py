@@ -101,8 +101,8 @@ def fit_text(places: Sequence[str], changes: Sequence[str] = ()) -> FittedText:
     usual = max(200, int(size.epochs * tokens / size.tokens))
     recipe = _recipe(size, data, tokenizer, steps if isinstance(steps, int) and steps > 0 else usual)
     values = recipe.model_dump(mode="json", exclude_none=True)
-    if asked.get("training", {}).get("begin"):
-        del values["model"]  # it is that of the model to begin with
+    if asked.get("training", {}).get("begin") or asked.get("model", {}).get("preset"):
+        del values["model"]  # it is that of the model to begin with, or the one that was named
     fitted = inheriting(parse_settings(LanguageRecipe, changed(values, changes)))
     assert isinstance(fitted, LanguageRecipe)
     return FittedText(fitted, survey, max(1, tokens))
