@@ -44,6 +44,9 @@ def test_changes_take_precedence(written):
     assert fitted.recipe.training.schedule.model_dump()["warmup"] == 1
     with pytest.raises(SettingsError, match=r"model\.widht: unknown setting \(did you mean width\?\)"):
         fit_text([written("some words\n" * 50)], ["model.widht=32"])
+    for group in ("model", "training"):
+        with pytest.raises(SettingsError, match=f"^{group}: "):
+            fit_text([written("some words\n" * 50)], [f"{group}=3"])
 
 
 @pytest.mark.parametrize("preset", ["gpt2", "modern"])
