@@ -18,6 +18,8 @@ def test_standard_input_is_one_prompt(call, babbler):
     ended = call("generate", "--model", babbler, "--tokens", 5, stdin=b"to be\nor not\n")
     assert ended.out.startswith("to be\nor not")
     assert ended.out == str(load_language(babbler).generate("to be\nor not", tokens=5)) + "\n"
+    windows = call("generate", "--model", babbler, "--tokens", 5, stdin=b"to be\r\nor not\r\n")
+    assert windows.out == ended.out
 
 
 def test_several_prompts_and_samples_are_told_apart_in_json(call, babbler):
@@ -34,9 +36,14 @@ def test_several_prompts_and_samples_are_told_apart_in_json(call, babbler):
 def test_a_prompt_beyond_the_context_is_said(call, babbler):
     ended = call("generate", "to be " * 10, "--model", babbler, "--tokens", 4)
     assert ended.code == 0
-    assert ended.err == ("a prompt longer than the model's context of 32: its first 28 tokens are unseen\n")
+    assert (
+        ended.err == "prompt 1: does not fit into the model's context of 32: its first 28 tokens are unseen\n"
+    )
     cut = call("generate", "to be " * 10, "--model", babbler, "--tokens", 4, "--overflow", "cut", "--json")
     assert json.loads(cut.out)["unseen"] == 60 - (32 - 4 + 1)
+    said = "prompt 2: does not fit into the model's context of 32: its first token is unseen\n"
+    wishes = ["--tokens", 4, "--samples", 2, "--overflow", "cut"]
+    assert call("generate", "to", "to be " * 5, "--model", babbler, *wishes).err == said
 
 
 @pytest.mark.parametrize(

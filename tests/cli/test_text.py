@@ -50,6 +50,12 @@ def test_a_text_that_cannot_be_learned_from_is_refused(refused, tmp_path, conten
     assert not (tmp_path / "run").exists()
 
 
+def test_a_folder_with_a_run_is_refused_before_a_text_is_read(refused, babbler, tmp_path):
+    (tmp_path / "short.txt").write_text("to")
+    said = refused("train", "--text", tmp_path / "short.txt", "--out", babbler)
+    assert said == f"{babbler}: holds a run already; go on with it (--resume), or choose another folder"
+
+
 def test_what_does_not_go_together_is_refused(refused, text, number_model, babbler, tmp_path):
     out = ["--out", tmp_path / "run"]
     both = refused("train", "--text", text, "--pairs", text, *out)

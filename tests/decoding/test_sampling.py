@@ -51,6 +51,26 @@ def test_log_probabilities_are_the_models_own(toy):
         assert one.log_probabilities == pytest.approx(toy([]).log_probabilities(seed, given), rel=1e-4)
 
 
+def test_words_that_are_unsaid_are_never_chosen_and_others_keep_their_probabilities(toy):
+    model, unsaid = toy(SEEDS), [2, 3]
+    guide = Guide(len(SEEDS), START, END, 10, unsaid=unsaid)
+    found = sample(model.step, model, guide, SEEDS)
+    model = toy(SEEDS)
+    found += greedy_search(model.step, model, guide)
+    for seed, one in zip(SEEDS + SEEDS, found, strict=True):
+        assert not {*one.words} & {*unsaid}
+        given = [*one.words, END] if one.complete else one.words
+        assert one.log_probabilities == pytest.approx(toy([]).log_probabilities(seed, given), rel=1e-4)
+
+
+def test_a_word_that_is_unsaid_can_be_forced(toy):
+    model = toy([0])
+    guide = Guide(1, START, END, 10, prefix=[[2]], unsaid=[2])
+    (found,) = greedy_search(model.step, model, guide)
+    assert found.words[0] == 2
+    assert 2 not in found.words[1:]
+
+
 def test_draws_follow_the_probabilities():
     chances = (torch.arange(1000) + 0.5) / 1000
     words = draw(SCORES.exp().expand(1000, -1), chances)

@@ -9,7 +9,7 @@ from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language import LanguageModel, frame, lead
 from clearhead.tasks.loading import load, load_language, load_translator
 from clearhead.tasks.sliding import Sliding
-from clearhead.text.tokenizer import END, START, Tokenizer, TokenizerConfig
+from clearhead.text.tokenizer import END, PAD, START, UNKNOWN, Tokenizer, TokenizerConfig
 
 TEXT = "to be or not to be, that is the question: whether 'tis nobler in the mind to suffer\n" * 3
 PROMPTS = ["to be", "the question whether", "n", "or not to be, that"]
@@ -119,6 +119,19 @@ def test_log_probabilities_are_those_of_a_full_pass(language):
         assert [gain for _, gain in best] == pytest.approx(row.topk(3).values.tolist(), abs=1e-4)
         assert len(best) == 3
     assert "".join(found.tokens).replace("▁", " ").replace("↵", "\n") == found.text
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
+def test_signs_that_are_no_text_are_never_said(temperature):
+    language = make_language()
+    with torch.no_grad():  # a model that would say little else
+        language.model.readout_weight[[PAD, UNKNOWN, START], 0] = 1
+    many = language.tokenizer.size
+    found = language.generate("to be", tokens=40, temperature=temperature, samples=4, logprobs=many)
+    for one in found.samples:
+        assert len(one.text) == len(one.tokens)
+        assert {len(best) for best in one.alternatives} == {many - 3}
+        assert all(gain > -torch.inf for best in one.alternatives for _, gain in best)
 
 
 def test_a_repetition_penalty_sees_the_prompt(language):

@@ -176,6 +176,21 @@ def test_answers_to_other_prompts_are_measured_as_those_that_were_kept(tmp_path,
     (tmp_path / "validation.jsonl").write_text("".join(json.dumps(one) + "\n" for one in bare))
     language = load_language(tmp_path / "run")
     assert foresee(language, [str(tmp_path / "validation.jsonl")]) == foresee(language, [str(kept)])
+    numbered = [{"id": number, **one} for number, one in enumerate(bare)]
+    (tmp_path / "numbered.jsonl").write_text("".join(json.dumps(one) + "\n" for one in numbered))
+    assert foresee(language, [str(tmp_path / "numbered.jsonl")]) == foresee(language, [str(kept)])
+
+
+def test_answers_are_measured_under_the_names_that_they_had_in_training(tmp_path, texts):
+    records = [json.loads(line) for line in (texts / "pairs.jsonl").read_text().splitlines()]
+    named = [{"q": one["prompt"], "a": one["answer"], "id": 1} for one in records]
+    (tmp_path / "named.jsonl").write_text("".join(json.dumps(one) + "\n" for one in named))
+    data = {"train": [str(tmp_path / "named.jsonl")], "template": "{prompt}+{answer}"}
+    with pytest.raises(DataError, match="line 1: no field 'prompt'; it has q, a, id"):
+        finish(train(recipe(data), tmp_path / "refused"))
+    finish(train(recipe(data | {"columns": ["q", "a"]}), tmp_path / "run"))
+    found = foresee(load_language(tmp_path / "run"), [str(tmp_path / "named.jsonl")])
+    assert found.measured.bytes == sum(len(one["a"]) for one in named)
 
 
 def test_a_template_holds_the_prompt_and_then_the_answer(texts):

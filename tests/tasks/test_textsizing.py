@@ -3,6 +3,7 @@ import json
 import pytest
 
 from clearhead.errors import DataError, SettingsError
+from clearhead.models import GPTConfig
 from clearhead.tasks.textsizing import SIZES, fit_text
 
 
@@ -43,6 +44,19 @@ def test_changes_take_precedence(written):
     assert fitted.recipe.training.schedule.model_dump()["warmup"] == 1
     with pytest.raises(SettingsError, match=r"model\.widht: unknown setting \(did you mean width\?\)"):
         fit_text([written("some words\n" * 50)], ["model.widht=32"])
+    for group in ("model", "training"):
+        with pytest.raises(SettingsError, match=f"^{group}: "):
+            fit_text([written("some words\n" * 50)], [f"{group}=3"])
+
+
+@pytest.mark.parametrize("preset", ["gpt2", "modern"])
+def test_a_preset_that_is_named_is_the_model(written, preset):
+    text = written("some words\n" * 50)
+    assert fit_text([text], [f"model.preset={preset}"]).recipe.model == GPTConfig.model_validate(
+        {"preset": preset}
+    )
+    smaller = fit_text([text], [f"model.preset={preset}", "model.layers=3"]).recipe.model
+    assert smaller == GPTConfig.model_validate({"preset": preset, "layers": 3})
 
 
 def test_prompts_with_answers_are_surveyed_as_the_model_reads_them(tmp_path):

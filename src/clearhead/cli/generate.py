@@ -1,5 +1,6 @@
 """clearhead generate: a text continued, shown as it is written."""
 
+import io
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,7 +71,8 @@ def generate(
     found = language.generate(_checked(texts), **wishes)
     each = [one for generation in found for one in generation.samples]
     for number, one in enumerate(each, start=1):
-        _say_unseen(one.unseen, language.longest)
+        if (number - 1) % samples == 0:
+            _say_unseen(one.unseen, language.longest, (number - 1) // samples + 1)
         if json:
             put(_record(one, logprobs))
         else:
@@ -79,7 +81,7 @@ def generate(
 
 def _stream(language: "LanguageModel", prompt: str, wishes: dict) -> None:
     spoken = language.stream(prompt, **wishes)
-    _say_unseen(language.unseen(prompt, **wishes), language.longest)
+    _say_unseen(language.unseen(prompt, **wishes), language.longest, number=1)
     if not language.frame:
         tell(prompt)
     for one in spoken:
@@ -87,9 +89,10 @@ def _stream(language: "LanguageModel", prompt: str, wishes: dict) -> None:
     tell("\n")
 
 
-def _say_unseen(tokens: int, longest: int) -> None:
+def _say_unseen(tokens: int, longest: int, number: int) -> None:
     if tokens:
-        say(f"a prompt longer than the model's context of {longest}: its first {tokens:,} tokens are unseen")
+        first = "first token is" if tokens == 1 else f"first {tokens:,} tokens are"
+        say(f"prompt {number}: does not fit into the model's context of {longest}: its {first} unseen")
 
 
 def _record(one: "Generation", logprobs: int) -> dict:
@@ -118,7 +121,9 @@ def _read() -> str:
         raise DataError("no prompt: give a text to continue, or a file with < FILE")
     read = sys.stdin.buffer.read()
     try:
-        return read.decode("utf-8-sig").removesuffix("\n")
+        # Line ends as training has them.
+        text = io.IncrementalNewlineDecoder(None, translate=True).decode(read.decode("utf-8-sig"), final=True)
+        return text.removesuffix("\n")
     except UnicodeDecodeError as error:
         raise DataError(
             f"standard input: not UTF-8 (byte 0x{read[error.start]:02x} at {error.start}); write it as UTF-8"

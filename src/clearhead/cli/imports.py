@@ -31,4 +31,4 @@ def import_(
         return
     put(str(out))
     layers, context = model.config.layers, model.config.longest
-    say(f"{parameters / 1e6:.1f} million parameters, {layers} layers, context {context}")
+    say(f"{parameters:,} parameters, {layers} layers, context {context}")

@@ -87,9 +87,12 @@ def train(
             f"{recipe}: a recipe ends in .toml; for a file of pairs: --pairs {recipe}; for a text: "
             f"--text {recipe}"
         )
-    chosen = _chosen(recipe, pairs, text, (source, target), changes)
+    from clearhead.tasks.run import check_free
     from clearhead.tasks.run import train as train_run
 
+    # Not after a look over all files, which may take long.
+    check_free(folder)
+    chosen = _chosen(recipe, pairs, text, (source, target), changes)
     _show(train_run(chosen, folder), folder, json)
 
 

@@ -21,7 +21,9 @@ def customary(have: Sequence[str], languages: tuple[str, str]) -> tuple[str, str
 def chosen(have: Sequence[str], languages: tuple[str, str], columns: Columns | None) -> tuple[str, str]:
     """The names of the wanted fields; a number is the place of a field among those at hand."""
     if columns is None:
-        return customary(have, languages) or ("source", "target")
+        # What is paired but no languages, such as prompts and answers, has names of its own.
+        usual = ("source", "target") if NAMES.keys() & {*languages} else languages
+        return customary(have, languages) or usual
     source, target = (
         have[name] if isinstance(name, int) and name < len(have) else str(name) for name in columns
     )

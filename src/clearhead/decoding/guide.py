@@ -18,7 +18,8 @@ class Guide:
     """Checked once, before a search; turns a model's logits into the log-probabilities to choose by.
 
     `start` is fed first, `end` ends a sentence; at most `longest` steps are taken, `end` counted. Of texts
-    to be continued, `start` holds the words: the last is fed first, and adjustments see all.
+    to be continued, `start` holds the words: the last is fed first, and adjustments see all. Words that are
+    `unsaid` are never chosen; those that are keep the probabilities that they have beside them.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Guide:
         prefix: Prefix | None = None,
         adjust: Sequence[Adjust] = (),
         device: torch.device | str = "cpu",
+        unsaid: Sequence[int] = (),
     ):
         self.sentences, self.end = sentences, end
         self.device = torch.device(device)
@@ -43,6 +45,7 @@ class Guide:
         self.limits = _limits(sentences, longest, device)
         self.shortest, self.longest = (int(x) for x in self.limits.aminmax()) if sentences else (0, 0)
         self.prefix = _prefix(prefix or [()] * sentences, self.limits)
+        self.unsaid = torch.tensor(unsaid, dtype=torch.long, device=device)
 
     def log_probabilities(
         self,
@@ -50,7 +53,7 @@ class Guide:
         words: Int[Tensor, "rows words"],
         sentences: Int[Tensor, " rows"],
     ) -> Float[Tensor, "rows vocabulary"]:
-        """Forced words keep the probability that the model itself gives them: no adjustment forbids them."""
+        """Forced words keep the probability that the model itself gives them: nothing forbids them."""
         position = words.shape[1]
         adjusted = logits.float()
         if self.adjust:
@@ -58,10 +61,18 @@ class Guide:
             for adjust in self.adjust:
                 adjusted = adjust(adjusted, seen)
         if position >= self.prefix.shape[1]:
-            return adjusted.log_softmax(-1)
+            return self._sayable(adjusted.log_softmax(-1))
         forced = self.prefix[sentences, position]
         free = (forced < 0).unsqueeze(1)
-        return force(torch.where(free, adjusted, logits.float()).log_softmax(-1), forced)
+        own = logits.float().log_softmax(-1)
+        return force(torch.where(free, self._sayable(adjusted.log_softmax(-1)), own), forced)
+
+    def _sayable(
+        self, log_probabilities: Float[Tensor, "rows vocabulary"]
+    ) -> Float[Tensor, "rows vocabulary"]:
+        if not len(self.unsaid):
+            return log_probabilities
+        return log_probabilities.index_fill(1, self.unsaid, -torch.inf)
 
 
 def check_numbers(best: Float[Tensor, " rows"], sentences: Int[Tensor, " rows"], length: int) -> None:

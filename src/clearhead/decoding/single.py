@@ -86,7 +86,12 @@ class Walk:
         if self.shown:
             best = log_probabilities.topk(min(self.shown, log_probabilities.shape[1]))
             ranked = zip(rows.tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
-            self.alternatives.append({row: list(zip(*both, strict=True)) for row, *both in ranked})
+            self.alternatives.append(
+                {
+                    row: [(word, gain) for word, gain in zip(*both, strict=True) if gain > -torch.inf]
+                    for row, *both in ranked
+                }
+            )
 
     def hypotheses(self, alpha: float = 0.0) -> list[Hypothesis]:
         """What was said of each sentence, in their order."""

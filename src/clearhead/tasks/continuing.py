@@ -183,6 +183,7 @@ class Writing:
             wish.tokens,
             adjust=wish.adjustments(),
             device=language.device,
+            unsaid=language.unsaid,
         )
         filters = (wish.temperature, wish.top_k, wish.top_p, wish.min_p)
         choose = most_probable if wish.greedy else drawn(guide, self.seeds, *filters)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.data.building import cached_texts
+from clearhead.data.columns import Columns, chosen
 from clearhead.data.documents import check_texts, read_documents, texts_hash
 from clearhead.data.enclosed import Enclosed
 from clearhead.data.files import ending
@@ -84,15 +85,18 @@ def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
         return _pairs(files[0])
     if not language.frame or any(ending(file) not in (".jsonl", ".ndjson") for file in files):
         return []
-    found = [_pairs(file) for file in files]
+    found = [_pairs(file, language.columns) for file in files]
     if not all(found):
         return []
     before, after = language.frame, language.ending
     return [Pair(before.format(prompt=prompt), answer + after) for pairs in found for prompt, answer in pairs]
 
 
-def _pairs(file: Path) -> list[Pair]:
-    pair = (PROMPT, ANSWER)
-    records = read_fields(file, lambda have: pair if {*have} == {*pair} else ())
+def _pairs(file: Path, columns: Columns | None = None) -> list[Pair]:
+    def choose(have: list[str]) -> Sequence[str]:
+        names = chosen(have, (PROMPT, ANSWER), columns)
+        return names if {*names} <= {*have} else ()
+
+    records = read_fields(file, choose)
     first = next(records, ())
     return [Pair(*record) for record in chain([first], records)] if first else []

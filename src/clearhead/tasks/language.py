@@ -7,6 +7,7 @@ from typing import Any, overload
 import torch
 
 from clearhead.checkpoint import Checkpoint
+from clearhead.data.columns import Columns
 from clearhead.decoding import lay_for_steps
 from clearhead.errors import SettingsError, TextError
 from clearhead.models import GPT
@@ -36,6 +37,8 @@ class LanguageModel:
         """With {prompt} in it, if the model answers prompts."""
         self.ending = ""
         """What stood behind every answer in training."""
+        self.columns: Columns | None = None
+        """Under which names files held prompts and answers in training, where these are not customary."""
         lay_for_steps(model, model.readout_weight)
         recorded = self.device.type == "cuda" and can_be_recorded(model.config)
         self.steps = Recorded(model) if recorded else model
@@ -45,7 +48,7 @@ class LanguageModel:
         assert isinstance(checkpoint.model, GPT)
         tokenizer, settings = checkpoint.tokenizer, checkpoint.settings
         language = cls(checkpoint.model, tokenizer, lead(tokenizer, settings), frame(settings))
-        language.ending = ending(settings)
+        language.ending, language.columns = ending(settings), columns(settings)
         return language
 
     @property
@@ -56,6 +59,12 @@ class LanguageModel:
     def longest(self) -> int:
         """The most tokens that the model sees at once."""
         return self.model.config.longest
+
+    @property
+    def unsaid(self) -> list[int]:
+        """The ids that no continuation holds: signs of ours that are no text, but for the end of one."""
+        tokenizer = self.tokenizer
+        return [number for number in range(len(tokenizer.specials)) if number != tokenizer.signs.end]
 
     @overload
     def generate(self, prompts: str, **wishes: Any) -> Generation: ...
@@ -208,7 +217,19 @@ def ending(settings: Mapping[str, Any]) -> str:
     return (_template(settings) or "").partition(ANSWERED)[2].format()
 
 
+def columns(settings: Mapping[str, Any]) -> Columns | None:
+    """Under which names files held prompts and answers, where that was said."""
+    match _data(settings).get("columns"):
+        case [int() | str() as prompt, int() | str() as answer]:
+            return prompt, answer
+    return None
+
+
 def _template(settings: Mapping[str, Any]) -> str | None:
-    data = settings.get("data")
-    template = data.get("template") if isinstance(data, Mapping) else None
+    template = _data(settings).get("template")
     return template if isinstance(template, str) else None
+
+
+def _data(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    data = settings.get("data")
+    return data if isinstance(data, Mapping) else {}

@@ -41,7 +41,7 @@ def train(recipe: Recipe, out: Path) -> Iterator[Event]:
         StateFolder.of(out / STATES, recipe.training, ranks) as states,
     ):
         ranks.share(ranks.together(recipe.training.accumulate))
-        ranks.first(lambda: _begin(recipe, out, states))
+        ranks.first(lambda: _begin(recipe, out))
         yield from _run(recipe, out, states, ranks)
 
 
@@ -63,9 +63,14 @@ def resume(out: Path, changes: Sequence[str] = ()) -> Iterator[Event]:
         yield from _run(recipe, out, states, ranks)
 
 
-def _begin(recipe: Recipe, out: Path, states: StateFolder) -> None:
-    if states.steps() or (out / WEIGHTS).exists():
+def check_free(out: Path) -> None:
+    """Refuses a folder in which there is a run."""
+    if StateFolder(out / STATES).steps() or (out / WEIGHTS).exists():
         raise TrainingError(f"{out}: holds a run already; go on with it (--resume), or choose another folder")
+
+
+def _begin(recipe: Recipe, out: Path) -> None:
+    check_free(out)
     write_named(out / SETTINGS, settings_toml(recipe))
     for left in (TOKENIZER, VALIDATION):
         (out / left).unlink(missing_ok=True)

@@ -25,7 +25,7 @@ def next_token(
         logits, places = _last_logits(model, text, written, to)
     told = distribution(model.tokenizer, logits, cut, None)
     scores = (logits.float() / (cut.temperature or 1.0)).log_softmax(-1)
-    chosen = _chosen(logits, len(written), cut, seed)
+    chosen = _chosen(model, logits, len(written), cut, seed)
     shown = {
         "id": chosen,
         "piece": model.tokenizer.pieces([chosen])[0],
@@ -88,10 +88,12 @@ def _layers(model: Model) -> int:
     return getattr(config, "layers", None) or getattr(config, "decoder_layers", 0)
 
 
-def _chosen(logits: Tensor, place: int, cut: Cut, seed: int) -> int:
+def _chosen(model: Model, logits: Tensor, place: int, cut: Cut, seed: int) -> int:
     """As a continuation of the text chooses at this place."""
-    guide = Guide(1, START, END, place + 1, device=logits.device)
+    unsaid = model.unsaid if isinstance(model, LanguageModel) else ()
+    guide = Guide(1, START, END, place + 1, device=logits.device, unsaid=unsaid)
     drawing = (cut.temperature, cut.top_k, cut.top_p)
     choose = drawn(guide, [seed], *drawing) if cut.temperature else most_probable
     rows = torch.zeros(1, dtype=torch.long, device=logits.device)
-    return int(choose(logits.float().log_softmax(-1)[None], rows, place)[0])
+    log_probabilities = guide.log_probabilities(logits[None], rows.view(1, -1)[:, :0], rows)
+    return int(choose(log_probabilities, rows, place)[0])
