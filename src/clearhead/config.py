@@ -69,8 +69,8 @@ def parse_settings(kind: type[S], values: Mapping[str, Any], place: str = "", gr
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        before = (f"{place}: " if place else "") + (f"{group}." if group else "")
-        raise SettingsError(*(before + problem for problem in problems(kind, error))) from None
+        before = f"{place}: " if place else ""
+        raise SettingsError(*(before + problem for problem in problems(kind, error, group))) from None
 
 
 def changed(values: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
@@ -96,13 +96,14 @@ def settings_toml(settings: Settings) -> str:
     return tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
 
 
-def problems(kind: type[Settings], error: ValidationError) -> Iterator[str]:
-    """One sentence per mistake, in the order of the settings."""
+def problems(kind: type[Settings], error: ValidationError, group: str = "") -> Iterator[str]:
+    """One sentence per mistake, in the order of the settings; `group` is the path to them."""
     details = error.errors()
     for detail in details:
         if detail["type"] == "too_short" and any(_inside(other, detail) for other in details):
             continue  # pydantic counts only the items that are right
-        path, parent = _locate(kind, detail["loc"])
+        inner, parent = _locate(kind, detail["loc"])
+        path = ".".join(part for part in (group, inner) if part)
         yield f"{path}: {sentence(detail, parent)}" if path else sentence(detail, parent)
 
 

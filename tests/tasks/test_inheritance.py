@@ -153,7 +153,9 @@ def test_the_settings_tell_of_the_tokenizer_that_is_taken_over(recipe, number_mo
     assert settled.training.distillation
     assert settled.training.distillation.teacher == str(number_model)
     dropping = 'tokenizer={kind = "bpe", vocabulary = 300, dropout = 0.1}'
-    with pytest.raises(SettingsError, match=r"tokenizer.dropout drops merges, which kind word does not have"):
+    with pytest.raises(
+        SettingsError, match=r"tokenizer: dropout drops merges, which kind word does not have"
+    ):
         inheriting(recipe(dropping, begun(number_model)))
 
 

@@ -7,6 +7,7 @@ import torch
 
 from clearhead.checkpoint import load_checkpoint
 from clearhead.errors import DataError, SettingsError, TextError
+from clearhead.models import TranslatorConfig
 from clearhead.tasks.shelf import BOX
 from clearhead.tasks.sizing import SIZES, estimate_seconds, fit, guess_languages
 
@@ -65,6 +66,20 @@ def test_changes_come_after_the_choices(tmp_path):
     assert "500 steps of about 2,000 tokens (250 epochs)" in fitted.choices()[-1]
     with pytest.raises(SettingsError, match=r"^model\.widht: unknown setting \(did you mean width\?\)$"):
         fit([path], None, ["model.widht=64"])
+
+
+@pytest.mark.parametrize("preset", ["tiny", "base"])
+def test_a_preset_that_is_named_is_the_model(tmp_path, preset):
+    path = write(tmp_path / "a.en-de.tsv", 200)
+    named = fit([path], None, [f"model.preset={preset}", "model.dropout=0.2"]).recipe.model
+    assert named == TranslatorConfig.model_validate({"preset": preset, "dropout": 0.2})
+
+
+@pytest.mark.parametrize("group", ["model", "training", "data"])
+def test_a_value_where_a_group_of_settings_belongs_is_refused_by_name(tmp_path, group):
+    path = write(tmp_path / "a.en-de.tsv", 200)
+    with pytest.raises(SettingsError, match=f"^{group}: 3 is a value, but this is a group of settings"):
+        fit([path], None, [f"{group}=3"])
 
 
 def test_a_run_that_begins_with_a_model_takes_its_shape_and_tokenizer(tmp_path):

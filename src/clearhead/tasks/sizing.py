@@ -18,7 +18,7 @@ from clearhead.data.datasets import SHIPPED
 from clearhead.data.hints import languages_in
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
-from clearhead.tasks.inheritance import inheriting
+from clearhead.tasks.fitting import settled, wish
 from clearhead.tasks.recipe import DataConfig, HoldOut, TranslationRecipe
 from clearhead.tasks.recipes import Recipe
 from clearhead.text.languages import NAMES, check
@@ -111,15 +111,10 @@ def fit(places: Sequence[Place], languages: tuple[str, str] | None, changes: Seq
     data = data.model_copy(update={"hold_out": HoldOut(validation=held_out, test=held_out)})
     size = next(size for size in SIZES if tally.kept <= size.pairs)
     tokens = int(words * PIECES_PER_WORD)
-    steps = asked.get("training", {}).get("steps")
+    steps = wish(asked, "training", "steps")
     usual = max(200, size.epochs * _steps(tokens, size.tokens))
     recipe = _recipe(size, data, steps if isinstance(steps, int) and steps > 0 else usual)
-    values = recipe.model_dump(mode="json", exclude_none=True)
-    if asked.get("training", {}).get("begin"):
-        del values["model"]  # it is that of the model to begin with
-    fitted = inheriting(parse_settings(TranslationRecipe, changed(values, changes)))
-    assert isinstance(fitted, TranslationRecipe)
-    return Fitted(fitted, tally, tokens)
+    return Fitted(settled(recipe, asked, changes), tally, tokens)
 
 
 def _asked(

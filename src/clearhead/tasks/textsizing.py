@@ -1,6 +1,6 @@
 """A recipe fitted to a text: which tokenizer, how large a model, how long a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from clearhead.data.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.data.textbatching import TextBatchingConfig
 from clearhead.models import GPTConfig
-from clearhead.tasks.inheritance import inheriting
+from clearhead.tasks.fitting import settled, wish
 from clearhead.tasks.textpreparation import corpus_of, counted
 from clearhead.tasks.textrecipe import LanguageRecipe, LanguageTrainingConfig, TextConfig
 from clearhead.text.tokenizer import SPECIALS, TokenizerConfig
@@ -97,21 +97,10 @@ def fit_text(places: Sequence[str], changes: Sequence[str] = ()) -> FittedText:
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
     tokenizer = _tokenizer(size, survey)
     tokens = survey.characters if tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
-    steps = _named(asked, "training", "steps")
+    steps = wish(asked, "training", "steps")
     usual = max(200, int(size.epochs * tokens / size.tokens))
     recipe = _recipe(size, data, tokenizer, steps if isinstance(steps, int) and steps > 0 else usual)
-    values = recipe.model_dump(mode="json", exclude_none=True)
-    if _named(asked, "training", "begin") or _named(asked, "model", "preset"):
-        del values["model"]  # it is that of the model to begin with, or the one that was named
-    fitted = inheriting(parse_settings(LanguageRecipe, changed(values, changes)))
-    assert isinstance(fitted, LanguageRecipe)
-    return FittedText(fitted, survey, max(1, tokens))
-
-
-def _named(asked: Mapping[str, Any], group: str, setting: str) -> Any:
-    """The value of a setting, if it was asked for; what is no group of settings is refused later, by name."""
-    settings = asked.get(group)
-    return settings.get(setting) if isinstance(settings, Mapping) else None
+    return FittedText(settled(recipe, asked, changes), survey, max(1, tokens))
 
 
 def _tokenizer(size: TextSize, survey: Survey) -> TokenizerConfig:

@@ -1,0 +1,26 @@
+"""What becomes of a recipe that was fitted to some data when something is asked for beside it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from clearhead.config import changed, parse_settings
+from clearhead.tasks.inheritance import inheriting
+from clearhead.tasks.recipes import Recipe
+
+R = TypeVar("R", bound=Recipe)
+
+
+def settled(recipe: R, asked: Mapping[str, Any], changes: Sequence[str]) -> R:
+    """The recipe after the changes; a preset that is named, or a model to begin with, is not fitted."""
+    values = recipe.model_dump(mode="json", exclude_none=True)
+    if wish(asked, "training", "begin") or wish(asked, "model", "preset"):
+        del values["model"]
+    found = inheriting(parse_settings(type(recipe), changed(values, changes)))
+    assert isinstance(found, type(recipe))
+    return found
+
+
+def wish(asked: Mapping[str, Any], group: str, setting: str) -> Any:
+    """The value of a setting, if it was asked for; what is no group of settings is refused later, by name."""
+    settings = asked.get(group)
+    return settings.get(setting) if isinstance(settings, Mapping) else None
