@@ -251,9 +251,9 @@ def test_gradients_flow_into_every_parameter(settings):
         ({"kind": "bert"}, "model.kind: 'bert' is not one of translator, gpt"),
         (
             {"kind": "gpt", "attention": {"heads": 12, "key_heads": 5}},
-            "model.attention.heads 12 is not divisible by attention.key_heads 5",
+            "model: attention.heads 12 is not divisible by attention.key_heads 5",
         ),
-        ({"kind": "gpt", "width": 770}, "model.width 770 is not divisible by attention.heads 12"),
+        ({"kind": "gpt", "width": 770}, "model: width 770 is not divisible by attention.heads 12"),
     ],
 )
 def test_settings_that_make_no_model_are_named(values, message):

@@ -90,8 +90,9 @@ def train(
     from clearhead.tasks.run import check_free
     from clearhead.tasks.run import train as train_run
 
-    # Not after a look over all files, which may take long.
-    check_free(folder)
+    if recipe is None:
+        # Not after a look over all files, which may take long.
+        check_free(folder)
     chosen = _chosen(recipe, pairs, text, (source, target), changes)
     _show(train_run(chosen, folder), folder, json)
 
