@@ -11,15 +11,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow")
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("words", [100, 5000, 8192])
-def test_rows_have_the_losses_and_slopes_of_the_formula(device, words, smoothing, kind):
-    logits = 3 * torch.randn(9, words, generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("tiles", [0.0125, 0.6, 1.0, 2.0, 2.3])
+def test_rows_have_the_losses_and_slopes_of_the_formula(device, tiles, smoothing, kind):
+    logits = 3 * torch.randn(9, words_in(tiles), generator=torch.Generator().manual_seed(0))
     compare(device, logits.to(kind), smoothing)
 
 
 def test_logits_far_above_those_before_them_are_no_overflow(device):
-    logits = torch.zeros(9, 5000)
-    logits[1, 4500], logits[2, 4999], logits[3, 4999] = 300.0, 1000.0, 70.0
+    logits = torch.zeros(9, words_in(2.3))
+    logits[1, words_in(1.5)], logits[2, -1], logits[3, -1] = 300.0, 1000.0, 70.0
     # Of a number of a hundred, a float32 leaves e^x five digits.
     compare(device, logits, smoothing=0.0, atol=1e-5)
 
@@ -27,11 +27,19 @@ def test_logits_far_above_those_before_them_are_no_overflow(device):
 def test_words_that_cannot_come_take_nothing_from_the_others(device):
     from clearhead.kernels.judge import judged
 
-    logits = torch.zeros(1, 5000, device=device)
-    logits[0, :4096] = float("-inf")
-    loss = judged(logits, torch.tensor([4999], device=device), 0.0, ignore=0)
-    torch.testing.assert_close(loss, torch.full((1,), 904.0, device=device).log())
-    torch.testing.assert_close(logits[0, 4095:4097], torch.tensor([0.0, 1 / 904], device=device))
+    none, some = words_in(1.0), 904
+    logits = torch.zeros(1, none + some, device=device)
+    logits[0, :none] = float("-inf")
+    loss = judged(logits, torch.tensor([none + 1], device=device), 0.0, ignore=0)
+    torch.testing.assert_close(loss, torch.full((1,), float(some), device=device).log())
+    torch.testing.assert_close(logits[0, none - 1 : none + 1], torch.tensor([0.0, 1 / some], device=device))
+
+
+def words_in(tiles: float) -> int:
+    """How many words so many tiles of the kernel hold; in the first, it looks for the highest logit."""
+    from clearhead.kernels.judge import TILE
+
+    return int(tiles * TILE)
 
 
 def compare(device: str, logits: torch.Tensor, smoothing: float, atol: float = 1e-6) -> None:
