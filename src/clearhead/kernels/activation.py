@@ -1,7 +1,7 @@
 """A product and the activation behind it, in as few passes as there are: one kernel each way at most.
 
-GELU by erf takes e^(-x²/2) and a polynomial (Abramowitz and Stegun 1964, 7.1.26), within 1.5e-7 of what it
-is: a library's erf and tanh take longer than the memory does.
+GELU by erf takes erf from e^(-x²/2) and a polynomial, within 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26): a
+library's erf and tanh take longer than the memory does.
 """
 
 from typing import Any
@@ -31,11 +31,11 @@ def _bell(x):
 
 @triton.jit
 def _bend(x):
-    """By what GELU by tanh multiplies x, 1 / (1 + e^(-2u)), and the slope of 2u."""
+    """By what GELU by tanh(u) multiplies x, 1 / (1 + e^(-2u)), and the slope of 2u."""
     square = x * x
     slope = 1.5957691216 + 0.2140644488 * square  # 2 √(2/π), and 3 · 0.044715 times that
-    u = x * (1.5957691216 + 0.0713548163 * square)
-    return 1.0 / (1.0 + tl.exp2(u * (-1.0 * LOG2E))), slope
+    twice = x * (1.5957691216 + 0.0713548163 * square)
+    return 1.0 / (1.0 + tl.exp2(twice * (-1.0 * LOG2E))), slope
 
 
 @triton.jit
@@ -111,7 +111,7 @@ class _Activated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> Tensor:
         if kind == "relu" and bias is not None:
-            # It tells from what came out where something came through.
+            # What came out tells the way back where something came through.
             kept = out = torch._addmm_activation(bias, x, weight.T)  # pyright: ignore[reportPrivateImportUsage]
         else:
             kept = F.linear(x, weight, bias)

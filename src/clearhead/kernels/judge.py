@@ -1,8 +1,9 @@
 """The plain criterion as one GPU kernel: a row of logits is read twice, the second time from the cache.
 
 Arithmetic, not memory, is what holds such a kernel up, so each logit gets as little of it as there can be:
-sums are kept apart until the end, e^x is 2^(x log₂ e), only the last tile asks where the row ends, and the
-label's slope is mended last.
+sums are kept apart until the end, e^x is 2^(x log₂ e) and is taken from the highest of the first tile, only
+the last tile asks where the row ends, and the label's slope is mended last. Only a row in which a later logit
+is far above the first tile is walked over once more.
 """
 
 import torch
@@ -28,6 +29,7 @@ def _add(sums, plain, highest, logit, there, reference, smooths: tl.constexpr):
 
 @triton.jit
 def _walk(here, reference, words: tl.constexpr, tile: tl.constexpr, smooths: tl.constexpr):
+    """Of a row: the sum of e^(logit - reference), the mean logit where it smooths, and the highest."""
     word, whole = tl.arange(0, tile), words // tile * tile
     sums, plain = tl.zeros((tile,), tl.float32), tl.zeros((tile,), tl.float32)
     highest = tl.full((tile,), float("-inf"), tl.float32)
