@@ -105,15 +105,16 @@ def equal(bench: Bench, peak: float) -> Iterator[dict]:
 
 def begun(bench: Bench, peak: float) -> Iterator[dict]:
     """Multi30k and Tatoeba as they are, from the beginning of a run."""
-    return real(bench, peak, settled=False)
+    return real(bench, peak, "new shapes", known=0)
 
 
 def settled(bench: Bench, peak: float) -> Iterator[dict]:
     """The same for peers that have met all of their batches before."""
-    return real(bench, peak, settled=True)
+    return real(bench, peak, "shapes known", known=bench.turns.rounds * bench.turns.steps)
 
 
-def real(bench: Bench, peak: float, settled: bool) -> Iterator[dict]:
+def real(bench: Bench, peak: float, shapes: str, known: int) -> Iterator[dict]:
+    """Real sentences; the peers go over so many batches, all met before, or, where it is 0, ever new ones."""
     for name, pairs in (("Multi30k", multi30k()), ("Tatoeba", tatoeba(bench.pairs))):
         if pairs is None:
             print(f"{name}: skipped, CLEARHEAD_DATA does not have it\n")
@@ -126,11 +127,10 @@ def real(bench: Bench, peak: float, settled: bool) -> Iterator[dict]:
         for peer_name, make in PEERS.items():
             for way, dynamic in WAYS[peer_name].items():
                 feed = Feed(Batches(store, buckets, seed=0).epoch)
-                known = list(islice(feed, bench.turns.rounds * bench.turns.steps)) if settled else []
-                batches = cycle(known) if settled else iter(feed)
-                steps[f"{peer_name}, {way}"] = peer(bench, make, batches, dynamic, before=len(known))
+                batches = cycle(list(islice(feed, known))) if known else iter(feed)
+                steps[f"{peer_name}, {way}"] = peer(bench, make, batches, dynamic, before=known)
         share = float(store.source.lengths.mean() + 1) / float(store.target.lengths.mean() + 1)
-        title = f"{name}, batches of {budget:,}, {'shapes known' if settled else 'new shapes'}"
+        title = f"{name}, batches of {budget:,}, {shapes}"
         yield table(title, bench.turns, steps, peak, flops(bench.shape, share))
 
 
