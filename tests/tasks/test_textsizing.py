@@ -44,9 +44,12 @@ def test_changes_take_precedence(written):
     assert fitted.recipe.training.schedule.model_dump()["warmup"] == 1
     with pytest.raises(SettingsError, match=r"model\.widht: unknown setting \(did you mean width\?\)"):
         fit_text([written("some words\n" * 50)], ["model.widht=32"])
-    for group in ("model", "training"):
-        with pytest.raises(SettingsError, match=f"^{group}: "):
-            fit_text([written("some words\n" * 50)], [f"{group}=3"])
+
+
+@pytest.mark.parametrize("group", ["model", "training", "data"])
+def test_a_value_where_a_group_of_settings_belongs_is_refused_by_name(written, group):
+    with pytest.raises(SettingsError, match=f"^{group}: 3 is a value, but this is a group of settings"):
+        fit_text([written("some words\n" * 50)], [f"{group}=3"])
 
 
 @pytest.mark.parametrize("preset", ["gpt2", "modern"])
