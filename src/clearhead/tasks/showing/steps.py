@@ -95,5 +95,5 @@ def _chosen(model: Model, logits: Tensor, place: int, cut: Cut, seed: int) -> in
     drawing = (cut.temperature, cut.top_k, cut.top_p)
     choose = drawn(guide, [seed], *drawing) if cut.temperature else most_probable
     rows = torch.zeros(1, dtype=torch.long, device=logits.device)
-    log_probabilities = guide.log_probabilities(logits[None], rows.view(1, -1)[:, :0], rows)
+    log_probabilities = guide.log_probabilities(logits[None], rows[None, :0], rows)
     return int(choose(log_probabilities, rows, place)[0])
