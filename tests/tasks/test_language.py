@@ -8,6 +8,8 @@ from clearhead.layers.attention import AttentionConfig
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language import LanguageModel, frame, lead
 from clearhead.tasks.loading import load, load_language, load_translator
+from clearhead.tasks.showing.distribution import Cut
+from clearhead.tasks.showing.steps import next_token
 from clearhead.tasks.sliding import Sliding
 from clearhead.text.tokenizer import END, PAD, START, UNKNOWN, Tokenizer, TokenizerConfig
 
@@ -121,11 +123,27 @@ def test_log_probabilities_are_those_of_a_full_pass(language):
     assert "".join(found.tokens).replace("▁", " ").replace("↵", "\n") == found.text
 
 
+def make_sign_lover() -> LanguageModel:
+    """A model that would say little else than signs that are no text."""
+    language = make_language()
+    with torch.no_grad():
+        language.model.readout_weight[[PAD, UNKNOWN, START], 0] = 1
+    return language
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_page_keeps_for_drawing_what_can_be_drawn(temperature):
+    language = make_sign_lover()
+    told = next_token(language, "to be", [], None, Cut(temperature=temperature, top_k=2), seed=0)
+    kept = [one["id"] for one in told["top"] if one["kept"]]
+    assert told["top"][0]["id"] in (PAD, UNKNOWN, START)  # the model's own probabilities are shown
+    assert len(kept) == told["kept"] == (2 if temperature else 1)
+    assert told["next"]["id"] in kept
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
 def test_signs_that_are_no_text_are_never_said(temperature):
-    language = make_language()
-    with torch.no_grad():  # a model that would say little else
-        language.model.readout_weight[[PAD, UNKNOWN, START], 0] = 1
+    language = make_sign_lover()
     many = language.tokenizer.size
     found = language.generate("to be", tokens=40, temperature=temperature, samples=4, logprobs=many)
     for one in found.samples:

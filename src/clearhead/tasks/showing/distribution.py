@@ -1,5 +1,6 @@
 """The next token's probabilities: the full softmax, and what temperature and cuts leave of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,11 +41,17 @@ class Cut:
         return scores[0].softmax(-1)
 
 
-def distribution(tokenizer: Tokenizer, logits: Tensor, cut: Cut, following: int | None) -> dict[str, Any]:
-    """What the page shows of the logits of one place, of which the token that follows may be known."""
+def distribution(
+    tokenizer: Tokenizer, logits: Tensor, cut: Cut, following: int | None, unsaid: Sequence[int] = ()
+) -> dict[str, Any]:
+    """What the page shows of the logits of one place, of which the token that follows may be known.
+
+    Those that are `unsaid` are shown, but never drawn.
+    """
     logits = logits.float()
     scores = (logits / (cut.temperature or 1.0)).log_softmax(-1)
-    probabilities, left = scores.exp(), cut.left(scores)
+    never = torch.tensor(unsaid, dtype=torch.long, device=scores.device)
+    probabilities, left = scores.exp(), cut.left(scores.index_fill(0, never, -torch.inf))
     best = probabilities.topk(min(cut.top, len(logits))).indices.tolist()
 
     def shown(number: int) -> dict[str, Any]:

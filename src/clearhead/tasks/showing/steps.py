@@ -23,9 +23,10 @@ def next_token(
     _check(model, written, seed)
     with torch.inference_mode():
         logits, places = _last_logits(model, text, written, to)
-    told = distribution(model.tokenizer, logits, cut, None)
+    unsaid = model.unsaid if isinstance(model, LanguageModel) else []
+    told = distribution(model.tokenizer, logits, cut, None, unsaid)
     scores = (logits.float() / (cut.temperature or 1.0)).log_softmax(-1)
-    chosen = _chosen(model, logits, len(written), cut, seed)
+    chosen = _chosen(logits, len(written), cut, seed, unsaid)
     shown = {
         "id": chosen,
         "piece": model.tokenizer.pieces([chosen])[0],
@@ -88,9 +89,8 @@ def _layers(model: Model) -> int:
     return getattr(config, "layers", None) or getattr(config, "decoder_layers", 0)
 
 
-def _chosen(model: Model, logits: Tensor, place: int, cut: Cut, seed: int) -> int:
+def _chosen(logits: Tensor, place: int, cut: Cut, seed: int, unsaid: Sequence[int]) -> int:
     """As a continuation of the text chooses at this place."""
-    unsaid = model.unsaid if isinstance(model, LanguageModel) else ()
     guide = Guide(1, START, END, place + 1, device=logits.device, unsaid=unsaid)
     drawing = (cut.temperature, cut.top_k, cut.top_p)
     choose = drawn(guide, [seed], *drawing) if cut.temperature else most_probable
