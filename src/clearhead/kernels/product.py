@@ -12,8 +12,8 @@ from clearhead.kernels import NARROW
 
 # Rows and columns of a tile of the result, and how many numbers of a row go into it at once. Measured.
 TILE, DEEP = 128, 64
-# Such tiles need more shared memory than other generations of GPUs have.
-GENERATIONS = (9, 10)
+# The generation of GPUs that these tiles fit: others have less shared memory, or other products.
+GENERATION = 9
 # Rows of tiles begin at multiples of so many bytes.
 ALIGNED = 16
 
@@ -23,7 +23,7 @@ def serves(*matrices: Tensor) -> bool:
     first = matrices[0]
     if not first.is_cuda:
         return True  # interpreted
-    kinds = first.dtype in NARROW and torch.cuda.get_device_capability(first.device)[0] in GENERATIONS
+    kinds = first.dtype in NARROW and torch.cuda.get_device_capability(first.device)[0] == GENERATION
     return kinds and all(x.shape[-1] * x.element_size() % ALIGNED == 0 for x in matrices)
 
 

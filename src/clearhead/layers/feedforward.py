@@ -42,12 +42,13 @@ class FeedForward(nn.Module):
         self.outer = _linear(hidden, width, bias)
 
     def forward(self, x: Float[Tensor, "batch places width"]) -> Float[Tensor, "batch places width"]:
-        if self.kernel and kernels.serve(x) and torch.is_grad_enabled():
+        inner, outer = self.inner, self.outer
+        looked_at = any(part._forward_hooks or part._forward_pre_hooks for part in (inner, outer))
+        if self.kernel and kernels.serve(x) and torch.is_grad_enabled() and not looked_at:
             from clearhead.kernels.feedforward import fed
 
-            inner, outer = self.inner, self.outer
             return fed(x, inner.weight, inner.bias, outer.weight, outer.bias, self.kernel)
-        return self.outer(self.activation(self.inner(x)))
+        return outer(self.activation(inner(x)))
 
 
 class SwiGLU(nn.Module):
