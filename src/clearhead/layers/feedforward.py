@@ -43,8 +43,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch places width"]) -> Float[Tensor, "batch places width"]:
         inner, outer = self.inner, self.outer
-        looked_at = any(part._forward_hooks or part._forward_pre_hooks for part in (inner, outer))
-        if self.kernel and kernels.serve(x) and torch.is_grad_enabled() and not looked_at:
+        fast = torch.is_grad_enabled() and kernels.serve(x) and not kernels.looked_at(inner, outer)
+        if self.kernel and fast:
             from clearhead.kernels.feedforward import fed
 
             return fed(x, inner.weight, inner.bias, outer.weight, outer.bias, self.kernel)

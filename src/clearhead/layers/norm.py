@@ -50,7 +50,7 @@ class PostNorm(nn.Module):
     def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
         dropout = self.dropout if self.training else 0.0
         norm = self.norm
-        if isinstance(norm, LayerNorm) and norm.bias is not None and _has_kernels(x):
+        if isinstance(norm, LayerNorm) and norm.bias is not None and _has_kernels(norm, x):
             return self._in_one(x, sublayer, norm, dropout)
         return self.norm(x + F.dropout(sublayer(x), dropout))
 
@@ -79,7 +79,7 @@ class PreNorm(nn.Module):
 
     def _fork(self, x: Stream) -> tuple[Stream, Stream]:
         norm = self.norm
-        if not (torch.is_grad_enabled() and _has_kernels(x)):
+        if not (torch.is_grad_enabled() and _has_kernels(norm, x)):
             return x, norm(x)
         from clearhead.kernels.norm import fork
 
@@ -90,8 +90,8 @@ class PreNorm(nn.Module):
         return fork(x, norm.weight, None, norm.eps, centred=False)
 
 
-def _has_kernels(x: Stream) -> bool:
-    return kernels.serve(x) and x.shape[-1] <= WIDEST
+def _has_kernels(norm: nn.Module, x: Stream) -> bool:
+    return kernels.serve(x) and x.shape[-1] <= WIDEST and not kernels.looked_at(norm)
 
 
 def make_residual(place: NormPlace, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:
