@@ -18,7 +18,7 @@ from clearhead.data.datasets import SHIPPED
 from clearhead.data.hints import languages_in
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
-from clearhead.tasks.fitting import settled, wish
+from clearhead.tasks.fitting import settled, steps_of
 from clearhead.tasks.recipe import DataConfig, HoldOut, TranslationRecipe
 from clearhead.tasks.recipes import Recipe
 from clearhead.text.languages import NAMES, check
@@ -111,9 +111,8 @@ def fit(places: Sequence[Place], languages: tuple[str, str] | None, changes: Seq
     data = data.model_copy(update={"hold_out": HoldOut(validation=held_out, test=held_out)})
     size = next(size for size in SIZES if tally.kept <= size.pairs)
     tokens = int(words * PIECES_PER_WORD)
-    steps = wish(asked, "training", "steps")
     usual = max(200, size.epochs * _steps(tokens, size.tokens))
-    recipe = _recipe(size, data, steps if isinstance(steps, int) and steps > 0 else usual)
+    recipe = _recipe(size, data, steps_of(asked, usual))
     return Fitted(settled(recipe, asked, changes), tally, tokens)
 
 

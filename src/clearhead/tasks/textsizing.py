@@ -9,7 +9,7 @@ from clearhead.data.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.data.textbatching import TextBatchingConfig
 from clearhead.models import GPTConfig
-from clearhead.tasks.fitting import settled, wish
+from clearhead.tasks.fitting import settled, steps_of
 from clearhead.tasks.textpreparation import corpus_of, counted
 from clearhead.tasks.textrecipe import LanguageRecipe, LanguageTrainingConfig, TextConfig
 from clearhead.text.tokenizer import SPECIALS, TokenizerConfig
@@ -97,9 +97,8 @@ def fit_text(places: Sequence[str], changes: Sequence[str] = ()) -> FittedText:
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
     tokenizer = _tokenizer(size, survey)
     tokens = survey.characters if tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
-    steps = wish(asked, "training", "steps")
     usual = max(200, int(size.epochs * tokens / size.tokens))
-    recipe = _recipe(size, data, tokenizer, steps if isinstance(steps, int) and steps > 0 else usual)
+    recipe = _recipe(size, data, tokenizer, steps_of(asked, usual))
     return FittedText(settled(recipe, asked, changes), survey, max(1, tokens))
 
 
