@@ -100,7 +100,7 @@ def evaluate(
         raise SettingsError(
             f"{model}: translates, so it is measured on --pairs FILE; leave out --text, --field and --stride"
         )
-    direction = chosen_direction(translator.directions, source, target)
+    direction = chosen_direction(translator.directions, source, target, asked_by=("--from", "--to"))
     test = unseen_pairs(place(pairs) if pairs else None, find(model)[0], direction)
     if test.blank:
         say(f"{test.blank:,} of {test.read:,} pairs are blank on a side and left out")
