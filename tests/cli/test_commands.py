@@ -40,10 +40,24 @@ def test_without_a_name_it_is_the_model_in_the_package_whatever_folders_are_here
     monkeypatch.chdir(tmp_path)
     for name in ("box", "en-de", "shakespeare"):
         shutil.copytree(number_model, name)
-    assert call("translate", "Where is the station?").out == "Wo ist der Bahnhof?\n"
+    ended = call("translate", "Where is the station?")
+    assert ended.out == "Wo ist der Bahnhof?\n"
+    assert ended.err == "model: en-de of the package; to use the folder en-de that is here, name it\n"
     assert call("translate", "--to", "fr", "Where is the station?").out == "Où est la gare ?\n"
-    assert call("generate", "ROMEO:", "--tokens", "1").code == 0
-    assert call("translate", "--model", "en-de", "one two").out == "1 2\n"
+    ended = call("generate", "ROMEO:", "--tokens", "1")
+    assert (ended.code, ended.err.partition(";")[0]) == (0, "model: shakespeare of the package")
+    ended = call("translate", "--model", "en-de", "one two")
+    assert (ended.out, ended.err) == ("1 2\n", "")
+
+
+def test_the_explorer_without_a_name_shows_the_model_in_the_package_too(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("en-de").mkdir()
+    Path("en-de/config.toml").touch()
+    *said, refused = call("explore", "--port", "70000").err.splitlines()
+    assert said == ["model: en-de of the package; to use the folder en-de that is here, name it"]
+    assert refused == "clearhead: --port 70000: is not from 0 to 65535"
+    assert "en-de: no trained model here" in call("explore", "en-de", "--port", "70000").err
 
 
 def test_no_input_gives_no_output(call, number_model):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Alpha, Beam, Device, Json, Model, chosen_device, put
+from clearhead.cli.options import Alpha, Beam, Device, Json, Model, chosen_device, put, say_default
 from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, SettingsError
 
@@ -48,10 +48,11 @@ def translate(
     """
     from clearhead.tasks.directions import check_target
     from clearhead.tasks.loading import load_translator
-    from clearhead.tasks.shelf import default_translator
+    from clearhead.tasks.shelf import DEFAULT, default_translator
     from clearhead.tasks.translation import Sampling
 
     if model is None:
+        say_default(DEFAULT)
         model, to = default_translator(to)
     translator = load_translator(model, chosen_device(device))
     wishes = {"nbest": nbest, "prefix": prefix, "repetition": repetition, "no_repeat": no_repeat}
