@@ -79,6 +79,17 @@ def test_json_tells_source_translation_and_score(call, number_model):
     assert found[0]["score"] < 0
 
 
+def test_the_repetition_penalty_has_the_name_that_generate_gives_it_and_its_old_one(call, number_model):
+    asked = ("translate", "--model", number_model, "one one one two two")
+    plain, *bent = (
+        call(*asked, *more).out for more in ([], ["--repetition-penalty", "3"], ["--repetition", "3"])
+    )
+    assert bent[0] == bent[1] != plain
+    helped = call("translate", "--help").out
+    assert "--repetition-penalty" in helped
+    assert "--repetition " not in helped
+
+
 def test_the_best_translations_come_with_scores_in_order(call, number_model):
     ended = call("translate", "--model", number_model, "--nbest", "3", "one two")
     scores, texts = zip(*(line.split("\t") for line in ended.lines), strict=True)

@@ -47,6 +47,10 @@ class SearchConfig(Settings):
     """The length penalty's power; 0 leaves lengths alone."""
 
 
+# What a wish was called before: scripts that say so still mean it.
+FORMERLY = {"repetition": "repetition_penalty"}
+
+
 @dataclass(frozen=True)
 class Translation:
     """A translation; `str()` gives the text."""
@@ -91,7 +95,7 @@ class Wishes:
     alpha: float = 0.6
     prefix: str | Sequence[int] = ""
     """How each translation begins: a text, or the ids of tokens."""
-    repetition: float = 1.0
+    repetition_penalty: float = 1.0
     """Above 1, words that were used already become less likely."""
     no_repeat: int = 0
     """No run of so many tokens comes twice; 0: any may."""
@@ -110,8 +114,8 @@ class Wishes:
     def adjustments(self) -> list[Adjust]:
         """What bends the probabilities."""
         adjustments = []
-        if self.repetition != 1:
-            adjustments.append(repetition_penalty(self.repetition, asked_by="repetition"))
+        if self.repetition_penalty != 1:
+            adjustments.append(repetition_penalty(self.repetition_penalty))
         if self.no_repeat:
             adjustments.append(no_repeat_ngrams(self.no_repeat))
         return adjustments
@@ -265,7 +269,8 @@ class TranslationModel:
                     raise SettingsError(
                         f"{name}: {wishes[name]} goes with a search, but drawing was asked for"
                     )
-        return wishes_of(Wishes, {"beam": self.search.beam, "alpha": self.search.alpha, **wishes})
+        named = {FORMERLY.get(name, name): value for name, value in wishes.items()}
+        return wishes_of(Wishes, {"beam": self.search.beam, "alpha": self.search.alpha, **named})
 
     def _translate(
         self, texts: Sequence[str], asked: list[int], wish: Wishes, before: int = 0
