@@ -56,8 +56,12 @@ def translate(
         say_default(DEFAULT)
         model, to = default_translator(to)
     translator = load_translator(model, chosen_device(device))
-    wishes = {"nbest": nbest, "prefix": prefix, "no_repeat": no_repeat}
-    wishes["repetition_penalty"] = repetition_penalty
+    wishes = {
+        "nbest": nbest,
+        "prefix": prefix,
+        "repetition_penalty": repetition_penalty,
+        "no_repeat": no_repeat,
+    }
     perhaps = {"beam": beam, "alpha": alpha, "repetition": repetition}
     wishes |= {name: value for name, value in perhaps.items() if value is not None}
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}

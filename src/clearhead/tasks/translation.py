@@ -37,6 +37,8 @@ from clearhead.text.tokenizer import END, START, Tokenizer
 EXTRA_TOKENS = 50
 # Rows times source length that are translated at once; beyond it, larger batches gain nothing.
 BATCH_TOKENS = 4096
+# What a wish was called before: scripts that say so still mean it.
+FORMERLY = {"repetition": "repetition_penalty"}
 
 
 class SearchConfig(Settings):
@@ -45,10 +47,6 @@ class SearchConfig(Settings):
     beam: PositiveInt = 5
     alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
     """The length penalty's power; 0 leaves lengths alone."""
-
-
-# What a wish was called before: scripts that say so still mean it.
-FORMERLY = {"repetition": "repetition_penalty"}
 
 
 @dataclass(frozen=True)
