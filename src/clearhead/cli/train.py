@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.interrupting import INTERRUPTED
 from clearhead.cli.options import Json, ManyPairs, Texts, place, put, rank, say
 from clearhead.cli.progress import Progress, duration
 from clearhead.errors import SettingsError
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from clearhead.tasks.textsizing import FittedText
     from clearhead.training import Report
 
-# The customary exit status after Ctrl-C: a script must not go on with a model that is not finished.
-INTERRUPTED = 130
 # Single batches differ in length and so in loss: shown is the mean over the last ones.
 STEPS_SHOWN = 50
 
