@@ -360,6 +360,27 @@ def test_progress_counts_from_where_a_resumed_job_began(monkeypatch, capsys):
     assert capsys.readouterr().err == "training 990 of 1,000: 1.0 steps/s, 10 s left  loss 1\n"
 
 
+class Terminal(io.StringIO):
+    """Somebody looks on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("size", "shown"), [(30_000_000, True), (3_000_000, False)])
+def test_only_the_reading_of_large_files_is_shown_and_only_to_who_looks_on(size, shown, monkeypatch, capsys):
+    follow = progress.Reading()
+    for done in (0, size // 2, size, size // 4, size):  # two passes
+        follow(done, size)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    for done in (0, size // 2, size, size // 4, size):
+        follow(done, size)
+    hidden_cursor = "\x1b[?25l"
+    assert terminal.getvalue().count(hidden_cursor) == (2 if shown else 0)
+    assert ("30/30" in terminal.getvalue() and "MB/s" in terminal.getvalue()) is shown
+
+
 # export
 
 
