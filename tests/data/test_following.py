@@ -76,13 +76,18 @@ def test_rows_of_parquet_are_told_by_their_share(tmp_path):
     assert len(heard.told) > 3
 
 
-def test_a_second_pass_begins_anew(tmp_path):
-    path, heard = written(tmp_path, "a.txt"), Heard()
-    with followed([path], heard):
-        list(read_documents([path]))
+def test_a_second_pass_begins_anew_also_after_a_short_look(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        written(tmp_path, name)
+    heard = Heard()
+    with followed(files(tmp_path), heard):
+        list(read_documents([tmp_path]))
         first = heard.places.copy()
-        list(read_documents([path]))
-    assert heard.places[len(first) : -1] == first
+        next(read_documents([tmp_path]))
+        looked = len(heard.places)
+        list(read_documents([tmp_path]))
+    assert len(first) < looked
+    assert heard.places[looked:-1] == first
 
 
 def test_the_end_is_told_whatever_ends_it_and_nothing_after_it(tmp_path):

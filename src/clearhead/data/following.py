@@ -17,10 +17,18 @@ class Reading:
     def __init__(self, total: int, follow: Follow):
         self.total, self.done = total, 0
         self._follow = follow
+        self._begun: set[Path] = set()
+
+    def begin(self, path: Path) -> None:
+        """A file is opened; where it was before, a new pass begins."""
+        if path in self._begun:
+            self._begun.clear()
+            self.done = 0
+        self._begun.add(path)
 
     def add(self, count: int) -> None:
-        """So many more are read; beyond the last of them, a new pass has begun."""
-        self.done = self.done + count if self.done + count <= self.total else count
+        """So many more are read."""
+        self.done += count
         self._follow(self.done, self.total)
 
 
@@ -46,7 +54,10 @@ def followed(paths: Iterable[Path], follow: Follow) -> Iterator[None]:
 def opened_raw(path: Path) -> BinaryIO:
     """The bytes of a file as they lie on the disk, counted where somebody follows."""
     reading = _reading.get()
-    return path.open("rb") if reading is None else io.BufferedReader(_Counted(path, reading))
+    if reading is None:
+        return path.open("rb")
+    reading.begin(path)
+    return io.BufferedReader(_Counted(path, reading))
 
 
 def count_share(path: Path, part: int, whole: int) -> None:
