@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from math import prod
 from operator import getitem
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -70,7 +71,9 @@ class Rewrites(CustomGraphPass):
         graph.eliminate_dead_code()
 
     def uuid(self) -> Any:
-        return get_hash_for_files((__file__,))
+        # The shapes of what kernels give are part of what is compiled, and of nothing else that names it.
+        files = sorted(map(str, Path(kernels.__file__).parent.glob("*.py")))
+        return get_hash_for_files((__file__, *files))
 
 
 def add_in_place(graph: fx.Graph, total: fx.Node, left: fx.Node, right: fx.Node) -> fx.Node | None:
@@ -81,7 +84,7 @@ def add_in_place(graph: fx.Graph, total: fx.Node, left: fx.Node, right: fx.Node)
     here, rows, columns = _value(total), _value(left).shape[0], _value(right).shape[1]
     if total.target is not getitem or len(total.users) > 1 or here.shape != (rows, columns):
         return None
-    if here.dtype != _value(left).dtype or not here.is_contiguous():
+    if here.dtype != _value(left).dtype or not here.is_contiguous() or total in (left, right):
         return None
     whole = (torch.ops.clearhead.add_product.default,)
     given: dict[str, Any] = {"total": total, "left": left, "right": right}
@@ -112,19 +115,19 @@ def _parts(graph: fx.Graph, matrix: fx.Node) -> list[fx.Node]:
     if whole.target is not aten.cat.default or len(whole.args) < 2:
         return []
     parts, axis = cast(tuple[list[fx.Node], int], whole.args)
-    shapes = {_value(part).shape for part in parts}
-    if len(parts) != PARTS or len(shapes) > 1 or prod(shapes.pop()[:axis]) != rows:
+    shape, kinds = _value(parts[0]).shape, {(_value(part).shape, _value(part).dtype) for part in parts}
+    if len(parts) != PARTS or len(kinds) > 1 or prod(shape[:axis]) != rows:
         return []
-    return [_flat(graph, part, rows) for part in parts]
+    return [_flat(graph, part, [rows, prod(shape[axis:])]) for part in parts]
 
 
-def _flat(graph: fx.Graph, part: fx.Node, rows: int) -> fx.Node:
+def _flat(graph: fx.Graph, part: fx.Node, shape: list[int]) -> fx.Node:
     """A part as a matrix, the same for whoever asks: it might have to be copied."""
-    for user in part.users:
-        if user.target is aten.reshape.default and user.args[1] == [rows, -1]:
-            return user
+    behind = part.next
+    if behind.target is aten.reshape.default and behind.args == (part, shape):
+        return behind
     with graph.inserting_after(part):
-        return _call(graph, aten.reshape.default, part, [rows, -1])
+        return _call(graph, aten.reshape.default, part, shape)
 
 
 def _call(graph: fx.Graph, target: Any, *given: Any) -> fx.Node:
