@@ -34,3 +34,14 @@ def test_words_that_fill_whole_stretches_are_summed_once(device):
     look_up(words[None], weight).sum().backward()
     assert weight.grad is not None
     assert weight.grad[:, 0].tolist() == [*counts, 0]
+
+
+def test_sums_are_as_exact_as_the_slopes(device):
+    from clearhead.kernels.embedding import look_up
+
+    torch.manual_seed(0)
+    words = torch.randint(3, (2, 50), device=device, dtype=torch.int32)
+    weight = torch.randn(3, 20, device=device, dtype=torch.float64, requires_grad=True)
+    slope = torch.randn(2, 50, 20, device=device, dtype=torch.float64)
+    mine, other = (torch.autograd.grad(way(words, weight), weight, slope) for way in (look_up, F.embedding))
+    torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)

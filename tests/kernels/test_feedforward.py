@@ -70,3 +70,29 @@ def test_an_activation_is_within_a_millionth_of_the_library_from_far_below_to_fa
     torch.testing.assert_close(ours.double(), theirs, rtol=1e-6, atol=1e-6)
     other = torch.autograd.grad(theirs.sum(), exact)[0]
     torch.testing.assert_close(slope.double(), other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu"])
+def test_weights_may_begin_anywhere_in_memory(device, kind):
+    from clearhead.kernels.feedforward import fed
+
+    torch.manual_seed(0)
+    odd = [torch.randn(1 + 16 * 8, device=device).half()[1:].view(shape) for shape in ((16, 8), (8, 16))]
+    x = torch.randn(3, 5, 8, device=device).half().requires_grad_()
+    ours, theirs = (
+        fed(x, inner, None, outer, None, kind) for inner, outer in (odd, [w.clone() for w in odd])
+    )
+    near(ours, theirs.float())
+    mine, others = (torch.autograd.grad(out.sum(), x)[0] for out in (ours, theirs))
+    near(mine, others.float())
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu"])
+def test_no_rows_have_no_slopes(device, kind):
+    from clearhead.kernels.feedforward import fed
+
+    shapes = (2, 0, 8), (16, 8), (16,), (8, 16), (8,)
+    given = [torch.randn(*shape, device=device).half().requires_grad_() for shape in shapes]
+    out = fed(*given, kind)
+    assert out.shape == shapes[0]
+    assert not any(slope.any() for slope in torch.autograd.grad(out.sum(), given))

@@ -53,8 +53,10 @@ def compare(device: str, logits: torch.Tensor, smoothing: float, atol: float = 1
     torch.testing.assert_close(logits, slopes, rtol=rtol, atol=atol)
 
 
-def test_a_tensor_is_scaled_by_a_number_of_the_device(device):
+@pytest.mark.parametrize("kind", [torch.float16, torch.float32, torch.float64])
+def test_a_tensor_is_scaled_by_a_number_of_the_device(device, kind):
     from clearhead.kernels.judge import scaled
 
-    x, factor = torch.randn(3, 5000, device=device), torch.tensor(0.3, device=device)
-    assert torch.equal(scaled(x, factor), x * factor)
+    x = torch.randn(3, 5000, device=device, dtype=torch.float64).to(kind)
+    factor = torch.tensor(0.3, device=device, dtype=torch.promote_types(kind, torch.float32))
+    assert torch.equal(scaled(x, factor), (x * factor[None]).to(kind))

@@ -27,3 +27,21 @@ def test_a_fork_by_kernel_is_the_stream_and_its_norm(device, kind, bias, width, 
     torch.testing.assert_close(mine[0], around + others[0], rtol=1e-4, atol=1e-5)
     for one, other in zip(mine[1:], others[1:], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_a_fork_with_narrow_weights_is_as_exact_as_the_norm(device, kind):
+    from clearhead.kernels.norm import fork
+
+    torch.manual_seed(0)
+    norm = make_norm(kind, 200).to(device).half()
+    x = torch.randn(5, 10, 200, device=device).half().requires_grad_()
+    slope, learned = torch.randn_like(x), [x, norm.weight]
+    _, ours = fork(x, norm.weight, getattr(norm, "bias", None), norm.eps, kind == "layer")
+    theirs = norm(x)
+    mine, others = ([out, *torch.autograd.grad(out, learned, slope)] for out in (ours, theirs))
+    x, slope, norm = x.detach().double().requires_grad_(), slope.double(), norm.double()
+    out = norm(x)
+    exact = [out, *torch.autograd.grad(out, [x, norm.weight], slope)]
+    for one, other, right in zip(mine, others, exact, strict=True):
+        assert (one - right).norm() <= 1.1 * (other - right).norm()

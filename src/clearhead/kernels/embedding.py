@@ -28,13 +28,14 @@ def _sum(
     # A number for each column, for what is asked of each.
     before = tl.load(words + first - 1) + column * 0
     begun, fresh = there & (before == word), there & (before != word)
-    total = tl.zeros((tile,), tl.float32)
+    total = tl.zeros((tile,), tails.dtype.element_ty)
     for step in range(stretch):
         slope = slopes + tl.load(places + first + step) * width
-        total += tl.load(slope + column, mask=there, other=0.0).to(tl.float32)
+        total += tl.load(slope + column, mask=there, other=0.0).to(total.dtype)
         following = tl.load(words + first + step + 1)
         ends = there & (following + column * 0 != word)
-        tl.store(out + word * width + column, total.to(out.dtype.element_ty), mask=ends & fresh)
+        row = out + word.to(tl.int64) * width
+        tl.store(row + column, total.to(out.dtype.element_ty), mask=ends & fresh)
         tl.store(heads + number * width + column, total, mask=ends & begun)
         total = tl.where(ends, 0.0, total)
         fresh, begun, word = fresh | ends, begun & (following + column * 0 == word), following
@@ -51,7 +52,8 @@ def _join(words, begins, out, heads, tails, width: tl.constexpr, tile: tl.conste
         total = tl.load(heads + number * width + column, mask=there, other=0.0)
         for earlier in range(begin // stretch, number):
             total += tl.load(tails + earlier * width + column, mask=there, other=0.0)
-        tl.store(out + word * width + column, total.to(out.dtype.element_ty), mask=there)
+        row = out + word.to(tl.int64) * width
+        tl.store(row + column, total.to(out.dtype.element_ty), mask=there)
 
 
 def summed(slopes: Tensor, words: Tensor, out: Tensor) -> Tensor:
@@ -61,7 +63,8 @@ def summed(slopes: Tensor, words: Tensor, out: Tensor) -> Tensor:
         return out
     slopes, (found, places) = slopes.contiguous(), words.sort(stable=True)
     begins = torch.searchsorted(found, found[::STRETCH].contiguous())
-    heads, tails = (slopes.new_empty(len(begins), width, dtype=torch.float32) for _ in range(2))
+    exact = torch.promote_types(slopes.dtype, torch.float32)
+    heads, tails = (slopes.new_empty(len(begins), width, dtype=exact) for _ in range(2))
     # No word before the first, and none after the last up to the first of another stretch.
     beyond = len(begins) * STRETCH - count
     found, places = F.pad(found, (1, beyond + 1), value=-1)[1:], F.pad(places, (0, beyond))

@@ -191,7 +191,7 @@ def _(slope: Tensor, weight: Tensor, kept: Tensor, positive: bool, summed: bool)
 
 
 def _sums(slope: Tensor, weight: Tensor, summed: bool) -> Tensor:
-    tall = -(-len(slope) // TILE) if summed else 0
+    tall = max(1, -(-len(slope) // TILE)) if summed else 0
     return slope.new_empty(tall, weight.shape[1], dtype=torch.float32)
 
 

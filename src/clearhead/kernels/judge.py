@@ -99,7 +99,7 @@ def judged(logits: Tensor, labels: Tensor, smoothing: float, ignore: int) -> Ten
 @triton.jit
 def _scale(x, factor, out, count, tile: tl.constexpr):
     where = tl.program_id(0).to(tl.int64) * tile + tl.arange(0, tile)
-    scaled = tl.load(x + where, mask=where < count).to(tl.float32) * tl.load(factor)
+    scaled = tl.load(x + where, mask=where < count) * tl.load(factor)
     tl.store(out + where, scaled.to(out.dtype.element_ty), mask=where < count)
 
 

@@ -85,6 +85,7 @@ class _Fork(torch.autograd.Function):
         if centred:
             normed, mean, inverse = torch.native_layer_norm(exact, x.shape[1:], weight, bias, eps)
         else:
+            exact = exact.float()
             inverse = torch.rsqrt(exact.square().mean(1, keepdim=True) + eps)
             normed = exact * inverse * weight
         ctx.save_for_backward(x, mean, inverse, weight)

@@ -14,17 +14,25 @@ from clearhead.kernels import NARROW
 TILE, DEEP = 128, 64
 # The generation of GPUs that these tiles fit: others have less shared memory, or other products.
 GENERATION = 9
-# Rows of tiles begin at multiples of so many bytes.
+# A matrix and each of its rows begin at multiples of so many bytes.
 ALIGNED = 16
 
 
 def serves(*matrices: Tensor) -> bool:
     """Whether tiles of such matrices can be brought; where not, torch multiplies them."""
-    first = matrices[0]
-    if not first.is_cuda:
+    return _is_able(matrices[0]) and all(map(_is_aligned, matrices))
+
+
+def _is_able(matrix: Tensor) -> bool:
+    if not matrix.is_cuda:
         return True  # interpreted
-    kinds = first.dtype in NARROW and torch.cuda.get_device_capability(first.device)[0] == GENERATION
-    return kinds and all(x.shape[-1] * x.element_size() % ALIGNED == 0 for x in matrices)
+    return matrix.dtype in NARROW and torch.cuda.get_device_capability(matrix.device)[0] == GENERATION
+
+
+def _is_aligned(matrix: Tensor) -> bool:
+    """Whether there is anything to bring, from where a copy engine can."""
+    row = matrix.shape[-1] * matrix.element_size()
+    return matrix.numel() > 0 and row % ALIGNED == 0 and matrix.data_ptr() % ALIGNED == 0
 
 
 def tiles(matrix: Tensor, rows: int, columns: int) -> Any:

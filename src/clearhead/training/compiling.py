@@ -44,7 +44,7 @@ def sum_of_products(first: Tensor, second: Tensor, third: Tensor, weight: Tensor
     if kernels.serve(first):
         from clearhead.kernels import product
 
-        if product.serves(first, weight):
+        if product.serves(first, second, third, weight):
             return product.sum_of_products(first, second, third, weight)
     out = first @ weight[: first.shape[1]]
     for part, rows in zip((second, third), weight.split(first.shape[1])[1:], strict=True):
