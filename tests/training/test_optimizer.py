@@ -155,7 +155,7 @@ def test_gradients_are_divided_on_the_way(model, toy, config):
         assert parameter.grad is not None
         other.grad = parameter.grad * 8
     Optimizer(model, config).step(0.01)
-    Optimizer(twin, config).step(0.01, share=torch.tensor(8.0))
+    Optimizer(twin, config).step(0.01, divisor=torch.tensor(8.0))
     for name, value in values(model).items():
         assert torch.equal(value, values(twin)[name])
 

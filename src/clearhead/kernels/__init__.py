@@ -23,4 +23,10 @@ def serve(x: Tensor) -> bool:
 
 def looked_at(*modules: nn.Module) -> bool:
     """Whether somebody looks at one of these by a hook, which a kernel in its place would not call."""
-    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+    return any(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        for module in modules
+    )

@@ -78,19 +78,20 @@ class PreNorm(nn.Module):
         return x + F.dropout(sublayer(normed), self.dropout, self.training)
 
     def _fork(self, x: Stream) -> tuple[Stream, Stream]:
+        """The stream, and what the sublayer gets of it."""
         norm = self.norm
-        if not (torch.is_grad_enabled() and _has_kernels(norm, x)):
-            return x, norm(x)
-        from clearhead.kernels.norm import fork
+        if torch.is_grad_enabled() and _has_kernels(norm, x):
+            from clearhead.kernels.norm import fork
 
-        if isinstance(norm, LayerNorm):
-            return fork(x, norm.weight, norm.bias, norm.eps, centred=True)
-        assert isinstance(norm, RMSNorm)
-        assert norm.eps is not None
-        return fork(x, norm.weight, None, norm.eps, centred=False)
+            if isinstance(norm, LayerNorm):
+                return fork(x, norm.weight, norm.bias, norm.eps, centred=True)
+            if isinstance(norm, RMSNorm) and norm.eps is not None:
+                return fork(x, norm.weight, None, norm.eps, centred=False)
+        return x, norm(x)
 
 
 def _has_kernels(norm: nn.Module, x: Stream) -> bool:
+    """Whether kernels serve such a stream, and nobody looks at the norm that they stand in for."""
     return kernels.serve(x) and x.shape[-1] <= WIDEST and not kernels.looked_at(norm)
 
 
