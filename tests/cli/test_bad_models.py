@@ -30,6 +30,9 @@ def test_what_the_built_in_model_cannot_do_is_answered_with_what_it_can(refused,
     said = refused("translate", "x", "--model", "en-de", "--to", "fr")
     assert said == "--to fr: this model translates en-de only"
     assert refused("evaluate", "box", "--to", "en", "--pairs", "x").startswith("--from: name a language; ")
+    assert refused("evaluate", "box", "--pairs", "x").startswith("--to: name a language; ")
+    said = refused("evaluate", "box", "--from", "de", "--to", "fr", "--pairs", "x")
+    assert said == f"--from de --to fr: this model translates {offered} only"
     assert "no test pairs are kept beside this model" in refused("evaluate", "en-de")
 
 

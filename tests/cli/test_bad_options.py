@@ -129,8 +129,11 @@ def test_a_command_that_does_not_hang_together_is_refused(arguments, message, re
         (["--top-k", "0"], "top_k: 0 should be at least 1"),
         (["--top-p", "0"], "top_p: 0.0 should be greater than 0 and at most 1"),
         (["--min-p", "2"], "min_p: 2.0 should be from 0 to 1"),
-        (["--repetition", "0"], "repetition: 0.0 should be from 0.01 to 100 (1 changes nothing)"),
-        (["--repetition", "nan"], "repetition: nan should be from 0.01 to 100 (1 changes nothing)"),
+        (
+            ["--repetition-penalty", "0"],
+            "repetition_penalty: 0.0 should be from 0.01 to 100 (1 changes nothing)",
+        ),
+        (["--repetition", "nan"], "repetition_penalty: nan should be from 0.01 to 100 (1 changes nothing)"),
         (["--no-repeat", "-1"], "no_repeat: -1 should be at least 0 (0 forbids nothing)"),
         (["--prefix", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"], "leave nothing of longest"),
         (["--to", "fr"], "--to fr: this model translates en-de only"),

@@ -40,10 +40,24 @@ def test_without_a_name_it_is_the_model_in_the_package_whatever_folders_are_here
     monkeypatch.chdir(tmp_path)
     for name in ("box", "en-de", "shakespeare"):
         shutil.copytree(number_model, name)
-    assert call("translate", "Where is the station?").out == "Wo ist der Bahnhof?\n"
+    ended = call("translate", "Where is the station?")
+    assert ended.out == "Wo ist der Bahnhof?\n"
+    assert ended.err == "model: en-de of the package; to use the folder en-de that is here, name it\n"
     assert call("translate", "--to", "fr", "Where is the station?").out == "Où est la gare ?\n"
-    assert call("generate", "ROMEO:", "--tokens", "1").code == 0
-    assert call("translate", "--model", "en-de", "one two").out == "1 2\n"
+    ended = call("generate", "ROMEO:", "--tokens", "1")
+    assert (ended.code, ended.err.partition(";")[0]) == (0, "model: shakespeare of the package")
+    ended = call("translate", "--model", "en-de", "one two")
+    assert (ended.out, ended.err) == ("1 2\n", "")
+
+
+def test_the_explorer_without_a_name_shows_the_model_in_the_package_too(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("en-de").mkdir()
+    Path("en-de/config.toml").touch()
+    *said, refused = call("explore", "--port", "70000").err.splitlines()
+    assert said == ["model: en-de of the package; to use the folder en-de that is here, name it"]
+    assert refused == "clearhead: --port 70000: is not from 0 to 65535"
+    assert "en-de: no trained model here" in call("explore", "en-de", "--port", "70000").err
 
 
 def test_no_input_gives_no_output(call, number_model):
@@ -63,6 +77,17 @@ def test_json_tells_source_translation_and_score(call, number_model):
     found = parsed(call("translate", "--model", number_model, "--json", "one two", "").out)
     assert [(one["source"], one["translation"]) for one in found] == [("one two", "1 2"), ("", "")]
     assert found[0]["score"] < 0
+
+
+def test_the_repetition_penalty_has_the_name_that_generate_gives_it_and_its_old_one(call, number_model):
+    asked = ("translate", "--model", number_model, "one one one two two")
+    plain, *bent = (
+        call(*asked, *more).out for more in ([], ["--repetition-penalty", "3"], ["--repetition", "3"])
+    )
+    assert bent[0] == bent[1] != plain
+    helped = call("translate", "--help").out
+    assert "--repetition-penalty" in helped
+    assert "--repetition " not in helped
 
 
 def test_the_best_translations_come_with_scores_in_order(call, number_model):
@@ -333,6 +358,27 @@ def test_progress_counts_from_where_a_resumed_job_began(monkeypatch, capsys):
         shown.begin(1000, before=980)
         shown.at(990, "loss 1")
     assert capsys.readouterr().err == "training 990 of 1,000: 1.0 steps/s, 10 s left  loss 1\n"
+
+
+class Terminal(io.StringIO):
+    """Somebody looks on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("size", "shown"), [(30_000_000, True), (3_000_000, False)])
+def test_only_the_reading_of_large_files_is_shown_and_only_to_who_looks_on(size, shown, monkeypatch, capsys):
+    follow = progress.Reading()
+    for done in (0, size // 2, size, size // 4, size):  # two passes
+        follow(done, size)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    for done in (0, size // 2, size, size // 4, size):
+        follow(done, size)
+    hidden_cursor = "\x1b[?25l"
+    assert terminal.getvalue().count(hidden_cursor) == (2 if shown else 0)
+    assert ("30/30" in terminal.getvalue() and "MB/s" in terminal.getvalue()) is shown
 
 
 # export

@@ -51,3 +51,10 @@ def compare(device: str, logits: torch.Tensor, smoothing: float, atol: float = 1
     torch.testing.assert_close(judged(logits, labels, smoothing, ignore=0), losses)
     rtol = 1e-2 if logits.dtype == torch.bfloat16 else 1e-5
     torch.testing.assert_close(logits, slopes, rtol=rtol, atol=atol)
+
+
+def test_a_tensor_is_scaled_by_a_number_of_the_device(device):
+    from clearhead.kernels.judge import scaled
+
+    x, factor = torch.randn(3, 5000, device=device), torch.tensor(0.3, device=device)
+    assert torch.equal(scaled(x, factor), x * factor)

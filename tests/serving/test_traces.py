@@ -1,9 +1,12 @@
 """A trace over HTTP: its numbers are those of the explanation in Python."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from clearhead.serving.library import Library
 from clearhead.serving.traces import Traces
 from clearhead.tasks.showing.asking import tell
 
@@ -172,3 +175,13 @@ def test_an_output_that_was_given_has_no_tree(client, asked):
     assert "beam" not in manifest["parts"]
     answer = client.get(f"/api/trace/{manifest['id']}/beam")
     assert (answer.status_code, answer.json()["field"]) == (400, "beam")
+
+
+def test_a_model_that_is_offered_by_its_name_is_that_of_the_package_whatever_folders_are_here(
+    models, boxed, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("en-fr").mkdir()
+    Path("en-fr/config.toml").touch()
+    with Library(models).using("en-fr") as (model, name):
+        assert (str(model.translate("three one four")), name) == ("c a d", "en-fr")

@@ -78,11 +78,11 @@ def test_a_direction_is_chosen_by_as_much_as_is_needed():
     assert chosen(ALL, target="fr") == ("en", "fr")
     assert chosen(ALL, "de", "en") == ("de", "en")
     assert chosen(ALL[:1]) == ("en", "de")
-    with pytest.raises(TextError, match=r"^--from: name a language; this model translates en-de, de-en"):
+    with pytest.raises(TextError, match=r"^source: name a language; this model translates en-de, de-en"):
         chosen(ALL, target="en")
-    with pytest.raises(TextError, match=r"^--to: name a language; this model translates"):
+    with pytest.raises(TextError, match=r"^target: name a language; this model translates"):
         chosen(ALL)
-    with pytest.raises(TextError, match=r"^--from de --to fr: this model translates .* only$"):
+    with pytest.raises(TextError, match=r"^source de target fr: this model translates .* only$"):
         chosen(ALL, "de", "fr")
 
 

@@ -15,7 +15,7 @@ from clearhead.data.store import PairStore, TextStore
 from clearhead.data.textbatching import PackedTexts, TextBatchingConfig
 from clearhead.errors import DataError, SettingsError, TextError
 from clearhead.models import GPT, GPTConfig
-from clearhead.tasks.events import Note, Validation
+from clearhead.tasks.events import Begun, Note, Validation
 from clearhead.tasks.foreseeing import foresee
 from clearhead.tasks.loading import load_language
 from clearhead.tasks.objective import TextLoss
@@ -211,6 +211,25 @@ def test_a_run_reads_its_files_once_to_know_them_again(tmp_path, texts, monkeypa
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
     finish(train(recipe({"train": [place]}), tmp_path / "run"))
     assert read == [place]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_a_run_reads_of_its_files_can_be_followed(variant, tmp_path, texts, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    data, changes = VARIANTS[variant]
+    place, heard, marks = texts / data["train"][0], [], {}
+    asked = recipe({**data, "train": [str(place)]}, *changes)
+    for event in train(asked, tmp_path / "run", lambda *one: heard.append(one)):
+        if isinstance(event, Begun):
+            break
+        if isinstance(event, Note):
+            marks[event.text.partition(":")[0]] = len(heard)
+    # Once to choose what is held out, and once to tokenise.
+    chosen, tokenised = marks["tokenizer"], marks["reading and tokenising the text …"]
+    assert 1 < chosen == tokenised < len(heard) - 1
+    size = place.stat().st_size
+    assert heard[chosen - 1] == heard[-1] == (size, size)
+    assert {total for _, total in heard} == {size}
 
 
 def test_another_model_is_where_a_run_begins(tmp_path, texts):

@@ -10,6 +10,7 @@ from clearhead.errors import DataError, SettingsError, TextError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.shelf import BOX
 from clearhead.tasks.sizing import SIZES, estimate_seconds, fit, guess_languages
+from clearhead.tasks.textsizing import fit_text
 
 
 def write(path, count: int):
@@ -177,6 +178,16 @@ def test_several_files_are_one_corpus(tmp_path):
     fitted = fit(paths, None)
     assert fitted.recipe.data.corpora[0].train == tuple(paths)
     assert fitted.tally.read == 80
+
+
+@pytest.mark.parametrize("steps", ["0", "-3", "many"])
+def test_steps_that_cannot_be_taken_are_refused_by_name(tmp_path, steps):
+    pairs, text = write(tmp_path / "a.en-de.tsv", 1_000), tmp_path / "a.txt"
+    text.write_text("some words\n" * 50)
+    with pytest.raises(SettingsError, match=r"^training\.steps: "):
+        fit([str(pairs)], None, [f"training.steps={steps}"])
+    with pytest.raises(SettingsError, match=r"^training\.steps: "):
+        fit_text([str(text)], [f"training.steps={steps}"])
 
 
 def test_a_shorter_run_warms_up_within_it(tmp_path):

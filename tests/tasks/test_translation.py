@@ -27,7 +27,7 @@ WISHES = {
     "greedy": {"beam": 1},
     "beam": {"beam": 4},
     "several": {"beam": 4, "nbest": 3},
-    "penalised": {"beam": 2, "alpha": 0.0, "repetition": 1.3, "no_repeat": 2},
+    "penalised": {"beam": 2, "alpha": 0.0, "repetition_penalty": 1.3, "no_repeat": 2},
     "begun": {"prefix": "7"},
 }
 
@@ -176,7 +176,7 @@ def test_what_goes_wrong_while_reading_comes_after_what_was_read(model):
         ({"no_repeat": -1}, "no_repeat: -1 should be at least 0"),
         ({"alpha": -0.5}, "alpha: -0.5 should be from 0 to 10"),
         ({"alpha": float("inf")}, "alpha: inf should be from 0 to 10"),
-        ({"repetition": float("nan")}, r"repetition: nan should be from 0\.01 to 100"),
+        ({"repetition": float("nan")}, r"repetition_penalty: nan should be from 0\.01 to 100"),
         ({"beam": 2, "sampling": Sampling()}, "beam: 2 goes with a search, but drawing was asked for"),
         ({"alpha": 0.5, "sampling": Sampling()}, r"alpha: 0\.5 goes with a search"),
     ],

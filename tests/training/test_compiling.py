@@ -36,25 +36,52 @@ def computed(x: Tensor, weight: Tensor) -> Tensor:
     return around + around.sin() @ weight
 
 
-@needs_compiler
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("function", "in_place"), [(alone, 1), (read_again, 0), (computed, 0)])
-def test_a_product_is_added_in_place_only_where_nobody_reads_what_lay_there(function, in_place, monkeypatch):
-    calls = []
-    change = compiling.AddsInPlace.__call__
+def side_by_side(x: Tensor, weight: Tensor) -> Tensor:
+    """As slopes of queries, keys and values come back to what they were made of, and to its weights."""
+    parts = [part.unflatten(0, (2, -1)).unflatten(-1, (2, -1)) for part in (x.sin(), x.cos(), x.tanh())]
+    matrix = torch.stack(parts, 2).flatten(2).flatten(0, 1)
+    return torch.cat([matrix @ weight.repeat(3, 1), matrix.T @ x])
+
+
+def one_above_the_other(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.cat([x.sin(), x.cos(), x.tanh()], 0) @ weight
+
+
+def two(x: Tensor, weight: Tensor) -> Tensor:
+    return torch.cat([x.sin(), x.cos()], 1) @ weight.repeat(2, 1)
+
+
+def compiled(function, target, monkeypatch) -> int:
+    """How many nodes of a kind a compiled function has, which gives what it gave before."""
+    counts: list[int] = []
+    change = compiling.Rewrites.__call__
 
     def counted(self, graph):
         change(self, graph)
-        functional = torch.ops.higher_order.auto_functionalized
-        calls.append(len(graph.find_nodes(op="call_function", target=functional)))
+        counts.append(len(graph.find_nodes(op="call_function", target=target)))
 
-    monkeypatch.setattr(compiling.AddsInPlace, "__call__", counted)
+    monkeypatch.setattr(compiling.Rewrites, "__call__", counted)
     torch._dynamo.reset()
+    torch.manual_seed(0)
     x, weight = torch.randn(16, 8, dtype=torch.float64), torch.randn(8, 8, dtype=torch.float64)
     with torch._inductor.config.patch(force_disable_caches=True):
         found = compiling.compiled(function)(x, weight)
     assert torch.allclose(found, function(x, weight), atol=1e-12)
-    assert calls == [in_place]
+    return sum(counts)
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("function", "in_place"), [(alone, 1), (read_again, 0), (computed, 0)])
+def test_a_product_is_added_in_place_only_where_nobody_reads_what_lay_there(function, in_place, monkeypatch):
+    assert compiled(function, torch.ops.higher_order.auto_functionalized, monkeypatch) == in_place
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("function", "sums"), [(side_by_side, 1), (one_above_the_other, 0), (two, 0)])
+def test_three_matrices_side_by_side_are_multiplied_as_they_are(function, sums, monkeypatch):
+    assert compiled(function, torch.ops.clearhead.sum_of_products.default, monkeypatch) == sums
 
 
 def test_functions_are_compiled_with_equal_settings_so_that_they_share_what_is_compiled(monkeypatch):

@@ -146,6 +146,20 @@ def test_a_loaded_state_goes_on_exactly_and_shares_no_memory(model, toy, config)
         assert torch.equal(value, values(twin)[name])
 
 
+@pytest.mark.parametrize("config", [AdamConfig(), AdamWConfig(), MuonConfig()])
+def test_gradients_are_divided_on_the_way(model, toy, config):
+    twin = toy()
+    twin.load_state_dict(model.state_dict())
+    give_gradients(model)
+    for parameter, other in zip(model.parameters(), twin.parameters(), strict=True):
+        assert parameter.grad is not None
+        other.grad = parameter.grad * 8
+    Optimizer(model, config).step(0.01)
+    Optimizer(twin, config).step(0.01, share=torch.tensor(8.0))
+    for name, value in values(model).items():
+        assert torch.equal(value, values(twin)[name])
+
+
 def test_a_state_of_another_kind_or_model_is_refused(model):
     adam, muon = Optimizer(model, AdamConfig()), Optimizer(model, MuonConfig())
     give_gradients(model)

@@ -21,6 +21,7 @@ from clearhead.cli import (
     train,
     translate,
 )
+from clearhead.cli.interrupting import INTERRUPTED, heeding
 from clearhead.cli.options import put, rank
 from clearhead.errors import ClearheadError, RankError
 
@@ -85,7 +86,8 @@ def main() -> None:
     # makes training several times slower. Read when torch is imported, which the commands do.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        sys.exit(app(prog_name="clearhead", standalone_mode=False))
+        with heeding():
+            sys.exit(app(prog_name="clearhead", standalone_mode=False))
     except UsageError as error:
         # Without a message, the help has been shown instead.
         if message := " ".join(error.format_message().split()):
@@ -101,7 +103,7 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.stderr.write("clearhead: interrupted; what was printed is whole\n")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except OSError as error:
         if error.errno not in MENDABLE:
             raise

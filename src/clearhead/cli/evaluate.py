@@ -19,7 +19,7 @@ from clearhead.cli.options import (
     put,
     say,
 )
-from clearhead.cli.progress import Progress, tracked
+from clearhead.cli.progress import Progress, Reading, tracked
 from clearhead.errors import DataError, ModelError, SettingsError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def evaluate(
         raise SettingsError(
             f"{model}: translates, so it is measured on --pairs FILE; leave out --text, --field and --stride"
         )
-    direction = chosen_direction(translator.directions, source, target)
+    direction = chosen_direction(translator.directions, source, target, asked_by=("--from", "--to"))
     test = unseen_pairs(place(pairs) if pairs else None, find(model)[0], direction)
     if test.blank:
         say(f"{test.blank:,} of {test.read:,} pairs are blank on a side and left out")
@@ -141,7 +141,7 @@ def _foresee(
                 progress.begin(total)
             progress.at(done)
 
-        found = foresee(language, unseen_text(text, find(name)[0]), field, stride, follow)
+        found = foresee(language, unseen_text(text, find(name)[0]), field, stride, follow, Reading())
     measured = found.measured
     if found.unknown:
         say(f"{found.unknown:,} characters of the text are not in the model's vocabulary")

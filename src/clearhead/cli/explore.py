@@ -4,12 +4,14 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import MODEL, Device, chosen_device, put, say
+from clearhead.cli.options import MODEL, Device, chosen_device, put, say, say_default
 from clearhead.errors import SettingsError
 
 
 def explore(
-    model: Annotated[str | None, typer.Argument(help=f"{MODEL} Without: en-de.", metavar="DIR-or-M")] = None,
+    model: Annotated[
+        str | None, typer.Argument(help=f"{MODEL} Without: en-de of the package.", metavar="DIR-or-M")
+    ] = None,
     port: Annotated[int, typer.Option(help="Where the page is; 0: any that is free.")] = 0,
     browser: Annotated[bool, typer.Option(help="Whether to open the page in the browser.")] = True,
     device: Device = "auto",
@@ -20,7 +22,7 @@ def explore(
 
     clearhead explore runs/mine --port 5001 --no-browser
     """
-    from clearhead.tasks.loading import load
+    from clearhead.tasks.loading import load, load_built_in
     from clearhead.tasks.shelf import DEFAULT
 
     try:
@@ -29,9 +31,10 @@ def explore(
         raise SettingsError(
             f"explore: {error.name} is not installed; pip install 'clearhead[serve]'"
         ) from None
-    name = model or DEFAULT
     chosen = chosen_device(device)
-    loaded = load(name, chosen)
+    if model is None:
+        say_default(DEFAULT)
+    name, loaded = model or DEFAULT, load(model, chosen) if model else load_built_in(DEFAULT, chosen)
 
     def ready(address: str) -> None:
         put(address)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Device, Json, chosen_device, put, say, tell
+from clearhead.cli.options import Device, Json, chosen_device, put, say, say_default, tell
 from clearhead.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def generate(
     prompts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, all of stdin.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="A trained model's folder; else Shakespeare.", metavar="M")
+        str | None,
+        typer.Option(help="A trained model's folder. Without: shakespeare of the package.", metavar="M"),
     ] = None,
     tokens: Annotated[int, typer.Option(help="The most tokens that are added.")] = 200,
     temperature: Annotated[float, typer.Option(help="0 takes the best token, 1 draws as the model.")] = 0.8,
@@ -46,12 +47,15 @@ def generate(
         clearhead generate --model runs/mine --stop "." --samples 3 --json < prompt.txt
     """
     from clearhead.tasks.loading import load_language
-    from clearhead.tasks.shelf import default_language
+    from clearhead.tasks.shelf import SHAKESPEARE, default_language
 
     if logprobs and not json:
         raise SettingsError(f"--logprobs {logprobs}: is told as JSON alone; add --json")
     texts = prompts or [_read()]
-    language = load_language(default_language() if model is None else model, chosen_device(device))
+    if model is None:
+        say_default(SHAKESPEARE)
+        model = default_language()
+    language = load_language(model, chosen_device(device))
     wishes = {
         "tokens": tokens,
         "temperature": temperature,

@@ -36,7 +36,7 @@ Beam = Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 
 Alpha = Annotated[float | None, typer.Option(help="Power of the length penalty.")]
 TRANSLATOR = "A trained model's folder, or a built-in model: en-de, de-en, en-fr, fr-en"
 MODEL = f"{TRANSLATOR}, shakespeare."
-Model = Annotated[str | None, typer.Option(help=f"{TRANSLATOR}. Without: en-de.", metavar="M")]
+Model = Annotated[str | None, typer.Option(help=f"{TRANSLATOR}. Without: en-de of the package.", metavar="M")]
 Device = Annotated[str, typer.Option(help=f"{', '.join(DEVICES[:-1])} or {DEVICES[-1]}.")]
 
 
@@ -69,6 +69,14 @@ def say(text: str = "") -> None:
         return
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def say_default(name: str) -> None:
+    """Which model is used where none was named, if it might be taken for a folder here."""
+    from clearhead.tasks.shelf import is_taken
+
+    if is_taken(name):
+        say(f"model: {name} of the package; to use the folder {name} that is here, name it")
 
 
 def put(line: str | dict[str, Any]) -> None:

@@ -9,13 +9,16 @@ from clearhead.cli.options import rank, say
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
+MEGABYTE = 1_000_000
+# What is smaller is read before anybody wonders.
+LARGE = 10 * MEGABYTE
 
 
 class Progress:
     """How far a job of known or unknown length has come."""
 
-    def __init__(self, what: str, unit: str):
-        self.what, self.unit = what, unit
+    def __init__(self, what: str, unit: str, transient: bool = False):
+        self.what, self.unit, self.transient = what, unit, transient
         self.total: int | None = None
         self._began = self._said = monotonic()
         self._before = 0
@@ -28,7 +31,7 @@ class Progress:
         """The work starts now, after what was done before; until then nothing is shown."""
         self.total, self._before, self._began = total, before, monotonic()
         if sys.stderr.isatty() and not rank():
-            self._bar = _bar(self.what, total)
+            self._bar = _bar(self.what, total, self.transient)
 
     def __exit__(self, *exception: object) -> None:
         if self._bar:
@@ -48,6 +51,25 @@ class Progress:
             say(f"{self.what} {done:,}{f' of {self.total:,}' if self.total else ''}: {text}")
 
 
+class Reading:
+    """How far files are read: a bar for each pass over them, where they are large and somebody looks on."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if total < LARGE or not sys.stderr.isatty():
+            return
+        if self._progress is None and done < total:
+            self._progress = Progress("reading", "MB", transient=True)
+            self._progress.begin(total // MEGABYTE)
+        if self._progress:
+            self._progress.at(done // MEGABYTE)
+            if done == total:
+                self._progress.__exit__()
+                self._progress = None
+
+
 def tracked(items: Iterable[T], what: str, total: int | None, unit: str) -> Iterator[T]:
     """The items, with progress."""
     with Progress(what, unit) as progress:
@@ -65,7 +87,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
 
 
-def _bar(what: str, total: int | None):
+def _bar(what: str, total: int | None, transient: bool):
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as Bar
@@ -76,7 +98,7 @@ def _bar(what: str, total: int | None):
         MofNCompleteColumn(),
         TextColumn("{task.fields[details]}"),
     )
-    bar = Bar(*columns, console=Console(stderr=True))
+    bar = Bar(*columns, console=Console(stderr=True), transient=transient)
     task = bar.add_task(what, total=total, details="")
     bar.start()
     return bar, task

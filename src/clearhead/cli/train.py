@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.interrupting import INTERRUPTED
 from clearhead.cli.options import Json, ManyPairs, Texts, place, put, rank, say
-from clearhead.cli.progress import Progress, duration
+from clearhead.cli.progress import Progress, Reading, duration
 from clearhead.errors import SettingsError
 from clearhead.writing import check_folder
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from clearhead.tasks.textsizing import FittedText
     from clearhead.training import Report
 
-# The customary exit status after Ctrl-C: a script must not go on with a model that is not finished.
-INTERRUPTED = 130
 # Single batches differ in length and so in loss: shown is the mean over the last ones.
 STEPS_SHOWN = 50
 
@@ -76,7 +75,7 @@ def train(
             )
         from clearhead.tasks.run import resume as resume_run
 
-        _show(resume_run(folder, changes), folder, json)
+        _show(resume_run(folder, changes, Reading()), folder, json)
         return
     if sum(map(bool, (pairs, text, recipe))) != 1:
         raise SettingsError(
@@ -94,7 +93,7 @@ def train(
         # Not after a look over all files, which may take long.
         check_free(folder)
     chosen = _chosen(recipe, pairs, text, (source, target), changes)
-    _show(train_run(chosen, folder), folder, json)
+    _show(train_run(chosen, folder, Reading()), folder, json)
 
 
 def _chosen(
@@ -123,7 +122,8 @@ def _from_pairs(
 
     if bool(source) != bool(target):
         raise SettingsError("--from and --to: give both, or neither where the file's name tells them")
-    fitted = fit([place(one) for one in pairs], (source, target) if source and target else None, changes)
+    languages = (source, target) if source and target else None
+    fitted = fit([place(one) for one in pairs], languages, changes, Reading())
     _say_fitted(fitted)
     return fitted.recipe
 
@@ -131,7 +131,7 @@ def _from_pairs(
 def _from_text(text: list[str], changes: list[str]) -> "Recipe":
     from clearhead.tasks.textsizing import fit_text
 
-    fitted = fit_text(text, changes)
+    fitted = fit_text(text, changes, Reading())
     _say_fitted(fitted)
     return fitted.recipe
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Alpha, Beam, Device, Json, Model, chosen_device, put
+from clearhead.cli.options import Alpha, Beam, Device, Json, Model, chosen_device, put, say_default
 from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, SettingsError
 
@@ -22,7 +22,7 @@ def translate(
     nbest: Annotated[int, typer.Option(help="Translations of each text, best first.")] = 1,
     alpha: Alpha = None,
     prefix: Annotated[str, typer.Option(help="How each translation begins.")] = "",
-    repetition: Annotated[float, typer.Option(help="Above 1, used words become less likely.")] = 1.0,
+    repetition_penalty: Annotated[float, typer.Option(help="Above 1, used tokens become less likely.")] = 1.0,
     no_repeat: Annotated[int, typer.Option(help="No run of so many tokens comes twice.")] = 0,
     temperature: Annotated[float | None, typer.Option(help="Draw instead of search: 1 as the model.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Draw among the k best tokens.")] = None,
@@ -32,6 +32,7 @@ def translate(
     device: Device = "auto",
     at_once: Annotated[int, typer.Option(help="Lines of stdin read before translating.", min=1)] = 512,
     json: Json = False,
+    repetition: Annotated[float | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Translate texts, or standard input line by line.
 
@@ -48,14 +49,21 @@ def translate(
     """
     from clearhead.tasks.directions import check_target
     from clearhead.tasks.loading import load_translator
-    from clearhead.tasks.shelf import default_translator
+    from clearhead.tasks.shelf import DEFAULT, default_translator
     from clearhead.tasks.translation import Sampling
 
     if model is None:
+        say_default(DEFAULT)
         model, to = default_translator(to)
     translator = load_translator(model, chosen_device(device))
-    wishes = {"nbest": nbest, "prefix": prefix, "repetition": repetition, "no_repeat": no_repeat}
-    wishes |= {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+    wishes = {
+        "nbest": nbest,
+        "prefix": prefix,
+        "repetition_penalty": repetition_penalty,
+        "no_repeat": no_repeat,
+    }
+    perhaps = {"beam": beam, "alpha": alpha, "repetition": repetition}
+    wishes |= {name: value for name, value in perhaps.items() if value is not None}
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     drawn = {name: value for name, value in drawn.items() if value is not None}
     if drawn:

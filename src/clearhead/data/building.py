@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
@@ -222,7 +222,7 @@ class SideWriter:
     def _write(self, sequences: list[list[int]]) -> NDArray[np.int64]:
         """Where each of them ends."""
         ends = self.tokens + np.cumsum([len(words) for words in sequences], dtype=np.int64)
-        ids = np.fromiter((word for words in sequences for word in words), self._kind)
+        ids = np.fromiter(chain.from_iterable(sequences), self._kind)
         self._ids.write(ids.tobytes())
         self.tokens += len(ids)
         return ends

@@ -67,6 +67,13 @@ def check_files(places: Iterable[Place]) -> None:
                 )
 
 
+def pair_files(place: Place) -> list[Path]:
+    """The files that a place stands for."""
+    if isinstance(place, tuple):
+        return [Path(part) for part in place]
+    return [shipped_file(str(place)) if _is_shipped(place) else Path(place)]
+
+
 def read_texts(path: str | Path) -> Iterator[str]:
     """One text a line."""
     return lines(Path(path))
@@ -74,9 +81,7 @@ def read_texts(path: str | Path) -> Iterator[str]:
 
 def corpus_hash(place: Place) -> str:
     """A hash of the files' content; with the reader's name, what is made of them can be kept under it."""
-    if isinstance(place, tuple):
-        return "+".join(content_hash(Path(part)) for part in place)
-    return content_hash(shipped_file(str(place)) if _is_shipped(place) else Path(place))
+    return "+".join(map(content_hash, pair_files(place)))
 
 
 def reader_name(place: Place) -> str:

@@ -13,6 +13,7 @@ from typing import BinaryIO, cast
 
 import zstandard
 
+from clearhead.data.following import opened_raw
 from clearhead.errors import DataError
 
 PACKED = (".gz", ".xz", ".zst")
@@ -36,7 +37,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     if path.is_dir():
         raise DataError(f"{path}: is a folder; name a file in it")
     try:
-        with path.open("rb") as packed, io.BufferedReader(_unpacked(packed, path), CHUNK) as stream:
+        with opened_raw(path) as packed, io.BufferedReader(_unpacked(packed, path), CHUNK) as stream:
             yield cast(BinaryIO, stream)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None

@@ -8,6 +8,7 @@ from pyarrow import parquet, types
 
 from clearhead.data.columns import Columns, chosen, listed
 from clearhead.data.files import opened
+from clearhead.data.following import count_share
 from clearhead.data.pair import Pair
 from clearhead.errors import DataError
 
@@ -32,6 +33,7 @@ def read_columns(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> It
                     raise DataError(f"{path}: no column '{name}'; it has {listed(have)}")
             for batch in file.iter_batches(BATCH, columns=list(dict.fromkeys(names))):
                 yield from zip(*(_texts(path, batch, name) for name in names), strict=True)
+                count_share(path, batch.num_rows, file.metadata.num_rows)
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path}: not a Parquet file, or cut short ({reason})") from None

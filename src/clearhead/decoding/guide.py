@@ -17,23 +17,24 @@ Prefix = Sequence[Sequence[int]]
 class Guide:
     """Checked once, before a search; turns a model's logits into the log-probabilities to choose by.
 
-    `start` is fed first, `end` ends a sentence; at most `longest` steps are taken, `end` counted. Of texts
-    to be continued, `start` holds the words: the last is fed first, and adjustments see all. Words that are
-    `unsaid` are never chosen; those that are keep the probabilities that they have beside them.
+    `start` is fed first, `end` ends a sentence, or any of several; at most `longest` steps are taken, the
+    end counted. Of texts to be continued, `start` holds the words: the last is fed first, and adjustments see
+    all. Words that are `unsaid` are never chosen; those that are keep the probabilities that they have beside
+    them.
     """
 
     def __init__(
         self,
         sentences: int,
         start: int | Int[Tensor, "sentences past"],
-        end: int,
+        end: int | Sequence[int],
         longest: Longest,
         prefix: Prefix | None = None,
         adjust: Sequence[Adjust] = (),
         device: torch.device | str = "cpu",
         unsaid: Sequence[int] = (),
     ):
-        self.sentences, self.end = sentences, end
+        self.sentences, self.ends = sentences, (end,) if isinstance(end, int) else tuple(end)
         self.device = torch.device(device)
         self.past: Tensor | None = None
         if isinstance(start, int):
@@ -46,6 +47,12 @@ class Guide:
         self.shortest, self.longest = (int(x) for x in self.limits.aminmax()) if sentences else (0, 0)
         self.prefix = _prefix(prefix or [()] * sentences, self.limits)
         self.unsaid = torch.tensor(unsaid, dtype=torch.long, device=device)
+
+    @property
+    def end(self) -> int:
+        """The only word that ends a sentence, for a search that knows of no other."""
+        (end,) = self.ends
+        return end
 
     def log_probabilities(
         self,

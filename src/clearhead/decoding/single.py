@@ -31,14 +31,14 @@ class Walk:
         self._step, self._state, self._guide, self._choose = step, state, guide, choose
         self.shown = shown
         sentences, longest = guide.sentences, guide.longest
-        self.words = torch.full((sentences, longest), guide.end)
+        self.words = torch.full((sentences, longest), guide.ends[0])
         self.gains = torch.zeros(sentences, longest)
         """The log-probability of each word."""
         self.alternatives: list[dict[int, list[tuple[int, float]]]] = []
         """The most probable words at each place and their log-probabilities, by sentence."""
         self.lengths = torch.zeros(sentences, dtype=torch.long)
         self.is_open = torch.ones(sentences, dtype=torch.bool)
-        self._limits = guide.limits.cpu()
+        self._limits, self._ends = guide.limits.cpu(), torch.tensor(guide.ends)
 
     def end(self, sentences: Sequence[int]) -> None:
         """These sentences end where they are."""
@@ -82,7 +82,9 @@ class Walk:
         self.words[rows, place] = words.long()
         self.gains[rows, place] = gains.float()
         self.lengths[rows] += running
-        self.is_open[rows] = running & (words != self._guide.end) & (place + 1 < self._limits[rows])
+        self.is_open[rows] = (
+            running & (words[:, None] != self._ends).all(1) & (place + 1 < self._limits[rows])
+        )
         if self.shown:
             best = log_probabilities.topk(min(self.shown, log_probabilities.shape[1]))
             ranked = zip(rows.tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
@@ -96,8 +98,8 @@ class Walk:
     def hypotheses(self, alpha: float = 0.0) -> list[Hypothesis]:
         """What was said of each sentence, in their order."""
         rows = zip(self.words.tolist(), self.gains.tolist(), self.lengths.tolist(), strict=True)
-        end = self._guide.end
-        return [_hypothesis(words[:length], gains[:length], end, alpha) for words, gains, length in rows]
+        ends = self._guide.ends
+        return [_hypothesis(words[:length], gains[:length], ends, alpha) for words, gains, length in rows]
 
 
 def single_path(
@@ -117,9 +119,9 @@ def most_probable(
     return log_probabilities.argmax(-1)
 
 
-def _hypothesis(words: list[int], gains: list[float], end: int, alpha: float) -> Hypothesis:
+def _hypothesis(words: list[int], gains: list[float], ends: Sequence[int], alpha: float) -> Hypothesis:
     total = sum(gains)
-    complete = words[-1] == end
+    complete = words[-1] in ends
     return Hypothesis(
         words=words[:-1] if complete else words,
         score=total / length_penalty(len(words), alpha),

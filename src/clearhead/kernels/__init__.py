@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 NARROW: tuple[torch.dtype, ...] = (torch.bfloat16, torch.float16)
 HAS_TRITON = find_spec("triton") is not None and torch.version.cuda is not None
@@ -19,3 +19,8 @@ def compilable() -> bool:
 def serve(x: Tensor) -> bool:
     """Whether there are kernels for such a tensor; where not, torch's own do."""
     return HAS_TRITON and x.is_cuda and x.dtype in NARROW
+
+
+def looked_at(*modules: nn.Module) -> bool:
+    """Whether somebody looks at one of these by a hook, which a kernel in its place would not call."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)

@@ -94,3 +94,18 @@ def judged(logits: Tensor, labels: Tensor, smoothing: float, ignore: int) -> Ten
         num_warps=max(1, tile // 512),
     )
     return losses
+
+
+@triton.jit
+def _scale(x, factor, out, count, tile: tl.constexpr):
+    where = tl.program_id(0).to(tl.int64) * tile + tl.arange(0, tile)
+    scaled = tl.load(x + where, mask=where < count).to(tl.float32) * tl.load(factor)
+    tl.store(out + where, scaled.to(out.dtype.element_ty), mask=where < count)
+
+
+def scaled(x: Tensor, factor: Tensor) -> Tensor:
+    """A tensor times a number that only the GPU knows: torch's own product takes several times as long."""
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    grid = (triton.cdiv(x.numel(), TILE),)
+    _scale[grid](x.contiguous(), factor, out, x.numel(), TILE)  # pyright: ignore[reportIndexIssue]
+    return out

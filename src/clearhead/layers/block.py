@@ -184,6 +184,10 @@ class Stack(nn.Module):
         for number, block in enumerate(self.blocks):
             given, source_mask = (source.for_block(number), source.mask) if source else (None, None)
             x = block(x, mask, places, given, source_mask, memories[number] if memories else None)
+        return self.end(x)
+
+    def end(self, x: Stream) -> Stream:
+        """What leaves the stack."""
         return self.norm(x)
 
 

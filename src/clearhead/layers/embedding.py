@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from clearhead import kernels
 from clearhead.layers.positions import Places, PositionKind, check_length, make_position
 
 Vectors = Float[Tensor, "batch places width"]
@@ -42,7 +43,14 @@ class Embedding(nn.Module):
         if places is None:
             check_length(words.shape[1], self.longest)
             places = torch.arange(words.shape[1], device=words.device)
-        return self.placed(F.embedding(words, self.weight), places, lengths)
+        return self.placed(self._rows(words), places, lengths)
+
+    def _rows(self, words: Int[Tensor, "batch places"]) -> Vectors:
+        if self.weight.is_cuda and torch.is_grad_enabled() and kernels.compilable():
+            from clearhead.kernels.embedding import look_up
+
+            return look_up(words, self.weight)
+        return F.embedding(words, self.weight)
 
     def placed(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None) -> Vectors:
         """The rows of words with what their places add, as they enter a stack."""

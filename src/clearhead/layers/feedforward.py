@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -22,8 +23,13 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
-# Activations that have a GPU kernel, with its name.
-KERNELS: dict[Callable[[Tensor], Tensor], str] = {F.relu: "relu", F.gelu: "gelu", gelu_tanh: "gelu_tanh"}
+# Activations that have GPU kernels to train with, by name.
+KERNELS: dict[Callable[[Tensor], Tensor], str] = {
+    F.relu: "relu",
+    F.gelu: "gelu",
+    gelu_tanh: "gelu_tanh",
+    squared_relu: "squared_relu",
+}
 
 
 class FeedForward(nn.Module):
@@ -36,11 +42,13 @@ class FeedForward(nn.Module):
         self.outer = _linear(hidden, width, bias)
 
     def forward(self, x: Float[Tensor, "batch places width"]) -> Float[Tensor, "batch places width"]:
-        if self.kernel and kernels.serve(x):
-            from clearhead.kernels.activation import activated
+        inner, outer = self.inner, self.outer
+        fast = torch.is_grad_enabled() and kernels.serve(x) and not kernels.looked_at(inner, outer)
+        if self.kernel and fast:
+            from clearhead.kernels.feedforward import fed
 
-            return self.outer(activated(x, self.inner.weight, self.inner.bias, self.kernel))
-        return self.outer(self.activation(self.inner(x)))
+            return fed(x, inner.weight, inner.bias, outer.weight, outer.bias, self.kernel)
+        return outer(self.activation(inner(x)))
 
 
 class SwiGLU(nn.Module):

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead import kernels
 
-# Rows that the kernel for residuals can hold.
+# The longest rows that a program of a kernel can hold.
 WIDEST = 4096
 NormKind = Literal["layer", "rms"]
 NormPlace = Literal["post", "pre"]
@@ -21,10 +22,6 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Stream) -> Stream:
         return super().forward(input.to(self.weight.dtype)).to(input.dtype)
-
-    def fits(self, x: Stream) -> bool:
-        """Whether the kernel for residuals has room for such rows."""
-        return self.bias is not None and x.shape[-1] <= WIDEST
 
 
 class RMSNorm(nn.RMSNorm):
@@ -53,7 +50,7 @@ class PostNorm(nn.Module):
     def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
         dropout = self.dropout if self.training else 0.0
         norm = self.norm
-        if isinstance(norm, LayerNorm) and kernels.serve(x) and norm.fits(x):
+        if isinstance(norm, LayerNorm) and norm.bias is not None and _has_kernels(norm, x):
             return self._in_one(x, sublayer, norm, dropout)
         return self.norm(x + F.dropout(sublayer(x), dropout))
 
@@ -77,7 +74,24 @@ class PreNorm(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
-        return x + F.dropout(sublayer(self.norm(x)), self.dropout, self.training)
+        x, normed = self._fork(x)
+        return x + F.dropout(sublayer(normed), self.dropout, self.training)
+
+    def _fork(self, x: Stream) -> tuple[Stream, Stream]:
+        norm = self.norm
+        if not (torch.is_grad_enabled() and _has_kernels(norm, x)):
+            return x, norm(x)
+        from clearhead.kernels.norm import fork
+
+        if isinstance(norm, LayerNorm):
+            return fork(x, norm.weight, norm.bias, norm.eps, centred=True)
+        assert isinstance(norm, RMSNorm)
+        assert norm.eps is not None
+        return fork(x, norm.weight, None, norm.eps, centred=False)
+
+
+def _has_kernels(norm: nn.Module, x: Stream) -> bool:
+    return kernels.serve(x) and x.shape[-1] <= WIDEST and not kernels.looked_at(norm)
 
 
 def make_residual(place: NormPlace, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:

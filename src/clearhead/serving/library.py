@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from clearhead.errors import ClearheadError, SettingsError
-from clearhead.tasks.loading import load
+from clearhead.tasks.loading import load_built_in
 from clearhead.tasks.shelf import TEXT, built_in_names
 from clearhead.tasks.showing.architecture import Model, kind_of
 
@@ -73,7 +73,7 @@ class Library:
                     raise LeftError(held.name)
             try:
                 if held.model is None:
-                    held.model = load(held.name, self.device)
+                    held.model = load_built_in(held.name, self.device)
                 yield held.model, held.name
             finally:
                 held.lock.release()

@@ -145,7 +145,7 @@ class Writing:
         self, language: "LanguageModel", prompts: list[list[int]], numbers: Sequence[int], wish: Continuing
     ):
         self.language, self.prompts, self.wish = language, prompts, wish
-        tokenizer, self.end = language.tokenizer, language.tokenizer.signs.end
+        tokenizer, self.ends = language.tokenizer, language.tokenizer.signs.ends
         self.seen = [language.fitting(prompt, wish) for prompt in prompts]
         self.seeds = [wish.seed + number for number in numbers]
         self.tellers = [Teller(tokenizer, prompt, wish.stops) for prompt in self.seen]
@@ -179,7 +179,7 @@ class Writing:
         guide = Guide(
             len(self.seen),
             _past(self.seen, wish),
-            ENDLESS if self.end is None else self.end,
+            self.ends or ENDLESS,
             wish.tokens,
             adjust=wish.adjustments(),
             device=language.device,
@@ -198,7 +198,7 @@ class Writing:
             if length == told[row]:
                 continue
             told[row] = length
-            text = "" if word == self.end else self.tellers[row].add(word)
+            text = "" if word in self.ends else self.tellers[row].add(word)
             if text:
                 spoken.append(Spoken(row, text))
             if self.tellers[row].stop is not None:
@@ -215,10 +215,12 @@ class Writing:
             for row, (text, found) in enumerate(zip(texts, self.walk.hypotheses(), strict=True))
         ]
 
-    def said(self, row: int) -> list[int]:
-        """The ids that were written after a prompt, without the end."""
+    def said(self, row: int) -> tuple[list[int], int | None]:
+        """The ids that were written after a prompt, and the one that ended them, if any did."""
         assert self.walk is not None
-        return self.walk.hypotheses()[row].words
+        found = self.walk.hypotheses()[row]
+        place = len(found.words)
+        return found.words, int(self.walk.words[row, place]) if found.complete else None
 
     def _generation(self, row: int, text: str, found: Hypothesis) -> Generation:
         assert self.walk is not None

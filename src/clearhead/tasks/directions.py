@@ -78,15 +78,18 @@ def file_name(part: str, direction: Direction, directions: Sequence[Direction]) 
 
 
 def chosen(
-    directions: Sequence[Direction], source: str | None = None, target: str | None = None
+    directions: Sequence[Direction],
+    source: str | None = None,
+    target: str | None = None,
+    asked_by: tuple[str, str] = ("source", "target"),
 ) -> Direction:
     """The one direction between these languages; where there is none or several, all are named."""
     found = [one for one in directions if source in (None, one.source) and target in (None, one.target)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise TextError(f"{'--from' if target else '--to'}: name a language; {_offer(directions)}")
-    asked = " ".join(f"--{name} {code}" for name, code in (("from", source), ("to", target)) if code)
+        raise TextError(f"{asked_by[0 if target else 1]}: name a language; {_offer(directions)}")
+    asked = " ".join(f"{name} {code}" for name, code in zip(asked_by, (source, target), strict=True) if code)
     raise TextError(f"{asked}: {_offer(directions)} only{_meant(target or source or '')}")
 
 

@@ -209,7 +209,7 @@ def text_tokens(
 
 def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     """The tokens of ids; the words of a text are numbered, and signs have no number."""
-    signs = {*range(len(tokenizer.specials)), tokenizer.signs.start, tokenizer.signs.end} - {UNKNOWN}
+    signs = {*range(len(tokenizer.specials)), tokenizer.signs.start, *tokenizer.signs.ends} - {UNKNOWN}
     first = next((place for place, number in enumerate(ids) if number not in signs), len(ids))
     numbers: list[int | None] = [None] * first
     for number, word in enumerate(tokenizer.words([ids[first:]])[0]):

@@ -20,6 +20,12 @@ def settled(recipe: R, asked: Mapping[str, Any], changes: Sequence[str]) -> R:
     return found
 
 
+def steps_of(asked: Mapping[str, Any], usual: int) -> int:
+    """As many steps as were asked for, or else the usual; what is no number of them is refused later."""
+    steps = wish(asked, "training", "steps")
+    return steps if isinstance(steps, int) and steps > 0 else usual
+
+
 def wish(asked: Mapping[str, Any], group: str, setting: str) -> Any:
     """The value of a setting, if it was asked for; what is no group of settings is refused later, by name."""
     settings = asked.get(group)

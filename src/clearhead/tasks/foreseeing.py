@@ -1,6 +1,6 @@
 """How well a language model foresees text that it has not seen."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -9,8 +9,10 @@ from clearhead.checkpoint import SETTINGS
 from clearhead.data.building import cached_texts
 from clearhead.data.columns import Columns, chosen
 from clearhead.data.documents import check_texts, read_documents, texts_hash
+from clearhead.data.documents import files as paths_of
 from clearhead.data.enclosed import Enclosed
 from clearhead.data.files import ending
+from clearhead.data.following import Follow, followed, unfollowed
 from clearhead.data.pair import Pair
 from clearhead.data.readers import read_fields
 from clearhead.data.store import PairStore, TextStore
@@ -49,10 +51,12 @@ def foresee(
     files: Sequence[str],
     field: str | None = None,
     stride: int | None = None,
-    follow: Callable[[int, int], None] = lambda done, total: None,
+    follow: Follow = unfollowed,
+    follow_reading: Follow = unfollowed,
 ) -> Foreseen:
     """What a model thinks of the text in files; long ones are read from the disk as needed."""
-    store, size = _stored(language, files, field)
+    with followed((path for file in files for path in paths_of(file)), follow_reading):
+        store, size = _stored(language, files, field)
     # The sign after a document is never asked for: any will do.
     documents = Enclosed(store, (language.lead[0], PAD) if language.lead else None)
     if not (documents.lengths > (2 if documents.signs else 1)).any():

@@ -92,7 +92,7 @@ def export_model(folder: Path, out: Path) -> str:
         "dtype": precision,
         "vocab_size": tokenizer.size,
         "bos_token_id": signs.start,
-        "eos_token_id": signs.end,
+        "eos_token_id": list(signs.several) or signs.end,
         **family.written(model.config),
     }
     out.mkdir(parents=True, exist_ok=True)

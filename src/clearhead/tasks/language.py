@@ -125,7 +125,7 @@ class LanguageModel:
             for _ in writing:
                 pass
             (found,) = writing.generations([text])
-            said, end = writing.said(0), writing.end if found.ended == "end" else None
+            said, end = writing.said(0)
         look = look_at_text(self.model, prompt + said, names)
         return Explanation(
             text=text,

@@ -7,21 +7,32 @@ import torch
 from clearhead.checkpoint import SETTINGS, load_checkpoint
 from clearhead.errors import ModelError, SettingsError
 from clearhead.models import GPT
+from clearhead.tasks.directions import Direction
 from clearhead.tasks.language import LanguageModel
-from clearhead.tasks.shelf import find
+from clearhead.tasks.shelf import find, find_built_in
 from clearhead.tasks.translation import TranslationModel
 
 
 def load(name: str | Path, device: torch.device | str = "cpu") -> TranslationModel | LanguageModel:
     """The model in a folder, or one in the package by its name."""
-    folder, direction = find(name)
+    return _loaded(str(name), *find(name), device)
+
+
+def load_built_in(name: str, device: torch.device | str = "cpu") -> TranslationModel | LanguageModel:
+    """A model in the package by its name, whatever folder here has it too."""
+    return _loaded(name, *find_built_in(name), device)
+
+
+def _loaded(
+    name: str, folder: Path, direction: Direction | None, device: torch.device | str
+) -> TranslationModel | LanguageModel:
     try:
         checkpoint = load_checkpoint(folder, device)
         made = LanguageModel if isinstance(checkpoint.model, GPT) else TranslationModel
         model = made.of(checkpoint)
     except SettingsError as error:
         raise ModelError("\n".join(f"{folder / SETTINGS}: {line}" for line in error.problems)) from None
-    model.name = str(name)
+    model.name = name
     return model.only(direction) if direction and isinstance(model, TranslationModel) else model
 
 

@@ -41,6 +41,13 @@ class Modelling:
         check_texts(self.recipe.data.places)
         return _short(self.corpus.example())
 
+    def paths(self) -> list[Path]:
+        return self.corpus.paths()
+
+    def split(self) -> None:
+        if not self.recipe.data.validation:
+            _ = self.corpus.split
+
     def learn_tokenizer(self) -> Tokenizer:
         return learn_text_tokenizer(self.corpus, self.recipe)
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from clearhead.data.building import cached_store
 from clearhead.data.cleaning import Tally, clean, normalized
-from clearhead.data.corpus import Pair, Place, corpus_hash, read_pairs, reader_name
+from clearhead.data.corpus import Pair, Place, corpus_hash, pair_files, read_pairs, reader_name
 from clearhead.data.pair import Directed
 from clearhead.data.splits import HeldOut, Part, Split, Whole, hold_out
 from clearhead.data.store import PairStore
@@ -44,6 +44,11 @@ class Corpus:
     config: DataConfig
     seed: int
     _held: dict[int, HeldOut] = field(default_factory=dict, init=False, repr=False)
+
+    def split(self) -> None:
+        """Chooses what is held out; for that, all training files are read."""
+        if self._holds_out:
+            _ = self._splits
 
     def pairs(self, part: Part, tally: Tally | None = None) -> Iterator[Pair]:
         """The pairs of a part, as a stream, each in the direction in which its corpus is written.
@@ -144,6 +149,11 @@ class Corpus:
 
 def _read(corpus: CorpusConfig, files: tuple[Place, ...]) -> Iterator[Pair]:
     return chain.from_iterable(read_pairs(file, corpus.languages, corpus.columns) for file in files)
+
+
+def training_files(corpus: CorpusConfig) -> list[Path]:
+    """The files of a corpus that are trained on."""
+    return [path for place in corpus.train for path in pair_files(place)]
 
 
 def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:

@@ -8,6 +8,7 @@ import torch
 
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights
 from clearhead.config import changed, read_toml, settings_toml
+from clearhead.data.following import Follow, followed, unfollowed
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.models import build
 from clearhead.tasks.events import Event, Note
@@ -28,8 +29,8 @@ from clearhead.writing import temporary_name
 STATES = "training"
 
 
-def train(recipe: Recipe, out: Path) -> Iterator[Event]:
-    """Trains a model into a new folder; the events tell how it goes.
+def train(recipe: Recipe, out: Path, follow: Follow = unfollowed) -> Iterator[Event]:
+    """Trains a model into a new folder; the events tell how it goes, and `follow` hears what is read.
 
     Under torchrun all its processes train together: rank 0 does what is done once, and every rank tells of
     the same events.
@@ -42,10 +43,10 @@ def train(recipe: Recipe, out: Path) -> Iterator[Event]:
     ):
         ranks.share(ranks.together(recipe.training.accumulate))
         ranks.first(lambda: _begin(recipe, out))
-        yield from _run(recipe, out, states, ranks)
+        yield from _run(recipe, out, states, ranks, follow)
 
 
-def resume(out: Path, changes: Sequence[str] = ()) -> Iterator[Event]:
+def resume(out: Path, changes: Sequence[str] = (), follow: Follow = unfollowed) -> Iterator[Event]:
     """Goes on with the run in a folder as if it had never stopped; a change is 'training.steps=9'."""
     if not (out / SETTINGS).exists():
         raise TrainingError(f"{out}: no run to resume here, {SETTINGS} is missing")
@@ -60,7 +61,7 @@ def resume(out: Path, changes: Sequence[str] = ()) -> Iterator[Event]:
         StateFolder.of(out / STATES, recipe.training, ranks) as states,
     ):
         ranks.first(lambda: write_named(out / SETTINGS, settings_toml(recipe)))
-        yield from _run(recipe, out, states, ranks)
+        yield from _run(recipe, out, states, ranks, follow)
 
 
 def check_free(out: Path) -> None:
@@ -94,21 +95,24 @@ def task_of(recipe: Recipe) -> Task:
             return Modelling(recipe)
 
 
-def _run(recipe: Recipe, out: Path, states: StateFolder, ranks: Ranks) -> Iterator[Event]:
+def _run(recipe: Recipe, out: Path, states: StateFolder, ranks: Ranks, follow: Follow) -> Iterator[Event]:
     """Prepares the data, then trains; what an earlier try has prepared is not made again."""
     task = task_of(recipe)
     yield Note(f"for example: {task.check()}")
     if ranks.first(lambda: _tidied(out)):
         inherited = inherited_tokenizer(recipe.training)
         yield Note("taking over a tokenizer …" if inherited else "learning the tokenizer …")
+        with followed(task.paths(), follow):
+            ranks.first(task.split)
         ranks.first(lambda: _keep(inherited or task.learn_tokenizer(), out / TOKENIZER))
     tokenizer = Tokenizer.load(out / TOKENIZER)
     yield Note(f"tokenizer: {task.about_tokenizer(tokenizer)}")
 
     yield Note(task.reading)
     # Rank 0 makes what the others then find; on another machine, one of those there makes it again.
-    ranks.first(lambda: len(task.store(tokenizer)))
-    store = task.store(tokenizer)
+    with followed(task.paths(), follow):
+        ranks.first(lambda: len(task.store(tokenizer)))
+        store = task.store(tokenizer)
     yield Note(task.about_store(store))
     held_out = ranks.first(lambda: task.hold_out(tokenizer, out))
 

@@ -65,11 +65,21 @@ def find(name: str | Path) -> tuple[Path, Direction | None]:
     folder, said = Path(name), str(name)
     if not said:
         raise ModelError("the model's name is empty; give a folder or a built-in name")
-    named = _built_in()
-    if said in named and not (folder / SETTINGS).is_file():
-        return named[said]
-    if folder.is_dir():
+    if folder.is_dir() and (is_taken(said) or said not in _built_in()):
         return folder, None
+    return find_built_in(said)
+
+
+def is_taken(name: str) -> bool:
+    """Whether a folder with a model in it has a name, so that naming it means that folder."""
+    return (Path(name) / SETTINGS).is_file()
+
+
+def find_built_in(name: str) -> tuple[Path, Direction | None]:
+    """The folder of a model in the package, whatever folder here has its name, and its direction."""
+    named = _built_in()
+    if name in named:
+        return named[name]
     if not named:
         raise ModelError(
             f"{name}: no such model folder, and this package has no model in it; train one: {TRAIN}"

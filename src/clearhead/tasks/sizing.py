@@ -15,10 +15,12 @@ from clearhead.data.batching import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.corpus import Place, check_files, read_pairs
 from clearhead.data.datasets import SHIPPED
+from clearhead.data.following import Follow, followed, unfollowed
 from clearhead.data.hints import languages_in
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
-from clearhead.tasks.fitting import settled, wish
+from clearhead.tasks.fitting import settled, steps_of
+from clearhead.tasks.preparation import training_files
 from clearhead.tasks.recipe import DataConfig, HoldOut, TranslationRecipe
 from clearhead.tasks.recipes import Recipe
 from clearhead.text.languages import NAMES, check
@@ -94,7 +96,12 @@ class Fitted:
         ]
 
 
-def fit(places: Sequence[Place], languages: tuple[str, str] | None, changes: Sequence[str] = ()) -> Fitted:
+def fit(
+    places: Sequence[Place],
+    languages: tuple[str, str] | None,
+    changes: Sequence[str] = (),
+    follow: Follow = unfollowed,
+) -> Fitted:
     """Reads the corpus once and chooses by its size; changes of the form 'model.width=64' take precedence."""
     asked = _asked(places, languages, changes)
     data = parse_settings(DataConfig, asked["data"], group="data")
@@ -102,8 +109,9 @@ def fit(places: Sequence[Place], languages: tuple[str, str] | None, changes: Seq
     check_files(corpus.train)
     tally, words = Tally(), 0
     read = chain.from_iterable(read_pairs(place, corpus.languages, corpus.columns) for place in corpus.train)
-    for pair in clean(read, data.cleaning, tally):
-        words += sum(len(written.split()) + 1 for written in (pair if corpus.both else pair[1:]))
+    with followed(training_files(corpus), follow):
+        for pair in clean(read, data.cleaning, tally):
+            words += sum(len(written.split()) + 1 for written in (pair if corpus.both else pair[1:]))
     if tally.kept < 20:
         shown = " and ".join(map(_shown, places))
         raise DataError(f"{shown}: {tally}; a translator needs at least 20 pairs, better thousands")
@@ -111,9 +119,8 @@ def fit(places: Sequence[Place], languages: tuple[str, str] | None, changes: Seq
     data = data.model_copy(update={"hold_out": HoldOut(validation=held_out, test=held_out)})
     size = next(size for size in SIZES if tally.kept <= size.pairs)
     tokens = int(words * PIECES_PER_WORD)
-    steps = wish(asked, "training", "steps")
     usual = max(200, size.epochs * _steps(tokens, size.tokens))
-    recipe = _recipe(size, data, steps if isinstance(steps, int) and steps > 0 else usual)
+    recipe = _recipe(size, data, steps_of(asked, usual))
     return Fitted(settled(recipe, asked, changes), tally, tokens)
 
 

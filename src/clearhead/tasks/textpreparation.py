@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from clearhead.data.building import cached_store, cached_texts
 from clearhead.data.corpus import read_pairs
-from clearhead.data.documents import Piece, read_documents, texts_hash
+from clearhead.data.documents import Piece, files, read_documents, texts_hash
 from clearhead.data.pair import Directed, Pair
 from clearhead.data.splits import HeldOut, Split, Whole, hold_out
 from clearhead.data.store import PairStore, TextStore
@@ -35,6 +36,10 @@ class Corpus:
 
     config: TextConfig
     seed: int
+
+    def paths(self) -> list[Path]:
+        """The files to train on."""
+        return [path for place in self.config.train for path in files(place)]
 
     @cached_property
     def described(self) -> dict[str, object]:

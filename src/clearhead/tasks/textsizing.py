@@ -6,10 +6,11 @@ from typing import Any
 
 from clearhead.config import changed, parse_settings
 from clearhead.data.documents import check_texts
+from clearhead.data.following import Follow, followed, unfollowed
 from clearhead.data.survey import Survey
 from clearhead.data.textbatching import TextBatchingConfig
 from clearhead.models import GPTConfig
-from clearhead.tasks.fitting import settled, wish
+from clearhead.tasks.fitting import settled, steps_of
 from clearhead.tasks.textpreparation import corpus_of, counted
 from clearhead.tasks.textrecipe import LanguageRecipe, LanguageTrainingConfig, TextConfig
 from clearhead.text.tokenizer import SPECIALS, TokenizerConfig
@@ -86,20 +87,20 @@ class FittedText:
         ]
 
 
-def fit_text(places: Sequence[str], changes: Sequence[str] = ()) -> FittedText:
+def fit_text(places: Sequence[str], changes: Sequence[str] = (), follow: Follow = unfollowed) -> FittedText:
     """Reads the text once and chooses by its size; changes of the form 'model.width=64' take precedence."""
     asked = changed({"data": {"train": list(places)}}, changes)
     data = parse_settings(TextConfig, asked["data"], group="data")
     check_texts(data.places)
     corpus = corpus_of(data, seed=1)
     corpus.example()
-    survey = corpus.survey
+    with followed(corpus.paths(), follow):
+        survey = corpus.survey
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
     tokenizer = _tokenizer(size, survey)
     tokens = survey.characters if tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
-    steps = wish(asked, "training", "steps")
     usual = max(200, int(size.epochs * tokens / size.tokens))
-    recipe = _recipe(size, data, tokenizer, steps if isinstance(steps, int) and steps > 0 else usual)
+    recipe = _recipe(size, data, tokenizer, steps_of(asked, usual))
     return FittedText(settled(recipe, asked, changes), survey, max(1, tokens))
 
 

@@ -15,7 +15,7 @@ from clearhead.tasks.card import model_card
 from clearhead.tasks.directions import Direction, file_name
 from clearhead.tasks.inheritance import make_loss
 from clearhead.tasks.objective import TranslationLoss
-from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally
+from clearhead.tasks.preparation import Corpus, learn_tokenizer, store, tally, training_files
 from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.records import write_named
 from clearhead.tasks.validator import Validator
@@ -35,6 +35,12 @@ class Translating:
         check_files(self.recipe.data.places)
         example = next(self.corpus.examples())
         return f"{example.source} -> {example.target}"
+
+    def paths(self) -> list[Path]:
+        return [path for corpus in self.recipe.data.corpora for path in training_files(corpus)]
+
+    def split(self) -> None:
+        self.corpus.split()
 
     def learn_tokenizer(self) -> Tokenizer:
         return learn_tokenizer(self.corpus, self.recipe)

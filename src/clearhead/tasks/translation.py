@@ -37,6 +37,8 @@ from clearhead.text.tokenizer import END, START, Tokenizer
 EXTRA_TOKENS = 50
 # Rows times source length that are translated at once; beyond it, larger batches gain nothing.
 BATCH_TOKENS = 4096
+# What a wish was called before: scripts that say so still mean it.
+FORMERLY = {"repetition": "repetition_penalty"}
 
 
 class SearchConfig(Settings):
@@ -91,7 +93,7 @@ class Wishes:
     alpha: float = 0.6
     prefix: str | Sequence[int] = ""
     """How each translation begins: a text, or the ids of tokens."""
-    repetition: float = 1.0
+    repetition_penalty: float = 1.0
     """Above 1, words that were used already become less likely."""
     no_repeat: int = 0
     """No run of so many tokens comes twice; 0: any may."""
@@ -110,8 +112,8 @@ class Wishes:
     def adjustments(self) -> list[Adjust]:
         """What bends the probabilities."""
         adjustments = []
-        if self.repetition != 1:
-            adjustments.append(repetition_penalty(self.repetition, asked_by="repetition"))
+        if self.repetition_penalty != 1:
+            adjustments.append(repetition_penalty(self.repetition_penalty))
         if self.no_repeat:
             adjustments.append(no_repeat_ngrams(self.no_repeat))
         return adjustments
@@ -265,7 +267,8 @@ class TranslationModel:
                     raise SettingsError(
                         f"{name}: {wishes[name]} goes with a search, but drawing was asked for"
                     )
-        return wishes_of(Wishes, {"beam": self.search.beam, "alpha": self.search.alpha, **wishes})
+        named = {FORMERLY.get(name, name): value for name, value in wishes.items()}
+        return wishes_of(Wishes, {"beam": self.search.beam, "alpha": self.search.alpha, **named})
 
     def _translate(
         self, texts: Sequence[str], asked: list[int], wish: Wishes, before: int = 0

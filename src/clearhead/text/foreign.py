@@ -12,6 +12,7 @@ from clearhead.text import saved
 from clearhead.text.kinds import TokenizerConfig
 
 WHOLE, VOCABULARY, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
+MODEL, GENERATION = "config.json", "generation_config.json"
 PLAIN = ("single_word", "lstrip", "rstrip", "normalized")
 GPT2_SIGN = "<|endoftext|>"
 
@@ -19,9 +20,7 @@ GPT2_SIGN = "<|endoftext|>"
 def read_foreign(folder: Path, size: int) -> saved.Unpacked:
     """The library's tokenizer and what clearhead has to know of it, for a model with so many rows."""
     inner = _tokenizer(folder)
-    start, end = (_sign(folder, inner, name, size) for name in ("bos", "eos"))
-    begun = inner.encode("a").ids[:1]
-    signs = saved.Signs(size=size, start=start, end=end, leads=start is not None and begun == [start])
+    signs = _signs(folder, inner, size)
     place = str(folder)
     if inner.get_vocab_size() and (highest := max(inner.get_vocab().values())) >= size:
         raise ModelError(
@@ -103,12 +102,30 @@ def _tokenizer(folder: Path) -> tokenizers.Tokenizer:
     return inner
 
 
-def _sign(folder: Path, inner: tokenizers.Tokenizer, name: str, size: int) -> int | None:
-    """The id of a sign, as the settings of the tokenizer or else of the model have it."""
+def _signs(folder: Path, inner: tokenizers.Tokenizer, size: int) -> saved.Signs:
+    """The ids of the signs: those of the tokenizer's settings, but what ends a text as the model has it."""
+    told = read_json(folder / MODEL)
+    start = _named(folder, inner, "bos", size)
+    start = next(iter(_ids(told.get("bos_token_id"), size)), None) if start is None else start
+    end = _named(folder, inner, "eos", size)
+    # Where both say something, the transformers library heeds the former.
+    ends = _ids(read_json(folder / GENERATION).get("eos_token_id"), size) or _ids(
+        told.get("eos_token_id"), size
+    )
+    if ends and end not in ends:
+        end = ends[0]
+    leads = start is not None and inner.encode("a").ids[:1] == [start]
+    return saved.Signs(size=size, start=start, end=end, several=ends if len(ends) > 1 else (), leads=leads)
+
+
+def _named(folder: Path, inner: tokenizers.Tokenizer, name: str, size: int) -> int | None:
+    """The id of a sign that the settings of the tokenizer name."""
     said = read_json(folder / "tokenizer_config.json").get(f"{name}_token")
     token = said.get("content") if isinstance(said, dict) else said
-    number = inner.token_to_id(token) if isinstance(token, str) else None
-    if number is None:
-        told = read_json(folder / "config.json").get(f"{name}_token_id")
-        number = told[0] if isinstance(told, list) and told else told
-    return number if isinstance(number, int) and 0 <= number < size else None
+    return next(iter(_ids(inner.token_to_id(token), size)), None) if isinstance(token, str) else None
+
+
+def _ids(told: Any, size: int) -> tuple[int, ...]:
+    """An id, or several, as far as the model has rows for them."""
+    each = told if isinstance(told, list) else [told]
+    return tuple(dict.fromkeys(one for one in each if isinstance(one, int) and 0 <= one < size))

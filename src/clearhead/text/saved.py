@@ -1,9 +1,10 @@
 """A tokenizer as JSON: the library's own description, and beside it what clearhead has to know."""
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import tokenizers
+from pydantic import Field
 
 from clearhead.config import S, Settings, parse_settings
 from clearhead.errors import ModelError, SettingsError
@@ -19,8 +20,15 @@ class Signs(Settings):
     """As many ids as a model has rows for."""
     start: int | None = None
     end: int | None = None
+    several: Annotated[tuple[int, ...], Field(strict=False)] = ()
+    """All that end a text, `end` among them, where it is not the only one."""
     leads: bool = False
     """Whether every text begins with `start`."""
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """All that end a text."""
+        return self.several or (() if self.end is None else (self.end,))
 
 
 def pack(
@@ -28,7 +36,7 @@ def pack(
 ) -> str:
     about = {"format": FORMAT, "specials": specials, "settings": config.model_dump(exclude_none=True)}
     if signs:
-        about["signs"] = signs.model_dump(exclude_none=True)
+        about["signs"] = signs.model_dump(exclude_defaults=True)
     return json.dumps({"clearhead": about, "tokenizer": json.loads(inner.to_str())}, ensure_ascii=False)
 
 

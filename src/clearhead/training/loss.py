@@ -20,6 +20,8 @@ class Readout(NamedTuple):
     weight: Float[Tensor, "vocabulary width"]
 
 
+# Rows of the tiles in which matrices are multiplied.
+ROUND = 64
 # Chunks and chosen positions are no work for a compiler; torch.compiler.disable costs a second at import.
 not_compiled = torch._disable_dynamo  # pyright: ignore[reportPrivateImportUsage]
 
@@ -79,7 +81,20 @@ class _ReadoutLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *outer):
-        return *(None if made is None else made * outer[0] for made in ctx.saved_tensors), None, None, None
+        return (
+            *(None if made is None else _scaled(made, outer[0]) for made in ctx.saved_tensors),
+            None,
+            None,
+            None,
+        )
+
+
+def _scaled(made: Tensor, factor: Tensor) -> Tensor:
+    if not (made.is_cuda and kernels.compilable()):
+        return made * factor
+    from clearhead.kernels.judge import scaled
+
+    return scaled(made, factor)
 
 
 class _Gradients:
@@ -155,9 +170,10 @@ def _judge(criterion: Criterion, device: str, kind: torch.dtype) -> Callable[...
 
 
 def _rows(places: int, most: int) -> int:
-    """How many places a chunk has, such that chunks are alike: each shape is compiled for itself."""
+    """How many places a chunk has, such that chunks are alike, and if they are large made of whole tiles."""
     chunks = -(-places // max(1, most))
-    return -(-places // max(1, chunks)) or 1
+    rows = -(-places // max(1, chunks)) or 1
+    return rows if rows < ROUND**2 else -(-rows // ROUND) * ROUND
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
@@ -190,4 +206,7 @@ def _product_type(weight: Tensor) -> torch.dtype:
 
 def _chunk_size(device: torch.device) -> int:
     """How many logits are held at once: measured; too few spoil the products, too many the cache."""
-    return 1 << 23 if device.type == "cpu" else 1 << 28
+    if device.type == "cpu":
+        return 1 << 23
+    # Of a GPU's memory they take a sixty-fourth at most, in half precision.
+    return min(1 << 29, torch.cuda.get_device_properties(device).total_memory >> 7)

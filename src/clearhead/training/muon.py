@@ -15,8 +15,9 @@ SMALL = 1e-7
 class Muon(torch.optim.Optimizer):
     """Like torch's, but matrices of one shape go through the products together, which takes far less time.
 
-    The size of a step is that of an AdamW step (Liu et al. 2025). Where `found_inf`, which the caller may set
-    as for torch's fused optimizers, is 1, no step is taken, and nobody has to wait to know of it.
+    The size of a step is that of an AdamW step (Liu et al. 2025). The caller may set what torch's fused
+    optimizers know: where `found_inf` is 1, no step is taken, and nobody has to wait to know of it; gradients
+    are divided by `grad_scale`.
     """
 
     def __init__(self, matrices: Iterable[Tensor], momentum: float, weight_decay: float):
@@ -24,6 +25,7 @@ class Muon(torch.optim.Optimizer):
             [{"params": list(matrices)}], {"lr": 0.0, "momentum": momentum, "weight_decay": weight_decay}
         )
         self.found_inf: Tensor | None = None
+        self.grad_scale: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -41,6 +43,8 @@ class Muon(torch.optim.Optimizer):
     def _step(self, matrices: list[Tensor], group: dict[str, Any]) -> None:
         momentum, rate, decay = group["momentum"], group["lr"], group["weight_decay"]
         gradients: list[Tensor] = [matrix.grad for matrix in matrices if matrix.grad is not None]
+        if self.grad_scale is not None:
+            torch._foreach_div_(gradients, self.grad_scale)  # pyright: ignore[reportPrivateImportUsage]
         good: Tensor | float = 1.0
         if self.found_inf is not None and self.found_inf.device.type != "cpu":
             good = 1 - self.found_inf

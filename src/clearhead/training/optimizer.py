@@ -89,12 +89,15 @@ class Optimizer:
         """Whether a broken step can be skipped without the processor knowing of it."""
         return all(isinstance(member.inner, torch.optim.Adam | Muon) for member in self._members)
 
-    def step(self, rate: float, broken: Tensor | None = None) -> None:
-        """Moves the weights along their gradients; an optimizer that skips does not where `broken` is 1."""
+    def step(self, rate: float, broken: Tensor | None = None, share: Tensor | None = None) -> None:
+        """Moves the weights along their gradients; an optimizer that skips does not where `broken` is 1.
+
+        Gradients are divided by the `share` on the way.
+        """
         for matrix, whole, rows in self._parts.values():
             matrix.grad = None if whole.grad is None else whole.grad[rows]
         for member in self._members:
-            member.step(rate, broken)
+            member.step(rate, broken, share)
 
     def zero_grad(self) -> None:
         for parameter in self.parameters:
@@ -140,11 +143,12 @@ class _Member:
         self.names = list(names)
         self.factor = factor
 
-    def step(self, rate: float, broken: Tensor | None) -> None:
+    def step(self, rate: float, broken: Tensor | None, share: Tensor | None) -> None:
         for group in self.inner.param_groups:
             group["lr"] = rate * self.factor
-        # The name by which torch's fused optimizers know it.
+        # The names by which torch's fused optimizers know them.
         self.inner.found_inf = broken  # pyright: ignore[reportAttributeAccessIssue]
+        self.inner.grad_scale = share  # pyright: ignore[reportAttributeAccessIssue]
         self.inner.step()
 
     def moments(self) -> dict[str, dict[str, Tensor]]:

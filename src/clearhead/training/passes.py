@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from clearhead.layers.block import Block
+from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
 
 # Passes before a recording, on another stream, as torch asks: kernels are compiled and chosen in them.
@@ -161,7 +161,7 @@ class RecordedPasses(Passes[Batch]):
 
 
 # What is compiled of a model: the method of each module of a kind.
-COMPILED = {Block: "forward", Embedding: "placed"}
+COMPILED = {Block: "forward", Embedding: "placed", Stack: "end"}
 
 
 class Regions:

@@ -57,8 +57,8 @@ class Ranks:
         if together % self.count:
             able = ", ".join(str(count) for count in range(1, together + 1) if together % count == 0)
             raise TrainingError(
-                f"{self.count} ranks cannot share the {together} batches of a step (training.accumulate); "
-                f"use one of these numbers of ranks: {able}"
+                f"{self.count} ranks cannot share the {together} batches of a step; use one of these numbers "
+                f"of ranks: {able}; or begin a new run with training.accumulate a multiple of {self.count}"
             )
         return together // self.count
 

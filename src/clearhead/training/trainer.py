@@ -222,16 +222,15 @@ class Trainer(Generic[Model, Batch]):
         speed = rate(self.config.schedule, self.step + 1, self.config.steps, self.width)
         self.step += 1
         if self.optimizer.skips or all(map(math.isfinite, measured.values)):
-            self._move(gradients, norm, tokens, speed)
+            self._move(norm, tokens, speed)
         # Before the time is taken: a step is as long as the device needs for one.
         self.settle(max(0, self._lag - 1))
         return Report(self.step, speed, time.perf_counter() - began, measured)
 
-    def _move(self, gradients: list[Tensor], norm: Tensor, tokens: Tensor, speed: float) -> None:
-        # The gradient is that of the sum; one pass makes it that of the mean, and shortens it if need be.
-        shorter = (self.config.clip / (norm + 1e-6)).clamp(max=1.0) if self.config.clip else norm.new_ones(())
-        torch._foreach_mul_(gradients, shorter / tokens)  # pyright: ignore[reportPrivateImportUsage]
-        self.optimizer.step(speed, self._broken)
+    def _move(self, norm: Tensor, tokens: Tensor, speed: float) -> None:
+        # The gradient is that of the sum; divided, it is that of the mean, and shortened if need be.
+        longer = ((norm + 1e-6) / self.config.clip).clamp(min=1.0) if self.config.clip else norm.new_ones(())
+        self.optimizer.step(speed, self._broken, (longer * tokens).float())
         if self.average:
             self.average.update(self.step, self._broken)
 

@@ -24,13 +24,46 @@ def test_logits_and_greedy_words_are_theirs(name, folders, tmp_path):
     ours, theirs = load_language(tmp_path / "ours"), their_model(folders[name])
     words = torch.randint(1, 300, (3, 40), generator=torch.Generator().manual_seed(2))
     torch.testing.assert_close(ours.model(words), theirs(words).logits, atol=1e-4, rtol=0)
-    prompt = ours.encode(TEXT[:30])
-    theirs.generation_config.pad_token_id = 0
-    continued = theirs.generate(torch.tensor([prompt]), max_new_tokens=25, do_sample=False)[0, len(prompt) :]
     said = ours.generate(TEXT[:30], tokens=25, temperature=0)
-    expected = [number for number in continued.tolist() if number]
+    expected = [number for number in continued(theirs, ours.encode(TEXT[:30])) if number]
     assert said.text == ours.tokenizer.decode(expected)
     assert len(said.tokens) == len(expected)
+
+
+def continued(theirs: transformers.PreTrainedModel, prompt: list[int]) -> list[int]:
+    """What their greedy search writes after a prompt, its end included."""
+    theirs.generation_config.pad_token_id = 0
+    return theirs.generate(torch.tensor([prompt]), max_new_tokens=25, do_sample=False)[0].tolist()[
+        len(prompt) :
+    ]
+
+
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+@torch.no_grad()
+def test_whichever_of_several_ends_comes_first_ends_a_text_as_theirs(file, folders, tmp_path):
+    folder = Path(shutil.copytree(folders["llama"], tmp_path / "theirs"))
+    prompt = Tokenizer.from_huggingface(folder, ROWS).encode(TEXT[:30])
+    written = continued(their_model(folder), prompt)
+    place = max(written.index(word) for word in set(written[:15]))
+    assert place
+    never = [number for number in range(1, ROWS) if number not in written]
+    ends = [never[0], written[place], never[1]]
+    if file == "config.json":
+        (folder / "generation_config.json").unlink()
+    told = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(told | {"eos_token_id": ends}))
+    import_model(folder, tmp_path / "ours")
+    ours = load_language(tmp_path / "ours")
+    said = ours.generate(TEXT[:30], tokens=25, temperature=0)
+    expected = continued(their_model(folder), prompt)
+    assert expected == written[: place + 1]
+    assert (said.text, said.ended) == (ours.tokenizer.decode(expected[:-1]), "end")
+    assert len(said.tokens) == place
+    assert "".join(one.text for one in ours.stream(TEXT[:30], tokens=25, temperature=0)) == said.text
+    assert ours.explain(TEXT[:30], tokens=25).target[-1].next == expected[-1]
+    export_model(tmp_path / "ours", tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["eos_token_id"] == ends
+    assert continued(their_model(tmp_path / "again"), prompt) == expected
 
 
 @pytest.mark.parametrize("name", THEIRS)

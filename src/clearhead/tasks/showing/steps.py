@@ -39,7 +39,7 @@ def next_token(
         "top": told["top"],
         "kept": told["kept"],
         "text": _text(model, text, [*written, chosen]),
-        "ended": chosen == model.tokenizer.signs.end,
+        "ended": chosen in model.tokenizer.signs.ends,
         "places": places,
         "cache": {
             "layers": layers,
@@ -80,7 +80,7 @@ def _last_logits(model: Model, text: str, written: Sequence[int], to: str | None
 
 
 def _text(model: Model, text: str, written: Sequence[int]) -> str:
-    said = model.tokenizer.decode([one for one in written if one != model.tokenizer.signs.end])
+    said = model.tokenizer.decode([one for one in written if one not in model.tokenizer.signs.ends])
     return said if isinstance(model, TranslationModel) else text + said
 
 
