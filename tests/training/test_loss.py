@@ -214,9 +214,10 @@ def test_a_teacher_gets_no_gradient():
 
 
 @pytest.mark.parametrize(
-    ("places", "most", "rows"), [(10, 4, 4), (9, 4, 3), (3, 100, 3), (7, 0, 1), (0, 4, 1)]
+    ("places", "most", "rows"),
+    [(10, 4, 4), (9, 4, 3), (3, 100, 3), (7, 0, 1), (0, 4, 1), (10_000, 6_000, 5_056), (8_192, 4_096, 4_096)],
 )
-def test_chunks_are_alike(places, most, rows):
+def test_chunks_are_alike_and_large_ones_are_whole_tiles(places, most, rows):
     assert loss_module._rows(places, most) == rows
 
 

@@ -81,12 +81,8 @@ class _ReadoutLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *outer):
-        return (
-            *(None if made is None else _scaled(made, outer[0]) for made in ctx.saved_tensors),
-            None,
-            None,
-            None,
-        )
+        slopes = (None if made is None else _scaled(made, outer[0]) for made in ctx.saved_tensors)
+        return *slopes, None, None, None
 
 
 def _scaled(made: Tensor, factor: Tensor) -> Tensor:
