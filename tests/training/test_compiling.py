@@ -108,6 +108,12 @@ def test_three_matrices_side_by_side_are_multiplied_as_they_are(function, monkey
 
 @needs_compiler
 @pytest.mark.filterwarnings("ignore")
+def test_turned_they_are_three_products_one_above_the_other(monkeypatch):
+    assert compiled(side_by_side, torch.ops.aten.mm.default, monkeypatch) == 3
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("function", [one_above_the_other, of_two_types, two])
 def test_others_are_brought_together_first(function, monkeypatch):
     assert compiled(function, torch.ops.clearhead.sum_of_products.default, monkeypatch) == 0

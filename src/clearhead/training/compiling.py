@@ -101,7 +101,8 @@ def multiply_parts(graph: fx.Graph, left: fx.Node, right: fx.Node) -> fx.Node | 
     """
     if parts := _parts(graph, left):
         return _call(graph, torch.ops.clearhead.sum_of_products.default, *parts, right)
-    if left.target is aten.permute.default and (parts := _parts(graph, left.all_input_nodes[0])):
+    is_turned = left.target is aten.permute.default and left.args[1] == [1, 0]
+    if is_turned and (parts := _parts(graph, left.all_input_nodes[0])):
         turned = [_call(graph, aten.permute.default, part, [1, 0]) for part in parts]
         return _call(graph, aten.cat.default, [_call(graph, aten.mm.default, part, right) for part in turned])
     return None
