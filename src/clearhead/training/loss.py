@@ -169,6 +169,7 @@ def _rows(places: int, most: int) -> int:
     """How many places a chunk has, such that chunks are alike, and if they are large made of whole tiles."""
     chunks = -(-places // max(1, most))
     rows = -(-places // max(1, chunks)) or 1
+    # Of fewer, those that the last chunk then lacks would be more than one in ROUND.
     return rows if rows < ROUND**2 else -(-rows // ROUND) * ROUND
 
 
