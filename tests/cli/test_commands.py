@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from clearhead.cli import options, progress
+from clearhead.cli import options
 from clearhead.errors import DataError
 
 
@@ -341,44 +341,6 @@ def test_without_a_command_the_help_is_shown(call):
     ended = call()
     assert ended.code == 2
     assert "Usage: clearhead" in ended.out + ended.err
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.4, "0 s"), (59, "59 s"), (61, "1 min 01 s"), (3600, "1 h 00 min"), (7325, "2 h 02 min")],
-)
-def test_durations_are_said_as_people_say_them(seconds, said):
-    assert progress.duration(seconds) == said
-
-
-def test_progress_counts_from_where_a_resumed_job_began(monkeypatch, capsys):
-    clock = iter([0.0, 100.0, 110.0])
-    monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
-    with progress.Progress("training", "steps") as shown:
-        shown.begin(1000, before=980)
-        shown.at(990, "loss 1")
-    assert capsys.readouterr().err == "training 990 of 1,000: 1.0 steps/s, 10 s left  loss 1\n"
-
-
-class Terminal(io.StringIO):
-    """Somebody looks on."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(("size", "shown"), [(30_000_000, True), (3_000_000, False)])
-def test_only_the_reading_of_large_files_is_shown_and_only_to_who_looks_on(size, shown, monkeypatch, capsys):
-    follow = progress.Reading()
-    for done in (0, size // 2, size, size // 4, size):  # two passes
-        follow(done, size)
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    for done in (0, size // 2, size, size // 4, size):
-        follow(done, size)
-    hidden_cursor = "\x1b[?25l"
-    assert terminal.getvalue().count(hidden_cursor) == (2 if shown else 0)
-    assert ("30/30" in terminal.getvalue() and "MB/s" in terminal.getvalue()) is shown
 
 
 # export

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Single batches differ in length and so in loss: shown is the mean over the last ones.
 STEPS_SHOWN = 50
+# How a note ends that says what is done from then on.
+GOING_ON = " …"
 
 
 def train(
@@ -75,7 +77,8 @@ def train(
             )
         from clearhead.tasks.run import resume as resume_run
 
-        _show(resume_run(folder, changes, Reading()), folder, json)
+        reading = Reading()
+        _show(resume_run(folder, changes, reading), reading, folder, json)
         return
     if sum(map(bool, (pairs, text, recipe))) != 1:
         raise SettingsError(
@@ -93,7 +96,8 @@ def train(
         # Not after a look over all files, which may take long.
         check_free(folder)
     chosen = _chosen(recipe, pairs, text, (source, target), changes)
-    _show(train_run(chosen, folder, Reading()), folder, json)
+    reading = Reading()
+    _show(train_run(chosen, folder, reading), reading, folder, json)
 
 
 def _chosen(
@@ -146,12 +150,12 @@ def _say_fitted(fitted: "Fitted | FittedText") -> None:
     say(f"time: about {duration(estimate_seconds(fitted, device))} on this {device.type}, at the most")
 
 
-def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
+def _show(events: "Iterator[Event]", reading: Reading, folder: Path, json: bool) -> None:
     # Only now, so that device and precision are said once: by the run itself, not by the estimate before it.
     devices = logging.getLogger("clearhead.training.devices")
     devices.setLevel(logging.ERROR if rank() else logging.INFO)
     try:
-        _show_all(events, folder, json)
+        _show_all(events, reading, folder, json)
     except KeyboardInterrupt:
         say(f"stopped at once; go on: clearhead train --resume --out {quote(str(folder))}")
         raise typer.Exit(INTERRUPTED) from None
@@ -159,7 +163,7 @@ def _show(events: "Iterator[Event]", folder: Path, json: bool) -> None:
         devices.setLevel(logging.NOTSET)
 
 
-def _show_all(events: "Iterator[Event]", folder: Path, json: bool) -> None:
+def _show_all(events: "Iterator[Event]", reading: Reading, folder: Path, json: bool) -> None:
     from clearhead.tasks.events import Begun, Finished, Note, Validation
     from clearhead.training import Report
 
@@ -169,16 +173,26 @@ def _show_all(events: "Iterator[Event]", folder: Path, json: bool) -> None:
             match event:
                 case Note(text):
                     say(text)
+                    if text.endswith(GOING_ON):
+                        reading.what = text.removesuffix(GOING_ON)
                 case Begun():
                     progress.begin(event.steps, event.done)
                 case Report():
                     reports.append(event)
-                    progress.at(event.step, _report(reports))
+                    progress.at(event.step, *_report(reports))
                 case Validation():
                     say(_validation(event))
                     if json:
-                        put({name: value for name, value in event.measurement().items() if name != "seconds"})
+                        with progress.aside():
+                            put(
+                                {
+                                    name: value
+                                    for name, value in event.measurement().items()
+                                    if name != "seconds"
+                                }
+                            )
                 case Finished():
+                    progress.end()
                     _finish(event, folder, json)
 
 
@@ -209,15 +223,16 @@ def _use(folder: Path) -> tuple[str, str]:
     return "translate", f" --to {directions[0].target}" if tags(directions) else ""
 
 
-def _report(reports: "deque[Report]") -> str:
+def _report(reports: "deque[Report]") -> tuple[str, ...]:
     """Means over the last steps of which a device has told."""
     known = [report for report in reports if report.known]
     if not known:
-        return ""
+        return ()
     loss = sum(report.loss for report in known) / len(known)
     padding = sum(report.padding for report in known) / len(known)
     speed = sum(report.tokens for report in known) / sum(report.seconds for report in known)
-    return f"loss {loss:.3f}  {speed:,.0f} tokens/s  padding {padding:.1%}  rate {reports[-1].rate:.2e}"
+    rate = reports[-1].rate
+    return f"loss {loss:.3f}", f"{speed:,.0f} tokens/s", f"padding {padding:.1%}", f"rate {rate:.2e}"
 
 
 def _validation(event) -> str:
