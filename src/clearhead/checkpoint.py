@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from clearhead.text.tokenizer import Tokenizer
 from clearhead.writing import replacing
 
 SETTINGS, TOKENIZER, WEIGHTS, CARD = "config.toml", "tokenizer.json", "model.safetensors", "README.md"
+# That a model of Hugging Face's transformers has instead.
+THEIR_SETTINGS = "config.json"
 # So many numbers more than there are fit into memory anywhere: there, a wrong shape is told by its name.
 SPARE = 2**26
 
@@ -51,6 +54,9 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     """The model in a folder, ready for use; what is missing, cut short or foreign is named."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
+    if (folder / THEIR_SETTINGS).is_file() and not (folder / SETTINGS).is_file():
+        named = f"clearhead import {quote(str(folder))} --out {quote(f'runs/{folder.resolve().name}')}"
+        raise ModelError(f"{folder}: is a model of Hugging Face; take it over first: {named}")
     for name in (SETTINGS, TOKENIZER, WEIGHTS):
         if not (folder / name).is_file():
             raise ModelError(f"{folder}: no trained model here, {name} is missing")
@@ -133,7 +139,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
     try:
         values = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     set_weights(model, restored(values, place=str(path)), place=str(path))
 
 
@@ -143,10 +149,16 @@ def _shapes(path: Path) -> list[list[int]]:
         with safe_open(path, framework="pt") as file:
             return [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
-def _unreadable(path: Path, error: Exception) -> ModelError:
+def unreadable(path: Path, error: Exception) -> ModelError:
+    """Why a file gives no weights: it may not be read, or is broken."""
+    try:
+        path.open("rb").close()
+    except OSError as refusal:
+        # safetensors takes every file that does not open for one that is not there.
+        return ModelError(f"{path}: {refusal.strerror}; change its rights, or copy it to where you may read")
     return ModelError(f"{path}: cut short or not a weights file ({error}); copy it again")
 
 

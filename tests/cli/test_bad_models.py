@@ -1,6 +1,9 @@
 """A model that is missing, damaged or not for what is asked is named, with what is wrong with it."""
 
+import errno
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -53,6 +56,43 @@ def test_a_file_cut_short_is_named(name, share, refused, copied):
     said = refused("translate", "--model", copied, "one")
     assert said.startswith(f"{copied / name}: cut short or not")
     assert "again" in said
+
+
+def test_a_model_of_another_library_is_answered_with_how_to_take_it_over(refused, call, babbler, tmp_path):
+    theirs = tmp_path / "their model"
+    assert call("export", babbler, "--to", "huggingface", "--out", theirs).code == 0
+    for command in (["generate", "to", "--model"], ["evaluate"], ["explore", "--no-browser"]):
+        assert refused(*command, theirs) == (
+            f"{theirs}: is a model of Hugging Face; take it over first: "
+            f"clearhead import '{theirs}' --out 'runs/their model'"
+        )
+
+
+def test_weights_that_may_not_be_read_are_told_from_broken_ones(
+    refused, call, babbler, tmp_path, monkeypatch
+):
+    theirs = tmp_path / "theirs"
+    assert call("export", babbler, "--to", "huggingface", "--out", theirs).code == 0
+    (theirs / "model.safetensors").write_bytes(b"")
+    ours = shutil.copytree(babbler, tmp_path / "ours")
+    (ours / "model.safetensors").write_bytes(b"")
+    opened = Path.open
+
+    def closed(path: Path, *arguments, **options):
+        # The superuser, as whom tests may run, can read what nobody else can.
+        if path.name == "model.safetensors":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", closed)
+    for folder, command in (
+        (ours, ["generate", "to", "--model"]),
+        (theirs, ["import", "--out", tmp_path / "x"]),
+    ):
+        assert refused(*command, folder) == (
+            f"{folder}/model.safetensors: Permission denied; "
+            "change its rights, or copy it to where you may read"
+        )
 
 
 def test_weights_and_tokenizers_of_other_models_are_told_apart(refused, copied, number_model):

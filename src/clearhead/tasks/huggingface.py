@@ -22,6 +22,7 @@ from clearhead.checkpoint import (
     load_checkpoint,
     save_weights,
     set_weights,
+    unreadable,
     weights,
 )
 from clearhead.config import problems
@@ -154,7 +155,7 @@ def _their_tensors(folder: Path) -> dict[str, Tensor]:
         try:
             tensors |= load_file(path)
         except (OSError, SafetensorError) as error:
-            raise ModelError(f"{path}: cut short or not a weights file ({error}); copy it again") from None
+            raise unreadable(path, error) from None
     return tensors
 
 
