@@ -49,6 +49,7 @@ def refused(values: dict) -> tuple[str, ...]:
         ({"animal": {"kind": "cat"}}, "animal: 'cat' is not one of dog, bird"),
         ({"animal": {"kind": "bird", "wing": 1}}, "animal.wing: unknown setting (did you mean wings?)"),
         ({"animal": {"kind": "bird", "wings": 1.5}}, "animal.wings: 1.5 is not a whole number"),
+        ({"model": {"heads": 8}}, "model.heads: unknown setting (did you mean model.attention.heads?)"),
         ({"width": 8}, "width: unknown setting (did you mean model.width?)"),
         (
             {"animal": "bird"},

@@ -104,7 +104,8 @@ def problems(kind: type[Settings], error: ValidationError, group: str = "") -> I
             continue  # pydantic counts only the items that are right
         inner, parent = _locate(kind, detail["loc"])
         path = ".".join(part for part in (group, inner) if part)
-        yield f"{path}: {sentence(detail, parent)}" if path else sentence(detail, parent)
+        said = sentence(detail, parent, path.rpartition(".")[0])
+        yield f"{path}: {said}" if path else said
 
 
 def _inside(mistake: ErrorDetails, whole: ErrorDetails) -> bool:
@@ -154,13 +155,13 @@ def _tag(kind: type[Settings]) -> str:
     return str(field.default) if field else kind.__name__
 
 
-def sentence(detail: ErrorDetails, parent: type[Settings] | None = None) -> str:
-    """What is wrong with a value, in words; `parent` is the group of settings that it is in."""
+def sentence(detail: ErrorDetails, parent: type[Settings] | None = None, group: str = "") -> str:
+    """What is wrong with a value, in words; `parent` is the group of settings that it is in, at a path."""
     context, value = detail.get("ctx", {}), detail["input"]
     name = str(detail["loc"][-1]) if detail["loc"] else ""
     match detail["type"]:
         case "extra_forbidden":
-            return "unknown setting" + meant(_near(parent, name) if parent else None)
+            return "unknown setting" + meant(_near(parent, name, group) if parent else None)
         case "missing":
             return "is missing"
         case "literal_error" | "union_tag_invalid":
@@ -184,10 +185,10 @@ def _shown(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def _near(group: type[Settings], name: str) -> str | None:
-    """What may have been meant: a setting of this name in a group inside, or one of a like name here."""
+def _near(group: type[Settings], name: str, path: str) -> str | None:
+    """What may have been meant: a setting of this name in a group inside, in full, or one alike here."""
     inside = (
-        f"{inner}.{name}"
+        ".".join(filter(None, (path, inner, name)))
         for inner, field in group.model_fields.items()
         if any(name in member.names() for member in _members(field.annotation))
     )
