@@ -1,6 +1,6 @@
 """Weights as another library has them: the same numbers under other names, joined or turned."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +75,14 @@ def ours(family: Family, model: GPT, theirs: Mapping[str, Tensor], place: str) -
         for one in wanted.names:
             if one not in theirs:
                 raise ModelError(f"{place}: {one} is missing; copy the folder again")
-        joined = torch.cat([theirs[one].T if wanted.turned else theirs[one] for one in wanted.names])
-        if joined.shape != shapes[name].shape:
-            raise ModelError(
-                f"{place}: {' and '.join(wanted.names)} make {_by(joined)}, config.json asks for "
-                f"{_by(shapes[name])}; the files belong to different models"
-            )
-        values[name] = joined
+        parts = [
+            theirs[one].t() if wanted.turned and theirs[one].dim() == 2 else theirs[one]
+            for one in wanted.names
+        ]
+        if not _fit(parts, shapes[name]):
+            said = _differing(wanted, [theirs[one] for one in wanted.names], shapes[name])
+            raise ModelError(f"{place}: {said}; the files belong to different models")
+        values[name] = torch.cat(parts)
     for name in sorted(theirs.keys() - known):
         tied = name == READOUT and model.config.tied == "all"
         if not tied and not name.endswith(DROPPED):
@@ -103,5 +104,18 @@ def _sizes(model: GPT, name: str) -> tuple[int, ...]:
     return model.get_submodule(name.rpartition(".")[0]).sizes  # pyright: ignore[reportReturnType]
 
 
+def _fit(parts: Sequence[Tensor], whole: Tensor) -> bool:
+    """Whether the parts, one below the other, have the shape of the whole."""
+    same = all(part.dim() == whole.dim() and part.shape[1:] == whole.shape[1:] for part in parts)
+    return same and sum(map(len, parts)) == len(whole)
+
+
+def _differing(theirs: Theirs, parts: Sequence[Tensor], whole: Tensor) -> str:
+    """The shapes as they are in their file."""
+    held = " and ".join(f"{name} is {_by(part)}" for name, part in zip(theirs.names, parts, strict=True))
+    asked = _by(whole.t() if theirs.turned else whole)
+    return f"{held}, config.json asks for {asked}{' together' if len(parts) > 1 else ''}"
+
+
 def _by(tensor: Tensor) -> str:
-    return " x ".join(map(str, tensor.shape))
+    return " x ".join(map(str, tensor.shape)) or "a single number"

@@ -37,7 +37,21 @@ def damaged(folders: dict[str, Path], place: Path, name: str = "gpt2") -> Path:
         (
             "llama",
             lambda tensors: tensors.update({"model.norm.weight": torch.zeros(31)}),
-            "model.norm.weight make 31, config.json asks for 32; the files belong to different models",
+            "model.norm.weight is 31, config.json asks for 32; the files belong to different models",
+        ),
+        (
+            "gpt2",
+            lambda tensors: tensors.update({"transformer.h.0.attn.c_attn.weight": torch.zeros(3, 5)}),
+            "transformer.h.0.attn.c_attn.weight is 3 x 5, config.json asks for 32 x 96; "
+            "the files belong to different models",
+        ),
+        (
+            "llama",
+            lambda tensors: tensors.update({"model.layers.0.self_attn.k_proj.weight": torch.tensor(1.0)}),
+            "model.layers.0.self_attn.q_proj.weight is 32 x 32 and "
+            "model.layers.0.self_attn.k_proj.weight is a single number and "
+            "model.layers.0.self_attn.v_proj.weight is 16 x 32, config.json asks for 64 x 32 "
+            "together; the files belong to different models",
         ),
     ],
 )
