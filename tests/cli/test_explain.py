@@ -53,13 +53,13 @@ def test_json_tells_where_the_file_is(call, number_model, tmp_path):
     [
         (["--out", "x.gif"], "x.gif: cannot be written as .gif; end it in .png, .svg, .pdf"),
         (["--out", "none/x.png"], "none/x.png: there is no folder none; make it first"),
-        (["--view", "left"], "view: 'left' is not one of cross, atlas, head"),
-        (["--view", "head", "--layer", "9"], "layer: 9 is not from 0 to 0"),
+        (["--view", "left"], "--view: 'left' is not one of cross, atlas, head"),
+        (["--view", "head", "--layer", "9"], "--layer: 9 is not from 0 to 0"),
         (["--tokens", "5"], "--tokens 5: "),
         (["--to", "fr"], "--to fr: this model translates en-de only"),
         (["--target", ""], "--target: is blank; give a translation, or leave it out for the model's own"),
         (["--target", " \u200b"], "--target: is blank"),
-        (["--attention", "up", "--view", "atlas"], "attention: 'up' is not one of encoder, decoder, cross"),
+        (["--attention", "up", "--view", "atlas"], "--attention: 'up' is not one of encoder, decoder, cross"),
     ],
 )
 def test_what_is_wrong_is_said_with_a_way_out(refused, number_model, tmp_path, monkeypatch, options, said):

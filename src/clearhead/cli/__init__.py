@@ -22,6 +22,7 @@ from clearhead.cli import (
     translate,
 )
 from clearhead.cli.interrupting import INTERRUPTED, heeding
+from clearhead.cli.naming import Command, refusal
 from clearhead.cli.options import put, rank
 from clearhead.errors import ClearheadError, RankError
 
@@ -52,15 +53,15 @@ def _before_every_command(
 ) -> None: ...
 
 
-app.command("translate")(translate.translate)
-app.command("generate")(generate.generate)
-app.command("explain")(explain.explain)
-app.command("explore")(explore.explore)
-app.command("train")(train.train)
-app.command("evaluate")(evaluate.evaluate)
-app.command("export")(export.export)
-app.command("import")(imports.import_)
-app.command("models")(models.models)
+app.command("translate", cls=Command)(translate.translate)
+app.command("generate", cls=Command)(generate.generate)
+app.command("explain", cls=Command)(explain.explain)
+app.command("explore", cls=Command)(explore.explore)
+app.command("train", cls=Command)(train.train)
+app.command("evaluate", cls=Command)(evaluate.evaluate)
+app.command("export", cls=Command)(export.export)
+app.command("import", cls=Command)(imports.import_)
+app.command("models", cls=Command)(models.models)
 app.add_typer(data.app, name="data")
 
 # What the machine refuses and a person can change; anything else is a bug and deserves a traceback.
@@ -89,8 +90,7 @@ def main() -> None:
         with heeding():
             sys.exit(app(prog_name="clearhead", standalone_mode=False))
     except UsageError as error:
-        # Without a message, the help has been shown instead.
-        if message := " ".join(error.format_message().split()):
+        if message := refusal(error):
             command = error.ctx.command_path if error.ctx else "clearhead"
             sys.stderr.write(f"clearhead: {message} (see {command} --help)\n")
         sys.exit(2)
