@@ -25,6 +25,21 @@ with heeding():
     import swallows
 print("went on")
 """
+ENDS = """
+import atexit, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from clearhead.cli.interrupting import heeding
+with heeding():
+    atexit.register(signal.raise_signal, signal.SIGINT)
+"""
+
+
+def test_while_the_process_ends_it_shows_no_traceback():
+    paths = os.pathsep.join(filter(None, sys.path))
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
 
 
 def test_what_is_imported_cannot_swallow_it(tmp_path):

@@ -1,5 +1,6 @@
-"""Ctrl-C while libraries are imported: it ends the process there and then."""
+"""Ctrl-C while libraries are imported, or while the process ends: it ends the process there and then."""
 
+import atexit
 import os
 import signal
 import sys
@@ -31,6 +32,14 @@ def heeding() -> Iterator[None]:
     finally:
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            # Last, so that it is called before what the libraries have registered.
+            atexit.unregister(_end_at_once)
+            atexit.register(_end_at_once)
+
+
+def _end_at_once() -> None:
+    """From now on: all is done, and what is raised while Python ends would be shown as a bug."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _end_or_raise(number: int, frame: FrameType | None) -> None:
