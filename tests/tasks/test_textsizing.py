@@ -38,6 +38,12 @@ def test_what_was_chosen_is_said(written):
     assert choices[2].startswith("model: width 64, hidden 256, 2 layers, 2 heads, sees 64 tokens")
 
 
+def test_copies_among_the_documents_are_said(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"text": "words, and {number % 50} more"}}\n' for number in range(60)))
+    assert fit_text([str(path)]).choices()[0].endswith("in 60 documents, of which 10 are copies of others")
+
+
 def test_changes_take_precedence(written):
     fitted = fit_text([written("some words\n" * 50)], ["model.width=32", "training.steps=7"])
     assert (fitted.recipe.model.width, fitted.recipe.training.steps) == (32, 7)

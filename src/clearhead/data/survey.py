@@ -50,6 +50,11 @@ class Survey:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def copies(self) -> int:
+        """How many documents are the same as one before them."""
+        return len(self) - len(np.unique(self.hashes))
+
 
 @dataclass(frozen=True, eq=False)
 class TextSplit:
@@ -73,25 +78,42 @@ def split_text(survey: Survey, share: float, most: int) -> TextSplit:
     """Keeps a share of the characters for validation, at most so many.
 
     They are whole documents, those with the lowest hashes. Of a few documents, or where those that are short
-    enough do not suffice, the last part of each is kept.
+    enough do not suffice, the last part of each is kept. Documents that are the same stay together: it is the
+    share of the different ones, the rarest first, and with their copies never more than the share of all.
     """
     lengths = survey.lengths
-    wanted = min(most, survey.characters - int(survey.characters * (1 - share)))
+    wanted = _wanted(survey.characters, share, most)
     if not wanted:
         return TextSplit(lengths)
-    short = lengths <= wanted
-    if len(survey) < FEW or int(lengths[short].sum()) <= wanted:
-        kept = wanted if len(survey) == 1 else (lengths * (wanted / survey.characters)).astype(np.int64)
-        if survey.characters - int(np.sum(kept)) < 1 or int(np.sum(kept)) < 1:
-            raise DataError(
-                f"{survey.characters} characters are too few to keep some for validation; give more text, or "
-                "files for it (data.validation)"
-            )
-        return TextSplit(lengths - kept)
-    hashes = np.sort(survey.hashes[short])
-    order = np.argsort(survey.hashes[short], kind="stable")
-    count = int(np.searchsorted(np.cumsum(lengths[short][order]), wanted, side="right"))
-    held = short & (survey.hashes <= hashes[count - 1])
-    if held.all():
-        held[np.argmax(survey.hashes)] = False
-    return TextSplit(np.where(held, 0, lengths))
+    hashes, first, places, copies = np.unique(
+        survey.hashes, return_index=True, return_inverse=True, return_counts=True
+    )
+    once = lengths[first]
+    wanted_once = _wanted(int(once.sum()), share, most)
+    short = np.flatnonzero((once <= wanted_once) & (once * copies <= wanted))
+    if len(hashes) < FEW or int(once[short].sum()) <= wanted_once:
+        return _without_ends(survey, wanted)
+    order = short[np.lexsort((hashes[short], copies[short]))]
+    count = min(
+        np.searchsorted(np.cumsum(once[order]), wanted_once, side="right"),
+        np.searchsorted(np.cumsum((once * copies)[order]), wanted, side="right"),
+    )
+    held = np.isin(np.arange(len(hashes)), order[:count])
+    return TextSplit(np.where(held[places], 0, lengths))
+
+
+def _wanted(characters: int, share: float, most: int) -> int:
+    """How many of so many characters are for validation."""
+    return min(most, characters - int(characters * (1 - share)))
+
+
+def _without_ends(survey: Survey, wanted: int) -> TextSplit:
+    """Keeps the last part of each document, so many characters of all together."""
+    lengths = survey.lengths
+    kept = wanted if len(survey) == 1 else (lengths * (wanted / survey.characters)).astype(np.int64)
+    if survey.characters - int(np.sum(kept)) < 1 or int(np.sum(kept)) < 1:
+        raise DataError(
+            f"{survey.characters} characters are too few to keep some for validation; give more text, or "
+            "files for it (data.validation)"
+        )
+    return TextSplit(lengths - kept)

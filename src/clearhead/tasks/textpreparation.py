@@ -27,7 +27,7 @@ TOKENIZER_CHARACTERS = 20_000_000
 # With less, there is nothing to learn, and next to nothing to validate on.
 LEAST = 100
 # To be raised with every change by which reading or splitting gives other text.
-PREPARATION = 2
+PREPARATION = 3
 
 
 @dataclass
