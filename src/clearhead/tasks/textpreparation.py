@@ -132,11 +132,13 @@ class Instructions(Corpus):
 
     @cached_property
     def split(self) -> Split:
-        pairs, wanted = sum(1 for _ in self._set(self.config.train)), self.config.hold_out
+        # Of copies, one counts.
+        pairs, wanted = len({hash(pair) for pair in self._set(self.config.train)}), self.config.hold_out
         count = min(pairs - 1, -(-pairs * wanted.share // 1), wanted.most)
         if pairs < 2:
             raise DataError(
-                f"{_named(self.config.train)}: {pairs} prompts with answers are too few to learn from"
+                f"{_named(self.config.train)}: {pairs} different prompts with answers are too few to learn "
+                "from"
             )
         whole = Whole(self._set(self.config.train), (PROMPT, ANSWER), int(count), 0)
         return hold_out([whole], self.seed)[0]
