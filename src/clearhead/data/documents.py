@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from clearhead.data.columns import listed
 from clearhead.data.datasets import SHIPPED_TEXTS, shipped_file
-from clearhead.data.files import content_hash, ending, opened, packing
+from clearhead.data.files import check_lasts, content_hash, ending, opened, packing
 from clearhead.data.readers import read_fields
 from clearhead.errors import DataError
 from clearhead.text.normalize import without_surrogates
@@ -50,13 +50,17 @@ def files(place: str | Path) -> list[Path]:
         return [path]
     found = sorted(one for one in path.rglob("*") if one.is_file() and ending(one) in ENDINGS)
     if not found:
-        raise DataError(f"{path}: no text in this folder; files must end in {', '.join(ENDINGS)}")
+        raise DataError(
+            f"{path}: no text in this folder; files must end in {', '.join(ENDINGS)} (also .gz, .xz, .zst), "
+            "or be named one by one"
+        )
     return found
 
 
 def check_texts(places: Iterable[str | Path]) -> None:
     """Refuses at once what would be missed only after long work."""
     for place in places:
+        check_lasts(Path(place))
         if not Path(place).exists() and not _is_shipped(place):
             raise DataError(f"{place}: no such file or folder; shipped texts are {', '.join(SHIPPED_TEXTS)}")
 
