@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.documents import Piece
+from clearhead.data.documents import BLANK, Piece
 from clearhead.errors import DataError
 
 # With fewer documents, the end of each is kept for validation: whole ones would be too much or too little.
@@ -27,14 +27,20 @@ class Survey:
     """In characters, of each document."""
     hashes: NDArray[np.uint64]
     """Of each document: where two are the same, they stay together."""
+    blank: int = 0
+    """How many more documents there are in which nothing is written."""
 
     @classmethod
     def of(cls, pieces: Iterable[Piece], seed: int = 0) -> "Survey":
         lengths, hashes = array("q"), array("Q")
         alphabet: set[str] = set()
-        size, place, salt = 0, 0, hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
+        size, place, blank, salt = 0, 0, 0, hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
         digest = hashlib.blake2b(digest_size=8, salt=salt)
-        for text, last in pieces:
+        for piece in pieces:
+            if piece == BLANK:
+                blank += 1
+                continue
+            text, last = piece
             written = text.encode()
             digest.update(written)
             alphabet.update(text)
@@ -45,7 +51,8 @@ class Survey:
                 hashes.append(int.from_bytes(digest.digest(), "little"))
                 place, digest = 0, hashlib.blake2b(digest_size=8, salt=salt)
         counted = np.array(lengths, dtype=np.int64)
-        return cls(int(counted.sum()), size, frozenset(alphabet), counted, np.array(hashes, dtype=np.uint64))
+        told = np.array(hashes, dtype=np.uint64)
+        return cls(int(counted.sum()), size, frozenset(alphabet), counted, told, blank)
 
     def __len__(self) -> int:
         return len(self.lengths)

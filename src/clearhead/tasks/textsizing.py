@@ -106,7 +106,9 @@ def fit_text(places: Sequence[str], changes: Sequence[str] = (), follow: Follow 
 
 def _text(survey: Survey) -> str:
     told = f"text: {survey.characters:,} characters in {counted(len(survey), 'document')}"
-    return told + (f", of which {survey.copies:,} are copies of others" if survey.copies else "")
+    if survey.copies:
+        told += f", of which {survey.copies:,} are copies of others"
+    return told + (f"; {survey.blank:,} blank ones are left out" if survey.blank else "")
 
 
 def _tokenizer(size: TextSize, survey: Survey) -> TokenizerConfig:
