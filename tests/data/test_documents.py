@@ -1,12 +1,14 @@
 import gzip
 import json
 import lzma
+import os
 
 import pyarrow
 import pytest
 import zstandard
 from pyarrow import parquet
 
+from clearhead.data.corpus import check_files
 from clearhead.data.documents import CHUNK, LONGEST_PIECE, check_texts, cut, read_documents, texts_hash
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -61,7 +63,7 @@ def test_a_folder_gives_its_texts_by_name_and_leaves_out_blank_ones(tmp_path):
         (tmp_path / name).write_text(text)
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\0")
     assert documents(tmp_path) == ["first", "second", "third"]
-    with pytest.raises(DataError, match="no text in this folder; files must end in"):
+    with pytest.raises(DataError, match=r"no text in this folder; .* \.txt, .*, or be named one by one"):
         documents(_empty(tmp_path))
 
 
@@ -80,6 +82,17 @@ def test_what_is_wrong_with_a_text_is_said_by_line(tmp_path):
         documents(bad)
     with pytest.raises(DataError, match=r"no\.txt: no such file or folder; shipped texts are shakespeare"):
         check_texts([tmp_path / "no.txt"])
+
+
+@pytest.mark.parametrize("check", [check_texts, check_files])
+def test_what_can_be_read_but_once_is_refused_by_name(tmp_path, check):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(
+        DataError, match=r"pipe\.txt: a pipe or a device can be read but once; write it to a file first"
+    ):
+        check([tmp_path / "pipe.txt"])
+    with pytest.raises(DataError, match="-: standard input can be read but once; write it to a file first"):
+        check(["-"])
 
 
 def test_the_shipped_text_is_tiny_shakespeare():

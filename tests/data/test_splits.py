@@ -91,6 +91,16 @@ def test_holding_out_everything_is_refused(validation, test):
         split_of([], LANGUAGES, 1, 1)
 
 
+def test_a_sentence_with_more_translations_than_are_wanted_is_trained_on():
+    for seed in range(20):
+        often = [Pair(PAIRS[0].source, f"Satz {number} anders") for number in range(300)]
+        split = split_of([*PAIRS, *often], LANGUAGES, validation=200, test=200, seed=seed)
+        assert split.part(PAIRS[0]) == "train"
+        train, validation, test = parts(split, [*PAIRS, *often])
+        assert (len(validation), len(test)) == (200, 200)
+        assert len(train) >= len(PAIRS) + 300 - 400 - 4
+
+
 @given(
     keys=st.lists(st.integers(0, 25), min_size=1, max_size=80),
     validation=st.integers(0, 20),

@@ -56,6 +56,43 @@ def test_documents_that_are_the_same_stay_together():
     assert np.array_equal(held[: len(MANY)], held[len(MANY) :])
 
 
+def test_a_survey_tells_how_many_documents_are_copies():
+    assert Survey.of(pieces("was", "das", "was", "was")).copies == 2
+    assert Survey.of(pieces(*MANY)).copies == 0
+
+
+@pytest.mark.parametrize("copies", [1, 2, 7, 30, 500])
+def test_a_document_that_occurs_often_neither_fills_validation_nor_empties_training(copies):
+    for seed in range(20):
+        texts = [*MANY, *[MANY[seed]] * copies]
+        split = split_text(Survey.of(pieces(*texts), seed), 0.1, 1 << 30)
+        train, validation = (joined(split.part(pieces(*texts), part)) for part in ("train", "validation"))
+        assert not set(train) & set(validation)
+        assert sorted(train + validation) == sorted(texts)
+        assert 0.08 < sum(map(len, set(validation))) / sum(map(len, MANY)) < 0.12
+        assert sum(map(len, validation)) <= 0.1 * sum(map(len, texts)) + 1
+
+
+def test_where_all_documents_occur_as_often_they_are_split_as_if_each_were_there_once():
+    once, thrice = (split_text(Survey.of(pieces(*MANY * times)), 0.1, 1 << 30).cuts for times in (1, 3))
+    assert np.array_equal(np.tile(once, 3), thrice)
+
+
+def test_of_copies_of_one_document_the_same_end_is_held_out():
+    texts = [MANY[0]] * 50
+    split = split_text(Survey.of(pieces(*texts)), 0.1, 1 << 30)
+    assert 0.8 * len(MANY[0]) < split.cuts[0] < len(MANY[0])
+    assert set(split.cuts) == {split.cuts[0]}
+
+
+def test_copies_of_short_documents_beside_long_ones_are_no_more_than_asked_for():
+    short = [str(number) * 10 for number in range(100, 400)]
+    texts = [str(number) * 5000 for number in range(10, 20)] + short * 100
+    lengths = np.array([len(text) for text in texts])
+    held = split_text(Survey.of(pieces(*texts, size=1 << 20)), 0.05, 1 << 30).cuts == 0
+    assert 0.02 < lengths[held].sum() / lengths.sum() <= 0.05
+
+
 def test_no_more_is_held_out_than_asked_for():
     split = split_text(Survey.of(pieces("x" * 10_000)), 0.1, 50)
     assert split.cuts.tolist() == [9950]

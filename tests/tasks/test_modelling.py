@@ -144,6 +144,16 @@ def test_answers_are_measured_as_the_run_measured_them(tmp_path, texts):
     assert abs(found.measured.loss - validation.loss) < 1.0
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_prompt_that_occurs_often_neither_fills_validation_nor_empties_training(tmp_path, texts, seed):
+    lines = (texts / "pairs.jsonl").read_text().splitlines()[:50]
+    (tmp_path / "often.jsonl").write_text("\n".join([*lines, *[lines[0]] * 500]))
+    data = TextConfig(train=(str(tmp_path / "often.jsonl"),), template="{prompt}+{answer}")
+    corpus = Instructions(data, seed)
+    train, validation = list(corpus.pairs("train")), list(corpus.pairs("validation"))
+    assert (len(train), len(validation), len({*train} | {*validation})) == (545, 5, 50)
+
+
 def test_text_is_measured_as_text_whatever_its_file_is_called(tmp_path, texts):
     finish(train(recipe({"train": [str(texts / "text.txt")]}), tmp_path / "run"))
     language, (named, other) = (
@@ -304,5 +314,5 @@ def test_too_little_text_is_said(tmp_path):
     with pytest.raises(DataError, match=r"short\.txt: 6 characters of text; a language model needs at least"):
         finish(train(recipe({"train": [str(tmp_path / "short.txt")]}), tmp_path / "run"))
     data = {"train": [str(tmp_path / "one.jsonl")], "template": "{prompt}{answer}"}
-    with pytest.raises(DataError, match="1 prompts with answers are too few"):
+    with pytest.raises(DataError, match="1 different prompts with answers are too few"):
         finish(train(recipe(data), tmp_path / "other"))

@@ -38,6 +38,23 @@ def test_what_was_chosen_is_said(written):
     assert choices[2].startswith("model: width 64, hidden 256, 2 layers, 2 heads, sees 64 tokens")
 
 
+def test_blank_records_are_left_out_and_said(tmp_path):
+    texts, pairs = tmp_path / "texts.jsonl", tmp_path / "pairs.jsonl"
+    written = "".join(f'{{"text": "words, and {number} more"}}\n' for number in range(60))
+    texts.write_text(written + '{"text": null}\n{"text": ""}\n{"text": " \\n"}\n')
+    assert fit_text([str(texts)]).choices()[0].endswith("in 60 documents; 3 blank ones are left out")
+    written = "".join(f'{{"prompt": "{number}?", "answer": "{number}"}}\n' for number in range(60))
+    pairs.write_text(written + '{"prompt": "0?", "answer": null}\n{"prompt": "", "answer": "0"}\n')
+    fitted = fit_text([str(pairs)], ["data.template={prompt} {answer}"])
+    assert fitted.choices()[0].endswith("in 60 documents; 2 blank ones are left out")
+
+
+def test_copies_among_the_documents_are_said(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"text": "words, and {number % 50} more"}}\n' for number in range(60)))
+    assert fit_text([str(path)]).choices()[0].endswith("in 60 documents, of which 10 are copies of others")
+
+
 def test_changes_take_precedence(written):
     fitted = fit_text([written("some words\n" * 50)], ["model.width=32", "training.steps=7"])
     assert (fitted.recipe.model.width, fitted.recipe.training.steps) == (32, 7)

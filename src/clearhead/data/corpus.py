@@ -5,7 +5,7 @@ from pathlib import Path
 
 from clearhead.data.columns import Columns
 from clearhead.data.datasets import SHIPPED, shipped_file
-from clearhead.data.files import content_hash, ending, lines, packing
+from clearhead.data.files import check_lasts, content_hash, ending, lines, packing
 from clearhead.data.pair import Pair
 from clearhead.data.readers import read_aligned, read_csv, read_jsonl, read_tsv
 from clearhead.data.tmx import read_tmx
@@ -60,6 +60,7 @@ def check_files(places: Iterable[Place]) -> None:
     """Refuses at once what would be missed only after long work."""
     for place in places:
         for part in place if isinstance(place, tuple) else (place,):
+            check_lasts(Path(part))
             if not Path(part).exists() and not (part is place and str(part) in SHIPPED):
                 names = ", ".join(SHIPPED)
                 raise DataError(

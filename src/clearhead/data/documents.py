@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from clearhead.data.columns import listed
 from clearhead.data.datasets import SHIPPED_TEXTS, shipped_file
-from clearhead.data.files import content_hash, ending, opened, packing
+from clearhead.data.files import check_lasts, content_hash, ending, opened, packing
 from clearhead.data.readers import read_fields
 from clearhead.errors import DataError
 from clearhead.text.normalize import without_surrogates
@@ -31,11 +31,20 @@ class Piece(NamedTuple):
     """Whether its document ends with it."""
 
 
+# What stands for a document in which nothing is written.
+BLANK = Piece("", last=True)
+
+
 def read_documents(places: Iterable[str | Path], field: str | None = None) -> Iterator[Piece]:
     """The documents of files, of folders of them and of shipped texts; blank ones are left out.
 
     A plain file is a document, and so is a line of JSON and a row of Parquet: of these, a field is read.
     """
+    return (piece for piece in read_records(places, field) if piece != BLANK)
+
+
+def read_records(places: Iterable[str | Path], field: str | None = None) -> Iterator[Piece]:
+    """The same with the blank ones, for counting them."""
     for place in places:
         for path in files(place):
             yield from _read(path, field)
@@ -50,13 +59,17 @@ def files(place: str | Path) -> list[Path]:
         return [path]
     found = sorted(one for one in path.rglob("*") if one.is_file() and ending(one) in ENDINGS)
     if not found:
-        raise DataError(f"{path}: no text in this folder; files must end in {', '.join(ENDINGS)}")
+        raise DataError(
+            f"{path}: no text in this folder; files must end in {', '.join(ENDINGS)} (also .gz, .xz, .zst), "
+            "or be named one by one"
+        )
     return found
 
 
 def check_texts(places: Iterable[str | Path]) -> None:
     """Refuses at once what would be missed only after long work."""
     for place in places:
+        check_lasts(Path(place))
         if not Path(place).exists() and not _is_shipped(place):
             raise DataError(f"{place}: no such file or folder; shipped texts are {', '.join(SHIPPED_TEXTS)}")
 
@@ -99,14 +112,13 @@ def _field(path: Path, have: list[str], asked: str | None) -> str:
 
 
 def _document(texts: Iterator[str]) -> Iterator[Piece]:
-    """Texts as the pieces of a document; nothing, where it is blank."""
+    """Texts as the pieces of a document."""
     before = next(texts, "")
     blank = before.isspace() or not before
     for text in texts:
         yield Piece(before, last=False)
         before, blank = text, False
-    if not blank:
-        yield Piece(before, last=True)
+    yield BLANK if blank else Piece(before, last=True)
 
 
 def cut(texts: Iterator[str]) -> Iterator[str]:

@@ -31,6 +31,14 @@ def packing(path: Path) -> str:
     return path.suffix.lower() if path.suffix.lower() in PACKED else ""
 
 
+def check_lasts(path: Path) -> None:
+    """Refuses what can be read but once, such as pipes."""
+    if str(path) == "-" and not path.exists():
+        raise DataError("-: standard input can be read but once; write it to a file first")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(f"{path}: a pipe or a device can be read but once; write it to a file first")
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The unpacked bytes of a file; whatever the system or the packer finds wrong becomes a DataError."""

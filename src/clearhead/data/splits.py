@@ -87,9 +87,11 @@ class Split:
 def hold_out(corpora: Sequence[Whole], seed: int = 0) -> list[Split]:
     """The split of each corpus, found in one pass over it; memory grows with what is held out.
 
-    A corpus tests on the lowest of its keys' hashes, and validates on the next that none tests on.
+    A corpus tests on the lowest of its keys' hashes, and validates on the next that none tests on. A key with
+    more pairs than are wanted is passed over: all of them would be lost to training.
     """
-    most = sum(corpus.validation + corpus.test for corpus in corpora) + 1
+    # Twice as many as are wanted, so that some can be passed over.
+    most = 2 * sum(corpus.validation + corpus.test for corpus in corpora) + 1
     counted = [
         _lowest((_hash(pair[corpus.key_side], seed) for pair in corpus.pairs), most) for corpus in corpora
     ]
@@ -135,7 +137,10 @@ def _lowest(hashes: Iterator[int], most: int) -> tuple[Keys, NDArray[np.int64], 
 
 
 def _first(keys: Keys, counts: NDArray[np.int64], wanted: int) -> Keys:
-    """As many of the keys as have so many pairs together."""
+    """As many of the keys as have so many pairs together; one that alone has more, only in need."""
+    rare = counts <= wanted
+    if int(counts[rare].sum()) >= wanted:
+        keys, counts = keys[rare], counts[rare]
     return keys[: int(np.searchsorted(np.cumsum(counts), wanted)) + 1] if wanted else keys[:0]
 
 

@@ -23,7 +23,7 @@ from clearhead.text.tokenizer import Tokenizer
 TOKENIZER_PAIRS = 1_000_000
 # To be raised with every change by which reading, normalising, cleaning or splitting gives other pairs: a
 # token store kept from before is then not taken for one of today.
-PREPARATION = 2
+PREPARATION = 3
 
 
 def cache_folder() -> Path:

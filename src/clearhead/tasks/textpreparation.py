@@ -11,7 +11,7 @@ import numpy as np
 
 from clearhead.data.building import cached_store, cached_texts
 from clearhead.data.corpus import read_pairs
-from clearhead.data.documents import Piece, files, read_documents, texts_hash
+from clearhead.data.documents import BLANK, Piece, files, read_documents, read_records, texts_hash
 from clearhead.data.pair import Directed, Pair
 from clearhead.data.splits import HeldOut, Split, Whole, hold_out
 from clearhead.data.store import PairStore, TextStore
@@ -27,7 +27,7 @@ TOKENIZER_CHARACTERS = 20_000_000
 # With less, there is nothing to learn, and next to nothing to validate on.
 LEAST = 100
 # To be raised with every change by which reading or splitting gives other text.
-PREPARATION = 2
+PREPARATION = 3
 
 
 @dataclass
@@ -80,7 +80,7 @@ class TextCorpus(Corpus):
 
     @cached_property
     def survey(self) -> Survey:
-        return _surveyed(self, read_documents(self.config.train, self.config.field))
+        return _surveyed(self, read_records(self.config.train, self.config.field))
 
     @cached_property
     def split(self) -> TextSplit:
@@ -128,26 +128,33 @@ class Instructions(Corpus):
     @cached_property
     def survey(self) -> Survey:
         """Of prompts and answers as the model reads them, each with its own a document."""
-        return _surveyed(self, (Piece("".join(pair), last=True) for pair in self._set(self.config.train)))
+        pairs = self._set_or_blank(self.config.train)
+        return _surveyed(self, (Piece("".join(pair), last=True) if pair else BLANK for pair in pairs))
 
     @cached_property
     def split(self) -> Split:
-        pairs, wanted = sum(1 for _ in self._set(self.config.train)), self.config.hold_out
+        # Of copies, one counts.
+        pairs, wanted = len({hash(pair) for pair in self._set(self.config.train)}), self.config.hold_out
         count = min(pairs - 1, -(-pairs * wanted.share // 1), wanted.most)
         if pairs < 2:
             raise DataError(
-                f"{_named(self.config.train)}: {pairs} prompts with answers are too few to learn from"
+                f"{_named(self.config.train)}: {pairs} different prompts with answers are too few to learn "
+                "from"
             )
         whole = Whole(self._set(self.config.train), (PROMPT, ANSWER), int(count), 0)
         return hold_out([whole], self.seed)[0]
 
     def _set(self, files: Iterable[str]) -> Iterator[Pair]:
         """The pairs of files in the template; those that are blank on a side are left out."""
+        return (pair for pair in self._set_or_blank(files) if pair)
+
+    def _set_or_blank(self, files: Iterable[str]) -> Iterator[Pair | None]:
+        """The same with None for each that is blank on a side."""
         before, _, after = (self.config.template or "").partition(f"{{{ANSWER}}}")
         for file in files:
             for prompt, answer in read_pairs(file, (PROMPT, ANSWER), self.config.columns):
-                if prompt.strip() and answer.strip():
-                    yield Pair(before.format(prompt=prompt), answer + after.format())
+                told = prompt.strip() and answer.strip()
+                yield Pair(before.format(prompt=prompt), answer + after.format()) if told else None
 
 
 def corpus_of(data: TextConfig, seed: int) -> TextCorpus | Instructions:

@@ -27,9 +27,9 @@ class TextHoldOut(Settings):
     """How much is kept from training where no files are given for validation."""
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Of the characters: whole documents, or of a few long ones the last part of each."""
+    """Of the characters: whole documents, copies counted once; of a few long ones, the end of each."""
     most: NonNegativeInt = 1_000_000
-    """Characters."""
+    """Characters; of prompts with answers, pairs."""
 
 
 class TextConfig(Settings):

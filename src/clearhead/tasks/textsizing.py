@@ -78,7 +78,7 @@ class FittedText:
         else:
             cut = f"bytes and what is merged of them, up to {recipe.tokenizer.vocabulary:,}"
         return [
-            f"text: {survey.characters:,} characters in {counted(len(survey), 'document')}",
+            _text(survey),
             f"tokenizer: {cut}",
             f"model: width {model.width}, hidden {model.hidden}, {model.layers} layers, "
             f"{model.attention.heads} heads, sees {model.longest} tokens, dropout {model.dropout}",
@@ -102,6 +102,13 @@ def fit_text(places: Sequence[str], changes: Sequence[str] = (), follow: Follow 
     usual = max(200, int(size.epochs * tokens / size.tokens))
     recipe = _recipe(size, data, tokenizer, steps_of(asked, usual))
     return FittedText(settled(recipe, asked, changes), survey, max(1, tokens))
+
+
+def _text(survey: Survey) -> str:
+    told = f"text: {survey.characters:,} characters in {counted(len(survey), 'document')}"
+    if survey.copies:
+        told += f", of which {survey.copies:,} are copies of others"
+    return told + (f"; {survey.blank:,} blank ones are left out" if survey.blank else "")
 
 
 def _tokenizer(size: TextSize, survey: Survey) -> TokenizerConfig:
