@@ -8,6 +8,9 @@ from pathlib import Path
 
 from clearhead.errors import SettingsError
 
+# Under such a name safetensors writes a file before it gets the name that was asked for.
+SAFETENSORS = ".tmp??????"
+
 
 def check_folder(path: Path) -> None:
     """Refuses a place that can become no folder, because it or what it is in is a file."""
@@ -43,6 +46,11 @@ def write_text(path: Path, text: str) -> None:
 def temporary_name(path: Path) -> Path:
     """Where a file is written until it is whole."""
     return path.with_name(path.name + ".tmp")
+
+
+def half_written(folder: Path) -> list[Path]:
+    """What a process that was killed left in a folder of files that it was writing."""
+    return [*folder.glob(temporary_name(Path("*")).name), *folder.glob(SAFETENSORS)]
 
 
 def force(path: Path) -> None:

@@ -136,9 +136,10 @@ def test_when_no_state_is_whole_the_run_says_so(folder):
             states.latest()
 
 
-def test_leftovers_of_a_killed_save_are_removed_and_reported(folder, caplog):
+@pytest.mark.parametrize("name", ["state-00000005.safetensors.tmp", ".tmpIDZEz3"])
+def test_leftovers_of_a_killed_save_are_removed_and_reported(folder, caplog, name):
     folder.mkdir(parents=True)
-    leftover = folder / "state-00000005.safetensors.tmp"
+    leftover = folder / name
     leftover.write_bytes(b"half")
     with StateFolder(folder) as states:
         assert states.latest() is None

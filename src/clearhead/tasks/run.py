@@ -24,7 +24,7 @@ from clearhead.tasks.translating import Translating
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import Ranks, StateFolder, joined
 from clearhead.training.devices import on_gpu
-from clearhead.writing import temporary_name
+from clearhead.writing import half_written
 
 STATES = "training"
 
@@ -135,7 +135,7 @@ def _run(recipe: Recipe, out: Path, states: StateFolder, ranks: Ranks, follow: F
 
 def _tidied(out: Path) -> bool:
     """Removes what was half-written when an earlier try was killed; whether the tokenizer is missing."""
-    for leftover in out.glob(temporary_name(Path("*")).name):
+    for leftover in half_written(out):
         leftover.unlink()
     return not (out / TOKENIZER).exists()
 

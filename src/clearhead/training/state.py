@@ -15,7 +15,7 @@ from clearhead.training.forms import FORMS, FileARank, Form, OneFile, form_of
 from clearhead.training.manifest import Place, anywhere
 from clearhead.training.ranks import Group, Ranks
 from clearhead.training.tensors import Tree, read_checksum, read_notes, read_weights, write_tree
-from clearhead.writing import temporary_name
+from clearhead.writing import half_written
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class StateFolder:
             self._lock = _take(self.folder / "lock", self.folder)
         except OSError as error:
             raise TrainingError(f"{self.folder}: cannot be used for a run: {error.strerror}") from error
-        for leftover in self.folder.glob(temporary_name(Path("*")).name):
+        for leftover in half_written(self.folder):
             log.warning("%s: half-written when an earlier run ended; removed", leftover)
             _remove(leftover)
 
