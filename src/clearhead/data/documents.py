@@ -106,7 +106,7 @@ def _field(path: Path, have: list[str], asked: str | None) -> str:
         raise DataError(
             f"{path}: {what}; it has {listed(have)}; name one "
             "(train: --set data.field=NAME, evaluate: --field NAME)"
-            + (", or learn the answers: --set data.template='{prompt} {answer}'" if pairs else "")
+            + (", or learn the answers (train: --set data.template='{prompt} {answer}')" if pairs else "")
         )
     return found
 
