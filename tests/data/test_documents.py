@@ -43,7 +43,7 @@ def test_packed_files_read_like_plain_ones(tmp_path, ending, pack):
 
 def test_prompts_with_answers_are_not_taken_for_text(tmp_path):
     (tmp_path / "q.jsonl").write_text('{"prompt": "1", "answer": "2"}\n')
-    with pytest.raises(DataError, match="or learn the answers .train: --set data"):
+    with pytest.raises(DataError, match=r"or learn the answers \(train: --set data"):
         list(read_documents([tmp_path / "q.jsonl"]))
 
 
