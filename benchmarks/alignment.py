@@ -17,7 +17,7 @@ import torch
 import clearhead
 from clearhead.evaluation.alignment import HANSARDS, AlignedPair, alignment_score, read_hansards
 from clearhead.inspection.alignment import LINKED, Aligner, align, align_by_layer, links, merge_words
-from clearhead.tasks.aligning import Looked, best_aligners, look_at_words
+from clearhead.tasks.translation.alignment import Looked, best_aligners, look_at_words
 
 THRESHOLDS = (0.05, 0.1, LINKED, 0.2, 0.3)
 

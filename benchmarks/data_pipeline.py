@@ -17,11 +17,11 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from clearhead.data.batching import Batches, BatchingConfig
-from clearhead.data.building import cached_store
+from clearhead.data.batching.buckets import Batches, BatchingConfig
+from clearhead.data.build import cached_store
 from clearhead.data.cleaning import CleaningConfig, Tally, clean
-from clearhead.data.corpus import corpus_hash, read_pairs
 from clearhead.data.pair import Directed
+from clearhead.data.sources.corpus import corpus_hash, read_pairs
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 LANGUAGES = ("en", "de")

@@ -22,10 +22,10 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 import torch
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
+from clearhead.explorer.server import in_background, settle
 from clearhead.models import build, read_config
-from clearhead.serving.running import in_background, settle
-from clearhead.tasks.directions import Direction
-from clearhead.tasks.translation import SearchConfig, TranslationModel
+from clearhead.tasks.translation.directions import Direction
+from clearhead.tasks.translation.model import SearchConfig, TranslationModel
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 LENGTHS = (12, 128, 512)

@@ -16,11 +16,12 @@ from pathlib import Path
 import torch
 import transformers
 
-from clearhead.decoding import Guide, Walk, lay_for_steps, most_probable
+from clearhead.accel.packing import lay_for_steps
+from clearhead.decoding import Guide, Walk, most_probable
+from clearhead.interop.architectures import family_of
+from clearhead.interop.weight_map import ours
 from clearhead.models import GPT, GPTConfig
-from clearhead.models.families import family_of
-from clearhead.models.foreign import ours
-from clearhead.tasks.sliding import Sliding
+from clearhead.tasks.language.sliding_window import Sliding
 
 VOCABULARY = 50257
 ENDLESS = -1

@@ -24,10 +24,10 @@ import torch.nn.functional as F
 from measuring import OURS, Step, Turns, about, peak, speed, table
 from torch import nn
 
-from clearhead.data.textbatch import CropBatch
+from clearhead.data.text_batch import CropBatch
 from clearhead.decoding import Guide, Walk, most_probable
+from clearhead.models.cuda_graph import Recorded
 from clearhead.models.gpt import GPT, GPTConfig
-from clearhead.models.recorded import Recorded
 from clearhead.tasks.objective import TextLoss
 from clearhead.training import Trainer, TrainingConfig
 from clearhead.training.optimizer import AdamWConfig

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.data.batch import PairBatch
-from clearhead.data.corpus import read_pairs
 from clearhead.data.datasets import shipped_file
 from clearhead.data.pair import Pair
+from clearhead.data.sources.corpus import read_pairs
 from clearhead.data.store import PairStore
 from clearhead.layers.positions import sinusoids
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig

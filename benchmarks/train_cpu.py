@@ -33,7 +33,7 @@ from peers import (
 from torch import nn
 
 from clearhead.data.batch import PairBatch
-from clearhead.data.batching import Batches, BatchingConfig
+from clearhead.data.batching.buckets import Batches, BatchingConfig
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.training.loss import smoothed_loss

@@ -24,8 +24,8 @@ from measuring import OURS, Step, Turns, about, peak, table
 from peers import RATE, SMOOTHING, Peer, Shape, marian, multi30k, nn_transformer, smoothed, tatoeba, tokenised
 
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.batching import Batches, BatchingConfig
-from clearhead.data.packing import PackedBatches
+from clearhead.data.batching.buckets import Batches, BatchingConfig
+from clearhead.data.batching.packing import PackedBatches
 from clearhead.data.store import PairStore, Side
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.tasks.objective import translation_loss

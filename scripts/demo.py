@@ -40,10 +40,10 @@ def show() -> None:
     """Sentences that were kept from training, in every direction."""
     # Only now: the command before was to be the first to start everything.
     import clearhead
-    from clearhead.tasks.directions import file_name
-    from clearhead.tasks.shelf import BOX
+    from clearhead.tasks.translation.directions import file_name
+    from clearhead.tasks.zoo import BOX
 
-    model = clearhead.load("box")
+    model = clearhead.load("en-de-fr")
     for direction in model.directions:
         rows = (BOX / file_name("test", direction, model.directions)).read_text(encoding="utf-8").splitlines()
         chosen = [rows[len(rows) * (2 * number + 1) // (2 * SHOWN)] for number in range(SHOWN)]

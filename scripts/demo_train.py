@@ -16,7 +16,7 @@ What to try next:
   .venv/bin/clearhead translate --model {FOLDER} "Where is the station?"
   .venv/bin/clearhead translate --model {FOLDER} --nbest 5 "I am tired."
   .venv/bin/clearhead train --pairs YOUR.en-de.tsv --out runs/mine      your own text; sizes itself to it
-  .venv/bin/clearhead train recipes/quickstart.toml --out runs/fr --set data.target=fr \\
+  .venv/bin/clearhead train recipes/translation/quickstart.toml --out runs/fr --set data.target=fr \\
       --set 'data.train=["tatoeba-en-fr"]'
   .venv/bin/clearhead --help
 The loss curves are in {FOLDER / "curves.png"}; README.md goes on from here.
@@ -36,7 +36,7 @@ def main() -> None:
     if not (ROOT / FOLDER / "curves.png").exists():
         say("Training a small English-German translator on Tatoeba sentences: a few minutes on two cores.")
         begun = (ROOT / FOLDER / "config.toml").exists()
-        what = ["--resume"] if begun else ["recipes/quickstart.toml"]
+        what = ["--resume"] if begun else ["recipes/translation/quickstart.toml"]
         run("train", *what, "--out", str(FOLDER))
     rows = (ROOT / FOLDER / "test.tsv").read_text(encoding="utf-8").splitlines()
     pairs = [row.split("\t") for row in islice(rows, 0, EVERY * SHOWN, EVERY)]

@@ -8,7 +8,7 @@ import chromium
 from playwright.sync_api import sync_playwright
 
 import clearhead
-from clearhead.serving.running import in_background
+from clearhead.explorer.server import in_background
 
 OUT = Path(__file__).parents[1] / "docs" / "explorer"
 TEXT = "I bought a new book for my little sister."

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearhead.config import Settings
-from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.textrecipe import LanguageRecipe
+from clearhead.tasks.language.recipe import LanguageRecipe
+from clearhead.tasks.translation.recipe import TranslationRecipe
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """# Settings

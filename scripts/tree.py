@@ -12,15 +12,16 @@ BEGIN, END = "<!-- tree: written by scripts/tree.py -->\n", "<!-- end of tree --
 ROOMS = (
     "text",
     "data",
-    "kernels",
+    "accel",
     "layers",
     "models",
     "training",
     "decoding",
     "inspection",
     "evaluation",
+    "interop",
     "tasks",
-    "serving",
+    "explorer",
     "cli",
 )
 
@@ -30,7 +31,7 @@ def tree() -> str:
     lines = ["```text", "src/clearhead/"]
     top = [
         PACKAGE / f"{name}.py"
-        for name in ("__init__", "__main__", "errors", "config", "writing", "rounding", "checkpoint")
+        for name in ("__init__", "__main__", "errors", "config", "files", "options", "checkpoint")
     ]
     lines += [_line(path, path.name, 1) for path in top]
     for room in ROOMS:

@@ -72,8 +72,8 @@ def number_recipe(numbers) -> Callable[..., Path]:
 def trained(recipe: Path, out: Path) -> Path:
     """The folder of a finished run."""
     from clearhead.config import read_settings
-    from clearhead.tasks.recipe import TranslationRecipe
     from clearhead.tasks.run import train
+    from clearhead.tasks.translation.recipe import TranslationRecipe
 
     for _ in train(read_settings(TranslationRecipe, recipe), out):
         pass
@@ -134,9 +134,9 @@ def many_model(tmp_path_factory: pytest.TempPathFactory, many_recipe) -> Path:
 @pytest.fixture(scope="session")
 def box_stand_in(many_model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A toy in the form in which the package holds its model."""
-    from clearhead.tasks.exporting import export_int8
+    from clearhead.tasks.export import export_int8
 
-    folder = tmp_path_factory.mktemp("package") / "box"
+    folder = tmp_path_factory.mktemp("package") / "en-de-fr"
     export_int8(many_model, folder)
     return folder
 
@@ -144,16 +144,16 @@ def box_stand_in(many_model, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def boxed(box_stand_in, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The package with the toy in it."""
-    monkeypatch.setattr("clearhead.tasks.shelf.BOX", box_stand_in)
-    monkeypatch.setattr("clearhead.tasks.shelf.SHAKESPEARE_FOLDER", box_stand_in / "none")
+    monkeypatch.setattr("clearhead.tasks.zoo.BOX", box_stand_in)
+    monkeypatch.setattr("clearhead.tasks.zoo.SHAKESPEARE_FOLDER", box_stand_in / "none")
     return box_stand_in
 
 
 @pytest.fixture
 def unboxed(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package without a model in it."""
-    monkeypatch.setattr("clearhead.tasks.shelf.BOX", tmp_path / "no box")
-    monkeypatch.setattr("clearhead.tasks.shelf.SHAKESPEARE_FOLDER", tmp_path / "no box")
+    monkeypatch.setattr("clearhead.tasks.zoo.BOX", tmp_path / "no box")
+    monkeypatch.setattr("clearhead.tasks.zoo.SHAKESPEARE_FOLDER", tmp_path / "no box")
 
 
 RECIPE = """

@@ -6,7 +6,7 @@ export default defineConfig({
   plugins: [svelte()],
   base: "./",
   build: {
-    outDir: "../src/clearhead/serving/page",
+    outDir: "../src/clearhead/explorer/page",
     emptyOutDir: true,
     target: "es2022",
     modulePreload: false,

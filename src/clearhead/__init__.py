@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clearhead.errors import ClearheadError
     from clearhead.inspection import Trace, capture, intervene
-    from clearhead.tasks.continuing import Generation
-    from clearhead.tasks.explaining import Explanation
-    from clearhead.tasks.language import LanguageModel
-    from clearhead.tasks.loading import load
-    from clearhead.tasks.translation import Sampling, Translation, TranslationModel, Wishes
+    from clearhead.inspection.explanation import Explanation
+    from clearhead.tasks.language.generation import Generation
+    from clearhead.tasks.language.model import LanguageModel
+    from clearhead.tasks.load import load
+    from clearhead.tasks.translation.model import Sampling, Translation, TranslationModel, Wishes
 
 __all__ = [
     "ClearheadError",
@@ -30,17 +30,17 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ClearheadError": "clearhead.errors",
-    "Explanation": "clearhead.tasks.explaining",
-    "Generation": "clearhead.tasks.continuing",
-    "LanguageModel": "clearhead.tasks.language",
-    "Sampling": "clearhead.tasks.translation",
+    "Explanation": "clearhead.inspection.explanation",
+    "Generation": "clearhead.tasks.language.generation",
+    "LanguageModel": "clearhead.tasks.language.model",
+    "Sampling": "clearhead.tasks.translation.model",
     "Trace": "clearhead.inspection",
-    "Translation": "clearhead.tasks.translation",
-    "TranslationModel": "clearhead.tasks.translation",
-    "Wishes": "clearhead.tasks.translation",
+    "Translation": "clearhead.tasks.translation.model",
+    "TranslationModel": "clearhead.tasks.translation.model",
+    "Wishes": "clearhead.tasks.translation.model",
     "capture": "clearhead.inspection",
     "intervene": "clearhead.inspection",
-    "load": "clearhead.tasks.loading",
+    "load": "clearhead.tasks.load",
 }
 
 
@@ -48,6 +48,8 @@ def __getattr__(name: str) -> Any:
     """Imported on first use: torch takes seconds, and `clearhead --help` does not need it."""
     if name not in _HOMES:
         raise AttributeError(f"module 'clearhead' has no attribute {name!r}")
+    # Rooms above the one that is asked for add to it: the explorer writes explanations as pages.
+    importlib.import_module("clearhead.explorer")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

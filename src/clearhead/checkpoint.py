@@ -14,13 +14,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from clearhead.accel.quantization import restored
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
+from clearhead.files import replacing
 from clearhead.layers.block import BlockConfig
 from clearhead.models import build, read_config
-from clearhead.rounding import restored
 from clearhead.text.tokenizer import Tokenizer
-from clearhead.writing import replacing
 
 SETTINGS, TOKENIZER, WEIGHTS, CARD = "config.toml", "tokenizer.json", "model.safetensors", "README.md"
 # That a model of Hugging Face's transformers has instead.

@@ -13,7 +13,7 @@ def test_a_package_without_a_model_says_how_to_get_one(refused, unboxed):
     for arguments in (["translate", "x"], ["translate", "x", "--to", "fr"], ["evaluate", "en-fr"]):
         assert refused(*arguments).endswith(
             ": no such model folder, and this package has no model in it; "
-            "train one: clearhead train recipes/quickstart.toml --out runs/quickstart"
+            "train one: clearhead train recipes/translation/quickstart.toml --out runs/quickstart"
         )
 
 
@@ -32,9 +32,11 @@ def test_what_the_built_in_model_cannot_do_is_answered_with_what_it_can(refused,
     assert refused("translate", "x", "--to", "es") == f"--to es: this model translates {offered} only"
     said = refused("translate", "x", "--model", "en-de", "--to", "fr")
     assert said == "--to fr: this model translates en-de only"
-    assert refused("evaluate", "box", "--to", "en", "--pairs", "x").startswith("--from: name a language; ")
-    assert refused("evaluate", "box", "--pairs", "x").startswith("--to: name a language; ")
-    said = refused("evaluate", "box", "--from", "de", "--to", "fr", "--pairs", "x")
+    assert refused("evaluate", "en-de-fr", "--to", "en", "--pairs", "x").startswith(
+        "--from: name a language; "
+    )
+    assert refused("evaluate", "en-de-fr", "--pairs", "x").startswith("--to: name a language; ")
+    said = refused("evaluate", "en-de-fr", "--from", "de", "--to", "fr", "--pairs", "x")
     assert said == f"--from de --to fr: this model translates {offered} only"
     assert "no test pairs are kept beside this model" in refused("evaluate", "en-de")
 

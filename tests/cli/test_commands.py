@@ -38,7 +38,7 @@ def test_without_a_name_it_is_the_model_in_the_package_whatever_folders_are_here
     call, number_model, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    for name in ("box", "en-de", "shakespeare"):
+    for name in ("en-de-fr", "en-de", "shakespeare"):
         shutil.copytree(number_model, name)
     ended = call("translate", "Where is the station?")
     assert ended.out == "Wo ist der Bahnhof?\n"
@@ -253,7 +253,7 @@ def test_ctrl_c_before_the_first_step_says_how_to_go_on(call, number_recipe, tmp
 
     out = tmp_path / "my run"
     with monkeypatch.context() as patch:
-        patch.setattr("clearhead.tasks.translating.learn_tokenizer", interrupted)
+        patch.setattr("clearhead.tasks.translation.task.learn_tokenizer", interrupted)
         ended = call("train", number_recipe(tmp_path), "--out", out, "--set", "training.steps=1")
     assert ended.code == 130
     assert ended.err.endswith(f"stopped at once; go on: clearhead train --resume --out '{out}'\n")
@@ -306,7 +306,7 @@ def test_the_built_in_model_is_listed_first_unless_a_folder_is_named(call, boxed
 def test_where_there_are_no_models_the_way_to_one_is_said(call, tmp_path):
     ended = call("models", tmp_path)
     assert (ended.code, ended.out) == (0, "")
-    assert "clearhead train recipes/quickstart.toml" in ended.err
+    assert "clearhead train recipes/translation/quickstart.toml" in ended.err
 
 
 def test_data_sets_are_listed_with_their_licences(call):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from clearhead.tasks.loading import load_language
+from clearhead.tasks.load import load_language
 
 
 def test_a_text_is_continued(call, babbler):

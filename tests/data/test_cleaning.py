@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.data.cleaning import CleaningConfig, Seen, Tally, clean, normalized
-from clearhead.data.corpus import Pair
+from clearhead.data.sources.corpus import Pair
 
 CONFIG = CleaningConfig(longest_words=5, longest_characters=40, ratio=3.0)
 

@@ -7,10 +7,10 @@ import urllib.error
 
 import pytest
 
-from clearhead.data.corpus import Pair, read_pairs
 from clearhead.data.datasets import Dataset, list_datasets, shipped_file
-from clearhead.data.fetching import get_dataset
-from clearhead.data.files import content_hash
+from clearhead.data.download import get_dataset
+from clearhead.data.sources.corpus import Pair, read_pairs
+from clearhead.data.sources.streams import content_hash
 from clearhead.errors import DataError
 
 
@@ -26,7 +26,7 @@ def tiny(monkeypatch, tmp_path):
     dataset = Dataset(
         "tiny", ("en", "de"), "none", "tiny", archive.name, "https://no.invalid/{name}", "\n".join(sums)
     )
-    monkeypatch.setattr("clearhead.data.fetching.DATASETS", (dataset,))
+    monkeypatch.setattr("clearhead.data.download.DATASETS", (dataset,))
 
     def pack(**files: str):
         with tarfile.open(archive, "w:xz") as packed:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.data.corpus import Pair, read_pairs
+from clearhead.data.sources.corpus import Pair, read_pairs
 from clearhead.data.splits import HeldOut, Split, Whole, hold_out
 from clearhead.errors import DataError
 

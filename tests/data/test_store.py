@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clearhead.data.building import cached_store
+from clearhead.data.build import cached_store
 from clearhead.data.cleaning import CleaningConfig, Tally, clean
-from clearhead.data.corpus import Pair
 from clearhead.data.pair import Directed
+from clearhead.data.sources.corpus import Pair
 from clearhead.data.store import PairStore, Side
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -142,7 +142,7 @@ def test_a_full_disk_is_said_and_leaves_no_half_store(tmp_path, monkeypatch, bro
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    place = {"write": "clearhead.data.building.SideWriter.add", "settle": "os.fsync"}[broken]
+    place = {"write": "clearhead.data.build.SideWriter.add", "settle": "os.fsync"}[broken]
     with monkeypatch.context() as patch:
         patch.setattr(place, full)
         with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room"):

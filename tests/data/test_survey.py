@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from clearhead.data.documents import Piece
+from clearhead.data.sources.documents import Piece
 from clearhead.data.survey import Survey, split_text
 from clearhead.errors import DataError
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.data.enclosed import Enclosed
+from clearhead.data.delimited import Enclosed
 from clearhead.data.store import TextStore
-from clearhead.data.textbatch import IGNORED
+from clearhead.data.text_batch import IGNORED
 from clearhead.evaluation.perplexity import perplexity, windows
 from clearhead.models import GPT, GPTConfig
 

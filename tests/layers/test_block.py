@@ -7,9 +7,9 @@ from clearhead.config import Settings, parse_settings
 from clearhead.errors import SettingsError
 from clearhead.layers.attention import KeyValues
 from clearhead.layers.block import BlockConfig, Stack
+from clearhead.layers.cache import Memory
 from clearhead.layers.feedforward import FeedForward, SwiGLU, make_feedforward
 from clearhead.layers.mask import Causal, Lengths, Mask
-from clearhead.layers.memory import Memory
 from clearhead.layers.norm import PostNorm, PreNorm, make_norm, make_residual
 
 ROWS, HEADS, SIZE, WIDTH = 3, 2, 4, 8

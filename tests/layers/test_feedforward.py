@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from clearhead import kernels
+from clearhead.accel import kernels
 from clearhead.layers.feedforward import make_feedforward
 
 
@@ -20,7 +20,7 @@ def taken(monkeypatch) -> list[str]:
         return x
 
     monkeypatch.setattr(kernels, "serve", lambda x: True)
-    monkeypatch.setitem(sys.modules, "clearhead.kernels.feedforward", SimpleNamespace(fed=fed))
+    monkeypatch.setitem(sys.modules, "clearhead.accel.kernels.feedforward", SimpleNamespace(fed=fed))
     return found
 
 

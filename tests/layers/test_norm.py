@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead import kernels
+from clearhead.accel import kernels
 from clearhead.layers.norm import make_norm, make_residual
 
 WAYS_TO_LOOK = {
@@ -32,8 +32,10 @@ def taken(monkeypatch) -> list[str]:
         return x
 
     monkeypatch.setattr(kernels, "serve", lambda x: True)
-    monkeypatch.setitem(sys.modules, "clearhead.kernels.norm", SimpleNamespace(fork=fork))
-    monkeypatch.setitem(sys.modules, "clearhead.kernels.residual", SimpleNamespace(add_and_norm=add_and_norm))
+    monkeypatch.setitem(sys.modules, "clearhead.accel.kernels.norm", SimpleNamespace(fork=fork))
+    monkeypatch.setitem(
+        sys.modules, "clearhead.accel.kernels.residual", SimpleNamespace(add_and_norm=add_and_norm)
+    )
     return found
 
 

@@ -13,10 +13,10 @@ from clearhead.checkpoint import WEIGHTS
 from clearhead.config import changed, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError, TrainingError
 from clearhead.tasks.events import Begun, Finished, Note, Saved, Validation
-from clearhead.tasks.exporting import export_int8
-from clearhead.tasks.recipe import TranslationRecipe
+from clearhead.tasks.export import export_int8
 from clearhead.tasks.records import read_metrics
 from clearhead.tasks.run import resume, train
+from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.training import Report, Trainer
 
 from .conftest import finish, interrupted_at

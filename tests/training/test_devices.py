@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from clearhead import kernels
+from clearhead.accel import kernels
 from clearhead.errors import SettingsError
 from clearhead.training import devices
 from clearhead.training.devices import choose_device, choose_precision, find_device

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead import kernels
+from clearhead.accel import kernels
 from clearhead.training import loss as loss_module
 from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
 from clearhead.training.loss import Readout, readout_loss, smoothed_loss

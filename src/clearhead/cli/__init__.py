@@ -21,9 +21,9 @@ from clearhead.cli import (
     train,
     translate,
 )
-from clearhead.cli.interrupting import INTERRUPTED, heeding
-from clearhead.cli.naming import Command, refusal
+from clearhead.cli.interrupt import INTERRUPTED, heeding
 from clearhead.cli.options import put, rank
+from clearhead.cli.usage import Command, refusal
 from clearhead.errors import ClearheadError, RankError
 
 EPILOG = "Every command has examples in its help: clearhead translate --help"

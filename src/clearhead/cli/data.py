@@ -45,7 +45,7 @@ def get_data(
 
         clearhead data get multi30k --out data/multi30k
     """
-    from clearhead.data.fetching import get_dataset
+    from clearhead.data.download import get_dataset
 
     folder = out or Path("data") / name
     for path in get_dataset(name, folder):

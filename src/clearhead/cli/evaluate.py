@@ -25,10 +25,10 @@ from clearhead.errors import DataError, ModelError, SettingsError
 if TYPE_CHECKING:
     import torch
 
-    from clearhead.tasks.directions import Direction
-    from clearhead.tasks.language import LanguageModel
-    from clearhead.tasks.measuring import Measured, Unseen
-    from clearhead.tasks.translation import TranslationModel
+    from clearhead.tasks.language.model import LanguageModel
+    from clearhead.tasks.translation.directions import Direction
+    from clearhead.tasks.translation.evaluate import Measured, Unseen
+    from clearhead.tasks.translation.model import TranslationModel
 
 
 def evaluate(
@@ -81,11 +81,11 @@ def evaluate(
 
         clearhead evaluate runs/mine --text other.jsonl --field story
     """
-    from clearhead.tasks.directions import chosen as chosen_direction
-    from clearhead.tasks.language import LanguageModel
-    from clearhead.tasks.loading import load
-    from clearhead.tasks.measuring import measure, unseen_pairs
-    from clearhead.tasks.shelf import find
+    from clearhead.tasks.language.model import LanguageModel
+    from clearhead.tasks.load import load
+    from clearhead.tasks.translation.directions import chosen as chosen_direction
+    from clearhead.tasks.translation.evaluate import measure, unseen_pairs
+    from clearhead.tasks.zoo import find
 
     chosen = chosen_device(device)
     translator = load(model, chosen)
@@ -130,9 +130,9 @@ def evaluate(
 def _foresee(
     language: "LanguageModel", name: str, text: list[str], field: str | None, stride: int | None, json: bool
 ) -> None:
-    from clearhead.tasks.foreseeing import foresee, unseen_text
-    from clearhead.tasks.shelf import find
-    from clearhead.tasks.textpreparation import counted
+    from clearhead.tasks.language.data import counted
+    from clearhead.tasks.language.evaluate import foresee, unseen_text
+    from clearhead.tasks.zoo import find
 
     with Progress("measuring", "windows") as progress:
 
@@ -160,8 +160,8 @@ def _rival(
     place: Path, direction: "Direction", test: "Unseen", device: "torch.device"
 ) -> "TranslationModel | list[str]":
     """The model in a folder, or the translations in a file."""
-    from clearhead.data.files import lines
-    from clearhead.tasks.loading import load_translator
+    from clearhead.data.sources.streams import lines
+    from clearhead.tasks.load import load_translator
 
     if not place.is_file():
         rival = load_translator(place, device)
@@ -181,7 +181,7 @@ def _translations(
     name: str, translator: "TranslationModel", test: "Unseen", wishes: dict[str, Any]
 ) -> tuple[list[str], int]:
     """What a model gives for the sources, and how many of them are too long for it."""
-    from clearhead.tasks.measuring import within_reach
+    from clearhead.tasks.translation.evaluate import within_reach
 
     sources = within_reach(translator, [pair.source for pair in test.pairs])
     too_long = sources.count("")

@@ -10,7 +10,7 @@ from clearhead.cli.options import MODEL, Device, Json, chosen_device, put, say
 from clearhead.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.explaining import Explanation
+    from clearhead.inspection.explanation import Explanation
 
 OUT = (
     "A .png, .svg or .pdf picture; the explorer's page with all of it inside, as .html; numbers, as .json; "
@@ -53,10 +53,10 @@ def explain(
 
         clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
     """
-    from clearhead.tasks.directions import check_target
-    from clearhead.tasks.language import LanguageModel
-    from clearhead.tasks.loading import load
-    from clearhead.tasks.saving import check_place
+    from clearhead.inspection.save import check_place
+    from clearhead.tasks.language.model import LanguageModel
+    from clearhead.tasks.load import load
+    from clearhead.tasks.translation.directions import check_target
 
     check_place(out)
     given = _read() if text is None else text
@@ -87,7 +87,7 @@ def _refuse(model: str, does: str, options: dict[str, str | int | None]) -> None
 
 def _report(explanation: "Explanation", written: Path, view: str | None, json: bool) -> None:
     """What was said, and where the picture is."""
-    from clearhead.tasks.drawing import views
+    from clearhead.inspection.pictures.draw import views
 
     if json:
         put({"text": explanation.text, "output": explanation.output, "file": str(written)})

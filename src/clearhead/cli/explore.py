@@ -22,11 +22,11 @@ def explore(
 
     clearhead explore runs/mine --port 5001 --no-browser
     """
-    from clearhead.tasks.loading import load, load_built_in
-    from clearhead.tasks.shelf import DEFAULT
+    from clearhead.tasks.load import load, load_built_in
+    from clearhead.tasks.zoo import DEFAULT
 
     try:
-        from clearhead.serving.running import serve
+        from clearhead.explorer.server import serve
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"explore: {error.name} is not installed; pip install 'clearhead[serve]'"

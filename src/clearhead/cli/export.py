@@ -33,16 +33,16 @@ def export(
     """
     if to not in FORMS:
         raise SettingsError(f"--to {to}: is not one of {', '.join(FORMS)}")
-    from clearhead.tasks.shelf import find
+    from clearhead.tasks.zoo import find
 
     folder, _ = find(model)
     if to == "huggingface":
-        from clearhead.tasks.huggingface import export_model
+        from clearhead.interop.huggingface import export_model
 
         family = export_model(folder, out)
         put({"folder": str(out), "model_type": family} if json else str(out))
         return
-    from clearhead.tasks.exporting import export_int8
+    from clearhead.tasks.export import export_int8
 
     made = export_int8(folder, out)
     if json:

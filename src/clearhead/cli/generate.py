@@ -10,8 +10,8 @@ from clearhead.cli.options import Device, Json, chosen_device, put, say, say_def
 from clearhead.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.continuing import Generation
-    from clearhead.tasks.language import LanguageModel
+    from clearhead.tasks.language.generation import Generation
+    from clearhead.tasks.language.model import LanguageModel
 
 
 def generate(
@@ -46,8 +46,8 @@ def generate(
 
         clearhead generate --model runs/mine --stop "." --samples 3 --json < prompt.txt
     """
-    from clearhead.tasks.loading import load_language
-    from clearhead.tasks.shelf import SHAKESPEARE, default_language
+    from clearhead.tasks.load import load_language
+    from clearhead.tasks.zoo import SHAKESPEARE, default_language
 
     if logprobs and not json:
         raise SettingsError(f"--logprobs {logprobs}: is told as JSON alone; add --json")

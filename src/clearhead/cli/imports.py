@@ -22,7 +22,7 @@ def import_(
 
         clearhead generate --model runs/gpt2 "Once upon a time"
     """
-    from clearhead.tasks.huggingface import import_model
+    from clearhead.interop.huggingface import import_model
 
     model = import_model(folder, out)
     parameters = sum(parameter.numel() for parameter in model.parameters())

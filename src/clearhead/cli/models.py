@@ -9,7 +9,7 @@ from clearhead.cli.options import Json, put, say
 from clearhead.errors import ModelError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.shelf import Shelved
+    from clearhead.tasks.zoo import Shelved
 
 
 def models(
@@ -27,7 +27,7 @@ def models(
 
         clearhead models ~/translators --json
     """
-    from clearhead.tasks.shelf import TRAIN, built_in, find_models
+    from clearhead.tasks.zoo import TRAIN, built_in, find_models
 
     for folder in folders or []:
         if not folder.is_dir():
@@ -46,7 +46,7 @@ def models(
 def _quality(model: "Shelved") -> str:
     if model.bits_per_byte is not None:
         return f"{model.bits_per_byte} bits per byte"
-    from clearhead.tasks.shelf import TEXT
+    from clearhead.tasks.zoo import TEXT
 
     if model.languages == TEXT:
         return "not measured"

@@ -73,7 +73,7 @@ def say(text: str = "") -> None:
 
 def say_default(name: str) -> None:
     """Which model is used where none was named, if it might be taken for a folder here."""
-    from clearhead.tasks.shelf import is_taken
+    from clearhead.tasks.zoo import is_taken
 
     if is_taken(name):
         say(f"model: {name} of the package; to use the folder {name} that is here, name it")

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.interrupting import INTERRUPTED
+from clearhead.cli.interrupt import INTERRUPTED
 from clearhead.cli.options import Json, ManyPairs, Texts, place, put, rank, say
 from clearhead.cli.progress import Progress, Reading, duration
 from clearhead.errors import SettingsError
-from clearhead.writing import check_folder
+from clearhead.files import check_folder
 
 if TYPE_CHECKING:
     from clearhead.tasks.events import Event
-    from clearhead.tasks.recipe import TranslationRecipe
+    from clearhead.tasks.language.sizing import FittedText
     from clearhead.tasks.recipes import Recipe
-    from clearhead.tasks.sizing import Fitted
-    from clearhead.tasks.textsizing import FittedText
+    from clearhead.tasks.translation.recipe import TranslationRecipe
+    from clearhead.tasks.translation.sizing import Fitted
     from clearhead.training import Report
 
 # Single batches differ in length and so in loss: shown is the mean over the last ones.
@@ -50,17 +50,17 @@ def train(
 
     Ctrl-C saves and says how to go on; a killed run goes on with --resume as if nothing had happened.
 
-        clearhead train recipes/quickstart.toml --out runs/quickstart
+        clearhead train recipes/translation/quickstart.toml --out runs/quickstart
 
         clearhead train --pairs my.en-de.tsv --out runs/mine
 
         clearhead train --text my.txt --out runs/writer
 
-        clearhead train recipes/quickstart.toml --out runs/wide --set model.width=256
+        clearhead train recipes/translation/quickstart.toml --out runs/wide --set model.width=256
 
         clearhead train --resume --out runs/mine
 
-        torchrun --nproc-per-node 2 -m clearhead train recipes/quickstart.toml --out runs/two
+        torchrun --nproc-per-node 2 -m clearhead train recipes/translation/quickstart.toml --out runs/two
     """
     logging.basicConfig(level=logging.ERROR if rank() else logging.WARNING, format="%(message)s")
     changes = changes or []
@@ -122,7 +122,7 @@ def _from_recipe(path: Path, changes: list[str]) -> "Recipe":
 def _from_pairs(
     pairs: list[str], source: str | None, target: str | None, changes: list[str]
 ) -> "TranslationRecipe":
-    from clearhead.tasks.sizing import fit
+    from clearhead.tasks.translation.sizing import fit
 
     if bool(source) != bool(target):
         raise SettingsError("--from and --to: give both, or neither where the file's name tells them")
@@ -133,7 +133,7 @@ def _from_pairs(
 
 
 def _from_text(text: list[str], changes: list[str]) -> "Recipe":
-    from clearhead.tasks.textsizing import fit_text
+    from clearhead.tasks.language.sizing import fit_text
 
     fitted = fit_text(text, changes, Reading())
     _say_fitted(fitted)
@@ -141,7 +141,7 @@ def _from_text(text: list[str], changes: list[str]) -> "Recipe":
 
 
 def _say_fitted(fitted: "Fitted | FittedText") -> None:
-    from clearhead.tasks.sizing import estimate_seconds
+    from clearhead.tasks.translation.sizing import estimate_seconds
     from clearhead.training.devices import choose_device
 
     for choice in fitted.choices():
@@ -214,7 +214,7 @@ def _use(folder: Path) -> tuple[str, str]:
     """The command for a model, and the option that one of several languages asks for."""
     from clearhead.checkpoint import SETTINGS
     from clearhead.config import read_toml
-    from clearhead.tasks.directions import saved_directions, tags
+    from clearhead.tasks.translation.directions import saved_directions, tags
 
     settings = read_toml(folder / SETTINGS)
     if settings.get("kind") == "language":

@@ -11,7 +11,7 @@ from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.translation import Translation
+    from clearhead.tasks.translation.model import Translation
 
 
 def translate(
@@ -47,10 +47,10 @@ def translate(
 
         clearhead translate --model runs/mine < english.txt > german.txt
     """
-    from clearhead.tasks.directions import check_target
-    from clearhead.tasks.loading import load_translator
-    from clearhead.tasks.shelf import DEFAULT, default_translator
-    from clearhead.tasks.translation import Sampling
+    from clearhead.tasks.load import load_translator
+    from clearhead.tasks.translation.directions import check_target
+    from clearhead.tasks.translation.model import Sampling
+    from clearhead.tasks.zoo import DEFAULT, default_translator
 
     if model is None:
         say_default(DEFAULT)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from clearhead import assets
+
 MIRROR = "CLEARHEAD_DATA"
 
 
@@ -128,4 +130,4 @@ def list_datasets() -> tuple[Dataset, ...]:
 def shipped_file(name: str) -> Path:
     """Where a shipped data set lies inside the package."""
     ending = {**SHIPPED, **SHIPPED_TEXTS}[name].ending
-    return Path(__file__).parent / "shipped" / f"{name}{ending}.xz"
+    return assets.path(f"data/{name}{ending}.xz")

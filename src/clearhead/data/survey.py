@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.documents import BLANK, Piece
+from clearhead.data.sources.documents import BLANK, Piece
 from clearhead.errors import DataError
 
 # With fewer documents, the end of each is kept for validation: whole ones would be too much or too little.

@@ -1,12 +1,11 @@
 """From next-word scores to sentences."""
 
-from clearhead.decoding.guide import Guide
+from clearhead.decoding.constraints import Guide
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.laying import lay_for_steps
+from clearhead.decoding.loop import Walk, most_probable
 from clearhead.decoding.penalties import length_penalty, no_repeat_ngrams, repetition_penalty
 from clearhead.decoding.sampling import LARGEST_SEED, check_sampling, drawn, sample
 from clearhead.decoding.search import beam_search, check_search, greedy_search
-from clearhead.decoding.single import Walk, most_probable
 from clearhead.decoding.step import Adjust, State, Step
 from clearhead.decoding.tree import Node, Tree
 
@@ -25,7 +24,6 @@ __all__ = [
     "check_search",
     "drawn",
     "greedy_search",
-    "lay_for_steps",
     "length_penalty",
     "most_probable",
     "no_repeat_ngrams",

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decoding.guide import Guide
+from clearhead.decoding.constraints import Guide
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.single import Choose, single_path
+from clearhead.decoding.loop import Choose, single_path
 from clearhead.decoding.step import Remembered, Step
 from clearhead.errors import SettingsError
 

@@ -5,10 +5,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from clearhead.decoding.beam import Paths, Pool, best_continuations
-from clearhead.decoding.guide import Guide, check_numbers
+from clearhead.decoding.constraints import Guide, check_numbers
 from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.loop import most_probable, single_path
 from clearhead.decoding.penalties import length_penalty
-from clearhead.decoding.single import most_probable, single_path
 from clearhead.decoding.step import Remembered, Step
 from clearhead.decoding.tree import Tree
 from clearhead.errors import SettingsError

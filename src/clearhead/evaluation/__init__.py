@@ -1,7 +1,7 @@
 """How good a model's output is."""
 
 from clearhead.evaluation.bleu import scores
-from clearhead.evaluation.bylength import LengthBucket, by_length
+from clearhead.evaluation.by_length import LengthBucket, by_length
 from clearhead.evaluation.score import Score
 from clearhead.evaluation.significance import Comparison, Estimate, paired_bootstrap
 

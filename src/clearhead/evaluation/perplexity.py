@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.data.enclosed import Enclosed
-from clearhead.data.textbatch import IGNORED
+from clearhead.data.delimited import Enclosed
+from clearhead.data.text_batch import IGNORED
 from clearhead.layers.layout import Plain
 from clearhead.models import GPT
 from clearhead.text.tokenizer import PAD

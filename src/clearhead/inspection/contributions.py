@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from clearhead.inspection.edits import Mute
-from clearhead.inspection.intervening import intervene
+from clearhead.inspection.intervene import intervene
 from clearhead.layers.attention import Attention
 
 

@@ -15,7 +15,7 @@ from clearhead.layers.mask import Causal, Mask
 from clearhead.layers.norm import RMSNorm
 from clearhead.layers.positions import Places, Relative
 from clearhead.layers.scores import ProductScore, make_score
-from clearhead.layers.sentences import sentence_kernel
+from clearhead.layers.segments import sentence_kernel
 
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown each intermediate by name, and gives back what the attention goes on with."""

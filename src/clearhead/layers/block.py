@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from clearhead.config import Settings
 from clearhead.layers.attention import Attention, AttentionConfig, KeyValues
+from clearhead.layers.cache import Remembers
 from clearhead.layers.feedforward import ActivationKind, make_feedforward
 from clearhead.layers.mask import Mask, Window
-from clearhead.layers.memory import Remembers
 from clearhead.layers.norm import NormKind, NormPlace, make_norm, make_residual
 from clearhead.layers.positions import Places, PositionKind, Relative, make_relative
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from clearhead import kernels
+from clearhead.accel import kernels
 from clearhead.layers.positions import Places, PositionKind, check_length, make_position
 
 Vectors = Float[Tensor, "batch places width"]
@@ -47,7 +47,7 @@ class Embedding(nn.Module):
 
     def _rows(self, words: Int[Tensor, "batch places"]) -> Vectors:
         if self.weight.is_cuda and torch.is_grad_enabled() and kernels.compilable():
-            from clearhead.kernels.embedding import look_up
+            from clearhead.accel.kernels.embedding import look_up
 
             return look_up(words, self.weight)
         return F.embedding(words, self.weight)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead import kernels
+from clearhead.accel import kernels
 
 ActivationKind = Literal["relu", "gelu", "gelu_tanh", "swiglu", "squared_relu"]
 
@@ -45,7 +45,7 @@ class FeedForward(nn.Module):
         inner, outer = self.inner, self.outer
         fast = torch.is_grad_enabled() and kernels.serve(x) and not kernels.looked_at(inner, outer)
         if self.kernel and fast:
-            from clearhead.kernels.feedforward import fed
+            from clearhead.accel.kernels.feedforward import fed
 
             return fed(x, inner.weight, inner.bias, outer.weight, outer.bias, self.kernel)
         return outer(self.activation(inner(x)))

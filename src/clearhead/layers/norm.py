@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead import kernels
+from clearhead.accel import kernels
 
 # The longest rows that a program of a kernel can hold.
 WIDEST = 4096
@@ -57,7 +57,7 @@ class PostNorm(nn.Module):
     def _in_one(
         self, x: Stream, sublayer: Callable[[Stream], Stream], norm: LayerNorm, dropout: float
     ) -> Stream:
-        from clearhead.kernels.residual import add_and_norm
+        from clearhead.accel.kernels.residual import add_and_norm
 
         # It parts as a matrix: what comes back through the sublayer's product is then added by that product.
         matrix = x.flatten(0, -2)
@@ -81,7 +81,7 @@ class PreNorm(nn.Module):
         """The stream, and what the sublayer gets of it."""
         norm = self.norm
         if torch.is_grad_enabled() and _has_kernels(norm, x):
-            from clearhead.kernels.norm import fork
+            from clearhead.accel.kernels.norm import fork
 
             if isinstance(norm, LayerNorm):
                 return fork(x, norm.weight, norm.bias, norm.eps, centred=True)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from clearhead.layers.attention import AttentionConfig, Tap
 from clearhead.layers.block import NARROW, BlockConfig, Stack
+from clearhead.layers.cache import Memory, Remembers
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import ActivationKind
 from clearhead.layers.layout import Plain, TextLayout
 from clearhead.layers.mask import Behind, Causal, Mask
-from clearhead.layers.memory import Memory, Remembers
 from clearhead.layers.norm import NormPlace
 from clearhead.layers.positions import Learned, PositionKind, check_length
 

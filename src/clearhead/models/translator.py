@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from clearhead.layers.attention import Tap
 from clearhead.layers.block import BlockConfig, Source, Stack, Unread
+from clearhead.layers.cache import Memory
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.layout import Layout, Padded
 from clearhead.layers.mask import Causal, Lengths
-from clearhead.layers.memory import Memory
 from clearhead.layers.positions import check_length
 
 Words = Int[Tensor, "batch target"]

@@ -6,9 +6,9 @@ from pathlib import Path
 from torch import nn
 
 from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
-from clearhead.tasks.directions import file_name, tags
-from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.textrecipe import LanguageRecipe
+from clearhead.tasks.language.recipe import LanguageRecipe
+from clearhead.tasks.translation.directions import file_name, tags
+from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.text.languages import NAMES
 
 _NAMES = {"loss": "loss per token", "bleu": "BLEU", "bits_per_byte": "bits per byte"}

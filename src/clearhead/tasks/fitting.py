@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from clearhead.config import changed, parse_settings
-from clearhead.tasks.inheritance import inheriting
+from clearhead.tasks.init_from import inheriting
 from clearhead.tasks.recipes import Recipe
 
 R = TypeVar("R", bound=Recipe)

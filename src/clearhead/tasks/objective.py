@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.textbatch import IGNORED, CropBatch, TextBatch
+from clearhead.data.text_batch import IGNORED, CropBatch, TextBatch
 from clearhead.layers.layout import Documents, Layout, Packed, Padded, Plain, TextLayout
 from clearhead.models import GPT, Translator
 from clearhead.text.tokenizer import PAD

@@ -6,8 +6,8 @@ from typing import Any
 
 from clearhead.config import changed, parse_settings, read_toml
 from clearhead.errors import SettingsError
-from clearhead.tasks.recipe import TranslationRecipe
-from clearhead.tasks.textrecipe import LanguageRecipe
+from clearhead.tasks.language.recipe import LanguageRecipe
+from clearhead.tasks.translation.recipe import TranslationRecipe
 
 Recipe = TranslationRecipe | LanguageRecipe
 RECIPES: dict[str, type[Recipe]] = {"translation": TranslationRecipe, "language": LanguageRecipe}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import TrainingError
-from clearhead.writing import write_text
+from clearhead.files import write_text
 
 METRICS, CURVES = "metrics.jsonl", "curves.png"
 # The kind of measurement that is made of the published weights.

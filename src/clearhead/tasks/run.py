@@ -8,23 +8,23 @@ import torch
 
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights
 from clearhead.config import changed, read_toml, settings_toml
-from clearhead.data.following import Follow, followed, unfollowed
+from clearhead.data.progress import Follow, followed, unfollowed
 from clearhead.errors import SettingsError, TrainingError
+from clearhead.files import half_written
 from clearhead.models import build
 from clearhead.tasks.events import Event, Note
-from clearhead.tasks.inheritance import begin_with, inherited_tokenizer, inheriting
+from clearhead.tasks.init_from import begin_with, inherited_tokenizer, inheriting
+from clearhead.tasks.language.recipe import LanguageRecipe
+from clearhead.tasks.language.task import VALIDATION, Modelling
 from clearhead.tasks.loop import CHANGEABLE, Lessons, Run
-from clearhead.tasks.modelling import VALIDATION, Modelling
-from clearhead.tasks.recipe import TranslationRecipe
 from clearhead.tasks.recipes import Recipe, parse_recipe
 from clearhead.tasks.records import add_final, draw_curves, naming, write_named
 from clearhead.tasks.task import Task
-from clearhead.tasks.textrecipe import LanguageRecipe
-from clearhead.tasks.translating import Translating
+from clearhead.tasks.translation.recipe import TranslationRecipe
+from clearhead.tasks.translation.task import Translating
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import Ranks, StateFolder, joined
 from clearhead.training.devices import on_gpu
-from clearhead.writing import half_written
 
 STATES = "training"
 

@@ -12,15 +12,15 @@ from typing import Any, Self
 import tokenizers
 
 from clearhead.errors import ModelError, SettingsError, TextError
-from clearhead.text import saved
+from clearhead.files import write_text
+from clearhead.text import serialization as saved
 from clearhead.text.dropout import MergeDropout
-from clearhead.text.foreign import read_foreign, write_foreign
+from clearhead.text.huggingface import read_foreign, write_foreign
 from clearhead.text.kinds import END, PAD, SPECIALS, START, UNKNOWN, TokenizerConfig, byte_signs
-from clearhead.text.learning import learn
 from clearhead.text.normalize import normalize, without_surrogates
-from clearhead.text.ranks import byte_level, read_ranks
-from clearhead.text.saved import Signs
-from clearhead.writing import write_text
+from clearhead.text.serialization import Signs
+from clearhead.text.tiktoken import byte_level, read_ranks
+from clearhead.text.training import learn
 
 __all__ = ["END", "PAD", "SPECIALS", "START", "UNKNOWN", "Tokenizer", "TokenizerConfig"]
 

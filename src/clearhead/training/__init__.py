@@ -1,6 +1,5 @@
 """From batches to weights."""
 
-from clearhead.training.ahead import Ahead
 from clearhead.training.averaging import MovingAverage, average_weights
 from clearhead.training.config import AverageConfig, TrainingConfig
 from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
@@ -9,6 +8,7 @@ from clearhead.training.feed import Feed
 from clearhead.training.interrupt import Interrupt
 from clearhead.training.loss import Readout, readout_loss, smoothed_loss
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
+from clearhead.training.prefetch import Ahead
 from clearhead.training.ranks import Ranks, joined
 from clearhead.training.schedule import ScheduleConfig, rate
 from clearhead.training.state import StateFolder

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
-from clearhead import kernels
+from clearhead.accel import kernels
 
 aten = torch.ops.aten
 # Queries, keys and values.
@@ -42,7 +42,7 @@ def _(total: Tensor, left: Tensor, right: Tensor) -> None:
 def sum_of_products(first: Tensor, second: Tensor, third: Tensor, weight: Tensor) -> Tensor:
     """Three matrices side by side, times one; they need not be brought together for that."""
     if kernels.serve(first):
-        from clearhead.kernels import product
+        from clearhead.accel.kernels import product
 
         if product.serves(first, second, third, weight):
             return product.sum_of_products(first, second, third, weight)

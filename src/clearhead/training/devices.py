@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from clearhead import kernels
+from clearhead.accel import kernels
 from clearhead.errors import SettingsError
 
 Device = Literal["auto", "cpu", "cuda"]

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead import kernels
+from clearhead.accel import kernels
 from clearhead.text.tokenizer import PAD
 from clearhead.training.criterion import Criterion, Views, exact
 
@@ -88,7 +88,7 @@ class _ReadoutLoss(torch.autograd.Function):
 def _scaled(made: Tensor, factor: Tensor) -> Tensor:
     if not (made.is_cuda and kernels.compilable()):
         return made * factor
-    from clearhead.kernels.judge import scaled
+    from clearhead.accel.kernels.cross_entropy import scaled
 
     return scaled(made, factor)
 
@@ -154,7 +154,7 @@ def _judge(criterion: Criterion, device: str, kind: torch.dtype) -> Callable[...
         return criterion.sparing if criterion.plain else criterion.fused
     if not kernels.compilable():
         return criterion.fused
-    from clearhead.kernels.judge import judged
+    from clearhead.accel.kernels.cross_entropy import judged
 
     if not criterion.plain or kind == torch.float64:
         return torch.compile(criterion.fused)

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import ModelError
+from clearhead.files import force, temporary_name, write_text
 from clearhead.training.ranks import Group
 from clearhead.training.tensors import Tree, flatten, unflatten
-from clearhead.writing import force, temporary_name, write_text
 
 MANIFEST = "manifest.json"
 Place = Callable[[str, torch.Size, torch.dtype], Tensor]

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from clearhead.errors import ModelError, TrainingError
+from clearhead.files import half_written
 from clearhead.training.config import AverageConfig, TrainingConfig
-from clearhead.training.forms import FORMS, FileARank, Form, OneFile, form_of
 from clearhead.training.manifest import Place, anywhere
 from clearhead.training.ranks import Group, Ranks
+from clearhead.training.state_formats import FORMS, FileARank, Form, OneFile, form_of
 from clearhead.training.tensors import Tree, read_checksum, read_notes, read_weights, write_tree
-from clearhead.writing import half_written
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clearhead.errors import ModelError
-from clearhead.writing import replacing
+from clearhead.files import replacing
 
 Tree = Mapping[str, Any]
 """Names to tensors, JSON values, or trees."""

@@ -19,8 +19,8 @@ from matplotlib.text import Text
 from matplotlib.ticker import Formatter, FuncFormatter
 
 from clearhead.errors import SettingsError
+from clearhead.files import replacing
 from clearhead.inspection.pictures.fonts import families, readable
-from clearhead.writing import replacing
 
 FORMATS = ("png", "svg", "pdf")
 DOTS = 160

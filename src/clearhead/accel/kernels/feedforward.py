@@ -1,0 +1,241 @@
+"""Two products and the activation between them: what is done to each number is done where a product ends.
+
+Onwards, the activation's slope is kept, which backwards is all that has to be known: a product that ends with
+one more multiplication is hardly slower than without. GELU by erf takes erf from e^(-x²/2) and a polynomial,
+within 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26): a library's erf takes longer than the memory does.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import triton  # pyright: ignore[reportMissingImports]
+import triton.language as tl  # pyright: ignore[reportMissingImports]
+from torch import Tensor
+
+from clearhead.accel.kernels.matmul import DEEP, TILE, multiply, serves, tiles
+
+# Programs for each processor of a GPU: while one ends a product, another multiplies.
+AT_ONCE = 2
+# Numbers that a program has where torch multiplies.
+STRETCH = 2048
+LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def _bend(x, kind: tl.constexpr):
+    """The activation, and its slope."""
+    if kind == "gelu":
+        far = tl.abs(x)
+        bell = tl.exp2(x * x * (-0.5 * LOG2E))
+        root = tl.rsqrt(0.2316418882 * far + 1.0)  # 0.3275911 / √2
+        t = root * root  # cheaper than to divide
+        steep = (0.5307027145 * t - 0.726576013) * t + 0.7107068705
+        beyond = ((steep * t - 0.142248368) * t + 0.127414796) * t
+        more = (0.3989422804 * far - beyond) * bell  # 1 / √(2π)
+        value, slope = tl.maximum(x, 0.0) - far * (beyond * bell), tl.where(x > 0, 1.0 + more, -more)
+    elif kind == "gelu_tanh":
+        square = x * x
+        twice = x * (1.5957691216 + 0.0713548163 * square)  # 2 √(2/π), and 0.044715 times that
+        root = tl.rsqrt(1.0 + tl.exp2(twice * (-1.0 * LOG2E)))
+        share = root * root  # (1 + tanh) / 2
+        value = x * share
+        slope = share + value * (1.0 - share) * (1.5957691216 + 0.2140644488 * square)
+    else:  # squared_relu
+        above = tl.maximum(x, 0.0)
+        value, slope = above * above, 2.0 * above
+    return value, slope
+
+
+@triton.jit
+def _halves(x, rows: tl.constexpr, columns: tl.constexpr):
+    return tl.split(tl.permute(tl.reshape(x, (rows, 2, columns // 2)), (0, 2, 1)))
+
+
+@triton.jit
+def _end(x, bias, out, slopes, row, column, hidden, kind: tl.constexpr, columns: tl.constexpr):
+    if bias is not None:
+        place = column + tl.arange(0, columns)
+        x += tl.load(bias + place, mask=place < hidden, other=0.0).to(tl.float32)[None, :]
+    value, slope = _bend(x, kind)
+    out.store([row, column], value.to(out.dtype))
+    slopes.store([row, column], slope.to(slopes.dtype))
+
+
+@triton.jit
+def _onwards(
+    x, weight, bias, out, slopes, rows, hidden, width,
+    kind: tl.constexpr, tile: tl.constexpr, deep: tl.constexpr,
+):  # fmt: skip
+    across = tl.cdiv(hidden, tile)
+    for number in tl.range(tl.program_id(0), tl.cdiv(rows, tile) * across, tl.num_programs(0), flatten=True):
+        row, column = number // across * tile, number % across * tile
+        total = tl.zeros((tile, tile), tl.float32)
+        total = multiply(total, x, weight, row, column, 0, width, True, deep)
+        # A quarter at a time: few numbers are at work at once, and little has to wait to be written.
+        left, right = _halves(total, tile, tile)
+        a, b = _halves(left, tile, tile // 2)
+        c, d = _halves(right, tile, tile // 2)
+        quarter: tl.constexpr = tile // 4
+        _end(a, bias, out, slopes, row, column, hidden, kind, quarter)
+        _end(b, bias, out, slopes, row, column + quarter, hidden, kind, quarter)
+        _end(c, bias, out, slopes, row, column + 2 * quarter, hidden, kind, quarter)
+        _end(d, bias, out, slopes, row, column + 3 * quarter, hidden, kind, quarter)
+
+
+@triton.jit
+def _backwards(
+    slope, weight, kept, out, sums, hidden, width,
+    positive: tl.constexpr, tile: tl.constexpr, deep: tl.constexpr,
+):  # fmt: skip
+    across = tl.cdiv(hidden, tile)
+    row, column = tl.program_id(0) // across * tile, tl.program_id(0) % across * tile
+    total = tl.zeros((tile, tile), tl.float32)
+    total = multiply(total, slope, weight, row, column, 0, width, False, deep)
+    here = kept.load([row, column]).to(tl.float32)
+    total = tl.where(here > 0, total, 0.0) if positive else total * here
+    out.store([row, column], total.to(out.dtype))
+    if sums is not None:
+        place = column + tl.arange(0, tile)
+        mine = sums + tl.program_id(0) // across * hidden
+        tl.store(mine + place, tl.sum(total, 0), mask=place < hidden)
+
+
+@triton.jit
+def _bend_all(before, out, slopes, count, kind: tl.constexpr, stretch: tl.constexpr):
+    where = tl.program_id(0).to(tl.int64) * stretch + tl.arange(0, stretch)
+    x = tl.load(before + where, mask=where < count, other=0.0).to(tl.float32)
+    value, slope = _bend(x, kind)
+    tl.store(out + where, value.to(out.dtype.element_ty), mask=where < count)
+    tl.store(slopes + where, slope.to(slopes.dtype.element_ty), mask=where < count)
+
+
+@torch.library.custom_op("clearhead::activate", mutates_args=())
+def activate(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
+    """The activation of x Wᵀ + b, and its slope."""
+    x, weight = x.contiguous(), weight.contiguous()
+    (rows, width), hidden = x.shape, len(weight)
+    out, slopes = x.new_empty(rows, hidden), x.new_empty(rows, hidden)
+    if not serves(x, weight, out):
+        before = F.linear(x, weight, bias)
+        _bend_all[(triton.cdiv(out.numel(), STRETCH),)](  # pyright: ignore[reportIndexIssue]
+            before, out, slopes, out.numel(), kind, STRETCH
+        )
+        return out, slopes
+    _onwards[(min(_programs(x), triton.cdiv(rows, TILE) * triton.cdiv(hidden, TILE)),)](  # pyright: ignore
+        tiles(x, TILE, DEEP),
+        tiles(weight, TILE, DEEP),
+        bias,
+        tiles(out, TILE, TILE // 4),
+        tiles(slopes, TILE, TILE // 4),
+        rows,
+        hidden,
+        width,
+        kind,
+        TILE,
+        DEEP,
+        num_warps=4,
+        num_stages=3,
+    )
+    return out, slopes
+
+
+@activate.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
+    return x.new_empty(len(x), len(weight)), x.new_empty(len(x), len(weight))
+
+
+def _programs(x: Tensor) -> int:
+    """How many programs a GPU has at work; a few, where they are interpreted."""
+    return AT_ONCE * torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 2
+
+
+@torch.library.custom_op("clearhead::slope_before", mutates_args=())
+def slope_before(
+    slope: Tensor, weight: Tensor, kept: Tensor, positive: bool, summed: bool
+) -> tuple[Tensor, Tensor]:
+    """The slope before the activation, and its sums over some of the rows each, if they are asked for.
+
+    What is kept is the activation's slope; or, with `positive`, what came out, which let it through if so.
+    """
+    slope, weight = slope.contiguous(), weight.contiguous()
+    (rows, width), hidden = slope.shape, weight.shape[1]
+    out, sums = torch.empty_like(kept), _sums(slope, weight, summed)
+    if not serves(slope, weight):
+        torch.mm(slope, weight, out=out)
+        out = out.masked_fill_(kept <= 0, 0) if positive else out.mul_(kept)
+        if summed:
+            sums[1:] = 0
+            torch.sum(out, 0, dtype=sums.dtype, out=sums[0])
+        return out, sums
+    _backwards[(triton.cdiv(rows, TILE) * triton.cdiv(hidden, TILE),)](  # pyright: ignore[reportIndexIssue]
+        tiles(slope, TILE, DEEP),
+        tiles(weight, DEEP, TILE),
+        tiles(kept, TILE, TILE),
+        tiles(out, TILE, TILE),
+        sums if summed else None,
+        hidden,
+        width,
+        positive,
+        TILE,
+        DEEP,
+        num_warps=4,
+        num_stages=3,
+    )
+    return out, sums
+
+
+@slope_before.register_fake
+def _(slope: Tensor, weight: Tensor, kept: Tensor, positive: bool, summed: bool) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(kept), _sums(slope, weight, summed)
+
+
+def _sums(slope: Tensor, weight: Tensor, summed: bool) -> Tensor:
+    tall = max(1, -(-len(slope) // TILE)) if summed else 0
+    return slope.new_empty(tall, weight.shape[1], dtype=torch.float32)
+
+
+class _Fed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        inner: Tensor,
+        inner_bias: Tensor | None,
+        outer: Tensor,
+        outer_bias: Tensor | None,
+        kind: str,
+    ) -> Tensor:
+        if kind != "relu":
+            out, kept = activate(x, inner, inner_bias, kind)
+        elif inner_bias is None:
+            out = kept = F.relu(F.linear(x, inner))
+        else:
+            out = kept = torch._addmm_activation(inner_bias, x, inner.T)  # pyright: ignore[reportPrivateImportUsage]
+        ctx.save_for_backward(x, inner, outer, out, kept)
+        ctx.kind, ctx.biased = kind, (inner_bias is not None, outer_bias is not None)
+        return F.linear(out, outer, outer_bias)
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+        x, inner, outer, out, kept = ctx.saved_tensors
+        slope, (summed, outer_biased) = slopes[0], ctx.biased
+        before, sums = slope_before(slope, outer, kept, ctx.kind == "relu", summed)
+        inner_bias = sums.sum(0).to(inner.dtype) if summed else None
+        outer_bias = slope.sum(0) if outer_biased else None
+        return before @ inner, before.T @ x, inner_bias, slope.T @ out, outer_bias, None
+
+
+def fed(
+    x: Tensor,
+    inner: Tensor,
+    inner_bias: Tensor | None,
+    outer: Tensor,
+    outer_bias: Tensor | None,
+    kind: str,
+) -> Tensor:
+    """The outer product of the activation of the inner one, in the type of x."""
+    narrow = [y if y is None else y.to(x.dtype) for y in (inner, inner_bias, outer, outer_bias)]
+    out = _Fed.apply(x.flatten(0, -2), *narrow, kind)
+    assert isinstance(out, Tensor)
+    return out.unflatten(0, x.shape[:-1])

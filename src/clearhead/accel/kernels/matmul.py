@@ -1,0 +1,78 @@
+"""Products of matrices in tiles that a GPU's copy engine brings, for those that do more than multiply."""
+
+from typing import Any
+
+import torch
+import triton  # pyright: ignore[reportMissingImports]
+import triton.language as tl  # pyright: ignore[reportMissingImports]
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor  # pyright: ignore[reportMissingImports]
+
+from clearhead.accel.kernels import NARROW
+
+# Rows and columns of a tile of the result, and how many numbers of a row go into it at once. Measured.
+TILE, DEEP = 128, 64
+# The generation of GPUs that these tiles fit: others have less shared memory, or other products.
+GENERATION = 9
+# A matrix and each of its rows begin at multiples of so many bytes.
+ALIGNED = 16
+
+
+def serves(*matrices: Tensor) -> bool:
+    """Whether tiles of such matrices can be brought; where not, torch multiplies them."""
+    return _is_able(matrices[0]) and all(map(_is_aligned, matrices))
+
+
+def _is_able(matrix: Tensor) -> bool:
+    if not matrix.is_cuda:
+        return True  # interpreted
+    return matrix.dtype in NARROW and torch.cuda.get_device_capability(matrix.device)[0] == GENERATION
+
+
+def _is_aligned(matrix: Tensor) -> bool:
+    """Whether there is anything to bring, from where a copy engine can."""
+    row = matrix.shape[-1] * matrix.element_size()
+    return matrix.numel() > 0 and row % ALIGNED == 0 and matrix.data_ptr() % ALIGNED == 0
+
+
+def tiles(matrix: Tensor, rows: int, columns: int) -> Any:
+    """A matrix as tiles are read from it, and written."""
+    return TensorDescriptor.from_tensor(matrix, [rows, columns])
+
+
+@triton.jit
+def multiply(total, left, right, row, column, first, width, turned: tl.constexpr, deep: tl.constexpr):
+    """Adds a tile of left · right, or of left · rightᵀ, to the total; the right one's rows begin at first."""
+    for at in range(0, width, deep):
+        other = right.load([column, first + at]).T if turned else right.load([first + at, column])
+        total = tl.dot(left.load([row, at]), other, total)
+    return total
+
+
+@triton.jit
+def _sum(first, second, third, weight, out, columns, width, tile: tl.constexpr, deep: tl.constexpr):
+    across = tl.cdiv(columns, tile)
+    row, column = tl.program_id(0) // across * tile, tl.program_id(0) % across * tile
+    total = tl.zeros((tile, tile), tl.float32)
+    total = multiply(total, first, weight, row, column, 0, width, False, deep)
+    total = multiply(total, second, weight, row, column, width, width, False, deep)
+    total = multiply(total, third, weight, row, column, 2 * width, width, False, deep)
+    out.store([row, column], total.to(out.dtype))
+
+
+def sum_of_products(first: Tensor, second: Tensor, third: Tensor, weight: Tensor) -> Tensor:
+    """Three matrices side by side, times one."""
+    (rows, width), columns = first.shape, weight.shape[1]
+    out = first.new_empty(rows, columns)
+    _sum[(triton.cdiv(rows, TILE) * triton.cdiv(columns, TILE),)](  # pyright: ignore[reportIndexIssue]
+        *(tiles(part.contiguous(), TILE, DEEP) for part in (first, second, third)),
+        tiles(weight.contiguous(), DEEP, TILE),
+        tiles(out, TILE, TILE),
+        columns,
+        width,
+        TILE,
+        DEEP,
+        num_warps=4,
+        num_stages=3,
+    )
+    return out

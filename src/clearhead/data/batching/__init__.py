@@ -1,0 +1,1 @@
+"""Which examples share a batch: the same for the same seed and epoch."""

@@ -1,0 +1,1 @@
+"""One reader for each file type, chosen by the file's ending."""

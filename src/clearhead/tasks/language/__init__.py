@@ -1,0 +1,1 @@
+"""Language modelling: train on running text or instructions, generate, evaluate."""

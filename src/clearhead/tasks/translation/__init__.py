@@ -1,0 +1,1 @@
+"""Translation: train on pairs of sentences, translate, evaluate."""

@@ -1,0 +1,60 @@
+"""Word alignments of given pairs, as a translator's cross-attention has them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from clearhead.errors import TextError
+from clearhead.inspection.alignment import SIGN, Aligner, Words, align, links, rank_aligners
+from clearhead.inspection.explanation import look_at_pair
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.text.tokenizer import Tokenizer
+
+WEIGHTS = "decoder.blocks.*.cross_attention.weights"
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The cross-attention of a pair, layer by layer, and the words of both texts."""
+
+    layers: Sequence[Tensor]
+    words: Words
+
+    def links(self, aligner: Aligner) -> set[tuple[int, int]]:
+        """The words that a head links, as (source, target), counted from 0."""
+        return links(align(self.layers, self.words, aligner))
+
+
+def look_at_words(
+    model: TranslationModel, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], to: str | None = None
+) -> Iterator[Looked]:
+    """One pass over each pair of texts that are cut into words already."""
+    tags = model.lead(to)
+    for number, (source, target) in enumerate(pairs, start=1):
+        read, source_numbers = _cut(model.tokenizer, source)
+        said, target_numbers = _cut(model.tokenizer, target)
+        if (longest := max(len(read), len(said))) > model.longest:
+            raise TextError(f"pair {number}: {longest} tokens, and the model takes {model.longest}: split it")
+        look = look_at_pair(model.model, [*tags, *read], said, [WEIGHTS])
+        layers = [look.trace[name][0] for name in look.trace]
+        signs = [SIGN] * len(tags)
+        yield Looked(layers, Words([*signs, *source_numbers, SIGN], [*target_numbers, SIGN]))
+
+
+def best_aligners(looked: Sequence[Looked]) -> list[Aligner]:
+    """All heads, best first, by how far words choose each other in these pairs; no gold is needed."""
+    return rank_aligners([(one.layers, one.words) for one in looked])
+
+
+def _cut(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int], list[int]]:
+    """The ids of words, and the number of the word that each belongs to."""
+    ids: list[int] = []
+    numbers: list[int] = []
+    for number, word in enumerate(words):
+        own = tokenizer.encode(word)
+        # A blank by itself: in running text, a full stop or a comma stands at the end of a word.
+        own = own[1:] if len(own) > 1 and tokenizer.pieces(own[:1]) == ["▁"] else own
+        ids += own
+        numbers += [number] * len(own)
+    return ids, numbers

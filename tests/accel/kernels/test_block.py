@@ -1,0 +1,49 @@
+"""A block computes the same with the project's kernels and with those of torch."""
+
+import pytest
+import torch
+
+from clearhead.accel import kernels
+from clearhead.layers.block import BlockConfig, Stack
+from clearhead.layers.mask import Causal, Sentences
+
+SETTINGS = {
+    "plain": {},
+    "rotary": {"position": "rotary"},
+    "shared keys": {"attention": {"heads": 4, "key_heads": 2}},
+    "cosine": {"attention": {"heads": 4, "score": "cosine"}},
+    "no bias": {"bias": False},
+    "before": {"norm_place": "pre"},
+    "before, no bias": {"norm_place": "pre", "bias": False},
+    "before, rms": {"norm_place": "pre", "norm": "rms"},
+    "gelu": {"activation": "gelu"},
+    "gelu by tanh": {"activation": "gelu_tanh"},
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_a_block_with_kernels_of_its_own_is_as_exact_as_with_those_of_torch(device, monkeypatch, settings):
+    torch.manual_seed(0)
+    config = BlockConfig.model_validate(
+        {"width": 64, "hidden": 96, "attention": {"heads": 4}, "dropout": 0.0} | settings
+    )
+    [block] = Stack(config, layers=1, cross=True).to(device).blocks
+    numbers = torch.tensor([[1] * 10 + [2] * 22, [1] * 32], dtype=torch.int32, device=device)
+    own, across = Sentences(numbers, numbers) & Causal(), Sentences(numbers, numbers)
+    narrow = torch.bfloat16 if device == "cuda" else torch.float32
+    x, source, slope = (torch.randn(2, 32, 64, device=device, dtype=narrow) for _ in range(3))
+
+    def gradients(ours: bool, kind: torch.dtype) -> list[torch.Tensor]:
+        monkeypatch.setattr(kernels, "serve", lambda x: ours)
+        inputs = [x.to(kind).requires_grad_(), source.to(kind).requires_grad_()]
+        block.to(torch.float64 if kind == torch.float64 else torch.float32)
+        with torch.autocast(device, torch.bfloat16, enabled=kind == torch.bfloat16):
+            out = block(inputs[0], own, None, inputs[1], across)
+        learned = [*inputs, *block.parameters()]
+        return [out, *torch.autograd.grad(out, learned, slope.to(kind))]
+
+    every = (
+        gradients(ours, kind) for ours, kind in ((True, narrow), (False, narrow), (False, torch.float64))
+    )
+    for mine, other, exact in zip(*every, strict=True):
+        assert (mine - exact).norm() <= 3 * (other - exact).norm() + 1e-6 * exact.norm()

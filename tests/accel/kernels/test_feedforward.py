@@ -1,0 +1,98 @@
+"""A feed-forward by kernels is what its two products and the activation are."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from clearhead.layers.feedforward import gelu_tanh, squared_relu
+
+# 1 / (1 + e^x) is 0 where e^x is infinite.
+pytestmark = pytest.mark.filterwarnings("ignore:overflow")
+BENT = {"gelu": F.gelu, "gelu_tanh": gelu_tanh, "squared_relu": squared_relu}
+ALL = {"relu": F.relu, **BENT}
+
+
+@pytest.fixture(params=["tiles", "torch's products"])
+def way(request, monkeypatch) -> str:
+    """Both ways to multiply: for GPUs whose copy engine brings tiles, and for others."""
+    if request.param != "tiles":
+        monkeypatch.setattr("clearhead.accel.kernels.feedforward.serves", lambda *matrices: False)
+    return request.param
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("kind", ALL)
+def test_a_feed_forward_by_kernels_is_what_its_parts_are(device, way, kind, biased):
+    from clearhead.accel.kernels.feedforward import fed
+
+    torch.manual_seed(0)
+    # Several tiles each way, the last ones not full; in the type of a GPU's tiles where it is one.
+    shapes = (3, 50, 72), (264, 72), (264,), (40, 264), (40,), (3, 50, 40)
+    exact = [torch.randn(*shape, device=device) for shape in shapes]
+    narrow = [x.half().requires_grad_() for x in exact]
+    wide = [x.detach().float().requires_grad_() for x in narrow]
+    for given in (narrow, wide):
+        given[1].data /= 8
+    places = [0, 1, 2, 3, 4] if biased else [0, 1, 3]
+
+    def own(x, inner, inner_bias, outer, outer_bias, slope):
+        return fed(x, inner, inner_bias if biased else None, outer, outer_bias if biased else None, kind)
+
+    def plain(x, inner, inner_bias, outer, outer_bias, slope):
+        hidden = ALL[kind](F.linear(x, inner, inner_bias if biased else None))
+        return F.linear(hidden, outer, outer_bias if biased else None)
+
+    ours, theirs = own(*narrow), plain(*wide)
+    near(ours, theirs)
+    mine = torch.autograd.grad(ours, [narrow[place] for place in places], narrow[5])
+    others = torch.autograd.grad(theirs, [wide[place] for place in places], wide[5])
+    for one, other in zip(mine, others, strict=True):
+        near(one, other)
+
+
+def near(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    """As near as numbers of 11 bits can be."""
+    assert ours.shape == theirs.shape
+    assert (ours.float() - theirs).norm() < 1e-3 * theirs.norm()
+
+
+@pytest.mark.parametrize("kind", BENT)
+def test_an_activation_is_within_a_millionth_of_the_library_from_far_below_to_far_above(
+    device, kind, monkeypatch
+):
+    from clearhead.accel.kernels.feedforward import activate
+
+    monkeypatch.setattr("clearhead.accel.kernels.feedforward.serves", lambda *matrices: False)
+    places = torch.linspace(-20, 20, 4001, device=device, dtype=torch.float64)
+    exact = places[:, None].requires_grad_()
+    ours, slope = activate(places.float()[:, None], torch.ones(1, 1, device=device), None, kind)
+    theirs = BENT[kind](exact)
+    torch.testing.assert_close(ours.double(), theirs, rtol=1e-6, atol=1e-6)
+    other = torch.autograd.grad(theirs.sum(), exact)[0]
+    torch.testing.assert_close(slope.double(), other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu"])
+def test_weights_may_begin_anywhere_in_memory(device, kind):
+    from clearhead.accel.kernels.feedforward import fed
+
+    torch.manual_seed(0)
+    odd = [torch.randn(1 + 16 * 8, device=device).half()[1:].view(shape) for shape in ((16, 8), (8, 16))]
+    x = torch.randn(3, 5, 8, device=device).half().requires_grad_()
+    ours, theirs = (
+        fed(x, inner, None, outer, None, kind) for inner, outer in (odd, [w.clone() for w in odd])
+    )
+    near(ours, theirs.float())
+    mine, others = (torch.autograd.grad(out.sum(), x)[0] for out in (ours, theirs))
+    near(mine, others.float())
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu"])
+def test_no_rows_have_no_slopes(device, kind):
+    from clearhead.accel.kernels.feedforward import fed
+
+    shapes = (2, 0, 8), (16, 8), (16,), (8, 16), (8,)
+    given = [torch.randn(*shape, device=device).half().requires_grad_() for shape in shapes]
+    out = fed(*given, kind)
+    assert out.shape == shapes[0]
+    assert not any(slope.any() for slope in torch.autograd.grad(out.sum(), given))

@@ -1,0 +1,129 @@
+import gzip
+import json
+import lzma
+import os
+
+import pyarrow
+import pytest
+import zstandard
+from pyarrow import parquet
+
+from clearhead.data.sources.corpus import check_files
+from clearhead.data.sources.documents import (
+    CHUNK,
+    LONGEST_PIECE,
+    check_texts,
+    cut,
+    read_documents,
+    texts_hash,
+)
+from clearhead.errors import DataError
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+
+
+def documents(*places, field=None) -> list[str]:
+    found, text = [], ""
+    for piece in read_documents(places, field):
+        text += piece.text
+        if piece.last:
+            found.append(text)
+            text = ""
+    assert not text
+    return found
+
+
+def test_a_plain_file_is_a_document_as_it_stands(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfOne  line.\r\n\r\n Two\tlines.\n")
+    assert documents(path) == ["One  line.\n\n Two\tlines.\n"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "pack"),
+    [("gz", gzip.compress), ("xz", lzma.compress), ("zst", zstandard.compress)],
+)
+def test_packed_files_read_like_plain_ones(tmp_path, ending, pack):
+    path = tmp_path / f"a.txt.{ending}"
+    path.write_bytes(pack(b"some text\n" * 100_000))
+    assert documents(path) == ["some text\n" * 100_000]
+
+
+def test_prompts_with_answers_are_not_taken_for_text(tmp_path):
+    (tmp_path / "q.jsonl").write_text('{"prompt": "1", "answer": "2"}\n')
+    with pytest.raises(DataError, match=r"or learn the answers \(train: --set data"):
+        list(read_documents([tmp_path / "q.jsonl"]))
+
+
+def test_lines_of_json_and_rows_of_parquet_are_documents(tmp_path):
+    texts = ["One.\nTwo.", "Three."]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts))
+    parquet.write_table(pyarrow.table({"story": texts}), tmp_path / "b.parquet")
+    assert documents(tmp_path / "a.jsonl") == texts
+    assert documents(tmp_path / "b.parquet", field="story") == texts
+    with pytest.raises(DataError, match=r"b\.parquet: which field holds the text is unclear; it has story"):
+        documents(tmp_path / "b.parquet")
+
+
+def test_a_folder_gives_its_texts_by_name_and_leaves_out_blank_ones(tmp_path):
+    (tmp_path / "sub").mkdir()
+    for name, text in (("b.txt", "second"), ("a.md", "first"), ("sub/c.txt", "third"), ("d.txt", " \n")):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\0")
+    assert documents(tmp_path) == ["first", "second", "third"]
+    with pytest.raises(DataError, match=r"no text in this folder; .* \.txt, .*, or be named one by one"):
+        documents(_empty(tmp_path))
+
+
+def _empty(folder):
+    (folder / "none").mkdir()
+    return folder / "none"
+
+
+def test_what_is_wrong_with_a_text_is_said_by_line(tmp_path):
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"fine\nnot \xff fine\n")
+    with pytest.raises(DataError, match=r"bad\.txt, line 2: not UTF-8 \(byte 0xff\)"):
+        documents(bad)
+    bad.write_bytes(b"fine\n" * CHUNK + b"a\0b\n")
+    with pytest.raises(DataError, match=rf"bad\.txt, line {CHUNK + 1}: holds NUL bytes"):
+        documents(bad)
+    with pytest.raises(DataError, match=r"no\.txt: no such file or folder; shipped texts are shakespeare"):
+        check_texts([tmp_path / "no.txt"])
+
+
+@pytest.mark.parametrize("check", [check_texts, check_files])
+def test_what_can_be_read_but_once_is_refused_by_name(tmp_path, check):
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(
+        DataError, match=r"pipe\.txt: a pipe or a device can be read but once; write it to a file first"
+    ):
+        check([tmp_path / "pipe.txt"])
+    with pytest.raises(DataError, match="-: standard input can be read but once; write it to a file first"):
+        check(["-"])
+
+
+def test_the_shipped_text_is_tiny_shakespeare():
+    [text] = documents("shakespeare")
+    assert len(text) == 1_115_394
+    assert text.startswith("First Citizen:\n")
+    assert texts_hash("shakespeare").startswith(".txt.xz:")
+
+
+@pytest.mark.parametrize("kind", ["character", "bytes"])
+def test_pieces_have_the_same_tokens_as_the_whole(kind):
+    text = "".join("a word,  or 2\n\n its line's end \n"[:size] for size in range(33)) * 400
+    config = TokenizerConfig(kind=kind, vocabulary=400, normalize=False)
+    tokenizer = Tokenizer.train([text], config)
+    pieces = list(cut(text[place : place + 7777] for place in range(0, len(text), 7777)))
+    assert len(pieces) > 1
+    assert "".join(pieces) == text
+    assert [number for piece in pieces for number in tokenizer.encode(piece)] == tokenizer.encode(text)
+
+
+def test_a_line_without_end_comes_in_pieces(tmp_path):
+    path = tmp_path / "line.txt"
+    path.write_text("x" * (3 * LONGEST_PIECE) + " y" * LONGEST_PIECE)
+    pieces = list(read_documents([path]))
+    assert max(len(piece.text) for piece in pieces) <= LONGEST_PIECE + CHUNK
+    assert sum(len(piece.text) for piece in pieces) == 5 * LONGEST_PIECE
+    assert [piece.last for piece in pieces] == [False] * (len(pieces) - 1) + [True]

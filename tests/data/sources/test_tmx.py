@@ -1,0 +1,88 @@
+"""Translation memories are read as streams; what could swell without bound is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from clearhead.data.sources.corpus import Pair
+from clearhead.data.sources.tmx import read_tmx
+from clearhead.errors import DataError
+
+BOMB = """<?xml version="1.0"?>
+<!DOCTYPE tmx [
+<!ENTITY a "haha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;">]>
+<tmx><body><tu><tuv xml:lang="en"><seg>&c;</seg></tuv>
+<tuv xml:lang="de"><seg>b</seg></tuv></tu></body></tmx>"""
+
+
+def unit(*sides: tuple[str, str], name: str = "xml:lang") -> str:
+    return "<tu>" + "".join(f'<tuv {name}="{lang}"><seg>{text}</seg></tuv>' for lang, text in sides) + "</tu>"
+
+
+def memory(tmp_path: Path, *units: str, head: str = "") -> Path:
+    path = tmp_path / "memory.tmx"
+    path.write_text(f"{head}<tmx><header/><body>{''.join(units)}</body></tmx>", encoding="utf-8")
+    return path
+
+
+def problem(path: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        list(read_tmx(path, ("en", "de")))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_languages_match_by_prefix_and_other_units_are_passed_over(tmp_path):
+    path = memory(
+        tmp_path,
+        unit(("en-US", "yes"), ("de_AT", "ja")),
+        unit(("en", "only")),
+        unit(("DE", "nein"), ("fr", "non"), ("EN", "no")),
+        unit(("eng", "not this"), ("de", "x")),
+        unit(("en", "old"), ("de", "alt"), name="lang"),
+    )
+    assert list(read_tmx(path, ("en", "de"))) == [Pair("yes", "ja"), Pair("no", "nein"), Pair("old", "alt")]
+
+
+def test_codes_inside_a_segment_are_left_out_and_highlighted_text_is_kept(tmp_path):
+    text = 'a <bpt i="1">&lt;b&gt;</bpt><hi>bold</hi><ept i="1">&lt;/b&gt;</ept> word<ph/> &amp; more'
+    path = memory(tmp_path, unit(("en", text), ("de", "b")))
+    assert list(read_tmx(path, ("en", "de"))) == [Pair("a bold word & more", "b")]
+
+
+def test_a_memory_in_utf_16_is_read(tmp_path):
+    path = tmp_path / "x.tmx"
+    text = f'<?xml version="1.0" encoding="utf-16"?><tmx><body>{unit(("en", "é"), ("de", "ü"))}</body></tmx>'
+    path.write_bytes(text.encode("utf-16"))
+    assert list(read_tmx(path, ("en", "de"))) == [Pair("é", "ü")]
+
+
+def test_a_bomb_of_entities_is_refused(tmp_path):
+    path = tmp_path / "bomb.tmx"
+    path.write_text(BOMB)
+    assert f"{path}, line 2: uses XML entities or declarations of its own" in problem(path)
+
+
+def test_a_plain_document_type_is_harmless_but_its_entities_are_refused(tmp_path):
+    head = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'
+    path = memory(tmp_path, unit(("en", "a"), ("de", "b")), head=head)
+    assert list(read_tmx(path, ("en", "de"))) == [Pair("a", "b")]
+    path = memory(tmp_path, unit(("en", "a&nbsp;c"), ("de", "b")), head=head)
+    assert "uses XML entities or declarations of its own ('nbsp')" in problem(path)
+
+
+def test_an_external_entity_is_refused_and_not_read(tmp_path):
+    head = '<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/hostname">]>'
+    path = memory(tmp_path, unit(("en", "&x;"), ("de", "b")), head=head)
+    assert "uses XML entities" in problem(path)
+
+
+def test_broken_xml_is_told_by_line(tmp_path):
+    path = tmp_path / "x.tmx"
+    path.write_text("<tmx>\n<body>\n<tu></body></tmx>")
+    assert problem(path) == f"{path}, line 3: not well-formed TMX (mismatched tag)"
+
+
+def test_languages_that_are_not_there_are_told_with_those_that_are(tmp_path):
+    path = memory(tmp_path, unit(("en-GB", "a"), ("fr", "b")))
+    assert problem(path) == f"{path}: no unit holds both en and de (languages in it: en-gb, fr)"

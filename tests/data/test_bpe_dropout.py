@@ -1,0 +1,96 @@
+"""Words split anew: another way in each epoch, the same for the same seed, and always the same text."""
+
+from collections.abc import Iterable
+from functools import cache
+
+import numpy as np
+import pytest
+
+from clearhead.data.bpe_dropout import Splitting
+from clearhead.data.store import PairStore, Side
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+
+SOURCES = ["the quick brown fox jumps", "a dog sleeps under the old tree", "no", "3.50 is the price!"] * 6
+TARGETS = [
+    "der schnelle braune fuchs springt",
+    "ein hund schläft unter dem alten baum",
+    "nein",
+    "so viel.",
+] * 6
+
+
+@cache
+def corpus(kind: str) -> tuple[Tokenizer, PairStore]:
+    config = TokenizerConfig.model_validate({"kind": kind, "vocabulary": 400})
+    tokenizer = Tokenizer.train(iter(SOURCES + TARGETS), config, tags=("<2de>",))
+    tag = tokenizer.id("<2de>")
+    sources = [[tag, *ids] for ids in tokenizer.encode_batch(SOURCES)]
+    return tokenizer, PairStore.of(sources, tokenizer.encode_batch(TARGETS))
+
+
+def splitting(kind: str = "bpe", probability: float = 0.3, seed: int = 1, longest: int = 255) -> Splitting:
+    tokenizer, pairs = corpus(kind)
+    return Splitting(pairs, tokenizer, probability, seed, longest)
+
+
+def sentences(sides: Iterable[Side]) -> list[list[int]]:
+    return [side[row].tolist() for side in sides for row in range(len(side))]
+
+
+ROWS = np.arange(len(SOURCES))
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bytes"])
+def test_the_text_and_the_tag_stay_the_same(kind):
+    tokenizer, pairs = corpus(kind)
+    source, target = splitting(kind)(0, ROWS)
+    cut = 0
+    for row in ROWS:
+        assert source[row][0] == pairs.source[row][0]
+        assert tokenizer.decode(source[row].tolist()) == SOURCES[row]
+        assert tokenizer.decode(target[row].tolist()) == TARGETS[row]
+        cut += source[row].tolist() != pairs.source[row].tolist()
+    assert cut > 8
+
+
+def test_neither_order_nor_company_nor_earlier_calls_change_a_split():
+    expected = sentences(splitting()(3, ROWS))
+    used = splitting()
+    used(2, ROWS[5:9])
+    alone = [used(3, ROWS[row : row + 1]) for row in ROWS]
+    assert [sentence for side in (0, 1) for pair in alone for sentence in sentences([pair[side]])] == expected
+    backwards = splitting()(3, ROWS[::-1])
+    assert sentences(backwards) == [
+        sentence for half in (expected[: len(ROWS)], expected[len(ROWS) :]) for sentence in half[::-1]
+    ]
+
+
+def test_epochs_seeds_and_rows_differ():
+    found = [sentences(splitting(seed=seed)(epoch, ROWS)) for seed, epoch in ((1, 0), (1, 1), (2, 0))]
+    assert found[0] != found[1] != found[2] != found[0]
+    same_text = {tuple(found[0][row]) for row in range(1, len(SOURCES), 4)}
+    assert len(same_text) > 1
+
+
+def test_nothing_is_split_without_dropout_and_everything_with_full():
+    tokenizer, pairs = corpus("bpe")
+    assert sentences(splitting(probability=0.0)(0, ROWS)) == sentences((pairs.source, pairs.target))
+    for ids in sentences(splitting(probability=1.0)(0, ROWS)):
+        assert all(len(piece) == 1 for piece in tokenizer.pieces(ids) if piece != "<2de>")
+
+
+def test_a_sentence_that_would_outgrow_the_model_stays_whole():
+    _, pairs = corpus("bpe")
+    longest = int(max(pairs.source.lengths.max(), pairs.target.lengths.max()))
+    source, target = splitting(probability=0.9, longest=longest)(0, ROWS)
+    assert max(source.lengths.max(), target.lengths.max()) <= longest
+    assert sentences((source, target)) != sentences((pairs.source, pairs.target))
+
+
+def test_sides_join_and_come_from_rows():
+    joined = Side.joined([Side.of([[1, 2], [3]]), Side.of([]), Side.of([[4]])])
+    assert sentences([joined]) == [[1, 2], [3], [4]]
+    rows = joined.rows()
+    assert rows.shape == (3, 2)
+    again = Side.of_rows(rows, joined.lengths)
+    assert sentences([again]) == [[1, 2], [3], [4]]

@@ -1,0 +1,172 @@
+"""An explanation shows the pass behind an output, and no other output than the model gives anyway."""
+
+import pytest
+import torch
+
+import clearhead
+from clearhead.errors import SettingsError, TextError
+from clearhead.inspection import Mute, Row, Swap, intervene
+from clearhead.models import GPT, GPTConfig
+from clearhead.tasks.language.model import LanguageModel
+from clearhead.tasks.load import load
+from clearhead.text.tokenizer import END, START, Tokenizer, TokenizerConfig
+
+TEXT = "three one four one"
+
+
+@pytest.fixture(scope="module")
+def model(many_model):
+    return load(many_model)
+
+
+def make_language(longest: int = 32, kind: str = "bytes") -> LanguageModel:
+    torch.manual_seed(3)
+    tokenizer = Tokenizer.train(["to be or not to be\n"], TokenizerConfig(kind=kind, vocabulary=280))
+    small = {"width": 16, "hidden": 24, "attention": {"heads": 2}, "layers": 2, "longest": longest}
+    model = GPT(GPTConfig.model_validate(small | {"initial": "xavier"}), tokenizer.size)
+    torch.nn.init.normal_(model.embedding.weight)
+    return LanguageModel(model, tokenizer)
+
+
+@pytest.mark.parametrize("wishes", [{}, {"beam": 1}, {"beam": 3, "nbest": 2}, {"prefix": "7"}])
+def test_what_is_explained_is_the_translation(model, wishes):
+    found, explanation = model.translate(TEXT, to="de", **wishes), model.explain(TEXT, to="de", **wishes)
+    assert explanation.output == found.text
+    assert [str(one) for one in explanation.found.nbest] == [str(one) for one in found.nbest]
+    assert explanation.log_probability == pytest.approx(found.log_probability, abs=1e-4)
+
+
+def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
+    explanation = model.explain(TEXT, to="de")
+    assert [token.piece for token in explanation.source] == ["<2de>", "three", "one", "four", "one", "</s>"]
+    assert [token.word for token in explanation.source] == [None, 0, 1, 2, 3, None]
+    assert [token.piece for token in explanation.target] == ["<s>", "3", "1", "4", "1"]
+    assert [token.written for token in explanation.target] == [False, True, True, True, True]
+    ids = [token.id for token in explanation.target]
+    assert [token.next for token in explanation.target] == [*ids[1:], END]
+    assert explanation["decoder.blocks.0.cross_attention.weights"].shape == (2, 5, 6)
+    assert explanation["logits"].shape == (5, model.tokenizer.size)
+    gains = explanation["logits"].log_softmax(-1)
+    for place, token in enumerate(explanation.target):
+        assert token.log_probability == pytest.approx(gains[place, token.next].item())
+
+
+def test_looking_changes_no_logits_by_more_than_rounding(model):
+    explanation = model.explain(TEXT, to="de")
+    assert 0 <= explanation.difference < 1e-5
+    source = torch.tensor([[token.id for token in explanation.source]])
+    target = torch.tensor([[token.id for token in explanation.target]])
+    state = model.model.start(source, torch.tensor([source.shape[1]]))
+    with torch.no_grad():
+        steps = [model.model.step(target[:, place], state)[0] for place in range(target.shape[1])]
+    torch.testing.assert_close(explanation["logits"], torch.stack(steps), atol=1e-4, rtol=1e-4)
+
+
+def test_only_what_is_named_is_kept(model):
+    explanation = model.explain(TEXT, to="fr", names=["*.weights"])
+    assert sorted(explanation.trace) == [
+        "decoder.blocks.0.attention.weights",
+        "decoder.blocks.0.cross_attention.weights",
+        "encoder.blocks.0.attention.weights",
+    ]
+    with pytest.raises(SettingsError, match=r"wieghts: nothing in the model has this name"):
+        model.explain(TEXT, to="fr", names=["*.wieghts"])
+
+
+def test_a_given_translation_is_looked_at_instead(model):
+    explanation = model.explain(TEXT, to="de", target="3 1 4")
+    assert explanation.found is None
+    assert explanation.tree is None
+    assert explanation.output == "3 1 4"
+    assert not any(token.written for token in explanation.target)
+    assert explanation.log_probability < model.explain(TEXT, to="de").log_probability
+
+
+def test_the_tree_leads_to_the_output(model):
+    explanation = model.explain(TEXT, to="de", beam=3)
+    best = [node.word for node in explanation.tree.nodes if node.best]
+    assert best == [token.next for token in explanation.target]
+
+
+def test_a_translation_can_be_forced_to_begin_with_tokens_of_the_tree(model):
+    tree = model.explain(TEXT, to="de").tree
+    other = next(number for number, node in enumerate(tree.nodes) if node.step == 1 and not node.best)
+    forced = tree.words(other)
+    explanation = model.explain(TEXT, to="de", prefix=forced)
+    assert [token.id for token in explanation.target][1:3] == forced
+    assert explanation.output == model.translate(TEXT, to="de", prefix=forced).text
+    with pytest.raises(SettingsError, match=f"prefix: {START} is not the id of a word"):
+        model.translate(TEXT, to="de", prefix=[START])
+
+
+def test_what_is_changed_holds_for_the_search_and_for_the_pass(model):
+    two = model.tokenizer.id("two")
+    with intervene(model.model, {"source_embedding.words": Swap({1: two, 2: two})}):
+        explanation = model.explain(TEXT, to="de")
+    assert explanation.output == "2 2 4 1"
+    assert explanation.difference < 1e-5
+    assert model.explain(TEXT, to="de").output == "3 1 4 1"
+
+
+def test_a_row_of_weights_and_a_muted_head_change_the_translation(model):
+    changes = {"decoder.*.cross_attention.mixed": Mute([0, 1])}
+    with clearhead.intervene(model.model, changes):
+        assert model.explain(TEXT, to="de").output != "3 1 4 1"
+    changes = {"decoder.blocks.0.cross_attention.weights": Row(0, [0, 0, 0, 1, 0, 0])}
+    with clearhead.intervene(model.model, changes):
+        explanation = model.explain(TEXT, to="de")
+    assert explanation.output.startswith("4")
+    assert explanation["decoder.blocks.0.cross_attention.weights"][0, 0].tolist() == [0, 0, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\u200b"])
+def test_a_blank_text_has_nothing_to_explain(model, text):
+    with pytest.raises(TextError, match="blank: there is nothing to explain"):
+        model.explain(text, to="de")
+
+
+@pytest.mark.parametrize("text", [["three", "one"], 3, None])
+def test_one_text_is_explained_at_a_time(model, text):
+    for one in (model, make_language()):
+        with pytest.raises(TextError, match="give one text, as a str"):
+            one.explain(text)
+
+
+def test_a_text_that_is_too_long_is_refused(model):
+    with pytest.raises(TextError, match="and the model takes 14: split it"):
+        model.explain("one " * 10_000, to="de")
+    with pytest.raises(TextError, match="and the model takes 14: split it"):
+        model.explain("one", to="de", target="1 " * 10_000)
+    with pytest.raises(TextError, match="10000 tokens, and the model sees 32 at once"):
+        make_language(kind="character").explain("t" * 10_000)
+
+
+@pytest.mark.parametrize("wishes", [{}, {"temperature": 1.5, "seed": 4, "top_k": 9}])
+def test_what_is_explained_is_the_continuation(wishes):
+    language = make_language()
+    explanation = language.explain("to be", tokens=6, **wishes)
+    found = language.generate("to be", tokens=6, **{"temperature": 0, **wishes})
+    assert explanation.output == found.text
+    written = [token for token in explanation.target if token.written]
+    assert tuple(token.piece for token in written) == found.tokens
+    before = len(explanation.target) - len(written)
+    gains = [token.log_probability for token in explanation.target[before - 1 : -1]]
+    assert gains == pytest.approx(found.log_probabilities[: len(gains)], abs=1e-4)
+
+
+def test_a_text_alone_is_read_and_what_comes_next_is_open():
+    language = make_language()
+    explanation = language.explain("to be or not")
+    assert explanation.output == ""
+    assert explanation.source == ()
+    assert explanation.target[-1].next is None
+    assert explanation.target[-1].log_probability is None
+    assert explanation["logits"].shape[0] == len(explanation.target)
+    assert explanation.difference < 1e-5
+    assert explanation.settings["tokens"] == 0
+
+
+def test_no_more_is_written_than_the_pass_can_see():
+    language = make_language(longest=8, kind="character")
+    assert len(language.explain("to be", tokens=50).target) <= 8
+    assert len(language.explain("to be or", tokens=50).target) == 8

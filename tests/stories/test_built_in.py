@@ -1,0 +1,99 @@
+"""From a trained run to the model in the package; and the model that is in it does what its card says."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clearhead
+from clearhead.checkpoint import CARD
+from clearhead.data.sources.corpus import Pair
+from clearhead.evaluation.bleu import bleu
+from clearhead.tasks.zoo import BOX, built_in
+
+ROOT = Path(__file__).parents[2]
+DIRECTIONS = ["en-de", "de-en", "en-fr", "fr-en"]
+real = pytest.mark.skipif(not BOX.exists(), reason="the package has no model in it yet")
+
+
+@pytest.fixture(scope="module")
+def packed(many_model, tmp_path_factory) -> Path:
+    """What the script makes of a toy."""
+    into = tmp_path_factory.mktemp("into")
+    (into / "old").write_text("is replaced")
+    command = [sys.executable, ROOT / "scripts" / "model_card.py", many_model, "--into", into]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return into
+
+
+def test_a_run_becomes_the_model_in_the_package_with_one_script(packed, monkeypatch):
+    into = packed
+    assert {path.name for path in into.iterdir()} == {
+        *("config.toml", "tokenizer.json", "model.safetensors", "README.md", "metrics.jsonl"),
+        *(f"test.{direction}.tsv" for direction in DIRECTIONS),
+    }
+    told = (into / CARD).read_text()
+    for direction in DIRECTIONS:
+        assert f"| {direction} | " in told
+    assert "It's raining cats and dogs." in told
+    assert "{" not in told
+    monkeypatch.setattr("clearhead.tasks.zoo.BOX", into)
+    assert str(clearhead.load("fr-en").translate("c a d")) == "three one four"
+
+
+def test_the_demo_shows_sentences_of_every_direction(packed, monkeypatch, capsys):
+    monkeypatch.setattr("clearhead.tasks.zoo.BOX", packed)
+    runpy.run_path(str(ROOT / "scripts" / "demo.py"))["show"]()
+    shown = capsys.readouterr().out
+    assert all(f"\n{direction}, " in shown for direction in DIRECTIONS)
+    assert shown.count("a person: ") == 16
+
+
+SENSIBLE = {
+    "en-de": {"Good morning!": "Morgen", "I am tired.": "müde", "Where is the station?": "Bahnhof"},
+    "de-en": {"Guten Morgen!": "orning", "Ich bin müde.": "tired", "Wo ist der Bahnhof?": "station"},
+    "en-fr": {"Good morning!": "onjour", "I am tired.": "fatigué", "Where is the station?": "gare"},
+    "fr-en": {"Merci beaucoup.": "hank", "Je suis fatigué.": "tired", "Où est la gare ?": "station"},
+}
+
+
+@real
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_box_translates_plain_sentences(direction):
+    model = clearhead.load(direction)
+    for source, word in SENSIBLE[direction].items():
+        assert word in str(model.translate(source))
+
+
+@real
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_box_is_as_good_as_its_card_says(direction):
+    """On every twentieth of its test sentences, which is why it may be a few points less."""
+    lines = (BOX / f"test.{direction}.tsv").read_text(encoding="utf-8").splitlines()[::20]
+    pairs = [Pair(*line.split("\t")) for line in lines]
+    translations = [
+        str(one) for one in clearhead.load(direction).translate([pair.source for pair in pairs], beam=1)
+    ]
+    [row] = [line for line in (BOX / CARD).read_text().splitlines() if line.startswith(f"| {direction} | ")][
+        :1
+    ]
+    told = float(row.split("|")[2])
+    measured = bleu(translations, [pair.target for pair in pairs], direction[-2:]).value
+    assert measured > told - 10
+    assert told >= 40
+
+
+@real
+def test_the_box_is_small_and_says_whose_sentences_it_learned_from():
+    assert sum(path.stat().st_size for path in BOX.iterdir()) <= 14_000_000
+    shelved = built_in()[0]
+    assert shelved is not None
+    assert shelved.languages == ", ".join(DIRECTIONS)
+    assert shelved.licence is not None
+    assert "tatoeba.org" in shelved.licence
+    told = (BOX / CARD).read_text(encoding="utf-8")
+    assert "https://creativecommons.org/licenses/by/2.0/fr/" in told
+    assert "tatoeba.org" in told

@@ -1,0 +1,112 @@
+"""Models are found by their folders, whatever else lies there."""
+
+import shutil
+
+import pytest
+
+import clearhead
+from clearhead.errors import ModelError
+from clearhead.tasks.load import load_language
+from clearhead.tasks.records import TEST, add_final
+from clearhead.tasks.translation.directions import Direction
+from clearhead.tasks.zoo import Shelved, built_in, find, find_models
+
+
+def test_models_are_found_in_a_folder_and_right_below_it_once(number_model, tmp_path):
+    first = shutil.copytree(number_model, tmp_path / "a")
+    shutil.copytree(number_model, tmp_path / "b" / "deeper")
+    shutil.copytree(number_model, tmp_path / "c")
+    found = find_models([tmp_path, first, tmp_path / "nowhere"])
+    assert [model.folder for model in found] == [str(tmp_path / "a"), str(tmp_path / "c")]
+    assert [model.folder for model in find_models([first])] == [str(first)]
+
+
+def test_a_model_is_described_by_its_files(number_model):
+    [model] = find_models([number_model])
+    assert (model.folder, model.languages, model.megabytes) == (str(number_model), "en-de", 0.1)
+    assert model.bleu is not None
+    assert 80 < model.bleu <= 100
+    assert model.record()["languages"] == "en-de"
+
+
+def test_unfinished_and_damaged_folders_are_passed_over(number_model, tmp_path):
+    for name in ("no settings", "no weights", "broken settings", "odd settings", "no metrics"):
+        shutil.copytree(number_model, tmp_path / name)
+    (tmp_path / "no settings" / "config.toml").unlink()
+    (tmp_path / "no weights" / "model.safetensors").unlink()
+    (tmp_path / "broken settings" / "config.toml").write_text("[data")
+    (tmp_path / "odd settings" / "config.toml").write_text("data = 3")
+    (tmp_path / "no metrics" / "metrics.jsonl").write_text('{"step": 1\n3\n')
+    assert find_models([tmp_path]) == [
+        Shelved(str(tmp_path / "no metrics"), "en-de", 0.1, None, None),
+        Shelved(str(tmp_path / "odd settings"), "und-und", 0.1, find_models([number_model])[0].bleu, None),
+    ]
+
+
+def test_bleu_on_test_sentences_is_told_by_direction(many_model, tmp_path):
+    folder = shutil.copytree(many_model, tmp_path / "model")
+    assert find_models([folder])[0].tested == {}
+    add_final(folder, 9, {"en-fr": 49.29, "en-de": 46.51}, TEST)
+    [model] = find_models([folder])
+    assert model.tested == {"en-de": 46.5, "en-fr": 49.3}
+    assert model.bleu is not None, "what was measured at the end of the run is still there"
+
+
+def test_the_licence_is_that_of_the_shipped_data(number_model, tmp_path):
+    folder = shutil.copytree(number_model, tmp_path / "model")
+    assert find_models([folder])[0].licence is None
+    settings = (
+        '[[data.corpora]]\ntrain = ["tatoeba-en-de"]\n[[data.corpora]]\ntrain = ["mine", "tatoeba-en-fr"]'
+    )
+    (folder / "config.toml").write_text(settings)
+    assert find_models([folder])[0].licence == "CC-BY 2.0 FR, www.manythings.org/anki and tatoeba.org"
+
+
+def test_built_in_names_are_the_directions_of_the_model_in_the_package(boxed):
+    assert find("fr-en") == (boxed, Direction("fr", "en"))
+    assert find("en-de-fr") == (boxed, None)
+    shelved = built_in()[0]
+    assert shelved is not None
+    assert shelved.languages == "en-de, de-en, en-fr, fr-en"
+
+
+def test_a_built_in_name_settles_the_direction(boxed):
+    assert str(clearhead.load("en-de").translate("three one four")) == "3 1 4"
+    assert str(clearhead.load("en-fr").translate("three one four")) == "c a d"
+    assert str(clearhead.load("fr-en").translate("c a d")) == "three one four"
+    assert clearhead.load("en-fr").directions == (Direction("en", "fr"),)
+    assert str(clearhead.load("en-de-fr").translate("three one four", to="fr")) == "c a d"
+
+
+def test_a_folder_with_a_model_goes_before_a_built_in_name(boxed, number_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "en-de").mkdir()
+    assert find("en-de") == (boxed, Direction("en", "de"))
+    (tmp_path / "en-de").rmdir()
+    shutil.copytree(number_model, tmp_path / "en-de")
+    folder, direction = find("en-de")
+    assert (str(folder), direction) == ("en-de", None)
+
+
+def test_a_package_without_a_model_has_no_names(unboxed):
+    assert built_in() == []
+    with pytest.raises(ModelError, match="en-de: no such model folder, and this package has no model in it"):
+        clearhead.load("en-de")
+
+
+def test_the_language_model_in_the_package_goes_by_its_name(boxed, babbler, monkeypatch):
+    monkeypatch.setattr("clearhead.tasks.zoo.SHAKESPEARE_FOLDER", babbler)
+    assert find("shakespeare") == (babbler, None)
+    told = built_in()[1]
+    assert (told.languages, told.bleu, told.bits_per_byte) == ("shakespeare", None, None)
+    with pytest.raises(ModelError, match=r"built-in models are en-de, de-en, en-fr, fr-en, shakespeare$"):
+        find("nowhere")
+
+
+def test_the_language_model_in_the_package_writes_plays_and_is_small():
+    model = load_language("shakespeare")
+    assert str(model.generate("ROMEO:", tokens=40, seed=1)) == str(
+        model.generate("ROMEO:", tokens=40, seed=1)
+    )
+    assert model.generate("ROMEO", tokens=1, temperature=0.0).text == ":"
+    assert sum(file.stat().st_size for file in find("shakespeare")[0].iterdir()) < 6_000_000

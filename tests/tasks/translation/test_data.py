@@ -1,0 +1,231 @@
+"""From files to parts, tokenizer and stores: nothing is in two parts, nothing is made twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clearhead.data.cleaning import Tally
+from clearhead.data.sources import corpus
+from clearhead.data.sources.corpus import Pair
+from clearhead.errors import DataError
+from clearhead.tasks.translation import data as preparation
+from clearhead.tasks.translation.data import Corpus, cache_folder, learn_tokenizer, store, tally
+from clearhead.tasks.translation.recipe import DataConfig, TranslationRecipe
+from clearhead.text.tokenizer import Tokenizer
+
+HELD_OUT = ("validation", "test")
+PARTS = ("train", *HELD_OUT)
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    """English sentences with one to three translations each, which do not lie together."""
+    rows = [
+        f"sentence {number}\tSatz {number} {'so ' * (version + 1)}"
+        for version in range(3)
+        for number in range(300)
+        if number % 3 >= version
+    ]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("en\tde\n" + "\n".join(rows))
+    return path
+
+
+def config(file: Path, source: str = "en", target: str = "de", **more) -> DataConfig:
+    settings = {"hold_out": {"validation": 40, "test": 30}, **more}
+    return DataConfig.model_validate({"source": source, "target": target, "train": [str(file)], **settings})
+
+
+def parts(data: DataConfig, seed: int = 1) -> dict[str, list[Pair]]:
+    corpus = Corpus(data, seed)
+    return {part: list(corpus.pairs(part)) for part in PARTS}
+
+
+def test_no_english_sentence_is_in_two_parts_in_either_direction(file):
+    for source, target, english in (("en", "de", 0), ("de", "en", 1)):
+        found = parts(config(file, source, target))
+        assert (len(found["validation"]), len(found["test"])) == (40, 30)
+        sentences = [{pair[english] for pair in found[part]} for part in PARTS]
+        assert not sentences[0] & sentences[1]
+        assert not sentences[0] & sentences[2]
+        assert not sentences[1] & sentences[2]
+        assert len(sentences[0]) < len(found["train"])
+
+
+def test_both_directions_have_the_same_parts(file):
+    forth, back = parts(config(file)), parts(config(file, "de", "en"))
+    for part in PARTS:
+        assert forth[part] == [Pair(pair.target, pair.source) for pair in back[part]]
+
+
+def test_another_seed_holds_out_other_sentences(file):
+    first, same, other = (parts(config(file), seed)["test"] for seed in (1, 1, 2))
+    assert first == same
+    assert set(first) != set(other)
+
+
+def test_named_files_are_taken_as_they_are_and_nothing_is_held_out_for_them(file, tmp_path):
+    (tmp_path / "test.tsv").write_text("one\teins\n")
+    found = parts(config(file, test=[str(tmp_path / "test.tsv")]))
+    assert found["test"] == [Pair("one", "eins")]
+    assert len(found["validation"]) == 40
+    everything = parts(config(file, hold_out={"validation": 0, "test": 0}))
+    assert everything["validation"] == everything["test"] == []
+    assert len(everything["train"]) == 600
+
+
+def test_a_named_file_keeps_what_cleaning_would_drop_from_the_training_files(file, tmp_path):
+    (tmp_path / "odd.tsv").write_text("one\teins\none\teins\nTaxi\tTaxi\n\tzwei\nno\t" + "nein " * 300)
+    odd = [Pair("one", "eins")] * 2 + [Pair("Taxi", "Taxi"), Pair("no", ("nein " * 300).strip())]
+    named = [str(tmp_path / "odd.tsv")]
+    found = parts(config(file, train=named, validation=named, test=named))
+    assert found["validation"] == found["test"] == odd
+    assert found["train"] == [Pair("one", "eins")]
+    counts = Tally()
+    list(Corpus(config(file, test=named), 1).pairs("test", counts))
+    assert str(counts) == "5 pairs read, 4 kept; dropped: 1 empty"
+
+
+@pytest.fixture
+def reads(monkeypatch) -> list[str]:
+    """The files that were read, one after the other."""
+    names = []
+
+    def read_pairs(place, *others):
+        names.append(Path(place).name)
+        return corpus.read_pairs(place, *others)
+
+    monkeypatch.setattr(preparation, "read_pairs", read_pairs)
+    return names
+
+
+def test_where_nothing_is_held_out_the_corpus_is_read_once(file, reads):
+    whole = Corpus(config(file, hold_out={"validation": 0, "test": 0}), 1)
+    assert len(list(whole.pairs("train"))) == 600
+    assert not list(whole.pairs("validation"))
+    assert reads == ["pairs.tsv"]
+
+
+def test_the_held_out_parts_need_no_reading_of_their_own(file, reads):
+    one = Corpus(config(file), 1)
+    train = list(one.pairs("train"))
+    assert len(reads) == 2  # to find the split, and to part by it
+    assert {"train": train} | {part: list(one.pairs(part)) for part in HELD_OUT} == parts(config(file))
+    assert len(reads) == 4
+
+    other = Corpus(config(file), 1)
+    assert next(other.pairs("train")) == train[0]  # looked at in part only: nothing is known yet
+    assert [list(other.pairs(part)) for part in HELD_OUT] == [list(one.pairs(part)) for part in HELD_OUT]
+    assert len(reads) == 7
+
+
+def test_holding_out_more_than_there_is_is_refused(file):
+    with pytest.raises(DataError, match="hold out fewer"):
+        parts(config(file, hold_out={"validation": 500, "test": 500}))
+
+
+def test_the_tally_counts_what_was_read(file):
+    counts = Tally()
+    list(Corpus(config(file), 1).pairs("train", counts))
+    assert str(counts) == "600 pairs read, 600 kept"
+
+
+@pytest.fixture
+def recipe(file) -> TranslationRecipe:
+    settings = {
+        "data": config(file).model_dump(),
+        "tokenizer": {"vocabulary": 80},
+        "model": {"preset": "tiny", "longest": 5},
+    }
+    return TranslationRecipe.model_validate(settings)
+
+
+def test_the_tokenizer_learns_from_the_training_part_alone(file, recipe):
+    texts = parts(config(file))
+    corpus = Corpus(recipe.data, 1)
+    tokenizer = learn_tokenizer(corpus, recipe)
+    assert tokenizer.fingerprint == learn_tokenizer(corpus, recipe).fingerprint
+    file.write_text("en\tde\n" + "".join(f"{source}\t{target}\n" for source, target in texts["train"]))
+    alone = Corpus(config(file, hold_out={"validation": 0, "test": 0}), 1)
+    assert learn_tokenizer(alone, recipe).fingerprint == tokenizer.fingerprint
+
+
+def test_a_store_is_made_once_and_holds_what_the_model_can(file, recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    corpus = Corpus(recipe.data, 1)
+    tokenizer = learn_tokenizer(corpus, recipe)
+    pairs = store(corpus, "train", tokenizer, recipe)
+    assert max(lengths.max() for lengths in pairs.lengths) == 4
+    expected = [pair for pair in corpus.pairs("train") if max(map(len, map(tokenizer.encode, pair))) <= 4]
+    assert [
+        tuple(tokenizer.decode(side.tolist()) for side in pairs[row]) for row in range(len(pairs))
+    ] == expected
+
+    monkeypatch.setattr(preparation, "read_pairs", lambda *_: pytest.fail("read again"))
+    assert len(store(Corpus(recipe.data, 1), "train", tokenizer, recipe)) == len(pairs)
+    [folder] = [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    assert json.loads((folder / "meta.json").read_text())["content"]["part"] == "train"
+
+
+def test_a_changed_file_makes_another_store(file, recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    tokenizer = learn_tokenizer(Corpus(recipe.data, 1), recipe)
+    before = len(store(Corpus(recipe.data, 1), "train", tokenizer, recipe))
+    file.write_text(file.read_text() + "\nsentence 999\tSatz 999")
+    assert len(store(Corpus(recipe.data, 1), "train", tokenizer, recipe)) == before + 1
+
+
+def rows(recipe: TranslationRecipe, tokenizer: Tokenizer) -> list[list[str]]:
+    pairs = store(Corpus(recipe.data, 1), "train", tokenizer, recipe)
+    return [[tokenizer.decode(side.tolist()) for side in pairs[row]] for row in range(len(pairs))]
+
+
+def test_the_same_bytes_under_another_ending_make_another_store(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    tokenizer = learn_tokenizer(Corpus(recipe.data, 1), recipe)
+    for name in ("x.tsv", "x.csv"):
+        (tmp_path / name).write_text("sentence,so\tSatz,1\n")
+
+    def read(name: str) -> list[list[str]]:
+        data = config(tmp_path / name, columns=(0, 1), hold_out={"validation": 0, "test": 0})
+        return rows(recipe.model_copy(update={"data": data}), tokenizer)
+
+    assert read("x.csv") == [["sentence", "so Satz"]] != read("x.tsv")
+    assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 2
+
+
+def test_the_other_direction_and_a_new_preparation_make_other_stores(file, recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    tokenizer = learn_tokenizer(Corpus(recipe.data, 1), recipe)
+    back = recipe.model_copy(update={"data": config(file, "de", "en")})
+    assert rows(back, tokenizer) == [pair[::-1] for pair in rows(recipe, tokenizer)]
+    monkeypatch.setattr(preparation, "PREPARATION", preparation.PREPARATION + 1)
+    rows(recipe, tokenizer)
+    assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 3
+
+
+def test_the_tally_of_a_store_counts_what_the_model_could_not_hold(file, recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    one = Corpus(recipe.data, 1)
+    tokenizer = learn_tokenizer(one, recipe)
+    fitting = store(one, "train", tokenizer, recipe)
+    train = len(list(one.pairs("train")))
+    assert train > len(fitting)
+    assert tally(fitting).dropped == {"too many tokens": train - len(fitting)}
+    assert tally(fitting).kept == 600 - (train - len(fitting))
+    assert str(tally(fitting)).startswith("600 pairs read, ")
+
+    roomy = recipe.model_copy(update={"model": recipe.model.model_copy(update={"longest": 200})})
+    file.write_text(file.read_text() + "\nsentence 1\t")
+    again = store(Corpus(recipe.data, 1), "train", tokenizer, roomy)
+    assert str(tally(again)) == "601 pairs read, 600 kept; dropped: 1 empty"
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CLEARHEAD_CACHE")
+    assert cache_folder() == tmp_path / "clearhead"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "clearhead"

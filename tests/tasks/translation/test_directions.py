@@ -1,0 +1,220 @@
+"""Many languages in one model: told by a tag that no text can hold, and kept apart from training together."""
+
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clearhead
+from clearhead.config import changed, parse_settings, read_settings, read_toml
+from clearhead.data.sources.corpus import Pair
+from clearhead.errors import ModelError, TextError
+from clearhead.evaluation.bleu import bleu
+from clearhead.tasks.load import load
+from clearhead.tasks.run import train
+from clearhead.tasks.translation.data import Corpus, learn_tokenizer, store
+from clearhead.tasks.translation.directions import (
+    Direction,
+    check_target,
+    chosen,
+    file_name,
+    saved_directions,
+    tag_ids,
+    tags,
+)
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.recipe import TranslationRecipe
+from clearhead.tasks.translation.task import splitting
+from clearhead.tasks.validation import Validator
+from clearhead.text.tokenizer import Tokenizer
+
+ALL = tuple(Direction(*name.split("-")) for name in ("en-de", "de-en", "en-fr", "fr-en"))
+PARTS = ("train", "validation", "test")
+
+
+@pytest.fixture(scope="module")
+def model(many_model) -> TranslationModel:
+    return load(many_model)
+
+
+def pairs_of(folder: Path, part: str, direction: Direction) -> list[Pair]:
+    lines = (folder / f"{part}.{direction}.tsv").read_text().splitlines()
+    return [Pair(*line.split("\t")) for line in lines]
+
+
+def test_one_model_translates_in_every_direction_what_it_has_never_seen(model, many_model):
+    assert model.directions == ALL
+    for direction in ALL:
+        sources, references = zip(*pairs_of(many_model, "test", direction), strict=True)
+        translations = model.translate(list(sources), to=direction.target)
+        right = sum(str(one) == wanted for one, wanted in zip(translations, references, strict=True))
+        assert right >= 0.8 * len(references), direction
+
+
+def test_the_same_text_is_written_in_the_language_asked_for(model):
+    assert str(model.translate("three one four", to="de")) == "3 1 4"
+    assert str(model.translate("three one four", to="fr")) == "c a d"
+    [streamed] = model.stream(["three one four"], to="fr")
+    assert streamed.text == "c a d"
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        (None, "to: name the language to translate into; this model translates en-de, de-en, en-fr, fr-en"),
+        ("nl", "to nl: this model translates en-de, de-en, en-fr, fr-en only"),
+        ("french", "to french: this model translates en-de, de-en, en-fr, fr-en only (did you mean fr?)"),
+    ],
+)
+def test_a_language_that_is_missing_or_unknown_is_answered_with_all_directions(model, to, message):
+    with pytest.raises(TextError) as refused:
+        model.translate("one", to=to)
+    assert str(refused.value) == message
+
+
+def test_a_direction_is_chosen_by_as_much_as_is_needed():
+    assert chosen(ALL, target="fr") == ("en", "fr")
+    assert chosen(ALL, "de", "en") == ("de", "en")
+    assert chosen(ALL[:1]) == ("en", "de")
+    with pytest.raises(TextError, match=r"^source: name a language; this model translates en-de, de-en"):
+        chosen(ALL, target="en")
+    with pytest.raises(TextError, match=r"^target: name a language; this model translates"):
+        chosen(ALL)
+    with pytest.raises(TextError, match=r"^source de target fr: this model translates .* only$"):
+        chosen(ALL, "de", "fr")
+
+
+def test_tags_are_there_only_where_there_is_a_choice():
+    assert tags(ALL) == {"de": "<2de>", "en": "<2en>", "fr": "<2fr>"}
+    assert tags([Direction("de", "en"), Direction("fr", "en")]) == {}
+    assert check_target([Direction("de", "en"), Direction("fr", "en")], None) == "en"
+    assert file_name("test", ALL[0], ALL) == "test.en-de.tsv"
+    assert file_name("test", ALL[0], ALL[:1]) == "test.tsv"
+
+
+def test_a_typed_tag_is_plain_text(model):
+    ids = model.tokenizer.encode("<2fr> three one")
+    assert not set(ids) & set(tag_ids(ALL, model.tokenizer).values())
+
+
+def test_the_tag_takes_one_place_of_the_source(model, many_model):
+    longest = read_toml(many_model / "config.toml")["model"]["longest"]
+    assert model.longest == longest - 2
+    model.translate("one " * model.longest, to="de")
+    with pytest.raises(TextError, match=f"and the model takes {model.longest}"):
+        model.translate("one " * (model.longest + 1), to="de")
+
+
+def test_a_tokenizer_without_the_tags_is_refused(many_model, number_model, tmp_path):
+    shutil.copytree(number_model, tmp_path / "mixed")
+    shutil.copy(many_model / "config.toml", tmp_path / "mixed")
+    with pytest.raises(ModelError, match="has no <2de>; it belongs to a model for other languages"):
+        load(tmp_path / "mixed")
+
+
+def test_directions_are_read_from_whatever_settings_there_are():
+    one = {"source": "en", "target": "de"}
+    assert saved_directions({"data": one}) == ALL[:1]
+    assert saved_directions({"data": {"corpora": [one | {"both": True}, one]}}) == ALL[:2]
+    for odd in ({}, {"data": 3}, {"data": {"corpora": 3}}, {"data": {"corpora": [3]}}):
+        assert saved_directions(odd) == (("und", "und"),)
+
+
+# What is learned, and what is kept from it
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory, many_recipe) -> TranslationRecipe:
+    return read_settings(TranslationRecipe, many_recipe(tmp_path_factory.mktemp("recipe")))
+
+
+def test_an_english_sentence_is_in_one_part_only_over_all_directions(recipe):
+    corpus = Corpus(recipe.data, 1)
+    english: dict[str, set[str]] = {"train": set()}
+    for pair, _ in corpus.directed("train", {}):
+        english["train"] |= {side for side in pair if side[0].isalpha() and len(side.split()[0]) > 1}
+    for part in ("validation", "test"):
+        kept = corpus.by_direction(part)
+        assert list(kept) == list(ALL)
+        assert [len(some) for some in kept.values()] == [recipe.data.hold_out.model_dump()[part]] * 4
+        assert kept[ALL[1]] == [pair.turned for pair in kept[ALL[0]]]
+        english[part] = {pair.source for one in (ALL[0], ALL[2]) for pair in kept[one]}
+    assert sum(map(len, english.values())) == len(set().union(*english.values()))
+    assert len(english["train"]) > 300
+
+
+def test_a_store_holds_every_pair_in_both_directions_with_the_tag_of_its_target(
+    recipe, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
+    corpus = Corpus(recipe.data, 1)
+    tokenizer = learn_tokenizer(corpus, recipe)
+    asked = tag_ids(recipe.data.directions, tokenizer)
+    assert sorted(asked.values()) == [4, 5, 6]
+    rows = store(corpus, "train", tokenizer, recipe)
+    assert len(rows) == 2 * len(list(corpus.pairs("train")))
+    language = {number: code for code, number in asked.items()}
+    counted = dict.fromkeys(asked, 0)
+    for row in range(len(rows)):
+        source, target = (side.tolist() for side in rows[row])
+        counted[language[source[0]]] += 1
+        written = tokenizer.decode(target).split()[0]
+        expected = "en" if len(written) > 1 else "de" if written.isdigit() else "fr"
+        assert language[source[0]] == expected
+        assert not set(target) & set(language)
+    assert counted["en"] == counted["de"] + counted["fr"]
+
+
+def test_the_tokenizer_reads_every_sentence_once(recipe):
+    corpus = Corpus(recipe.data, 1)
+    texts = list(corpus.texts(10_000))
+    assert len(texts) == 2 * len(list(corpus.pairs("train")))
+    assert len(list(corpus.texts(20))) == 40
+    assert any("c" in text.split() for text in corpus.texts(20)), "a share of each corpus"
+
+
+def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
+    values = changed(recipe.model_dump(mode="json", exclude_none=True), ["model.longest=64"])
+    values["tokenizer"] = {"kind": "bpe", "vocabulary": 80, "dropout": 0.9}
+    dropping = parse_settings(TranslationRecipe, values)
+    corpus = Corpus(dropping.data, 1)
+    tokenizer = learn_tokenizer(corpus, dropping)
+    rows = store(corpus, "train", tokenizer, dropping)
+    numbers = np.arange(200)
+    source, target = splitting(rows, tokenizer, dropping)(3, numbers)
+    changed_rows = 0
+    for row in numbers:
+        before, after = rows.source[row].tolist(), source[row].tolist()
+        assert before[0] == after[0] in tag_ids(ALL, tokenizer).values()
+        assert tokenizer.decode(before) == tokenizer.decode(after)
+        assert tokenizer.decode(rows.target[row].tolist()) == tokenizer.decode(target[row].tolist())
+        changed_rows += before != after
+    assert changed_rows > 50
+
+
+def test_a_validator_measures_each_direction_and_their_mean(model, many_model):
+    recipe = parse_settings(
+        TranslationRecipe, changed(read_toml(many_model / "config.toml"), ["validation.sentences=28"])
+    )
+    kept = {one: pairs_of(many_model, "validation", one) for one in ALL}
+    scores = Validator(kept, model.tokenizer, recipe).measure(model.model, nullcontext())
+    for one in ALL:
+        sources, references = ([pair[side] for pair in kept[one][:14:2]] for side in (0, 1))
+        translations = [str(found) for found in model.translate(sources, to=one.target, beam=1)]
+        assert scores[f"bleu {one}"] == bleu(translations, references, one.target).value
+    assert scores["bleu"] == pytest.approx(sum(scores[f"bleu {one}"] for one in ALL) / 4)
+
+
+def test_one_corpus_in_both_directions_makes_a_tagged_model(tmp_path, many_recipe):
+    values = read_toml(many_recipe(tmp_path, steps=2))
+    values["data"]["corpora"].pop()
+    recipe = parse_settings(TranslationRecipe, values)
+    for _ in train(recipe, tmp_path / "out"):
+        pass
+    model = clearhead.load(tmp_path / "out")
+    assert model.directions == ALL[:2]
+    assert Tokenizer.load(tmp_path / "out" / "tokenizer.json").specials[4:] == ("<2de>", "<2en>")
+    assert {path.name for path in (tmp_path / "out").glob("test*")} == {"test.en-de.tsv", "test.de-en.tsv"}

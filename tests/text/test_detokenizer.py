@@ -1,0 +1,59 @@
+"""Text is told as it comes: what is told adds up to the text, and no part of a stop string slips out."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clearhead.text.detokenizer import Teller
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+
+TEXTS = ["to be or not to be, that is the question", "naïve café — 北京 🙂🙂", "a b  c\n\nd"]
+KINDS = {
+    kind: Tokenizer.train(TEXTS, TokenizerConfig(kind=kind, vocabulary=300, normalize=False))
+    for kind in ("bytes", "character", "bpe")
+}
+
+
+def told(tokenizer: Tokenizer, prompt: str, ids: list[int], stops: tuple[str, ...] = ()) -> list[str]:
+    teller = Teller(tokenizer, tokenizer.encode(prompt), stops)
+    parts = []
+    for number in ids:
+        parts.append(teller.add(number))
+        if teller.stop is not None:
+            break
+    parts.append(teller.rest())
+    assert "".join(parts) == teller.text
+    return parts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40)
+@given(st.sampled_from(TEXTS), st.integers(0, 40))
+def test_a_text_told_id_by_id_is_the_text(kind, text, cut):
+    tokenizer, prompt = KINDS[kind], text[:cut]
+    before, ids = tokenizer.encode(prompt), tokenizer.encode(text[cut:])
+    parts = told(tokenizer, prompt, ids)
+    assert tokenizer.decode(before) + "".join(parts) == tokenizer.decode(before + ids)
+    assert not any("\ufffd" in part for part in parts)
+
+
+def test_half_a_character_is_held_until_it_is_whole():
+    tokenizer = Tokenizer.train(["ab"], TokenizerConfig(kind="bytes", vocabulary=300))
+    ids = tokenizer.encode("a🙂b")
+    assert len(ids) == 6
+    assert told(tokenizer, "ab", ids) == ["a", "", "", "", "🙂", "b", ""]
+    assert told(tokenizer, "ab", ids[:3])[-1] == "\ufffd"
+
+
+@settings(max_examples=150)
+@given(st.text("abc", max_size=12), st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=2))
+def test_a_text_ends_before_the_first_stop_string(text, stops):
+    tokenizer = Tokenizer.train(["abc"], TokenizerConfig(kind="character", normalize=False))
+    parts = told(tokenizer, "", tokenizer.encode(text), tuple(stops))
+    # The first to be complete ends the text.
+    ends = [text.index(stop) + len(stop) for stop in stops if stop in text]
+    expected = text
+    if ends:
+        shown = text[: min(ends)]
+        expected = shown[: min(shown.index(stop) for stop in stops if stop in shown)]
+    assert "".join(parts) == expected
