@@ -41,8 +41,8 @@ def main() -> None:
         when = "read   " if one.reads else "written"
         score = alignment_score([pair.links(one) for pair in found["test"][0]], found["test"][1])
         largest = alignment_score([_largest(pair, one) for pair in found["test"][0]], found["test"][1])
-        place = f"layer {one.layer}, head {one.head}, as the word is {when}"
-        print(f"  {place}  agreement {one.agreement:.3f}  {score}; by the largest weight alone {largest}")
+        position = f"layer {one.layer}, head {one.head}, as the word is {when}"
+        print(f"  {position}  agreement {one.agreement:.3f}  {score}; by the largest weight alone {largest}")
     _layers(*found["test"])
     print("\nthresholds of a link, with the best head: AER on dev and test")
     for least in THRESHOLDS:

@@ -5,7 +5,7 @@ fused path, and its logits are shown to nobody. Times are of the processor, cont
 median over the rounds is told. On a busy machine small differences are noise: the question whether somebody
 looks, which is all that a model pays when nobody does, is measured alone too.
 
-    python benchmarks/capture.py [--model en-de] [--rounds 100] [--words 24] [--json FILE]
+    python benchmarks/capture.py [--model en-de] [--rounds 100] [--tokens 24] [--json FILE]
 """
 
 import argparse
@@ -37,25 +37,25 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--model", default="en-de")
     arguments.add_argument("--rounds", type=int, default=100)
-    arguments.add_argument("--words", type=int, default=24)
+    arguments.add_argument("--tokens", type=int, default=24)
     arguments.add_argument("--json", type=Path)
     given = arguments.parse_args()
     torch.set_num_threads(1)
     model = clearhead.load(given.model).model
     assert isinstance(model, Translator)
-    words = torch.randint(10, len(model.readout_weight), (1, given.words))
-    lengths = torch.tensor([given.words])
+    tokens = torch.randint(10, len(model.readout_weight), (1, given.tokens))
+    lengths = torch.tensor([given.tokens])
 
     def whole(model: Translator) -> None:
-        model(words, Padded(lengths), words)
+        model(tokens, Padded(lengths), tokens)
 
     def steps(model: Translator) -> None:
-        state = model.start(words, lengths)
-        for place in range(given.words):
-            model.step(words[:, place], state)
+        state = model.start(tokens, lengths)
+        for position in range(given.tokens):
+            model.step(tokens[:, position], state)
 
     used = twin(model)
-    with capture(used), intervene(used, {"*.mixed": Mute([0])}), torch.inference_mode():
+    with capture(used), intervene(used, {"*.head_output": Mute([0])}), torch.inference_mode():
         whole(used)
     names = {"weights": ["*.weights"], "the stream": ["*.stream"], "everything": ["*"]}
     contestants: dict[str, tuple[Translator, Callable[[Translator], AbstractContextManager]]] = {
@@ -66,17 +66,22 @@ def main() -> None:
             f"captured: {name}": (model, lambda m, chosen=some: capture(m, chosen))
             for name, some in names.items()
         },
-        "a head muted": (model, lambda m: intervene(m, {"decoder.blocks.0.attention.mixed": Mute([0])})),
+        "a head muted": (
+            model,
+            lambda m: intervene(m, {"decoder.blocks.0.attention.head_output": Mute([0])}),
+        ),
     }
     found = {}
     for title, run in {"one pass": whole, "cached steps": steps}.items():
-        found[title] = measured(f"{title}, {given.words} words on each side", run, contestants, given.rounds)
-    found["questions"] = questions(model, found, given.words)
+        found[title] = measured(
+            f"{title}, {given.tokens} tokens on each side", run, contestants, given.rounds
+        )
+    found["questions"] = questions(model, found, given.tokens)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1))
 
 
-def questions(model: Translator, found: dict, words: int) -> dict[str, float]:
+def questions(model: Translator, found: dict, tokens: int) -> dict[str, float]:
     """Prints and gives the share of a run that goes into asking whether somebody looks."""
     attention = model.decoder.blocks[0].attention
     number = 1_000_000
@@ -86,7 +91,7 @@ def questions(model: Translator, found: dict, words: int) -> dict[str, float]:
     asked = len([module for module in model.modules() if isinstance(module, Attention)])
     per_step = asked - model.config.encoder_layers
     each = taken / number
-    counts = {"one pass": asked + 1, "cached steps": model.config.encoder_layers + words * (per_step + 1)}
+    counts = {"one pass": asked + 1, "cached steps": model.config.encoder_layers + tokens * (per_step + 1)}
     shares = {
         title: count * each / (found[title][BLIND]["milliseconds"] / 1000) for title, count in counts.items()
     }

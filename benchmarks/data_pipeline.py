@@ -55,9 +55,9 @@ def measure(folder: Path, count: int) -> None:
         tokenizer = Tokenizer.train(texts, TokenizerConfig(kind="bpe", vocabulary=8000))
     content = {"files": corpus_hash(path), "cleaning": CleaningConfig().model_dump()}
     with timed("read, cleaned, tokenised and stored", count):
-        cached_store(folder / "cache", content, partial(cleaned, path), tokenizer, longest=256)
+        cached_store(folder / "cache", content, partial(cleaned, path), tokenizer, max_length=256)
     with timed("opened again from the cache", count):
-        store = cached_store(folder / "cache", content, partial(cleaned, path), tokenizer, longest=256)
+        store = cached_store(folder / "cache", content, partial(cleaned, path), tokenizer, max_length=256)
     batches = Batches(store, BatchingConfig(tokens=4096), seed=0)
     with timed("planned for an epoch", len(store)):
         batches.count(0)

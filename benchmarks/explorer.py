@@ -22,7 +22,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 import torch
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from clearhead.explorer.server import in_background, settle
+from clearhead.explorer.server import in_background, synchronize
 from clearhead.models import build, read_config
 from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.model import SearchConfig, TranslationModel
@@ -118,15 +118,15 @@ ROW = "t/encoder.blocks.3.attention.weights?head=2&query=5&dtype=f32"
 
 
 def base_model() -> TranslationModel:
-    words = " ".join(f"word{number}" for number in range(1000))
-    tokenizer = Tokenizer.train([words], TokenizerConfig(kind="word", vocabulary=1100))
+    tokens = " ".join(f"token{number}" for number in range(1000))
+    tokenizer = Tokenizer.train([tokens], TokenizerConfig(kind="token", vocabulary=1100))
     torch.manual_seed(0)
-    config = read_config({"kind": "translator", "preset": "base", "longest": 600, "norm_place": "pre"})
-    return TranslationModel(build(config, tokenizer.size), tokenizer, [Direction("en", "de")], SearchConfig())  # pyright: ignore
+    config = read_config({"kind": "translator", "preset": "base", "max_length": 600, "norm_position": "pre"})
+    return TranslationModel(build(config, tokenizer), tokenizer, [Direction("en", "de")], SearchConfig())  # pyright: ignore
 
 
 def text_of(length: int) -> str:
-    return " ".join(f"word{number * 7 % 1000}" for number in range(length - 1))
+    return " ".join(f"token{number * 7 % 1000}" for number in range(length - 1))
 
 
 def opened(browser: Browser, address: str, **selection: object) -> Page:
@@ -161,8 +161,8 @@ def reactions(browser: Browser, address: str, length: int, rounds: int) -> dict[
     page = opened(browser, address, view="head", **asked)
     quiet(page)
     for number in range(rounds):
-        place = [(0.5 + number) / rounds, (0.5 + number * 7 % rounds) / rounds]
-        found["hover"].append(page.evaluate(HOVER, place))
+        position = [(0.5 + number) / rounds, (0.5 + number * 7 % rounds) / rounds]
+        found["hover"].append(page.evaluate(HOVER, position))
     quiet(page)
     chosen = "[data-view] [aria-label='head'] button:nth-of-type({})"
     for kind in ("fetched", "cached"):
@@ -275,7 +275,7 @@ def main() -> None:
     )
     chosen = options.parse_args()
     model = base_model()
-    settle()
+    synchronize()
     with in_background([("base", model)]) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chosen.chromium, args=ARGUMENTS)
         print(f"{torch.get_num_threads()} threads; milliseconds: median / p95 (budget)")

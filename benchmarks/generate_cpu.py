@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 import transformers
 
-from clearhead.accel.packing import lay_for_steps
-from clearhead.decoding import Guide, Walk, most_probable
+from clearhead.accel.packing import pack_linears
+from clearhead.decoding import Constraints, DecodeLoop, most_probable
 from clearhead.interop.architectures import family_of
 from clearhead.interop.weight_map import ours
 from clearhead.models import GPT, GPTConfig
@@ -63,13 +63,13 @@ def clearhead(theirs: transformers.GPT2LMHeadModel) -> Continue:
         weights = dict(model.named_parameters())
         for name, value in ours(family, model, tensors, "theirs").items():
             weights[name].copy_(value)
-    lay_for_steps(model, model.readout_weight)
+    pack_linears(model, model.readout_weight)
 
     @torch.inference_mode()
     def run(prompt: list[int], tokens: int) -> list[int]:
         sliding = Sliding(model, len(prompt) + tokens)
-        guide = Guide(1, torch.tensor([prompt[-1:]]), ENDLESS, tokens)
-        walk = Walk(sliding.step, sliding.start([prompt]), guide, most_probable)
+        constraints = Constraints(1, torch.tensor([prompt[-1:]]), ENDLESS, tokens)
+        walk = DecodeLoop(sliding.step, sliding.start([prompt]), constraints, most_probable)
         for _ in walk:
             pass
         return walk.words[0].tolist()

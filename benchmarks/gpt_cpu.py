@@ -121,13 +121,13 @@ def their_loss(copy: Path, data: Path) -> float:
     model = GPT(GPTConfig(**saved["model_args"]))
     model.load_state_dict(saved["model"])
     model.eval()
-    words = torch.from_numpy(np.fromfile(data / "val.bin", dtype=np.uint16).astype(np.int64))
+    tokens = torch.from_numpy(np.fromfile(data / "val.bin", dtype=np.uint16).astype(np.int64))
     total = 0.0
-    for start in range(0, len(words) - 1, PLACES):
-        labels = words[start + 1 : start + 1 + PLACES]
-        _, loss = model(words[None, start : start + len(labels)], labels[None])
+    for start in range(0, len(tokens) - 1, PLACES):
+        labels = tokens[start + 1 : start + 1 + PLACES]
+        _, loss = model(tokens[None, start : start + len(labels)], labels[None])
         total += loss.item() * len(labels)
-    return total / (len(words) - 1)
+    return total / (len(tokens) - 1)
 
 
 if __name__ == "__main__":

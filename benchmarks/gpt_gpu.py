@@ -25,8 +25,8 @@ from measuring import OURS, Step, Turns, about, peak, speed, table
 from torch import nn
 
 from clearhead.data.text_batch import CropBatch
-from clearhead.decoding import Guide, Walk, most_probable
-from clearhead.models.cuda_graph import Recorded
+from clearhead.decoding import Constraints, DecodeLoop, most_probable
+from clearhead.models.cuda_graph import CudaGraphGPT
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.tasks.objective import TextLoss
 from clearhead.training import Trainer, TrainingConfig
@@ -45,12 +45,17 @@ class Bench:
     layers: int
     heads: int
     width: int
-    places: int
+    positions: int
     vocabulary: int
     decoded: int
 
     def config(self, **settings: Any) -> GPTConfig:
-        shape = {"layers": self.layers, "width": self.width, "hidden": 4 * self.width, "longest": self.places}
+        shape = {
+            "layers": self.layers,
+            "width": self.width,
+            "ffn_width": 4 * self.width,
+            "max_length": self.positions,
+        }
         return GPTConfig.model_validate({**shape, "attention": {"heads": self.heads}, **settings})
 
 
@@ -70,10 +75,12 @@ def main() -> None:
         arguments.error("torch finds no GPU here; --small shows on the processor that it runs")
     bench = SMALL if options.small else FULL
     torch.set_float32_matmul_precision("high")
-    figures: dict[str, Any] = {"about": about(bench.turns.device), "peak": peak(bench.turns)}
+    figures: dict[str, Any] = {"about": about(bench.turns.device), "learning_rate": peak(bench.turns)}
     print(f"{figures['about']}; products reach {figures['peak'] / 1e12:.0f} TFLOP/s\n")
     for part in options.parts:
-        figures[part] = {"train": train, "decode": decode}[part](bench, figures["peak"], options.nanogpt)
+        figures[part] = {"train": train, "decode": decode}[part](
+            bench, figures["learning_rate"], options.nanogpt
+        )
         if options.json:
             options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
@@ -81,11 +88,11 @@ def main() -> None:
 def train(bench: Bench, peak: float, checkout: Path | None) -> list[dict]:
     tables = []
     for rows in bench.batches:
-        words = torch.randint(bench.vocabulary, (rows, bench.places + 1))
-        makers: dict[str, Maker] = {OURS: lambda words=words: ours(bench, words)}
-        makers["nanoGPT, compiled"] = lambda words=words: nanogpt(bench, words, checkout)
-        makers["Hugging Face GPT-2, compiled"] = lambda words=words: hugging_face(bench, words)
-        title = f"training, {rows} rows of {bench.places} tokens"
+        tokens = torch.randint(bench.vocabulary, (rows, bench.positions + 1))
+        makers: dict[str, Maker] = {OURS: lambda tokens=tokens: ours(bench, tokens)}
+        makers["nanoGPT, compiled"] = lambda tokens=tokens: nanogpt(bench, tokens, checkout)
+        makers["Hugging Face GPT-2, compiled"] = lambda tokens=tokens: hugging_face(bench, tokens)
+        title = f"training, {rows} rows of {bench.positions} tokens"
         tables.append(table(title, bench.turns, makers, peak, operations(bench)))
     return tables
 
@@ -93,10 +100,10 @@ def train(bench: Bench, peak: float, checkout: Path | None) -> list[dict]:
 def operations(bench: Bench) -> float:
     """Of a token, forward and backward: products with weights, and those of queries, keys and values."""
     weights = bench.layers * 12 * bench.width**2 + bench.vocabulary * bench.width
-    return 6.0 * weights + 12.0 * bench.layers * bench.width * bench.places
+    return 6.0 * weights + 12.0 * bench.layers * bench.width * bench.positions
 
 
-def ours(bench: Bench, words: torch.Tensor) -> Step:
+def ours(bench: Bench, tokens: torch.Tensor) -> Step:
     # As nanoGPT has it: no biases, and GELU by erf.
     model = GPT(bench.config(bias=False, activation="gelu"), bench.vocabulary)
     config = TrainingConfig(
@@ -106,7 +113,7 @@ def ours(bench: Bench, words: torch.Tensor) -> Step:
         clip=CLIP,
         precision="bf16",
     )
-    batch = CropBatch(words.pin_memory() if bench.turns.device.type == "cuda" else words)
+    batch = CropBatch(tokens.pin_memory() if bench.turns.device.type == "cuda" else tokens)
     reports = Trainer(model, TextLoss.of(), config, bench.width).steps(repeat(batch))
 
     def step() -> int:
@@ -116,7 +123,7 @@ def ours(bench: Bench, words: torch.Tensor) -> Step:
     return step
 
 
-def nanogpt(bench: Bench, words: torch.Tensor, checkout: Path | None) -> Step:
+def nanogpt(bench: Bench, tokens: torch.Tensor, checkout: Path | None) -> Step:
     """Its model, its optimizer and the step of its train.py."""
     if checkout is None:
         raise ImportError("name the folder of a checkout with --nanogpt")
@@ -124,14 +131,14 @@ def nanogpt(bench: Bench, words: torch.Tensor, checkout: Path | None) -> Step:
     import model as theirs  # pyright: ignore[reportMissingImports]
 
     shape = {"n_layer": bench.layers, "n_head": bench.heads, "n_embd": bench.width, "bias": False}
-    config = theirs.GPTConfig(block_size=bench.places, vocab_size=bench.vocabulary, dropout=0.0, **shape)
+    config = theirs.GPTConfig(block_size=bench.positions, vocab_size=bench.vocabulary, dropout=0.0, **shape)
     model = theirs.GPT(config).to(bench.turns.device)
     optimizer = model.configure_optimizers(DECAY, RATE, BETAS, bench.turns.device.type)
     compiled = torch.compile(model)
-    return peer(bench, words, model, optimizer, lambda x, y: compiled(x, y)[1])
+    return peer(bench, tokens, model, optimizer, lambda x, y: compiled(x, y)[1])
 
 
-def hugging_face(bench: Bench, words: torch.Tensor) -> Step:
+def hugging_face(bench: Bench, tokens: torch.Tensor) -> Step:
     model = their_gpt2(bench).to(bench.turns.device)
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=RATE, betas=BETAS, weight_decay=DECAY, fused=bench.turns.device.type == "cuda"
@@ -141,7 +148,7 @@ def hugging_face(bench: Bench, words: torch.Tensor) -> Step:
     def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(model(input_ids=x).logits.flatten(0, 1), y.flatten())
 
-    return peer(bench, words, model, optimizer, loss)
+    return peer(bench, tokens, model, optimizer, loss)
 
 
 def their_gpt2(bench: Bench) -> Any:
@@ -149,7 +156,7 @@ def their_gpt2(bench: Bench) -> Any:
 
     config = GPT2Config(
         vocab_size=bench.vocabulary,
-        n_positions=bench.places,
+        n_positions=bench.positions,
         n_embd=bench.width,
         n_layer=bench.layers,
         n_head=bench.heads,
@@ -165,13 +172,13 @@ def their_gpt2(bench: Bench) -> Any:
 
 def peer(
     bench: Bench,
-    words: torch.Tensor,
+    tokens: torch.Tensor,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> Step:
-    words = words.to(bench.turns.device)
-    x, y = words[:, :-1].contiguous(), words[:, 1:].contiguous()
+    tokens = tokens.to(bench.turns.device)
+    x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
     def step() -> int:
         with torch.autocast(bench.turns.device.type, torch.bfloat16):
@@ -211,14 +218,16 @@ def memory(bench: Bench) -> float:
 
 
 def our_text(bench: Bench) -> Step:
-    model = Recorded(GPT(bench.config(), bench.vocabulary).to(bench.turns.device, torch.bfloat16).eval())
+    model = CudaGraphGPT(GPT(bench.config(), bench.vocabulary).to(bench.turns.device, torch.bfloat16).eval())
     prompt = torch.zeros(1, 8, dtype=torch.long, device=bench.turns.device)
 
     @torch.inference_mode()
     def step() -> int:
         state = model.start(prompt[:, :-1], room=bench.decoded + 8)
-        guide = Guide(1, prompt[:, -1:], end=-1, longest=bench.decoded, device=bench.turns.device)
-        return sum(1 for _ in Walk(model.step, state, guide, most_probable))
+        constraints = Constraints(
+            1, prompt[:, -1:], end=-1, max_length=bench.decoded, device=bench.turns.device
+        )
+        return sum(1 for _ in DecodeLoop(model.step, state, constraints, most_probable))
 
     return step
 

@@ -29,20 +29,20 @@ class Shape:
     width: int
     layers: int
     vocabulary: int
-    longest: int = 256
+    max_length: int = 256
 
     @property
     def heads(self) -> int:
         return self.width // SIZE
 
     @property
-    def hidden(self) -> int:
+    def ffn_width(self) -> int:
         return 4 * self.width
 
     def __str__(self) -> str:
         return (
-            f"width {self.width}, {self.layers}+{self.layers} layers, hidden {self.hidden}, "
-            f"{self.vocabulary:,} words"
+            f"width {self.width}, {self.layers}+{self.layers} layers, hidden {self.ffn_width}, "
+            f"{self.vocabulary:,} tokens"
         )
 
     @property
@@ -50,19 +50,19 @@ class Shape:
         """As our model is told of it."""
         return {
             "width": self.width,
-            "hidden": self.hidden,
+            "ffn_width": self.ffn_width,
             "attention": {"heads": self.heads},
             "encoder_layers": self.layers,
             "decoder_layers": self.layers,
             "dropout": DROPOUT,
-            "longest": self.longest,
+            "max_length": self.max_length,
         }
 
 
 def multi30k() -> list[Pair] | None:
     """Multi30k English-German where CLEARHEAD_DATA has it."""
-    place = os.environ.get("CLEARHEAD_DATA") or Path(__file__).parents[2] / "shared" / "data"
-    archive = Path(place) / "multi30k" / "multi30k-task1-raw.tar.xz"
+    position = os.environ.get("CLEARHEAD_DATA") or Path(__file__).parents[2] / "shared" / "data"
+    archive = Path(position) / "multi30k" / "multi30k-task1-raw.tar.xz"
     if not archive.is_file():
         return None
     with tarfile.open(archive) as files:
@@ -106,13 +106,13 @@ def nn_transformer(shape: Shape) -> Peer:
         shape.heads,
         shape.layers,
         shape.layers,
-        shape.hidden,
+        shape.ffn_width,
         DROPOUT,
         batch_first=True,
         norm_first=False,
     )
     model.register_module("embedding", nn.Embedding(shape.vocabulary, shape.width))
-    model.register_buffer("waves", sinusoids(torch.arange(shape.longest), shape.width))
+    model.register_buffer("waves", sinusoids(torch.arange(shape.max_length), shape.width))
     # Like ours, it drops where the paper does: not the weights of attention, nothing inside the feed-forward.
     for part in model.modules():
         if isinstance(part, nn.MultiheadAttention):
@@ -120,14 +120,14 @@ def nn_transformer(shape: Shape) -> Peer:
         elif isinstance(part, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
             part.dropout.p = 0.0
 
-    def embed(words: Tensor) -> Tensor:
-        waves = model.waves[: words.shape[1]]  # pyright: ignore
-        return F.dropout(model.embedding(words) * shape.width**0.5 + waves, DROPOUT)  # pyright: ignore
+    def embed(tokens: Tensor) -> Tensor:
+        waves = model.waves[: tokens.shape[1]]  # pyright: ignore
+        return F.dropout(model.embedding(tokens) * shape.width**0.5 + waves, DROPOUT)  # pyright: ignore
 
     def logits(batch: PairBatch) -> Tensor:
         padding = _hidden_cells(batch.source, batch.source_lengths)
         # Where nothing is padded, nobody need hide it: the faster kernels are then open to it.
-        hidden = padding if batch.source_tokens < batch.source.numel() else None
+        ffn_width = padding if batch.source_tokens < batch.source.numel() else None
         size = batch.inputs.shape[1]
         future = torch.ones(size, size, dtype=torch.bool, device=batch.source.device).triu(1)
         states = model(
@@ -135,8 +135,8 @@ def nn_transformer(shape: Shape) -> Peer:
             embed(batch.inputs),
             tgt_mask=future,
             tgt_is_causal=True,
-            src_key_padding_mask=hidden,
-            memory_key_padding_mask=hidden,
+            src_key_padding_mask=ffn_width,
+            memory_key_padding_mask=ffn_width,
         )
         return F.linear(states, model.embedding.weight)  # pyright: ignore
 
@@ -153,9 +153,9 @@ def marian(shape: Shape) -> Peer:
         decoder_layers=shape.layers,
         encoder_attention_heads=shape.heads,
         decoder_attention_heads=shape.heads,
-        encoder_ffn_dim=shape.hidden,
-        decoder_ffn_dim=shape.hidden,
-        max_position_embeddings=shape.longest,
+        encoder_ffn_dim=shape.ffn_width,
+        decoder_ffn_dim=shape.ffn_width,
+        max_position_embeddings=shape.max_length,
         activation_function="relu",
         scale_embedding=True,
         dropout=DROPOUT,
@@ -189,7 +189,7 @@ def x_transformer(shape: Shape) -> Peer:
         "attn_flash": True,
         "ff_dropout": DROPOUT,
     }
-    ends = {"num_tokens": shape.vocabulary, "max_seq_len": shape.longest, "emb_dropout": DROPOUT}
+    ends = {"num_tokens": shape.vocabulary, "max_seq_len": shape.max_length, "emb_dropout": DROPOUT}
     encoder = TransformerWrapper(attn_layers=Encoder(**same), **ends)
     decoder = TransformerWrapper(attn_layers=Decoder(cross_attend=True, **same), tie_embedding=True, **ends)
     encoder.token_emb = decoder.token_emb

@@ -36,7 +36,7 @@ from clearhead.data.batch import PairBatch
 from clearhead.data.batching.buckets import Batches, BatchingConfig
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.training.loss import smoothed_loss
+from clearhead.training.loss import cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, Optimizer
 
 VOCABULARY, LAYERS = 8000, 3
@@ -121,7 +121,7 @@ def ours(shape: Shape, autocast: Callable = nullcontext) -> Contestant:
     def step(batch: PairBatch) -> None:
         with autocast():
             states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
-            loss = smoothed_loss(states, model.readout_weight, batch.labels, SMOOTHING)
+            loss = cross_entropy_loss(states, model.readout_weight, batch.labels, SMOOTHING)
         (loss / batch.tokens).backward()
         optimizer.step(RATE)
         optimizer.zero_grad()

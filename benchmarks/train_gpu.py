@@ -29,7 +29,7 @@ from clearhead.data.batching.packing import PackedBatches
 from clearhead.data.store import PairStore, Side
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.tasks.objective import translation_loss
-from clearhead.training import Ahead, Feed, Trainer, TrainingConfig
+from clearhead.training import Feed, Prefetcher, Trainer, TrainingConfig
 from clearhead.training.schedule import ConstantSchedule
 
 PEERS: dict[str, Callable[[Shape], Peer]] = {
@@ -56,14 +56,18 @@ class Bench:
 
 
 FULL = Bench(
-    Shape(512, 6, 32_000, longest=8192),
+    Shape(512, 6, 32_000, max_length=8192),
     Turns(torch.device("cuda"), rounds=5, steps=10),
     (16_384, 65_536),
     (128, 256, 512, 1024, 2048, 4096, 8192),
     60_000,
 )
 SMALL = Bench(
-    Shape(64, 1, 500, longest=256), Turns(torch.device("cpu"), rounds=2, steps=1), (512,), (128,), pairs=300
+    Shape(64, 1, 500, max_length=256),
+    Turns(torch.device("cpu"), rounds=2, steps=1),
+    (512,),
+    (128,),
+    pairs=300,
 )
 
 
@@ -83,10 +87,10 @@ def main() -> None:
     bench = SMALL if options.small else FULL
     bench = replace(bench, lengths=tuple(options.lengths or bench.lengths))
     torch.set_float32_matmul_precision("high")
-    figures = {"about": about(bench.turns.device), "peak": peak(bench.turns)}
+    figures = {"about": about(bench.turns.device), "learning_rate": peak(bench.turns)}
     print(f"{bench.shape}; {figures['about']}; products reach {figures['peak'] / 1e12:.0f} TFLOP/s\n")
     for part in options.parts:
-        for one in PARTS[part](bench, figures["peak"]):
+        for one in PARTS[part](bench, figures["learning_rate"]):
             figures.setdefault(part, []).append(one)
             if options.json:
                 options.json.write_text(json.dumps(figures, indent=1) + "\n")
@@ -121,7 +125,7 @@ def real(bench: Bench, peak: float, shapes: str, known: int) -> Iterator[dict]:
             continue
         store = tokenised(pairs[: bench.pairs], min(8000, bench.shape.vocabulary))
         budget = bench.tokens[0]
-        feed = Feed(PackedBatches(store, BatchingConfig(tokens=budget, places=PLACES), seed=0).epoch)
+        feed = Feed(PackedBatches(store, BatchingConfig(tokens=budget, row_length=PLACES), seed=0).epoch)
         steps = {"clearhead": ours(bench, feed)}
         buckets = BatchingConfig(tokens=budget)
         for peer_name, make in PEERS.items():
@@ -156,7 +160,7 @@ PARTS: dict[str, Callable[[Bench, float], Iterator[dict]]] = {
 
 def flops(shape: Shape, share: float) -> float:
     """Of all products with weights, forward and backward, for one target token and its share of a source."""
-    attention, feedforward = shape.width**2, 2 * shape.width * shape.hidden
+    attention, feedforward = shape.width**2, 2 * shape.width * shape.ffn_width
     source = shape.layers * (
         4 * attention + feedforward + 2 * attention
     )  # the decoder reads it: two products
@@ -178,7 +182,7 @@ def ours(bench: Bench, batches: Iterator[PackedBatch] | Feed) -> Callable[[], St
         )
         ready = batches if isinstance(batches, Feed) else Feed(lambda number, skip: batches)
         if bench.turns.device.type == "cuda":
-            ready = Ahead(ready, lambda batch: batch.each(torch.Tensor.pin_memory))
+            ready = Prefetcher(ready, lambda batch: batch.map(torch.Tensor.pin_memory))
         given = []
 
         def counted() -> Iterator[PackedBatch]:
@@ -223,7 +227,7 @@ def peer(
         def step() -> int:
             batch = next(batches)
             if bench.turns.device.type == "cuda":
-                batch = batch.each(torch.Tensor.pin_memory).to(bench.turns.device, non_blocking=True)
+                batch = batch.map(torch.Tensor.pin_memory).to(bench.turns.device, non_blocking=True)
             compiled(batch).backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -237,7 +241,7 @@ def peer(
 
 
 def sentences(shape: Shape, number: int, length: int) -> PairStore:
-    """Pairs of random words, each as long as said with its sign."""
+    """Pairs of random tokens, each as long as said with its sign."""
     random = np.random.default_rng(0)
     sides = random.integers(4, shape.vocabulary, (2, number, length - 1)).tolist()
     return PairStore.of(*sides)
@@ -247,13 +251,13 @@ def whole(store: PairStore) -> PairBatch:
     return PairBatch.gather(*store.gather(0, np.arange(len(store))))
 
 
-def packed(store: PairStore, tokens: int, places: int) -> Iterator[PackedBatch]:
+def packed(store: PairStore, tokens: int, positions: int) -> Iterator[PackedBatch]:
     """Batches of all pairs of a store, each laid out anew."""
     for number in count():
         rows = np.random.default_rng(number).permutation(len(store))
-        in_row = places // (int(store.target.lengths[0]) + 1)
+        in_row = positions // (int(store.target.lengths[0]) + 1)
         sides: Sequence[Side] = store.gather(number, rows)
-        yield PackedBatch.lay(*sides, np.arange(len(rows)) // in_row, max(1, tokens // places), places)
+        yield PackedBatch.lay(*sides, np.arange(len(rows)) // in_row, max(1, tokens // positions), positions)
 
 
 def draw(figures: dict, path: Path) -> None:

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def show() -> None:
-    """Sentences that were kept from training, in every direction."""
+    """SameSegment that were kept from training, in every direction."""
     # Only now: the command before was to be the first to start everything.
     import clearhead
     from clearhead.tasks.translation.directions import file_name

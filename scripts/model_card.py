@@ -180,7 +180,7 @@ def card(
         lengths=lengths(tested),
         examples="\n\n".join(map(examples, tested)),
         data="\n".join(f"- {name}: {described(name)}" for name in files),
-        norm=shape.norm_place,
+        norm=shape.norm_position,
         width=shape.width,
         hidden=shape.hidden,
         encoder=shape.encoder_layers,

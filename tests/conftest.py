@@ -98,9 +98,16 @@ def babbler(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("babbler")
     tokenizer = Tokenizer.train(["to be or not\n"], TokenizerConfig(kind="character", normalize=False))
-    small = {"kind": "gpt", "width": 16, "hidden": 24, "layers": 1, "longest": 32, "attention": {"heads": 2}}
+    small = {
+        "kind": "gpt",
+        "width": 16,
+        "ffn_width": 24,
+        "layers": 1,
+        "max_length": 32,
+        "attention": {"heads": 2},
+    }
     torch.manual_seed(0)
-    model = build(read_config(small), tokenizer.size)
+    model = build(read_config(small), tokenizer)
     (folder / SETTINGS).write_text(tomli_w.dumps({"model": small}))
     tokenizer.save(folder / TOKENIZER)
     save_weights(weights(model), folder / WEIGHTS)
@@ -187,13 +194,13 @@ vocabulary = 40
 
 [model]
 width = 32
-hidden = 64
+ffn_width = 64
 encoder_layers = 1
 decoder_layers = 1
 attention = {{ heads = 2 }}
-norm_place = "pre"
+norm_position = "pre"
 dropout = 0.0
-longest = 16
+max_length = 16
 
 [batches]
 tokens = 800
@@ -201,7 +208,7 @@ tokens = 800
 [training]
 device = "cpu"
 steps = {steps}
-schedule = {{ kind = "warmup-stable-decay", peak = 1e-2, warmup = 20, decay = 0.5 }}
+schedule = {{ kind = "warmup-stable-decay", learning_rate = 1e-2, warmup = 20, decay = 0.5 }}
 report_every = 20
 validate_every = 50
 save_every = 25

@@ -16,7 +16,7 @@ from clearhead.checkpoint import load_checkpoint, load_weights, save_weights, we
 from clearhead.errors import ModelError
 from clearhead.models import Translator, TranslatorConfig
 
-SMALL = {"width": 16, "hidden": 32, "attention": {"heads": 2}, "encoder_layers": 1, "decoder_layers": 1}
+SMALL = {"width": 16, "ffn_width": 32, "attention": {"heads": 2}, "encoder_layers": 1, "decoder_layers": 1}
 
 
 def make_translator(seed: int = 0, vocabulary: int = 24, **settings) -> Translator:
@@ -112,7 +112,7 @@ def test_a_missing_folder_is_named(tmp_path):
 
 def test_every_wrong_setting_of_the_model_is_named(folder):
     settings = folder / "config.toml"
-    settings.write_text(settings.read_text().replace("hidden = 64", "hiden = 64\nbeauty = 2"))
+    settings.write_text(settings.read_text().replace("ffn_width = 64", "hiden = 64\nbeauty = 2"))
     with pytest.raises(ModelError) as refused:
         load_checkpoint(folder)
     lines = str(refused.value).splitlines()
@@ -124,7 +124,7 @@ def test_every_wrong_setting_of_the_model_is_named(folder):
 
 @pytest.mark.parametrize(
     ("setting", "asked"),
-    [("hidden", "width [0-9]+ and hidden 9,"), ("longest", "places for 9,"), ("encoder_layers", "9,")],
+    [("ffn_width", "width [0-9]+ and hidden 9,"), ("max_length", "places for 9,"), ("encoder_layers", "9,")],
 )
 def test_settings_far_beyond_the_weights_are_refused_before_memory_is_taken(setting, asked, folder):
     settings = folder / "config.toml"

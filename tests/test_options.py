@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from clearhead.errors import SettingsError, TextError
-from clearhead.options import listed, wishes_of
-from clearhead.tasks.language.generation import Continuing
+from clearhead.options import listed, options_of
+from clearhead.tasks.language.generation import GenerateOptions
 from clearhead.tasks.load import load
-from clearhead.tasks.translation.model import Sampling, Wishes
+from clearhead.tasks.translation.model import Sampling, TranslateOptions
 
 
 @pytest.fixture(scope="module")
@@ -42,28 +42,36 @@ def test_what_is_saved_in_a_folder_is_chosen_by_known_names(translator, tmp_path
 @pytest.mark.parametrize(
     ("kind", "given", "messages"),
     [
-        (Continuing, {"tokens": "many", "top_p": "half"}, ("tokens: 'many' is not a whole", "top_p: 'half'")),
-        (Continuing, {"stop": ["a", 3]}, ("stop: 3 is not text (put it in quotes)",)),
-        (Continuing, {"seed": 1.5}, ("seed: 1.5 is not a whole number",)),
-        (Continuing, {"temperature": None}, ("temperature: None is not a number",)),
-        (Wishes, {"beam": True}, ("beam: True is not a whole number",)),
-        (Wishes, {"sampling": {"top_k": 1}}, ("sampling: {'top_k': 1} should be an instance of Sampling",)),
-        (Wishes, {"prefix": [1, "a"]}, ("prefix: 'a' is not a whole number",)),
+        (
+            GenerateOptions,
+            {"tokens": "many", "top_p": "half"},
+            ("tokens: 'many' is not a whole", "top_p: 'half'"),
+        ),
+        (GenerateOptions, {"stop": ["a", 3]}, ("stop: 3 is not text (put it in quotes)",)),
+        (GenerateOptions, {"seed": 1.5}, ("seed: 1.5 is not a whole number",)),
+        (GenerateOptions, {"temperature": None}, ("temperature: None is not a number",)),
+        (TranslateOptions, {"beam": True}, ("beam: True is not a whole number",)),
+        (
+            TranslateOptions,
+            {"sampling": {"top_k": 1}},
+            ("sampling: {'top_k': 1} should be an instance of Sampling",),
+        ),
+        (TranslateOptions, {"prefix": [1, "a"]}, ("prefix: 'a' is not a whole number",)),
         (Sampling, {"temperature": "hot"}, ("temperature: 'hot' is not a number",)),
     ],
 )
 def test_wishes_of_another_type_are_refused_all_at_once(kind, given, messages):
     with pytest.raises(SettingsError) as refused:
-        wishes_of(kind, given)
+        options_of(kind, given)
     assert len(refused.value.problems) == len(messages)
     for problem, message in zip(refused.value.problems, messages, strict=True):
         assert problem.startswith(message)
 
 
 def test_numbers_of_numpy_and_torch_are_numbers(language):
-    wishes = {"tokens": np.int64(5), "temperature": np.float32(0.5), "seed": torch.tensor(3)}
+    options = {"tokens": np.int64(5), "temperature": np.float32(0.5), "seed": torch.tensor(3)}
     assert (
-        language.generate("to", **wishes).text
+        language.generate("to", **options).text
         == language.generate("to", tokens=5, temperature=0.5, seed=3).text
     )
 

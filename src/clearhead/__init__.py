@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from clearhead.tasks.language.generation import Generation
     from clearhead.tasks.language.model import LanguageModel
     from clearhead.tasks.load import load
-    from clearhead.tasks.translation.model import Sampling, Translation, TranslationModel, Wishes
+    from clearhead.tasks.translation.model import Sampling, TranslateOptions, Translation, TranslationModel
 
 __all__ = [
     "ClearheadError",
@@ -21,7 +21,7 @@ __all__ = [
     "Trace",
     "Translation",
     "TranslationModel",
-    "Wishes",
+    "TranslateOptions",
     "capture",
     "intervene",
     "load",
@@ -37,7 +37,7 @@ _HOMES = {
     "Trace": "clearhead.inspection",
     "Translation": "clearhead.tasks.translation.model",
     "TranslationModel": "clearhead.tasks.translation.model",
-    "Wishes": "clearhead.tasks.translation.model",
+    "TranslateOptions": "clearhead.tasks.translation.model",
     "capture": "clearhead.inspection",
     "intervene": "clearhead.inspection",
     "load": "clearhead.tasks.load",

@@ -68,7 +68,7 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     check_counts(config, tokenizer.size, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
     with Undrawn():
-        model = build(config, tokenizer.size)
+        model = build(config, tokenizer)
     load_weights(model, folder / WEIGHTS)
     _check_tokenizer(folder)
     return Checkpoint(model.to(device).eval(), tokenizer, settings)
@@ -83,9 +83,9 @@ def check_counts(config: BlockConfig, words: int, held: Sequence[Sequence[int]],
     row = {"rotary": size, "alibi": 0, "none": 0}.get(config.position, config.width)
     asked = {
         f"{words:,} tokens of width {config.width:,}": words * config.width,
-        f"width {config.width:,} and hidden {config.hidden:,}": config.width * config.hidden,
+        f"width {config.width:,} and hidden {config.ffn_width:,}": config.width * config.ffn_width,
         f"{heads:,} heads of size {size:,}": config.width * heads * size,
-        f"places for {config.longest:,} tokens": config.longest * row,
+        f"places for {config.max_length:,} tokens": config.max_length * row,
     }
     wrong = [what for what, count in asked.items() if count > total + SPARE]
     wrong += [f"{layers:,} layers"] if layers > len(held) else []

@@ -31,7 +31,7 @@ def listed(texts: str | Iterable[str], place: str = "text") -> list[str]:
     return several
 
 
-def wishes_of(kind: type[D], given: Mapping[str, Any]) -> D:
+def options_of(kind: type[D], given: Mapping[str, Any]) -> D:
     """Arguments with names as wishes of a kind; unknown ones are named."""
     names = [field.name for field in fields(kind)]
     unknown = [name for name in given if name not in names]
@@ -41,12 +41,12 @@ def wishes_of(kind: type[D], given: Mapping[str, Any]) -> D:
     return kind(**{name: _plain(value) for name, value in given.items()})
 
 
-def check_types(wishes: "DataclassInstance") -> None:
+def check_types(options: "DataclassInstance") -> None:
     """Refuses fields that are not of the type which their class says, all at once."""
     problems = []
-    for name, adapter in _adapters(type(wishes)).items():
+    for name, adapter in _adapters(type(options)).items():
         try:
-            adapter.validate_python(getattr(wishes, name), strict=True)
+            adapter.validate_python(getattr(options, name), strict=True)
         except ValidationError as error:
             # Of a value that may be one thing or another, the innermost problem is the nearest.
             problems.append(f"{name}: {sentence(max(error.errors(), key=lambda one: len(one['loc'])))}")

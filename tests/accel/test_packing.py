@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.accel.packing import MANY, InBlocks, lay_for_steps
+from clearhead.accel.packing import MANY, PackedLinear, pack_linears
 from clearhead.checkpoint import weights
 from clearhead.layers.attention import AttentionConfig
 from clearhead.models import GPT, GPTConfig
 
-WIDE = GPTConfig(width=512, hidden=1040, layers=2, attention=AttentionConfig(heads=4), longest=16)
+WIDE = GPTConfig(width=512, ffn_width=1040, layers=2, attention=AttentionConfig(heads=4), max_length=16)
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def test_a_product_in_blocks_is_that_of_the_linear_layer(rows, outputs, block, b
     torch.manual_seed(0)
     linear = nn.Linear(512, outputs, bias)
     whole = nn.Sequential(linear)
-    lay_for_steps(whole, torch.empty(0, 1))
+    pack_linears(whole, torch.empty(0, 1))
     laid = whole[0]
-    assert isinstance(laid, InBlocks)
+    assert isinstance(laid, PackedLinear)
     assert laid.blocks.shape == (outputs // block, 512, block)
     assert torch.equal(laid.weight, linear.weight)
     x = torch.randn(*rows, 512)
@@ -36,15 +36,15 @@ def test_a_product_in_blocks_is_that_of_the_linear_layer(rows, outputs, block, b
 
 def test_matrices_that_are_small_or_do_not_part_into_blocks_stay_linear_layers():
     whole = nn.Sequential(nn.Linear(64, 96), nn.Linear(512, 1030), nn.Linear(512, 1024).bfloat16())
-    lay_for_steps(whole, torch.empty(0, 1))
+    pack_linears(whole, torch.empty(0, 1))
     assert all(type(part) is nn.Linear for part in whole)
 
 
 def test_a_laid_model_has_the_weights_that_it_had(model):
     before = {name: value.clone() for name, value in weights(model).items()}
     parameters = sum(weight.numel() for weight in model.parameters())
-    lay_for_steps(model, model.readout_weight)
-    assert any(isinstance(part, InBlocks) for part in model.modules())
+    pack_linears(model, model.readout_weight)
+    assert any(isinstance(part, PackedLinear) for part in model.modules())
     laid = weights(model)
     assert laid.keys() == before.keys()
     assert all(torch.equal(laid[name], value) for name, value in before.items())
@@ -53,9 +53,9 @@ def test_a_laid_model_has_the_weights_that_it_had(model):
 
 @torch.inference_mode()
 def test_steps_of_a_laid_model_equal_one_full_pass_of_it_as_it_was(model):
-    words = torch.randint(0, 50, (2, 12))
-    whole = model(words)
-    lay_for_steps(model, model.readout_weight)
-    state = model.start(words[:, :4])
-    steps = [model.step(words[:, place], state) for place in range(4, 12)]
+    tokens = torch.randint(0, 50, (2, 12))
+    whole = model(tokens)
+    pack_linears(model, model.readout_weight)
+    state = model.start(tokens[:, :4])
+    steps = [model.step(tokens[:, position], state) for position in range(4, 12)]
     torch.testing.assert_close(torch.stack(steps, 1), whole[:, 4:])

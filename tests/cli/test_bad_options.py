@@ -39,7 +39,7 @@ def test_ten_mistakes_in_a_recipe_are_ten_lines(call, tmp_path):
         "model.widht",
         "batches.tokens",
         "training.steps",
-        "training.schedule.peak",
+        "training.schedule.learning_rate",
         "colour",
     ]
     assert "unknown setting (did you mean width?)" in ended.err
@@ -74,7 +74,7 @@ def test_a_recipe_that_cannot_be_read_is_named(content, message, refused, tmp_pa
         ("model.width=33", "33"),
         ("model.widht=32", "model.widht: unknown setting (did you mean width?)"),
         ("data.source.x=1", "--set data.source.x=1: source is a value, not a group of settings"),
-        ("training.stop_on=chrf", "training.stop_on: 'chrf' is not one of loss, bleu"),
+        ("training.monitor=chrf", "training.monitor: 'chrf' is not one of loss, bleu"),
     ],
 )
 def test_a_wrong_change_is_refused(change, message, refused, tmp_path, number_recipe):

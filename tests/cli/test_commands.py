@@ -239,7 +239,7 @@ def test_a_run_tells_its_validations_as_json(call, number_recipe, tmp_path):
 def test_a_run_says_once_on_what_it_computes(call, tmp_path, numbers, caplog):
     pairs = tmp_path / "numbers.en-de.tsv"
     pairs.write_text("".join(f"{source}\t{target}\n" for source, target in numbers(40)))
-    changes = ("training.steps=1", "training.device=cpu", "model.width=32", "model.hidden=32")
+    changes = ("training.steps=1", "training.device=cpu", "model.width=32", "model.ffn_width=32")
     options = [part for change in changes for part in ("--set", change)]
     ended = call("train", "--pairs", pairs, "--out", tmp_path / "out", *options)
     assert ended.code == 0

@@ -23,8 +23,8 @@ def test_standard_input_is_one_prompt(call, babbler):
 
 
 def test_several_prompts_and_samples_are_told_apart_in_json(call, babbler):
-    wishes = ["--tokens", 6, "--samples", 2, "--logprobs", 2, "--json", "--temperature", 1.0]
-    ended = call("generate", "to be", "not", "--model", babbler, *wishes)
+    options = ["--tokens", 6, "--samples", 2, "--logprobs", 2, "--json", "--temperature", 1.0]
+    ended = call("generate", "to be", "not", "--model", babbler, *options)
     records = [json.loads(line) for line in ended.lines]
     assert [record["prompt"] for record in records] == ["to be", "to be", "not", "not"]
     for record in records:
@@ -42,8 +42,8 @@ def test_a_prompt_beyond_the_context_is_said(call, babbler):
     cut = call("generate", "to be " * 10, "--model", babbler, "--tokens", 4, "--overflow", "cut", "--json")
     assert json.loads(cut.out)["unseen"] == 60 - (32 - 4 + 1)
     said = "prompt 2: does not fit into the model's context of 32: its first token is unseen\n"
-    wishes = ["--tokens", 4, "--samples", 2, "--overflow", "cut"]
-    assert call("generate", "to", "to be " * 5, "--model", babbler, *wishes).err == said
+    options = ["--tokens", 4, "--samples", 2, "--overflow", "cut"]
+    assert call("generate", "to", "to be " * 5, "--model", babbler, *options).err == said
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ def test_a_model_goes_out_comes_in_and_says_the_same(call, babbler, tmp_path):
     ended = call("import", theirs, "--out", again, "--json")
     assert json.loads(ended.out)["layers"] == 1
     assert "context 32" in call("import", theirs, "--out", tmp_path / "third").err
-    wishes = ["to be", "--tokens", 20, "--temperature", 0]
-    one, other = (call("generate", *wishes, "--model", model) for model in (babbler, again))
+    options = ["to be", "--tokens", 20, "--temperature", 0]
+    one, other = (call("generate", *options, "--model", model) for model in (babbler, again))
     assert one.out == other.out
     assert one.code == other.code == 0
 

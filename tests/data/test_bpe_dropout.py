@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from clearhead.data.bpe_dropout import Splitting
+from clearhead.data.bpe_dropout import BPEDropout
 from clearhead.data.store import PairStore, Side
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -28,9 +28,11 @@ def corpus(kind: str) -> tuple[Tokenizer, PairStore]:
     return tokenizer, PairStore.of(sources, tokenizer.encode_batch(TARGETS))
 
 
-def splitting(kind: str = "bpe", probability: float = 0.3, seed: int = 1, longest: int = 255) -> Splitting:
+def splitting(
+    kind: str = "bpe", probability: float = 0.3, seed: int = 1, max_length: int = 255
+) -> BPEDropout:
     tokenizer, pairs = corpus(kind)
-    return Splitting(pairs, tokenizer, probability, seed, longest)
+    return BPEDropout(pairs, tokenizer, probability, seed, max_length)
 
 
 def sentences(sides: Iterable[Side]) -> list[list[int]]:
@@ -81,9 +83,9 @@ def test_nothing_is_split_without_dropout_and_everything_with_full():
 
 def test_a_sentence_that_would_outgrow_the_model_stays_whole():
     _, pairs = corpus("bpe")
-    longest = int(max(pairs.source.lengths.max(), pairs.target.lengths.max()))
-    source, target = splitting(probability=0.9, longest=longest)(0, ROWS)
-    assert max(source.lengths.max(), target.lengths.max()) <= longest
+    max_length = int(max(pairs.source.lengths.max(), pairs.target.lengths.max()))
+    source, target = splitting(probability=0.9, max_length=max_length)(0, ROWS)
+    assert max(source.lengths.max(), target.lengths.max()) <= max_length
     assert sentences((source, target)) != sentences((pairs.source, pairs.target))
 
 

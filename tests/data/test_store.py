@@ -36,8 +36,10 @@ class Large(Letters):
     fingerprint = "large"
 
 
-def stored(folder: Path, pairs=PAIRS, tokenizer=None, longest=100, **content) -> PairStore:
-    return cached_store(folder, content, lambda tally: map(Directed, pairs), tokenizer or Letters(), longest)
+def stored(folder: Path, pairs=PAIRS, tokenizer=None, max_length=100, **content) -> PairStore:
+    return cached_store(
+        folder, content, lambda tally: map(Directed, pairs), tokenizer or Letters(), max_length
+    )
 
 
 def test_a_store_gives_back_what_the_tokenizer_gave(tmp_path):
@@ -66,7 +68,7 @@ def test_ids_take_two_bytes_where_the_vocabulary_fits(tmp_path):
 
 def test_long_and_empty_sentences_are_dropped_and_counted(tmp_path):
     store = stored(
-        tmp_path, [Pair("a", "b"), Pair("a a a a", "b"), Pair("a", "b b b b"), Pair("", "b")], longest=3
+        tmp_path, [Pair("a", "b"), Pair("a a a a", "b"), Pair("a", "b b b b"), Pair("", "b")], max_length=3
     )
     assert (len(store), store.meta["too_long"]) == (1, 3)
 
@@ -95,7 +97,7 @@ def test_a_store_is_built_once_for_the_same_content_and_anew_for_other(tmp_path)
     stored(tmp_path, part="train")
     assert len(stored(tmp_path, pairs=None, part="train")) == len(PAIRS)
     assert len(stored(tmp_path, PAIRS[:10], part="test")) == 10
-    assert len(stored(tmp_path, PAIRS[:10], part="train", longest=99)) == 10
+    assert len(stored(tmp_path, PAIRS[:10], part="train", max_length=99)) == 10
     assert len(stored(tmp_path, PAIRS[:10], tokenizer=Large(), part="train")) == 10
 
 

@@ -13,7 +13,7 @@ ANSWERS = {"copy": list, "reverse": lambda source: source[::-1], "sort": sorted}
 
 @pytest.mark.parametrize("task", ANSWERS)
 def test_the_target_is_what_the_task_says(task):
-    pairs = toy_pairs(task, 200, seed=1, vocabulary=12, longest=6)
+    pairs = toy_pairs(task, 200, seed=1, vocabulary=12, max_length=6)
     assert all(target == ANSWERS[task](source) for source, target in pairs)
     assert {len(source) for source, _ in pairs} == set(range(1, 7))
     assert {symbol for source, _ in pairs for symbol in source} == set(range(FIRST, 12))

@@ -1,4 +1,4 @@
-"""A model of random tables: what follows depends on the sentence and on every word before."""
+"""A model of random tables: what follows depends on the sentence and on every token before."""
 
 from functools import lru_cache
 
@@ -10,9 +10,9 @@ START, END = 0, 1
 
 
 @lru_cache(maxsize=100_000)
-def next_word(seed: int, words: tuple[int, ...], vocabulary: int) -> Tensor:
+def next_word(seed: int, tokens: tuple[int, ...], vocabulary: int) -> Tensor:
     """Logits that know the whole past; <s> is never said."""
-    generator = torch.Generator().manual_seed(hash((seed, words)) % 2**60)
+    generator = torch.Generator().manual_seed(hash((seed, tokens)) % 2**60)
     logits = 2 * torch.randn(vocabulary, generator=generator)
     logits[START] = -torch.inf
     return logits
@@ -29,21 +29,21 @@ class Toy:
     def select(self, rows: Tensor) -> None:
         self.rows = [self.rows[row] for row in rows.tolist()]
 
-    def step(self, words: Tensor, state: "Toy") -> Tensor:
+    def step(self, tokens: Tensor, state: "Toy") -> Tensor:
         assert state is self
-        self.rows_stepped.append(len(words))
-        assert len(words) == len(self.rows)
+        self.rows_stepped.append(len(tokens))
+        assert len(tokens) == len(self.rows)
         self.rows = [
-            (seed, (*past, word)) for (seed, past), word in zip(self.rows, words.tolist(), strict=True)
+            (seed, (*past, token)) for (seed, past), token in zip(self.rows, tokens.tolist(), strict=True)
         ]
         return torch.stack([next_word(seed, past, self.vocabulary) for seed, past in self.rows])
 
-    def log_probabilities(self, seed: int, words: list[int]) -> list[float]:
-        """Of each word after <s> and those before it, </s> given if wanted."""
-        given = [START, *words]
+    def log_probabilities(self, seed: int, tokens: list[int]) -> list[float]:
+        """Of each token after <s> and those before it, </s> given if wanted."""
+        given = [START, *tokens]
         return [
-            next_word(seed, tuple(given[:place]), self.vocabulary).log_softmax(-1)[given[place]].item()
-            for place in range(1, len(given))
+            next_word(seed, tuple(given[:position]), self.vocabulary).log_softmax(-1)[given[position]].item()
+            for position in range(1, len(given))
         ]
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from clearhead.decoding import (
-    Guide,
+    Constraints,
     beam_search,
     greedy_search,
-    length_penalty,
+    length_normalizer,
     no_repeat_ngrams,
     repetition_penalty,
 )
@@ -18,10 +18,10 @@ SEEDS = list(range(20))
 
 
 def test_length_penalty_is_one_for_a_single_word_and_grows_with_alpha():
-    assert length_penalty(1, 0.6) == 1
-    assert length_penalty(50, 0.0) == 1
-    assert length_penalty(7, 1.0) == pytest.approx(2)
-    assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
+    assert length_normalizer(1, 0.6) == 1
+    assert length_normalizer(50, 0.0) == 1
+    assert length_normalizer(7, 1.0) == pytest.approx(2)
+    assert length_normalizer(7, 0.6) == pytest.approx(2**0.6)
 
 
 def test_repetition_penalty_weakens_used_words_of_either_sign():
@@ -33,7 +33,7 @@ def test_repetition_penalty_weakens_used_words_of_either_sign():
 
 
 @pytest.mark.parametrize(
-    ("size", "words", "blocked"),
+    ("size", "tokens", "blocked"),
     [
         (1, [4, 2], {2, 4}),
         (2, [2, 3, 4, 2], {3}),
@@ -45,10 +45,10 @@ def test_repetition_penalty_weakens_used_words_of_either_sign():
         (2, [], set()),
     ],
 )
-def test_no_repeat_ngrams_blocks_what_would_complete_one_again(size, words, blocked):
-    given = torch.tensor([words], dtype=torch.long).view(1, -1)
+def test_no_repeat_ngrams_blocks_what_would_complete_one_again(size, tokens, blocked):
+    given = torch.tensor([tokens], dtype=torch.long).view(1, -1)
     adjusted = no_repeat_ngrams(size)(torch.zeros(1, 6), given)
-    assert {word for word in range(6) if adjusted[0, word].isinf()} == blocked
+    assert {token for token in range(6) if adjusted[0, token].isinf()} == blocked
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam"])
@@ -56,30 +56,32 @@ def test_no_repeat_ngrams_blocks_what_would_complete_one_again(size, words, bloc
 def test_searches_never_repeat_a_blocked_ngram(toy, search, size):
     model = toy(SEEDS)
     if search == "greedy":
-        found = greedy_search(model.step, model, Guide(20, START, END, 15, adjust=[no_repeat_ngrams(size)]))
+        found = greedy_search(
+            model.step, model, Constraints(20, START, END, 15, adjust=[no_repeat_ngrams(size)])
+        )
     else:
         found = beam_search(
-            model.step, model, Guide(20, START, END, 15, adjust=[no_repeat_ngrams(size)]), 3, nbest=3
+            model.step, model, Constraints(20, START, END, 15, adjust=[no_repeat_ngrams(size)]), 3, nbest=3
         )
         found = [one for sentence in found for one in sentence]
     for one in found:
-        runs = list(zip(*(one.words[place:] for place in range(size)), strict=False))
+        runs = list(zip(*(one.tokens[position:] for position in range(size)), strict=False))
         assert len(set(runs)) == len(runs)
 
 
 def test_adjustments_are_composed_in_order(toy):
     seen = []
 
-    def first(logits, words):
-        seen.append(("first", words.shape[1]))
+    def first(logits, tokens):
+        seen.append(("first", tokens.shape[1]))
         return logits
 
-    def second(logits, words):
-        seen.append(("second", words.shape[1]))
+    def second(logits, tokens):
+        seen.append(("second", tokens.shape[1]))
         return logits
 
     model = toy([1])
-    greedy_search(model.step, model, Guide(1, START, END, 2, prefix=[[2]], adjust=[first, second]))
+    greedy_search(model.step, model, Constraints(1, START, END, 2, prefix=[[2]], adjust=[first, second]))
     assert seen == [("first", 0), ("second", 0), ("first", 1), ("second", 1)]
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearhead.decoding import Guide, greedy_search, sample
+from clearhead.decoding import Constraints, greedy_search, sample
 from clearhead.decoding.sampling import draw, keep_min_p, keep_top_k, keep_top_p
 from clearhead.errors import ModelError, SettingsError
 
@@ -16,9 +16,9 @@ def possible(scores):
     return scores.isfinite().squeeze(0).tolist()
 
 
-def run(toy, sentences=SEEDS, seeds=SEEDS, longest=10, **settings):
+def run(toy, sentences=SEEDS, seeds=SEEDS, max_length=10, **settings):
     model = toy(sentences)
-    return sample(model.step, model, Guide(len(sentences), START, END, longest), seeds, **settings)
+    return sample(model.step, model, Constraints(len(sentences), START, END, max_length), seeds, **settings)
 
 
 def test_the_same_seed_gives_the_same_sentence(toy):
@@ -28,53 +28,53 @@ def test_the_same_seed_gives_the_same_sentence(toy):
 
 def test_a_sentence_alone_equals_the_same_in_any_batch(toy):
     settings = {"temperature": 1.3, "top_k": 4, "top_p": 0.95, "min_p": 0.01}
-    together = run(toy, **settings)
-    assert together == [run(toy, [seed], [seed], **settings)[0] for seed in SEEDS]
-    assert together == run(toy, SEEDS[::-1], SEEDS[::-1], **settings)[::-1]
+    batches_per_step = run(toy, **settings)
+    assert batches_per_step == [run(toy, [seed], [seed], **settings)[0] for seed in SEEDS]
+    assert batches_per_step == run(toy, SEEDS[::-1], SEEDS[::-1], **settings)[::-1]
 
 
 def test_a_longer_limit_does_not_change_what_is_drawn_before_it(toy):
-    for short, long in zip(run(toy, longest=3), run(toy, longest=40), strict=True):
-        assert long.words[: len(short.words)] == short.words
+    for short, long in zip(run(toy, max_length=3), run(toy, max_length=40), strict=True):
+        assert long.tokens[: len(short.tokens)] == short.tokens
 
 
 @pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}, {"temperature": 1e-4}])
 def test_the_narrowest_filter_is_greedy(toy, settings):
     model = toy(SEEDS)
-    greedy = greedy_search(model.step, model, Guide(len(SEEDS), START, END, 10))
+    greedy = greedy_search(model.step, model, Constraints(len(SEEDS), START, END, 10))
     assert run(toy, **settings) == greedy
 
 
 def test_log_probabilities_are_the_models_own(toy):
     for seed, one in zip(SEEDS, run(toy, temperature=2.0, top_k=3), strict=True):
-        given = [*one.words, END] if one.complete else one.words
+        given = [*one.tokens, END] if one.complete else one.tokens
         assert one.log_probabilities == pytest.approx(toy([]).log_probabilities(seed, given), rel=1e-4)
 
 
 def test_words_that_are_unsaid_are_never_chosen_and_others_keep_their_probabilities(toy):
-    model, unsaid = toy(SEEDS), [2, 3]
-    guide = Guide(len(SEEDS), START, END, 10, unsaid=unsaid)
-    found = sample(model.step, model, guide, SEEDS)
+    model, suppressed_tokens = toy(SEEDS), [2, 3]
+    constraints = Constraints(len(SEEDS), START, END, 10, suppressed_tokens=suppressed_tokens)
+    found = sample(model.step, model, constraints, SEEDS)
     model = toy(SEEDS)
-    found += greedy_search(model.step, model, guide)
+    found += greedy_search(model.step, model, constraints)
     for seed, one in zip(SEEDS + SEEDS, found, strict=True):
-        assert not {*one.words} & {*unsaid}
-        given = [*one.words, END] if one.complete else one.words
+        assert not {*one.tokens} & {*suppressed_tokens}
+        given = [*one.tokens, END] if one.complete else one.tokens
         assert one.log_probabilities == pytest.approx(toy([]).log_probabilities(seed, given), rel=1e-4)
 
 
 def test_a_word_that_is_unsaid_can_be_forced(toy):
     model = toy([0])
-    guide = Guide(1, START, END, 10, prefix=[[2]], unsaid=[2])
-    (found,) = greedy_search(model.step, model, guide)
-    assert found.words[0] == 2
-    assert 2 not in found.words[1:]
+    constraints = Constraints(1, START, END, 10, prefix=[[2]], suppressed_tokens=[2])
+    (found,) = greedy_search(model.step, model, constraints)
+    assert found.tokens[0] == 2
+    assert 2 not in found.tokens[1:]
 
 
 def test_draws_follow_the_probabilities():
     chances = (torch.arange(1000) + 0.5) / 1000
-    words = draw(SCORES.exp().expand(1000, -1), chances)
-    assert words.bincount().tolist() == [100, 400, 200, 300]
+    tokens = draw(SCORES.exp().expand(1000, -1), chances)
+    assert tokens.bincount().tolist() == [100, 400, 200, 300]
 
 
 def test_a_word_without_probability_is_never_drawn():
@@ -83,11 +83,11 @@ def test_a_word_without_probability_is_never_drawn():
 
 
 def test_first_words_are_as_frequent_as_probable(toy):
-    found = run(toy, [3] * 4000, list(range(4000)), longest=1)
-    words = torch.tensor([one.words[0] if one.words else END for one in found])
+    found = run(toy, [3] * 4000, list(range(4000)), max_length=1)
+    tokens = torch.tensor([one.tokens[0] if one.tokens else END for one in found])
     model = toy([3])
     expected = model.step(torch.tensor([START]), model).softmax(-1).squeeze(0)
-    assert torch.allclose(words.bincount(minlength=6) / 4000, expected, atol=0.03)
+    assert torch.allclose(tokens.bincount(minlength=6) / 4000, expected, atol=0.03)
 
 
 def test_top_k_keeps_the_k_best():
@@ -128,7 +128,7 @@ def test_min_p_keeps_what_is_near_the_best():
         ({"top_p": 0.0}, "top_p: 0.0 should be greater than 0 and at most 1"),
         ({"top_p": 1.5}, "top_p: 1.5 should be greater than 0 and at most 1"),
         ({"min_p": -0.1}, "min_p: -0.1 should be from 0 to 1"),
-        ({"longest": 0}, "longest: 0 should be at least 1"),
+        ({"max_length": 0}, "longest: 0 should be at least 1"),
         ({"seeds": [1]}, "seeds: 1 seeds for 30 sentences; give one each"),
     ],
 )
@@ -147,6 +147,6 @@ def test_all_wrong_settings_are_named_at_once(toy):
 @pytest.mark.parametrize("settings", [{}, {"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.1}])
 def test_a_model_that_gives_no_numbers_is_named_with_the_step(toy, settings):
     model = toy([2])
-    guide = Guide(1, START, END, 5)
+    constraints = Constraints(1, START, END, 5)
     with pytest.raises(ModelError, match=r"^step 1, sentence 1: the model gave no numbers"):
-        sample(lambda words, _: torch.full((len(words), 6), torch.nan), model, guide, [1], **settings)
+        sample(lambda tokens, _: torch.full((len(tokens), 6), torch.nan), model, constraints, [1], **settings)

@@ -11,9 +11,11 @@ def test_each_bucket_is_scored_as_a_corpus_of_its_own(texts):
     buckets = by_length(texts.sources, texts.good, texts.references, "de", bounds=(8, 16))
     assert [bucket.label for bucket in buckets] == ["0-8", "9-16", "17+"]
     for bucket in buckets:
-        longest = bucket.longest or 1000
+        max_length = bucket.max_length or 1000
         lines = [
-            n for n, source in enumerate(texts.sources) if bucket.shortest <= len(source.split()) <= longest
+            n
+            for n, source in enumerate(texts.sources)
+            if bucket.shortest <= len(source.split()) <= max_length
         ]
         hypotheses = [texts.good[n] for n in lines]
         references = [[texts.references[n] for n in lines]]

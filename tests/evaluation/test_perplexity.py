@@ -10,14 +10,14 @@ from clearhead.data.text_batch import IGNORED
 from clearhead.evaluation.perplexity import perplexity, windows
 from clearhead.models import GPT, GPTConfig
 
-MODEL = {"preset": "shakespeare-small", "width": 16, "hidden": 32, "layers": 1, "attention": {"heads": 2}}
+MODEL = {"preset": "shakespeare-small", "width": 16, "ffn_width": 32, "layers": 1, "attention": {"heads": 2}}
 TEXT = np.random.default_rng(0).integers(4, 40, size=50).tolist()
 
 
 @pytest.fixture(scope="module")
 def model() -> GPT:
     torch.manual_seed(0)
-    return GPT(GPTConfig.model_validate({**MODEL, "longest": 16, "initial": "gpt2"}), 40).double()
+    return GPT(GPTConfig.model_validate({**MODEL, "max_length": 16, "init": "gpt2"}), 40).double()
 
 
 def documents(*texts: list[int], signs=None) -> Enclosed:
@@ -27,7 +27,7 @@ def documents(*texts: list[int], signs=None) -> Enclosed:
 def test_a_text_that_fits_has_the_loss_of_one_pass(model):
     found = perplexity(model, documents(TEXT[:12]), size=24)
     logs = model(torch.tensor([TEXT[:12]])).log_softmax(-1)[0]
-    wanted = -sum(logs[place, TEXT[place + 1]].item() for place in range(11))
+    wanted = -sum(logs[position, TEXT[position + 1]].item() for position in range(11))
     assert found.nats == pytest.approx(wanted, rel=1e-5)
     assert (found.tokens, found.bytes) == (11, 24)
     assert found.perplexity == pytest.approx(exp(wanted / 11), rel=1e-5)
@@ -37,10 +37,10 @@ def test_a_text_that_fits_has_the_loss_of_one_pass(model):
 @pytest.mark.parametrize("stride", [1, 5, 16])
 def test_each_word_is_foreseen_from_the_words_that_the_window_shows(model, stride):
     wanted = 0.0
-    for place in range(1, len(TEXT)):
-        # The first window that ends with this word or behind it.
-        first = max(0, -(-(place - 16) // stride)) * stride
-        wanted -= model(torch.tensor([TEXT[first:place]])).log_softmax(-1)[0, -1, TEXT[place]].item()
+    for position in range(1, len(TEXT)):
+        # The first window that ends with this token or behind it.
+        first = max(0, -(-(position - 16) // stride)) * stride
+        wanted -= model(torch.tensor([TEXT[first:position]])).log_softmax(-1)[0, -1, TEXT[position]].item()
     found = perplexity(model, documents(TEXT), 50, stride)
     assert found.nats == pytest.approx(wanted, rel=1e-5)
     assert (found.window, found.stride) == (16, stride)
@@ -58,11 +58,11 @@ def test_few_logits_are_held_at_once_and_give_the_same(model, monkeypatch):
 def test_signs_lead_documents_but_their_end_is_not_asked_for():
     texts = [TEXT[:20], TEXT[20:23], TEXT[23:24]]
     read = list(windows(documents(*texts, signs=(2, 3)), 16, 8))
-    asked = [word for _, labels in read for word in labels[labels != IGNORED].tolist()]
+    asked = [token for _, labels in read for token in labels[labels != IGNORED].tolist()]
     assert sorted(asked) == sorted(TEXT[:24])
     assert [row[0].item() for inputs, _ in read for row in inputs].count(2) == 3
     assert (
-        len([word for _, labels in windows(documents(*texts), 16, 8) for word in labels[labels >= 0]]) == 21
+        len([token for _, labels in windows(documents(*texts), 16, 8) for token in labels[labels >= 0]]) == 21
     )
 
 

@@ -77,7 +77,7 @@ def test_an_edited_row_is_the_row_that_is_seen(client, asked):
 
 
 def test_what_is_computed_again_has_the_changes_in_it(client, asked, monkeypatch):
-    place = "t/decoder.blocks.0.cross_attention.mixed"
+    place = "t/decoder.blocks.0.cross_attention.head_output"
     whole = client.get(f"/api/trace/{asked(interventions=CHANGES)['id']}/{place}").content
     monkeypatch.setattr("clearhead.explorer.run.KEPT_BYTES", 1000)
     assert client.get(f"/api/trace/{asked(interventions=CHANGES)['id']}/{place}").content == whole

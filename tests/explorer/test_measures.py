@@ -91,7 +91,7 @@ def test_single_steps_of_a_translator_are_its_greedy_translation(client, transla
 def test_positions_are_what_the_embedding_adds(client, translator):
     answer = client.get("/api/positions", params={"places": 4})
     sent = np.frombuffer(answer.content, "<f4").reshape(4, -1)
-    added = translator.explain("one two three")["source_embedding.positions"]
+    added = translator.explain("one two three")["source_embedding.position_embeddings"]
     np.testing.assert_allclose(sent, added[:4].numpy(), atol=1e-6)
     assert answer.headers["x-kind"] == "sinusoidal"
 

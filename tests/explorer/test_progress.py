@@ -17,10 +17,10 @@ from clearhead.errors import ModelError, SettingsError
 from clearhead.explorer.app import make_app
 from clearhead.explorer.library import LeftError, Library
 from clearhead.explorer.measures import contributions
-from clearhead.explorer.pending import Arriving, look, look_up_to
+from clearhead.explorer.pending import PendingTrace, look, look_up_to
 from clearhead.explorer.run import tell
 from clearhead.explorer.server import _await, in_background
-from clearhead.explorer.trace_session import StoppedError, Told
+from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.explorer.traces import GoneError, Traces
 
 FIRST = "encoder.blocks.0.attention.weights"
@@ -83,7 +83,7 @@ def test_a_pass_ends_with_the_last_tensor_that_is_wanted(translator):
 
 
 def test_who_waits_for_a_pass_that_fails_is_told_why():
-    arriving = Arriving({}, ["a", "b"])
+    arriving = PendingTrace({}, ["a", "b"])
     arriving.put("a", torch.ones(1))
     arriving.end(ModelError("broken"))
     assert arriving.get(["a"])[0] == 1
@@ -95,7 +95,7 @@ def test_who_waits_for_a_pass_that_fails_is_told_why():
 
 def test_a_tensor_that_nobody_brings_is_not_waited_for():
     with pytest.raises(SettingsError, match="was not captured"):
-        Arriving({}, ["a"]).get(["b"])
+        PendingTrace({}, ["a"]).get(["b"])
 
 
 @pytest.mark.parametrize("more", [{}, {"target": "3 1"}])
@@ -114,7 +114,7 @@ def test_a_model_of_broken_weights_is_refused_in_one_line(translator, more):
 
 def test_the_tree_of_a_search_counts_as_memory(translator):
     searched = tell(translator, "numbers", {"text": "three one"})
-    given = Told(translator.explain("three one", names=(), target="3 1"), searched.about)
+    given = TraceSession(translator.explain("three one", names=(), target="3 1"), searched.about)
     assert searched.tree is not None
     assert searched.bytes - given.bytes >= 100 * len(searched.tree.nodes) > 0
 

@@ -7,18 +7,18 @@ import torch
 from torch import Tensor
 
 from clearhead.layers.layout import Padded
-from clearhead.models import build, read_config
+from clearhead.models import MODELS, read_config
 
-SMALL = {"width": 16, "hidden": 24, "attention": {"heads": 2}, "longest": 12}
+SMALL = {"width": 16, "hidden": 24, "attention": {"heads": 2}, "max_length": 12}
 TRANSLATOR = {**SMALL, "encoder_layers": 2, "decoder_layers": 2}
-GPT = {**SMALL, "kind": "gpt", "layers": 2, "initial": "xavier"}
+GPT = {**SMALL, "kind": "gpt", "layers": 2, "init": "xavier"}
 MODERN = {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}
 KINDS = {
     "translator": TRANSLATOR,
-    "translator, norm first": {**TRANSLATOR, "norm_place": "pre", "position": "learned"},
+    "translator, norm first": {**TRANSLATOR, "norm_position": "pre", "position": "learned"},
     "translator, turned": {**TRANSLATOR, **MODERN},
     "gpt": GPT,
-    "gpt, modern": {**GPT, **MODERN, "attention": {"heads": 4, "key_heads": 2, "norm": "rms"}},
+    "gpt, modern": {**GPT, **MODERN, "attention": {"heads": 4, "kv_heads": 2, "qk_norm": "rms"}},
     "gpt, alibi": {**GPT, "position": "alibi", "attention": {"heads": 2, "score": "additive"}},
 }
 WORDS = 20
@@ -29,7 +29,7 @@ class Case:
 
     def __init__(self, kind: str):
         torch.manual_seed(1)
-        self.model = build(read_config(KINDS[kind]), WORDS).eval()
+        self.model = MODELS[kind](read_config(KINDS[kind]), WORDS).eval()
         self.translates = kind.startswith("translator")
 
     def text(self, seed: int = 0, source: int = 6, target: int = 5) -> tuple:
@@ -52,7 +52,7 @@ class Case:
             self.model.start(text[0], text[1].lengths) if self.translates else self.model.start(words[:, :0])
         )
         return torch.stack(
-            [self.model.step(words[:, place], state) for place in range(words.shape[1])], dim=1
+            [self.model.step(words[:, position], state) for position in range(words.shape[1])], dim=1
         )
 
 

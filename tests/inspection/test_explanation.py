@@ -19,18 +19,18 @@ def model(many_model):
     return load(many_model)
 
 
-def make_language(longest: int = 32, kind: str = "bytes") -> LanguageModel:
+def make_language(max_length: int = 32, kind: str = "bytes") -> LanguageModel:
     torch.manual_seed(3)
     tokenizer = Tokenizer.train(["to be or not to be\n"], TokenizerConfig(kind=kind, vocabulary=280))
-    small = {"width": 16, "hidden": 24, "attention": {"heads": 2}, "layers": 2, "longest": longest}
-    model = GPT(GPTConfig.model_validate(small | {"initial": "xavier"}), tokenizer.size)
+    small = {"width": 16, "hidden": 24, "attention": {"heads": 2}, "layers": 2, "max_length": max_length}
+    model = GPT(GPTConfig.model_validate(small | {"init": "xavier"}), tokenizer.size)
     torch.nn.init.normal_(model.embedding.weight)
     return LanguageModel(model, tokenizer)
 
 
-@pytest.mark.parametrize("wishes", [{}, {"beam": 1}, {"beam": 3, "nbest": 2}, {"prefix": "7"}])
-def test_what_is_explained_is_the_translation(model, wishes):
-    found, explanation = model.translate(TEXT, to="de", **wishes), model.explain(TEXT, to="de", **wishes)
+@pytest.mark.parametrize("options", [{}, {"beam": 1}, {"beam": 3, "nbest": 2}, {"prefix": "7"}])
+def test_what_is_explained_is_the_translation(model, options):
+    found, explanation = model.translate(TEXT, to="de", **options), model.explain(TEXT, to="de", **options)
     assert explanation.output == found.text
     assert [str(one) for one in explanation.found.nbest] == [str(one) for one in found.nbest]
     assert explanation.log_probability == pytest.approx(found.log_probability, abs=1e-4)
@@ -46,9 +46,9 @@ def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
     assert [token.next for token in explanation.target] == [*ids[1:], END]
     assert explanation["decoder.blocks.0.cross_attention.weights"].shape == (2, 5, 6)
     assert explanation["logits"].shape == (5, model.tokenizer.size)
-    gains = explanation["logits"].log_softmax(-1)
-    for place, token in enumerate(explanation.target):
-        assert token.log_probability == pytest.approx(gains[place, token.next].item())
+    log_probs = explanation["logits"].log_softmax(-1)
+    for position, token in enumerate(explanation.target):
+        assert token.log_probability == pytest.approx(log_probs[position, token.next].item())
 
 
 def test_looking_changes_no_logits_by_more_than_rounding(model):
@@ -58,7 +58,7 @@ def test_looking_changes_no_logits_by_more_than_rounding(model):
     target = torch.tensor([[token.id for token in explanation.target]])
     state = model.model.start(source, torch.tensor([source.shape[1]]))
     with torch.no_grad():
-        steps = [model.model.step(target[:, place], state)[0] for place in range(target.shape[1])]
+        steps = [model.model.step(target[:, position], state)[0] for position in range(target.shape[1])]
     torch.testing.assert_close(explanation["logits"], torch.stack(steps), atol=1e-4, rtol=1e-4)
 
 
@@ -101,7 +101,7 @@ def test_a_translation_can_be_forced_to_begin_with_tokens_of_the_tree(model):
 
 def test_what_is_changed_holds_for_the_search_and_for_the_pass(model):
     two = model.tokenizer.id("two")
-    with intervene(model.model, {"source_embedding.words": Swap({1: two, 2: two})}):
+    with intervene(model.model, {"source_embedding.token_embeddings": Swap({1: two, 2: two})}):
         explanation = model.explain(TEXT, to="de")
     assert explanation.output == "2 2 4 1"
     assert explanation.difference < 1e-5
@@ -109,7 +109,7 @@ def test_what_is_changed_holds_for_the_search_and_for_the_pass(model):
 
 
 def test_a_row_of_weights_and_a_muted_head_change_the_translation(model):
-    changes = {"decoder.*.cross_attention.mixed": Mute([0, 1])}
+    changes = {"decoder.*.cross_attention.head_output": Mute([0, 1])}
     with clearhead.intervene(model.model, changes):
         assert model.explain(TEXT, to="de").output != "3 1 4 1"
     changes = {"decoder.blocks.0.cross_attention.weights": Row(0, [0, 0, 0, 1, 0, 0])}
@@ -141,17 +141,17 @@ def test_a_text_that_is_too_long_is_refused(model):
         make_language(kind="character").explain("t" * 10_000)
 
 
-@pytest.mark.parametrize("wishes", [{}, {"temperature": 1.5, "seed": 4, "top_k": 9}])
-def test_what_is_explained_is_the_continuation(wishes):
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.5, "seed": 4, "top_k": 9}])
+def test_what_is_explained_is_the_continuation(options):
     language = make_language()
-    explanation = language.explain("to be", tokens=6, **wishes)
-    found = language.generate("to be", tokens=6, **{"temperature": 0, **wishes})
+    explanation = language.explain("to be", tokens=6, **options)
+    found = language.generate("to be", tokens=6, **{"temperature": 0, **options})
     assert explanation.output == found.text
     written = [token for token in explanation.target if token.written]
     assert tuple(token.piece for token in written) == found.tokens
     before = len(explanation.target) - len(written)
-    gains = [token.log_probability for token in explanation.target[before - 1 : -1]]
-    assert gains == pytest.approx(found.log_probabilities[: len(gains)], abs=1e-4)
+    log_probs = [token.log_probability for token in explanation.target[before - 1 : -1]]
+    assert log_probs == pytest.approx(found.log_probabilities[: len(log_probs)], abs=1e-4)
 
 
 def test_a_text_alone_is_read_and_what_comes_next_is_open():
@@ -167,6 +167,6 @@ def test_a_text_alone_is_read_and_what_comes_next_is_open():
 
 
 def test_no_more_is_written_than_the_pass_can_see():
-    language = make_language(longest=8, kind="character")
+    language = make_language(max_length=8, kind="character")
     assert len(language.explain("to be", tokens=50).target) <= 8
     assert len(language.explain("to be or", tokens=50).target) == 8

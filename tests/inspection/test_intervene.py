@@ -8,7 +8,7 @@ import torch
 from clearhead.errors import SettingsError
 from clearhead.inspection import Keep, Move, Mute, Patch, Row, Swap, capture, intervene
 from clearhead.layers.attention import Attention
-from clearhead.models.cuda_graph import Recorded
+from clearhead.models.cuda_graph import CudaGraphGPT
 
 
 def attentions(model):
@@ -17,7 +17,7 @@ def attentions(model):
 
 def test_a_muted_head_adds_what_it_would_without_its_columns(case):
     text = case.text()
-    with intervene(case.model, {"*attention.mixed": Mute([1])}):
+    with intervene(case.model, {"*attention.head_output": Mute([1])}):
         muted = case.logits(text)
     before = case.logits(text)
     for attention in attentions(case.model).values():
@@ -29,10 +29,10 @@ def test_a_muted_head_adds_what_it_would_without_its_columns(case):
 
 def test_keeping_heads_is_muting_the_others(case):
     text = case.text()
-    with intervene(case.model, {"*.mixed": Keep([0])}):
+    with intervene(case.model, {"*.head_output": Keep([0])}):
         kept = case.logits(text)
     heads = case.model.config.attention.heads
-    with intervene(case.model, {"*.mixed": Mute(range(1, heads))}):
+    with intervene(case.model, {"*.head_output": Mute(range(1, heads))}):
         assert torch.equal(kept, case.logits(text))
 
 
@@ -72,19 +72,21 @@ def test_keys_that_are_not_named_share_the_rest_in_their_proportions(case_of):
 
 
 def every_change(case, trace):
-    """One change of each kind, at places that a search comes to one by one."""
+    """One change of each kind, at positions that a search comes to one by one."""
     words = "target_embedding" if case.translates else "embedding"
     changes = {
-        "decoder.*.attention.mixed": Mute([0]),
+        "decoder.*.attention.head_output": Mute([0]),
         "decoder.blocks.0.attention.weights": Row(2, [1, 2, 3], head=1),
         f"{words}.words": Swap({1: 7}),
-        "decoder.blocks.1.attention.mixed": Patch(trace, heads=[1], places=[3]),
-        "decoder.blocks.0.feedforward.added": Patch(trace, places={2: 4, 4: 0}),
-        "logits": Patch(trace, places=[1]),
+        "decoder.blocks.1.attention.head_output": Patch(trace, heads=[1], positions=[3]),
+        "decoder.blocks.0.feedforward.added": Patch(trace, positions={2: 4, 4: 0}),
+        "logits": Patch(trace, positions=[1]),
     }
     kind = case.model.config.position
     if kind != "alibi":
-        changes["decoder.places" if kind == "rotary" else f"{words}.places"] = Move({1: 3, 3: 1, 4: 9})
+        changes["decoder.position_ids" if kind == "rotary" else f"{words}.positions"] = Move(
+            {1: 3, 3: 1, 4: 9}
+        )
     if case.translates:
         changes["decoder.blocks.1.cross_attention.weights"] = [Row(3, {2: 0.9}), Row(0, [1, 0, 1])]
         changes["encoder.states"] = lambda states: states.roll(1, -1)
@@ -128,7 +130,7 @@ def test_a_swapped_token_is_as_if_it_had_been_read(case):
 def test_words_that_change_places_are_read_in_the_other_order(case_of, kind):
     case = case_of(kind)
     source, *rest = case.text()
-    name = "encoder.places" if kind == "translator, turned" else "source_embedding.places"
+    name = "encoder.position_ids" if kind == "translator, turned" else "source_embedding.position_ids"
     order = [1, 0, 2, 5, 4, 3]
     with intervene(case.model, {name: Move({0: 1, 1: 0, 3: 5, 5: 3})}):
         moved = case.logits((source, *rest))
@@ -137,7 +139,7 @@ def test_words_that_change_places_are_read_in_the_other_order(case_of, kind):
 
 def test_positions_can_be_taken_away(case_of):
     case = case_of("gpt")
-    with intervene(case.model, {"embedding.positions": torch.zeros_like}):
+    with intervene(case.model, {"embedding.position_embeddings": torch.zeros_like}):
         without = case.logits(case.text())
     with torch.no_grad():
         case.model.embedding.position.weight.zero_()
@@ -160,7 +162,7 @@ def test_an_inner_change_finds_what_an_outer_one_left_and_captures_find_both(cas
 def test_other_threads_compute_as_if_nothing_were_changed(case_of):
     case = case_of("gpt")
     before, found = case.logits(case.text()), []
-    with intervene(case.model, {"decoder.*.added": torch.zeros_like, "*.mixed": Mute([0])}):
+    with intervene(case.model, {"decoder.*.added": torch.zeros_like, "*.head_output": Mute([0])}):
         thread = threading.Thread(target=lambda: found.append(case.logits(case.text())))
         thread.start()
         thread.join()
@@ -188,13 +190,13 @@ def hidden_key():
 def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of, device):
     model = case_of("gpt").model.to(device)
     words = torch.tensor([[7, 5, 11, 4, 9]], device=device)
-    recorded = Recorded(model)
+    recorded = CudaGraphGPT(model)
 
     def last() -> torch.Tensor:
         return recorded.step(words[:, -1], recorded.start(words[:, :-1]))
 
     before = last()
-    with intervene(model, {"*.mixed": Mute([0])}):
+    with intervene(model, {"*.head_output": Mute([0])}):
         torch.testing.assert_close(last(), model(words)[:, -1], atol=1e-4, rtol=1e-4)
         assert not torch.allclose(last(), before, atol=1e-3)
     torch.testing.assert_close(last(), before, atol=1e-4, rtol=1e-4)
@@ -204,15 +206,15 @@ def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of,
     ("name", "change", "message"),
     [
         ("decoder.states", Mute([0]), "decoder.states: has no heads; name a step of an attention"),
-        ("*.mixed", Mute([2]), "there is no head 2; heads are 0 to 1"),
-        ("*.mixed", Keep([-1]), "there is no head -1"),
+        ("*.head_output", Mute([2]), "there is no head 2; heads are 0 to 1"),
+        ("*.head_output", Keep([-1]), "there is no head -1"),
         ("*.scores", Row(0, [1.0]), "has no rows of weights; edit .*attention.weights"),
         ("*.weights", Row(0, [float("nan")]), "nan is no weight; give numbers from 0 to 1e\\+30"),
         ("*.weights", Row(0, [1e39]), "1e\\+39 is no weight"),
         ("*.weights", Row(0, [1, -1]), "-1 is no weight"),
         ("*.weights", Row(0, [0, 0]), "the weights are all 0"),
         ("*.weights", Row(0, {0: 0.7, 1: 0.7}), "leave nothing to share; give at most 1"),
-        ("*.weights", Row(-1, [1]), "places count from 0, and there is no -1"),
+        ("*.weights", Row(-1, [1]), "positions count from 0, and there is no -1"),
         (
             "encoder.blocks.0.attention.weights",
             Row(0, {9: 0.5}),
@@ -225,35 +227,39 @@ def test_recorded_steps_are_plain_ones_while_somebody_changes_the_model(case_of,
             Patch({"encoder.states": torch.ones(1, 6, 8)}),
             r"\(1, 6, 8\) in the trace does not fit",
         ),
-        ("*.mixed", Swap({0: [1.0]}), "has no vectors of words"),
+        ("*.head_output", Swap({0: [1.0]}), "has no vectors of words"),
         ("encoder.states", Swap({0: 5}), "takes vectors; a token by its id goes to the words"),
         ("encoder.states", Swap({0: [1.0]}), "1 numbers for a vector of 16"),
         ("encoder.states", Swap({0: [float("inf")] * 16}), "has what is no number in it"),
-        ("source_embedding.words", Swap({0: 20}), "there is no token 20; ids end at 19"),
-        ("source_embedding.words", Move({0: 1}), "has no places; move those of an embedding"),
-        ("source_embedding.places", Move({0: 12}), "place 12 is beyond the model's last, 11"),
-        ("source_embedding.places", Move({10**30: 0}), "place 10+ is beyond the model's last, 11"),
+        ("source_embedding.token_embeddings", Swap({0: 20}), "there is no token 20; ids end at 19"),
+        ("source_embedding.token_embeddings", Move({0: 1}), "has no positions; move those of an embedding"),
+        ("source_embedding.position_ids", Move({0: 12}), "position 12 is beyond the model's last, 11"),
+        ("source_embedding.position_ids", Move({10**30: 0}), "position 10+ is beyond the model's last, 11"),
         ("encoder.states", lambda states: states[:, 1:], r"gives \(1, 5, 16\), and \(1, 6, 16\) is needed"),
         ("encoder.states", 5, "5 is no change; give an edit, or a function of a tensor"),
         ("encoder.states", "x", "'x' is no change"),
-        ("*.mixed", Mute(1), r"1 is no list of heads; give \[1\]"),
-        ("*.mixed", Mute(["a"]), "there is no head a"),
+        ("*.head_output", Mute(1), r"1 is no list of heads; give \[1\]"),
+        ("*.head_output", Mute(["a"]), "there is no head a"),
         ("*.weights", Row(0, ["a"]), "'a' is no weight"),
         ("*.weights", Row(0.5, [1]), "there is no 0.5"),
-        ("source_embedding.words", Swap({0: "cat"}), "has what is no number in it"),
-        ("source_embedding.places", Move({0: 1.5}), "there is no 1.5"),
-        ("encoder.states", Patch({}, places={1: -2}), "there is no -2"),
+        ("source_embedding.token_embeddings", Swap({0: "cat"}), "has what is no number in it"),
+        ("source_embedding.position_ids", Move({0: 1.5}), "there is no 1.5"),
+        ("encoder.states", Patch({}, positions={1: -2}), "there is no -2"),
         (
             "encoder.states",
-            Patch({"encoder.states": torch.ones(1, 6, 16)}, places={1: 6}),
-            "place 6 is not in the trace that is to be patched in, which has 0 to 5",
+            Patch({"encoder.states": torch.ones(1, 6, 16)}, positions={1: 6}),
+            "position 6 is not in the trace that is to be patched in, which has 0 to 5",
         ),
         ("encoder.states", Patch(3), "3 is no trace; patch from what capture gave"),
         ("encoder.states", Patch({"encoder.states": 3}), "not in the trace that is to be patched in"),
-        ("*.mixed", Mute, r"Mute is a kind of edit; make one, Mute\(…\)"),
+        ("*.head_output", Mute, r"Mute is a kind of edit; make one, Mute\(…\)"),
         ("*.weights", Row(0, 3), "3 is no row; give a weight for each key, or {key: weight}"),
-        ("encoder.states", Swap([5]), r"\[5\] is no mapping of places; give {place: vector}"),
-        ("source_embedding.places", Move(2), "2 is no mapping of places; give {place: other place}"),
+        ("encoder.states", Swap([5]), r"\[5\] is no mapping of positions; give {position: vector}"),
+        (
+            "source_embedding.position_ids",
+            Move(2),
+            "2 is no mapping of positions; give {position: other position}",
+        ),
         ("encoder.stats", Mute([0]), "nothing in the model has this name; near it: encoder.states"),
     ],
 )
@@ -266,16 +272,18 @@ def test_a_change_that_makes_no_sense_is_refused_with_a_way_out(case_of, name, c
 BEYOND = {
     "decoder.blocks.0.attention.weights": Row(5, [1.0]),
     "decoder.blocks.1.attention_residual.stream": Swap({2: [0.0] * 16, 5: [0.0] * 16}),
-    "logits": Patch({"logits": torch.zeros(1, 7, 20)}, places=[5]),
+    "logits": Patch({"logits": torch.zeros(1, 7, 20)}, positions=[5]),
     "decoder.blocks.0.attention.keys": Patch(
-        {"decoder.blocks.0.attention.keys": torch.zeros(1, 2, 7, 8)}, places={5: 0}
+        {"decoder.blocks.0.attention.keys": torch.zeros(1, 2, 7, 8)}, positions={5: 0}
     ),
 }
 
 
 @pytest.mark.parametrize("name", BEYOND)
 def test_a_place_that_the_text_does_not_have_is_not_passed_over(case_of, name):
-    said = f"{name}: place 5 was never come to, so that nothing changed there; the text had places 0 to 4"
+    said = (
+        f"{name}: position 5 was never come to, so that nothing changed there; the text had positions 0 to 4"
+    )
     for kind in ("translator", "gpt"):
         case = case_of(kind)
         for run in (case.logits, case.steps):
@@ -289,11 +297,11 @@ def test_a_place_that_the_text_does_not_have_is_not_passed_over(case_of, name):
 def test_a_word_is_not_moved_from_a_place_that_the_text_does_not_have(case):
     rotary = case.model.config.position == "rotary"
     if case.model.config.position == "alibi":
-        pytest.skip("has no places")
-    name = "decoder.places" if rotary else f"{'target_' * case.translates}embedding.places"
+        pytest.skip("has no positions")
+    name = "decoder.position_ids" if rotary else f"{'target_' * case.translates}embedding.position_ids"
     for run in (case.logits, case.steps):
         with (
-            pytest.raises(SettingsError, match="place 7 was never come to"),
+            pytest.raises(SettingsError, match="position 7 was never come to"),
             intervene(case.model, {name: Move({7: 2})}),
         ):
             run(case.text())

@@ -19,7 +19,7 @@ EVEN = torch.full((PLACES, PLACES), 1 / PLACES)
 
 
 def looking(by: int) -> torch.Tensor:
-    """Weights of a head that looks so many places back, and at the first or last key where there are none."""
+    """Weights of a head that looks so many positions back, and at the first or last key where there are none."""
     keys = (torch.arange(PLACES) - by).clamp(0, PLACES - 1)
     return 0.9 * torch.nn.functional.one_hot(keys, PLACES).float() + 0.1 * EVEN
 
@@ -42,7 +42,7 @@ def test_entropy_is_the_number_of_bits_that_a_choice_among_alike_keys_has():
 
 
 def test_distance_counts_places_between_query_and_key():
-    """Of five queries, the last of eight keys, each of which looks three places back."""
+    """Of five queries, the last of eight keys, each of which looks three positions back."""
     back = torch.eye(PLACES)[:5]
     torch.testing.assert_close(mean_distance(back[None]), torch.full((1, 5), 3.0))
 
@@ -56,8 +56,8 @@ def test_distance_counts_places_between_query_and_key():
         (at(0), "first"),
         (at(PLACES - 1), "last"),
         ((looking(1) + looking(0) + looking(-1)) / 3, "diagonal"),
-        (EVEN, "mixed"),
-        (causal_even(), "mixed"),
+        (EVEN, "head_output"),
+        (causal_even(), "head_output"),
     ],
 )
 def test_a_head_is_called_by_what_it_looks_at(head, role):
@@ -72,7 +72,7 @@ def test_a_role_says_how_much_of_the_weight_it_explains():
 
 
 def test_a_place_that_sees_only_itself_tells_nothing_of_its_head():
-    """The first place of a text that is read from left to right."""
+    """The first position of a text that is read from left to right."""
     weights = at(0).tril()
     weights = weights / weights.sum(-1, keepdim=True)
     assert role_strengths(weights[None])["self"] < 0.2

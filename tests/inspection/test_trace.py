@@ -110,14 +110,16 @@ def test_what_is_shown_of_an_attention_follows_from_what_was_shown_before(case):
     paths = [name.removesuffix(".weights") for name in trace if name.endswith(".weights")]
     assert len(paths) == (6 if case.translates else 2)
     for path in paths:
-        shown = {name: trace[f"{path}.{name}"] for name in ("scores", "masked", "weights", "values", "mixed")}
+        shown = {
+            name: trace[f"{path}.{name}"] for name in ("scores", "masked", "weights", "values", "head_output")
+        }
         seen = shown["masked"].isfinite()
         assert torch.equal(shown["masked"][seen], shown["scores"][seen])
         torch.testing.assert_close(shown["weights"], shown["masked"].softmax(-1))
-        torch.testing.assert_close(shown["mixed"], shown["weights"] @ shown["values"])
+        torch.testing.assert_close(shown["head_output"], shown["weights"] @ shown["values"])
         output = case.model.get_submodule(path).output
         with torch.no_grad():
-            added = output(shown["mixed"].transpose(1, 2).flatten(2))
+            added = output(shown["head_output"].transpose(1, 2).flatten(2))
         torch.testing.assert_close(trace[f"{path}.added"], added)
 
 
@@ -136,7 +138,7 @@ def test_the_stream_is_the_words_with_positions_and_all_that_was_added(case):
             for sublayer, residual in layer:
                 path = f"{stack}.blocks.{block}"
                 stream = stream + trace[f"{path}.{sublayer}.added"]
-                if case.model.config.norm_place == "post":
+                if case.model.config.norm_position == "post":
                     with torch.no_grad():
                         stream = case.model.get_submodule(f"{path}.{residual}.norm")(stream)
                 torch.testing.assert_close(trace[f"{path}.{residual}.stream"], stream)
@@ -159,7 +161,7 @@ def test_cached_steps_show_what_the_last_place_of_a_full_pass_shows(case):
 
 
 def test_what_is_added_can_be_seen_without_leaving_the_fused_path(model, inputs):
-    with capture(model, ["*.added", "*.stream", "*.words"]) as trace:
+    with capture(model, ["*.added", "*.stream", "*.token_embeddings"]) as trace:
         tapped = [path for path, module in model.named_modules() if getattr(module, "tap", None)]
         model(*inputs)
     assert tapped == []
@@ -218,7 +220,7 @@ def test_a_tap_of_ones_own_stays_where_it_was(model, inputs):
     attention.tap = tap = lambda name, tensor: own.append(name) or tensor
     with capture(model, ["encoder.*"]):
         model(*inputs)
-    assert own == ["queries", "keys", "scores", "masked", "weights", "values", "mixed"]
+    assert own == ["queries", "keys", "scores", "masked", "weights", "values", "head_output"]
     assert attention.tap is tap
 
 

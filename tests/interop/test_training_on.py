@@ -18,7 +18,13 @@ from .conftest import TEXT
 def test_a_model_of_theirs_is_trained_on_and_the_run_resumed(tmp_path):
     """Its tokenizer is of a kind that no run of ours would learn."""
     (tmp_path / "text.txt").write_text("to be or not to be, that is the question\n" * 50)
-    shape = {"preset": "shakespeare-small", "activation": "swiglu", "width": 16, "hidden": 32, "longest": 16}
+    shape = {
+        "preset": "shakespeare-small",
+        "activation": "swiglu",
+        "width": 16,
+        "ffn_width": 32,
+        "max_length": 16,
+    }
     training = {"device": "cpu", "steps": 2, "validate_every": 2}
     values = {
         "kind": "language",
@@ -30,7 +36,7 @@ def test_a_model_of_theirs_is_trained_on_and_the_run_resumed(tmp_path):
     list(train(parse_recipe(values | {"model": shape, "tokenizer": tokenizer}), tmp_path / "ours"))
     export_model(tmp_path / "ours", tmp_path / "theirs")
     import_model(tmp_path / "theirs", tmp_path / "back")
-    on = parse_recipe(values | {"training": training | {"begin": str(tmp_path / "back")}})
+    on = parse_recipe(values | {"training": training | {"init_from": str(tmp_path / "back")}})
     list(train(on, tmp_path / "on"))
     *_, finished = resume(tmp_path / "on", ["training.steps=3"])
     assert isinstance(finished, Finished)
@@ -49,7 +55,7 @@ def test_a_run_that_began_with_words_that_are_not_of_bytes_goes_on(folders, tmp_
         "data": {"train": [str(tmp_path / "text.txt")]},
         "model": read_toml(tmp_path / "ours" / "config.toml")["model"],
         "batches": {"tokens": 64},
-        "training": {"begin": str(tmp_path / "ours"), "steps": 1, "device": "cpu"},
+        "training": {"init_from": str(tmp_path / "ours"), "steps": 1, "device": "cpu"},
     }
     for _ in train(parse_recipe(values), tmp_path / "run"):
         pass

@@ -39,10 +39,10 @@ def make_attention(score: str = "scaled", relative: str = "none", heads: int = H
 
 
 def attended(attention: Attention, x: Tensor, queries: int, mask: Mask) -> tuple[Tensor, list[Tensor]]:
-    """What the last places of x see in all of it, and the gradients of everything that took part."""
+    """What the last positions of x see in all of it, and the gradients of everything that took part."""
     x = x.clone().requires_grad_()
-    asked = attention.ask(x[:, PLACES - queries :], torch.arange(PLACES - queries, PLACES))
-    out = attention(asked, attention.read(x), mask)
+    asked = attention.project_q(x[:, PLACES - queries :], torch.arange(PLACES - queries, PLACES))
+    out = attention(asked, attention.project_kv(x), mask)
     upstream = torch.linspace(-1, 1, out.numel()).view_as(out)
     return out, list(torch.autograd.grad(out, [x, *attention.parameters()], upstream))
 
@@ -67,11 +67,11 @@ def test_fused_equals_explicit(score: str, mask: str, queries: int, relative: st
 def test_asking_and_reading_at_once_equals_asking_and_reading(score: str, relative: str):
     attention = make_attention(score, relative)
     x = torch.randn(BATCH, PLACES, WIDTH)
-    places = torch.arange(2, 2 + x.shape[1])
-    queries, memory = attention.both(x, places)
-    torch.testing.assert_close(queries, attention.ask(x, places))
-    torch.testing.assert_close(memory.keys, attention.read(x, places).keys)
-    torch.testing.assert_close(memory.values, attention.read(x, places).values)
+    positions = torch.arange(2, 2 + x.shape[1])
+    queries, memory = attention.project_qkv(x, positions)
+    torch.testing.assert_close(queries, attention.project_q(x, positions))
+    torch.testing.assert_close(memory.keys, attention.project_kv(x, positions).keys)
+    torch.testing.assert_close(memory.values, attention.project_kv(x, positions).values)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -82,7 +82,7 @@ def test_what_the_mask_hides_changes_nothing(score: str, mask: str):
     allowed = MASKS[mask].dense(PLACES, PLACES, x.device)
     seen = torch.ones(BATCH, PLACES, PLACES, dtype=torch.bool)
     seen = seen if allowed is None else seen & allowed[:, 0]
-    queries, memory = attention.both(x)
+    queries, memory = attention.project_qkv(x)
     before = attention(queries, memory, MASKS[mask])
     for key in range(PLACES):
         keys, values = memory.keys.clone(), memory.values.clone()
@@ -99,14 +99,14 @@ def test_one_head_is_the_formula_of_the_paper():
     wq, wk, wv = attention.project.weight.chunk(3)
     q, k, v = x[0] @ wq.T, x[0] @ wk.T, x[0] @ wv.T
     expected = torch.softmax(q @ k.T / math.sqrt(WIDTH), dim=-1) @ v @ attention.output.weight.T
-    queries, memory = attention.both(x)
+    queries, memory = attention.project_qkv(x)
     torch.testing.assert_close(attention(queries, memory, Mask())[0], expected)
 
 
 def test_heads_are_slices_of_the_width_concatenated():
     attention = make_attention()
     x = torch.randn(BATCH, PLACES, WIDTH)
-    queries, memory = attention.both(x)
+    queries, memory = attention.project_qkv(x)
     size = WIDTH // HEADS
     whole = torch.nn.functional.linear(x, attention.project.weight, attention.project.bias)
     for head in range(HEADS):
@@ -126,19 +126,19 @@ def test_a_tap_sees_every_step_by_name(score: str):
         return tensor
 
     attention.tap = keep
-    queries, memory = attention.both(torch.randn(BATCH, PLACES, WIDTH))
+    queries, memory = attention.project_qkv(torch.randn(BATCH, PLACES, WIDTH))
     attention(queries, memory, Causal())
-    assert set(seen) == {"queries", "keys", "scores", "masked", "weights", "values", "mixed"}
+    assert set(seen) == {"queries", "keys", "scores", "masked", "weights", "values", "head_output"}
     assert seen["weights"].shape == (BATCH, HEADS, PLACES, PLACES)
     torch.testing.assert_close(seen["weights"].sum(-1), torch.ones(BATCH, HEADS, PLACES))
     assert seen["weights"].triu(1).count_nonzero() == 0
-    torch.testing.assert_close(seen["mixed"], seen["weights"] @ seen["values"])
+    torch.testing.assert_close(seen["head_output"], seen["weights"] @ seen["values"])
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_a_tap_that_changes_the_weights_changes_the_output(score: str):
     attention = make_attention(score)
-    queries, memory = attention.both(torch.randn(BATCH, PLACES, WIDTH))
+    queries, memory = attention.project_qkv(torch.randn(BATCH, PLACES, WIDTH))
     plain = attention(queries, memory, Mask())
 
     def only_the_first(name: str, tensor: Tensor) -> Tensor:
@@ -157,11 +157,11 @@ def test_a_tap_that_changes_the_weights_changes_the_output(score: str):
 
 def test_a_tap_can_mute_a_head():
     attention = make_attention()
-    queries, memory = attention.both(torch.randn(BATCH, PLACES, WIDTH))
+    queries, memory = attention.project_qkv(torch.randn(BATCH, PLACES, WIDTH))
     size = WIDTH // HEADS
 
     def mute_the_second(name: str, tensor: Tensor) -> Tensor:
-        return tensor.index_fill(1, torch.tensor([1]), 0.0) if name == "mixed" else tensor
+        return tensor.index_fill(1, torch.tensor([1]), 0.0) if name == "head_output" else tensor
 
     attention.tap = mute_the_second
     muted = attention(queries, memory, Mask())
@@ -174,7 +174,7 @@ def test_a_tap_can_mute_a_head():
 def test_dropped_weights_are_dropped_in_training_only():
     torch.manual_seed(0)
     attention = Attention(WIDTH, AttentionConfig(heads=HEADS, dropout=0.5), LONGEST)
-    queries, memory = attention.both(torch.randn(BATCH, PLACES, WIDTH))
+    queries, memory = attention.project_qkv(torch.randn(BATCH, PLACES, WIDTH))
     assert not torch.equal(attention(queries, memory, Mask()), attention(queries, memory, Mask()))
     attention.eval()
     assert torch.equal(attention(queries, memory, Mask()), attention(queries, memory, Mask()))
@@ -189,7 +189,7 @@ def test_half_precision_stays_near_full_precision(score: str, relative: str, lea
     mask = Causal() & Lengths(torch.tensor([7, 4, 1]))
 
     def look() -> Tensor:
-        queries, memory = attention.both(x)
+        queries, memory = attention.project_qkv(x)
         return attention(queries, memory, mask)
 
     with torch.set_grad_enabled(learning):
@@ -206,6 +206,6 @@ def test_half_precision_stays_near_full_precision(score: str, relative: str, lea
 def test_the_location_score_refuses_more_places_than_it_knows():
     attention = make_attention("location")
     x = torch.randn(1, LONGEST + 1, WIDTH)
-    queries, memory = attention.both(x)
-    with pytest.raises(TextError, match="the location score knows 16 places, the text has 17: shorten it"):
+    queries, memory = attention.project_qkv(x)
+    with pytest.raises(TextError, match="the location score knows 16 positions, the text has 17: shorten it"):
         attention(queries, memory, Mask())

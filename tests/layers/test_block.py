@@ -7,7 +7,7 @@ from clearhead.config import Settings, parse_settings
 from clearhead.errors import SettingsError
 from clearhead.layers.attention import KeyValues
 from clearhead.layers.block import BlockConfig, Stack
-from clearhead.layers.cache import Memory
+from clearhead.layers.cache import KVCache
 from clearhead.layers.feedforward import FeedForward, SwiGLU, make_feedforward
 from clearhead.layers.mask import Causal, Lengths, Mask
 from clearhead.layers.norm import PostNorm, PreNorm, make_norm, make_residual
@@ -20,7 +20,7 @@ class Recipe(Settings):
 
 
 def small(**changes: object) -> BlockConfig:
-    settings = {"width": WIDTH, "hidden": 16, "attention": {"heads": HEADS}, "dropout": 0.0, **changes}
+    settings = {"width": WIDTH, "ffn_width": 16, "attention": {"heads": HEADS}, "dropout": 0.0, **changes}
     return BlockConfig.model_validate(settings)
 
 
@@ -63,9 +63,9 @@ def test_post_norm_normalises_the_sum_and_pre_norm_what_goes_in(kind):
     torch.testing.assert_close(PreNorm(norm, 0.0)(x, torch.sin), x + norm(x).sin())
 
 
-@pytest.mark.parametrize("place", ["post", "pre"])
-def test_residuals_drop_in_training_only(place):
-    residual = make_residual(place, make_norm("layer", WIDTH), dropout=0.5)
+@pytest.mark.parametrize("position", ["post", "pre"])
+def test_residuals_drop_in_training_only(position):
+    residual = make_residual(position, make_norm("layer", WIDTH), dropout=0.5)
     x = torch.randn(2, 4, WIDTH)
     assert not torch.equal(residual(x, torch.sin), residual(x, torch.sin))
     residual.eval()
@@ -84,8 +84,8 @@ def test_feed_forward_is_two_products_with_an_activation_between(kind):
     layer = make_feedforward(kind, WIDTH, 16)
     assert isinstance(layer, FeedForward)
     x = torch.randn(2, 4, WIDTH)
-    hidden = ACTIVATIONS[kind](x @ layer.inner.weight.T + layer.inner.bias)
-    torch.testing.assert_close(layer(x), hidden @ layer.outer.weight.T + layer.outer.bias)
+    ffn_width = ACTIVATIONS[kind](x @ layer.inner.weight.T + layer.inner.bias)
+    torch.testing.assert_close(layer(x), ffn_width @ layer.outer.weight.T + layer.outer.bias)
 
 
 def test_swiglu_gates_the_hidden_values():
@@ -93,23 +93,23 @@ def test_swiglu_gates_the_hidden_values():
     assert isinstance(layer, SwiGLU)
     x = torch.randn(2, 4, WIDTH)
     gate = x @ layer.gate.weight.T + layer.gate.bias
-    hidden = gate * torch.sigmoid(gate) * (x @ layer.inner.weight.T + layer.inner.bias)
-    torch.testing.assert_close(layer(x), hidden @ layer.outer.weight.T + layer.outer.bias)
+    ffn_width = gate * torch.sigmoid(gate) * (x @ layer.inner.weight.T + layer.inner.bias)
+    torch.testing.assert_close(layer(x), ffn_width @ layer.outer.weight.T + layer.outer.bias)
 
 
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, "swiglu"])
 @pytest.mark.parametrize("norm", ["layer", "rms"])
-@pytest.mark.parametrize("place", ["pre", "post"])
-def test_every_place_is_fed_forward_alone_and_every_kind_keeps_the_shape(activation, norm, place):
-    stack = Stack(small(activation=activation, norm=norm, norm_place=place), layers=2)
+@pytest.mark.parametrize("position", ["pre", "post"])
+def test_every_place_is_fed_forward_alone_and_every_kind_keeps_the_shape(activation, norm, position):
+    stack = Stack(small(activation=activation, norm=norm, norm_position=position), layers=2)
     x = torch.randn(2, 5, WIDTH)
     assert stack(x, Causal()).shape == x.shape
     torch.testing.assert_close(stack(x[:, :3], Causal()), stack(x, Causal())[:, :3])
 
 
-@pytest.mark.parametrize("place", ["pre", "post"])
-def test_what_leaves_a_stack_is_normalised(place):
-    states = Stack(small(norm_place=place), layers=2)(9 * torch.randn(2, 5, WIDTH), Mask())
+@pytest.mark.parametrize("position", ["pre", "post"])
+def test_what_leaves_a_stack_is_normalised(position):
+    states = Stack(small(norm_position=position), layers=2)(9 * torch.randn(2, 5, WIDTH), Mask())
     torch.testing.assert_close(states.mean(-1), torch.zeros(2, 5), atol=1e-5, rtol=0)
 
 
@@ -125,9 +125,9 @@ def test_a_block_with_a_source_looks_at_it_and_not_at_its_padding():
 
 
 def test_a_memory_grows_and_forgets_nothing():
-    memory, parts = Memory(), []
-    for places in (1, 3, 20, 1, 40):
-        new = KeyValues(*torch.randn(2, ROWS, HEADS, places, SIZE).unbind())
+    memory, parts = KVCache(), []
+    for positions in (1, 3, 20, 1, 40):
+        new = KeyValues(*torch.randn(2, ROWS, HEADS, positions, SIZE).unbind())
         parts.append(new)
         held = memory.extend(new)
         assert memory.length == sum(part.keys.shape[2] for part in parts)
@@ -136,7 +136,7 @@ def test_a_memory_grows_and_forgets_nothing():
 
 
 def test_a_memory_of_many_steps_seldom_moves():
-    memory, rooms = Memory(), set()
+    memory, rooms = KVCache(), set()
     for _ in range(200):
         held = memory.extend(KeyValues(*torch.randn(2, ROWS, HEADS, 1, SIZE).unbind()))
         rooms.add(held.keys.untyped_storage().data_ptr())
@@ -145,7 +145,7 @@ def test_a_memory_of_many_steps_seldom_moves():
 
 @pytest.mark.parametrize("rows", [[2, 0], [1, 1, 1, 0], [0, 1, 2], [2]])
 def test_rows_selected_in_a_memory_are_the_same_rows(rows: list[int]):
-    memory = Memory()
+    memory = KVCache()
     memory.select(torch.tensor(rows))
     first, chosen = KeyValues(*torch.randn(2, ROWS, HEADS, 5, SIZE).unbind()), torch.tensor(rows)
     memory.extend(first)
@@ -159,13 +159,13 @@ def test_rows_selected_in_a_memory_are_the_same_rows(rows: list[int]):
 @pytest.mark.parametrize("cross", [False, True])
 def test_a_stack_remembers_what_a_full_pass_would_see(cross: bool):
     torch.manual_seed(0)
-    stack = Stack(small(position="rotary", norm_place="pre"), layers=2, cross=cross)
+    stack = Stack(small(position="rotary", norm_position="pre"), layers=2, cross=cross)
     x, source = torch.randn(ROWS, 9, WIDTH), None
     if cross:
         source = stack.read(torch.randn(ROWS, 4, WIDTH), Lengths(torch.tensor([4, 2, 1])))
     full = stack(x, Causal(), source=source)
-    memories = [Memory(), Memory()]
+    caches = [KVCache(), KVCache()]
     sizes = [1, 4, 2, 1, 1]
     parts = zip(x.split(sizes, dim=1), torch.arange(9).split(sizes), strict=True)
-    chunks = [stack(part, Causal(), places, source, memories) for part, places in parts]
+    chunks = [stack(part, Causal(), positions, source, caches) for part, positions in parts]
     torch.testing.assert_close(torch.cat(chunks, dim=1), full, atol=1e-5, rtol=1e-5)

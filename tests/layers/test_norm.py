@@ -13,8 +13,8 @@ from clearhead.layers.norm import make_norm, make_residual
 WAYS_TO_LOOK = {
     "at what goes in": nn.Module.register_forward_pre_hook,
     "at what comes out": nn.Module.register_forward_hook,
-    "at the slopes before": nn.Module.register_full_backward_hook,
-    "at the slopes behind": nn.Module.register_full_backward_pre_hook,
+    "at the gradients before": nn.Module.register_full_backward_hook,
+    "at the gradients behind": nn.Module.register_full_backward_pre_hook,
 }
 
 
@@ -40,22 +40,22 @@ def taken(monkeypatch) -> list[str]:
 
 
 @pytest.mark.parametrize("look", WAYS_TO_LOOK.values(), ids=WAYS_TO_LOOK)
-@pytest.mark.parametrize("place", ["pre", "post"])
-def test_it_trains_by_kernels_and_shows_itself_to_whoever_looks(place, look, taken):
+@pytest.mark.parametrize("position", ["pre", "post"])
+def test_it_trains_by_kernels_and_shows_itself_to_whoever_looks(position, look, taken):
     norm, x = make_norm("layer", 8), torch.randn(2, 3, 8, requires_grad=True)
-    residual, seen = make_residual(place, norm, dropout=0.0), []
+    residual, seen = make_residual(position, norm, dropout=0.0), []
     residual(x, torch.sin)
-    assert taken == [place]
+    assert taken == [position]
     hook = look(norm, lambda *shown: seen.append(shown))
     residual(x, torch.sin).sum().backward()
     assert len(seen) == 1
     hook.remove()
     residual(x, torch.sin)
-    assert taken == [place, place]
+    assert taken == [position, position]
 
 
-@pytest.mark.parametrize("place", ["pre", "post"])
-def test_a_norm_of_another_kind_is_asked_itself(place, taken):
+@pytest.mark.parametrize("position", ["pre", "post"])
+def test_a_norm_of_another_kind_is_asked_itself(position, taken):
     x = torch.randn(2, 3, 8)
-    assert torch.equal(make_residual(place, nn.Identity(), dropout=0.0)(x, torch.sin), x + x.sin())
+    assert torch.equal(make_residual(position, nn.Identity(), dropout=0.0)(x, torch.sin), x + x.sin())
     assert taken == []

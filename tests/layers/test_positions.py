@@ -1,4 +1,4 @@
-"""Where a word stands: each kind's formula, and what each can and cannot tell."""
+"""Where a token stands: each kind's formula, and what each can and cannot tell."""
 
 import math
 
@@ -27,8 +27,8 @@ ADDED = {"sinusoidal", "learned", "order", "fraction"}
 WIDTH, LONGEST = 8, 32
 
 
-def places(module: torch.nn.Module, length: int) -> Tensor:
-    """What a kind adds to the words of one text of a length."""
+def positions(module: torch.nn.Module, length: int) -> Tensor:
+    """What a kind adds to the tokens of one text of a length."""
     nothing = torch.zeros(1, length, WIDTH)
     return module(nothing, torch.arange(length), torch.tensor([length]))[0]
 
@@ -36,15 +36,15 @@ def places(module: torch.nn.Module, length: int) -> Tensor:
 @pytest.mark.parametrize("width", [8, 7])
 def test_sinusoids_are_the_formula_of_the_paper(width: int):
     table = sinusoids(torch.arange(20), width)
-    for place in range(20):
+    for position in range(20):
         for column in range(width):
-            angle = place / 10000 ** (column // 2 * 2 / width)
+            angle = position / 10000 ** (column // 2 * 2 / width)
             expected = math.cos(angle) if column % 2 else math.sin(angle)
-            assert table[place, column].item() == pytest.approx(expected, abs=1e-5)
+            assert table[position, column].item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_distance_of_two_sinusoids_depends_only_on_how_far_apart_they_are():
-    table = places(Sinusoidal(WIDTH, LONGEST), LONGEST)
+    table = positions(Sinusoidal(WIDTH, LONGEST), LONGEST)
     for apart in (1, 5, 12):
         distances = (table[apart:] - table[:-apart]).norm(dim=-1)
         torch.testing.assert_close(distances, distances[:1].expand_as(distances), atol=1e-4, rtol=0)
@@ -57,14 +57,14 @@ def test_sinusoids_are_bounded_and_differ_at_every_place():
 
 
 def test_order_numbers_are_evenly_spaced_but_grow_without_bound():
-    added = places(Order(), LONGEST)
+    added = positions(Order(), LONGEST)
     assert torch.equal(added[:, 0], torch.arange(LONGEST).float())
     assert (added == added[:, :1]).all()
     assert added.abs().max() == LONGEST - 1
 
 
 def test_fractions_are_bounded_but_one_step_means_another_distance_in_every_length():
-    short, long = places(Fraction(LONGEST), 5), places(Fraction(LONGEST), 21)
+    short, long = positions(Fraction(LONGEST), 5), positions(Fraction(LONGEST), 21)
     assert short[0, 0] == long[0, 0] == 0
     assert short[-1, 0] == long[-1, 0] == 1
     assert (short[1] - short[0])[0].item() == pytest.approx(1 / 4)
@@ -76,14 +76,14 @@ def test_the_fraction_of_a_text_still_being_written_is_of_the_longest_length():
     torch.testing.assert_close(added[0, :, 0], torch.tensor([0, 1 / 31, 2 / 31]))
 
 
-@pytest.mark.parametrize("longest", [1, 2])
-def test_the_fraction_in_a_text_of_one_word_is_zero(longest: int):
-    assert places(Fraction(longest), 1).count_nonzero() == 0
-    assert Fraction(longest)(torch.zeros(1, 1, WIDTH), torch.arange(1)).count_nonzero() == 0
+@pytest.mark.parametrize("max_length", [1, 2])
+def test_the_fraction_in_a_text_of_one_word_is_zero(max_length: int):
+    assert positions(Fraction(max_length), 1).count_nonzero() == 0
+    assert Fraction(max_length)(torch.zeros(1, 1, WIDTH), torch.arange(1)).count_nonzero() == 0
 
 
-def at(place: int) -> torch.Tensor:
-    return torch.tensor([place])
+def at(position: int) -> torch.Tensor:
+    return torch.tensor([position])
 
 
 def test_rotary_products_depend_only_on_distance():
@@ -93,12 +93,12 @@ def test_rotary_products_depend_only_on_distance():
     for distance in (0, 1, 7):
         products = torch.stack(
             [
-                (rotary.turn(query, at(place + distance)) * rotary.turn(key, at(place))).sum()
-                for place in range(LONGEST - distance)
+                (rotary.turn(query, at(position + distance)) * rotary.turn(key, at(position))).sum()
+                for position in range(LONGEST - distance)
             ]
         )
         torch.testing.assert_close(products, products[:1].expand_as(products), atol=1e-5, rtol=1e-5)
-    near, far = (rotary.turn(query, at(place)) @ rotary.turn(key).mT for place in (1, 9))
+    near, far = (rotary.turn(query, at(position)) @ rotary.turn(key).mT for position in (1, 9))
     assert not torch.allclose(near, far)
 
 
@@ -148,14 +148,14 @@ def test_a_kind_works_at_the_embedding_or_in_the_attention_not_in_both(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_embedded_from_a_place_on_equal_the_same_words_inside_a_text(kind):
     embedding = Embedding(11, WIDTH, kind, LONGEST, dropout=0.0)
-    words = torch.randint(11, (2, 9))
-    torch.testing.assert_close(embedding(words[:, 4:], torch.arange(4, 9)), embedding(words)[:, 4:])
+    tokens = torch.randint(11, (2, 9))
+    torch.testing.assert_close(embedding(tokens[:, 4:], torch.arange(4, 9)), embedding(tokens)[:, 4:])
 
 
 def test_an_embedding_is_the_row_times_the_root_of_the_width():
     embedding = Embedding(11, WIDTH, "none", LONGEST, dropout=0.0)
-    words = torch.tensor([[3, 0, 10]])
-    torch.testing.assert_close(embedding(words)[0], embedding.weight[words[0]] * math.sqrt(WIDTH))
+    tokens = torch.tensor([[3, 0, 10]])
+    torch.testing.assert_close(embedding(tokens)[0], embedding.weight[tokens[0]] * math.sqrt(WIDTH))
 
 
 def test_embeddings_start_with_a_spread_of_one():
@@ -173,11 +173,11 @@ def test_a_text_longer_than_the_model_takes_is_refused(kind):
 
 @pytest.mark.parametrize("kind", ["none", "sinusoidal"])
 def test_without_positions_order_is_lost(kind):
-    """The reason for all of this: attention alone gives every order of the words the same states."""
+    """The reason for all of this: attention alone gives every order of the tokens the same states."""
     torch.manual_seed(0)
-    small = {"width": WIDTH, "hidden": 16, "attention": {"heads": 2}, "dropout": 0.0}
+    small = {"width": WIDTH, "ffn_width": 16, "attention": {"heads": 2}, "dropout": 0.0}
     stack = Stack(BlockConfig.model_validate(small), layers=2)
     embedding = Embedding(11, WIDTH, kind, LONGEST, dropout=0.0)
-    words, order = torch.randint(11, (1, 6)), torch.tensor([4, 2, 0, 5, 1, 3])
-    straight, shuffled = (stack(embedding(text), Mask()) for text in (words, words[:, order]))
+    tokens, order = torch.randint(11, (1, 6)), torch.tensor([4, 2, 0, 5, 1, 3])
+    straight, shuffled = (stack(embedding(text), Mask()) for text in (tokens, tokens[:, order]))
     assert torch.allclose(straight[:, order], shuffled, atol=1e-5) == (kind == "none")

@@ -12,30 +12,32 @@ from clearhead.layers.scores import ProductScore, make_score
 BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 3, 4, 5, 6
 
 
-def dot(score: Any, head: int, q: Tensor, k: Tensor, place: int) -> float:
+def dot(score: Any, head: int, q: Tensor, k: Tensor, position: int) -> float:
     return sum(a * b for a, b in zip(q.tolist(), k.tolist(), strict=True))
 
 
-def scaled(score: Any, head: int, q: Tensor, k: Tensor, place: int) -> float:
-    return dot(score, head, q, k, place) / math.sqrt(SIZE)
+def scaled(score: Any, head: int, q: Tensor, k: Tensor, position: int) -> float:
+    return dot(score, head, q, k, position) / math.sqrt(SIZE)
 
 
-def general(score: Any, head: int, q: Tensor, k: Tensor, place: int) -> float:
-    return dot(score, head, score.weight[head].T @ q, k, place)
+def general(score: Any, head: int, q: Tensor, k: Tensor, position: int) -> float:
+    return dot(score, head, score.weight[head].T @ q, k, position)
 
 
-def cosine(score: Any, head: int, q: Tensor, k: Tensor, place: int) -> float:
-    angle = dot(score, head, q, k, place) / math.sqrt(dot(score, head, q, q, 0) * dot(score, head, k, k, 0))
+def cosine(score: Any, head: int, q: Tensor, k: Tensor, position: int) -> float:
+    angle = dot(score, head, q, k, position) / math.sqrt(
+        dot(score, head, q, q, 0) * dot(score, head, k, k, 0)
+    )
     return score.sharpness[head].item() * angle
 
 
-def additive(score: Any, head: int, q: Tensor, k: Tensor, place: int) -> float:
-    hidden = torch.tanh(score.query[head].T @ q + score.key[head].T @ k)
-    return dot(score, head, score.value[head], hidden, place)
+def additive(score: Any, head: int, q: Tensor, k: Tensor, position: int) -> float:
+    ffn_width = torch.tanh(score.query[head].T @ q + score.key[head].T @ k)
+    return dot(score, head, score.value[head], ffn_width, position)
 
 
-def location(score: Any, head: int, q: Tensor, k: Tensor, place: int) -> float:
-    return dot(score, head, score.weight[head, :, place], q, place)
+def location(score: Any, head: int, q: Tensor, k: Tensor, position: int) -> float:
+    return dot(score, head, score.weight[head, :, position], q, position)
 
 
 FORMULAS = {
@@ -51,7 +53,7 @@ FORMULAS = {
 @pytest.mark.parametrize("kind", FORMULAS)
 def test_every_score_is_its_formula(kind: str):
     torch.manual_seed(0)
-    score = make_score(kind, HEADS, SIZE, longest=8)
+    score = make_score(kind, HEADS, SIZE, max_length=8)
     for parameter in score.parameters():
         torch.nn.init.normal_(parameter)
     queries, keys = torch.randn(BATCH, HEADS, QUERIES, SIZE), torch.randn(BATCH, HEADS, KEYS, SIZE)
@@ -64,7 +66,7 @@ def test_every_score_is_its_formula(kind: str):
 
 @pytest.mark.parametrize("kind", FORMULAS)
 def test_four_scores_are_products_and_two_are_not(kind: str):
-    product = isinstance(make_score(kind, HEADS, SIZE, longest=8), ProductScore)
+    product = isinstance(make_score(kind, HEADS, SIZE, max_length=8), ProductScore)
     assert product == (kind not in {"additive", "location"})
 
 

@@ -25,15 +25,15 @@ def weights_of(scores: Tensor, mask: Mask = NOTHING) -> Tensor:
             seen.append(tensor[0, 0])
         return tensor
 
-    attention = Attention(4, AttentionConfig(heads=1), longest=8)
+    attention = Attention(4, AttentionConfig(heads=1), max_length=8)
     attention.tap = tap
     queries, keys = torch.zeros(1, scores.shape[0], 4), torch.zeros(1, scores.shape[1], 4)
-    attention(attention.ask(queries), attention.read(keys), mask)
+    attention(attention.project_q(queries), attention.project_kv(keys), mask)
     return seen[0]
 
 
 def scores_of(kind: str, queries: list[list[float]], keys: list[list[float]]) -> Tensor:
-    score = make_score(kind, heads=1, size=len(queries[0]), longest=8)
+    score = make_score(kind, heads=1, size=len(queries[0]), max_length=8)
     return score(torch.tensor([[queries]]).float(), torch.tensor([[keys]]).float())[0, 0]
 
 
@@ -124,9 +124,9 @@ def test_softmax_of_the_masked_matrix():
 def test_the_mask_may_be_added_before_or_after_the_division():
     """The lecture has (QKᵀ + M)/√d where the paper's code has QKᵀ/√d + M: the same, M being 0 or -∞."""
     queries, keys = torch.randn(2, 4, 64).tolist()
-    hidden = torch.zeros(4, 4).masked_fill(torch.ones(4, 4, dtype=torch.bool).triu(1), -math.inf)
-    before = (scores_of("dot", queries, keys) + hidden) / math.sqrt(64)
-    after = scores_of("scaled", queries, keys) + hidden
+    ffn_width = torch.zeros(4, 4).masked_fill(torch.ones(4, 4, dtype=torch.bool).triu(1), -math.inf)
+    before = (scores_of("dot", queries, keys) + ffn_width) / math.sqrt(64)
+    after = scores_of("scaled", queries, keys) + ffn_width
     torch.testing.assert_close(weights_of(before), weights_of(after))
     torch.testing.assert_close(weights_of(after), weights_of(scores_of("scaled", queries, keys), Causal()))
 
@@ -134,14 +134,14 @@ def test_the_mask_may_be_added_before_or_after_the_division():
 def test_the_causal_mask_hides_the_words_that_follow():
     """Over "your cat is a lovely cat" the lecture's figure hides 3 cells, (1,2), (1,3) and (5,6), of the 15.
 
-    Its first word could still see "a", the fourth, and its second everything.
+    Its first token could still see "a", the fourth, and its second everything.
     """
     allowed = Causal().dense(6, 6, torch.device("cpu"))
     assert allowed is not None
-    hidden = {(i + 1, j + 1) for i, j in (~allowed[0, 0]).nonzero().tolist()}
-    assert hidden == {(i, j) for i in range(1, 7) for j in range(i + 1, 7)}
-    assert len(hidden) == 15
-    assert {(1, 2), (1, 3), (5, 6)} < hidden
+    ffn_width = {(i + 1, j + 1) for i, j in (~allowed[0, 0]).nonzero().tolist()}
+    assert ffn_width == {(i, j) for i in range(1, 7) for j in range(i + 1, 7)}
+    assert len(ffn_width) == 15
+    assert {(1, 2), (1, 3), (5, 6)} < ffn_width
 
 
 def test_one_hot_rows_pull_rows_of_a_matrix():
@@ -155,16 +155,16 @@ def test_one_hot_rows_pull_rows_of_a_matrix():
     def tap(name: str, tensor: Tensor) -> Tensor:
         if name == "weights":
             return torch.nn.functional.one_hot(rows, 4)[None, None].float()
-        if name == "mixed":
+        if name == "head_output":
             seen.append(tensor[0, 0])
         return matrix[None, None] if name == "values" else tensor
 
-    attention = Attention(2, AttentionConfig(heads=1), longest=8)
+    attention = Attention(2, AttentionConfig(heads=1), max_length=8)
     attention.tap = tap
-    attention(attention.ask(torch.zeros(1, 3, 2)), attention.read(torch.zeros(1, 4, 2)), NOTHING)
+    attention(attention.project_q(torch.zeros(1, 3, 2)), attention.project_kv(torch.zeros(1, 4, 2)), NOTHING)
     torch.testing.assert_close(seen[0], torch.tensor(pulled))
 
-    embedding = Embedding(4, 2, "none", longest=8, dropout=0.0)
+    embedding = Embedding(4, 2, "none", max_length=8, dropout=0.0)
     embedding.weight.data = matrix / math.sqrt(2)
     torch.testing.assert_close(embedding(rows[None])[0], torch.tensor(pulled))
 

@@ -17,7 +17,7 @@ from clearhead.text.tokenizer import Tokenizer
 def test_the_base_model_of_the_paper():
     """Width 512, 6 layers, 8 heads of size 64, hidden 2048."""
     for config in (TranslatorConfig(), parse_settings(TranslatorConfig, {"preset": "base"})):
-        assert (config.width, config.hidden) == (512, 2048)
+        assert (config.width, config.ffn_width) == (512, 2048)
         assert (config.encoder_layers, config.decoder_layers) == (6, 6)
         assert (config.attention.heads, config.width // config.attention.heads) == (8, 64)
 
@@ -26,19 +26,19 @@ def test_sinusoids():
     """PE(pos, 2i) = sin(pos / 10000^(2i/d)) and PE(pos, 2i+1) = cos of the same."""
     width = 512
     table = sinusoids(torch.arange(100), width)
-    for place, i in [(0, 0), (1, 0), (3, 7), (42, 128), (99, 255)]:
-        angle = place / 10000 ** (2 * i / width)
-        assert table[place, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-5)
-        assert table[place, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-5)
+    for position, i in [(0, 0), (1, 0), (3, 7), (42, 128), (99, 255)]:
+        angle = position / 10000 ** (2 * i / width)
+        assert table[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-5)
+        assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-5)
 
 
 def added(kind, length: int) -> Tensor:
-    module = make_position(kind, 64, longest=200)
+    module = make_position(kind, 64, max_length=200)
     return module(torch.zeros(1, length, 64), torch.arange(length), torch.tensor([length]))[0]
 
 
 def unique(kind: str) -> bool:
-    """No two places of a text are the same."""
+    """No two positions of a text are the same."""
     table = added(kind, 50)
     return bool(torch.cdist(table, table).fill_diagonal_(1).min() > 1e-3)
 

@@ -13,7 +13,7 @@ from clearhead.layers.attention import Attention, AttentionConfig
 from clearhead.layers.feedforward import ActivationKind
 from clearhead.layers.layout import Documents, Plain
 from clearhead.layers.positions import PositionKind
-from clearhead.models import GPT, GPTConfig, build, read_config
+from clearhead.models import GPT, GPTConfig, read_config
 from clearhead.models.gpt import PRESETS
 
 VOCABULARY, LONGEST = 23, 20
@@ -25,17 +25,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
     **{f"position {kind}": {"position": kind} for kind in POSITIONS},
     **{f"activation {kind}": {"activation": kind} for kind in get_args(ActivationKind)},
     "norm rms": {"norm": "rms", "norm_epsilon": 1e-3},
-    "norm after": {"norm_place": "post"},
+    "norm after": {"norm_position": "post"},
     "no bias": {"bias": False},
     "untied": {"tied": "none"},
     "window": {"window": 3},
     "window with alibi": {"window": 3, "position": "alibi"},
-    "norm of queries and keys": {"attention": {**HEADS, "norm": "rms"}, "position": "rotary"},
-    "shared keys": {"attention": {**HEADS, "key_heads": 2}},
-    "one head of keys": {"attention": {**HEADS, "key_heads": 1}, "position": "alibi"},
-    "shared keys, additive": {"attention": {**HEADS, "key_heads": 2, "score": "additive"}},
-    "shared keys, general": {"attention": {**HEADS, "key_heads": 2, "score": "general"}},
-    "shared keys, cosine": {"attention": {**HEADS, "key_heads": 2, "score": "cosine"}},
+    "norm of queries and keys": {"attention": {**HEADS, "qk_norm": "rms"}, "position": "rotary"},
+    "shared keys": {"attention": {**HEADS, "kv_heads": 2}},
+    "one head of keys": {"attention": {**HEADS, "kv_heads": 1}, "position": "alibi"},
+    "shared keys, additive": {"attention": {**HEADS, "kv_heads": 2, "score": "additive"}},
+    "shared keys, general": {"attention": {**HEADS, "kv_heads": 2, "score": "general"}},
+    "shared keys, cosine": {"attention": {**HEADS, "kv_heads": 2, "score": "cosine"}},
     "heads of their own size": {"attention": {"heads": 3, "size": 6}, "position": "rotary"},
     "llama": {
         "position": "rotary",
@@ -44,16 +44,16 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "activation": "swiglu",
         "bias": False,
         "tied": "none",
-        "attention": {**HEADS, "key_heads": 2},
+        "attention": {**HEADS, "kv_heads": 2},
     },
     "modern": {
         "preset": "modern",
-        "attention": {**HEADS, "key_heads": 2, "norm": "rms"},
+        "attention": {**HEADS, "kv_heads": 2, "qk_norm": "rms"},
         "window": 4,
-        "initial": "xavier",
+        "init": "xavier",
     },
 }
-# Where padding lies is no matter of these, and where places are counted from is one of the location score.
+# Where padding lies is no matter of these, and where positions are counted from is one of the location score.
 BATCHED = {
     name: one
     for name, one in SETTINGS.items()
@@ -63,18 +63,18 @@ BATCHED = {
 
 def make_gpt(**changes: object) -> GPT:
     torch.manual_seed(0)
-    small = {"width": 16, "hidden": 24, "attention": HEADS, "layers": 2, "longest": LONGEST, **changes}
-    model = GPT(GPTConfig.model_validate({"initial": "xavier", **small}), VOCABULARY).eval()
+    small = {"width": 16, "ffn_width": 24, "attention": HEADS, "layers": 2, "max_length": LONGEST, **changes}
+    model = GPT(GPTConfig.model_validate({"init": "xavier", **small}), VOCABULARY).eval()
     torch.nn.init.normal_(model.embedding.weight)
     return model
 
 
-def make_words(rows: int, places: int, seed: int = 1) -> Tensor:
-    return torch.randint(4, VOCABULARY, (rows, places), generator=torch.Generator().manual_seed(seed))
+def make_words(rows: int, positions: int, seed: int = 1) -> Tensor:
+    return torch.randint(4, VOCABULARY, (rows, positions), generator=torch.Generator().manual_seed(seed))
 
 
-def stepped(model: GPT, words: Tensor, state: Any) -> Tensor:
-    return torch.stack([model.step(column, state) for column in words.T], dim=1)
+def stepped(model: GPT, tokens: Tensor, state: Any) -> Tensor:
+    return torch.stack([model.step(column, state) for column in tokens.T], dim=1)
 
 
 def assert_same(one: Tensor, other: Tensor) -> None:
@@ -84,11 +84,11 @@ def assert_same(one: Tensor, other: Tensor) -> None:
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
 @torch.no_grad()
 def test_cached_steps_equal_one_full_pass(settings):
-    model, words = make_gpt(**settings), make_words(3, 12)
-    whole = model(words)
+    model, tokens = make_gpt(**settings), make_words(3, 12)
+    whole = model(tokens)
     for read in (0, 1, 7):
-        state = model.start(words[:, :read])
-        assert_same(stepped(model, words[:, read:], state), whole[:, read:])
+        state = model.start(tokens[:, :read])
+        assert_same(stepped(model, tokens[:, read:], state), whole[:, read:])
 
 
 @pytest.mark.parametrize(
@@ -96,48 +96,48 @@ def test_cached_steps_equal_one_full_pass(settings):
 )
 @torch.no_grad()
 def test_a_prompt_read_in_parts_equals_one_read_at_once(name, monkeypatch):
-    model, words = make_gpt(**SETTINGS[name]), make_words(3, 12)
-    state = model.start(words[:, :11])
-    once = model.step(words[:, 11], state)
+    model, tokens = make_gpt(**SETTINGS[name]), make_words(3, 12)
+    state = model.start(tokens[:, :11])
+    once = model.step(tokens[:, 11], state)
     monkeypatch.setattr("clearhead.models.gpt.PREFILL", 4)
-    state = model.start(words[:, :11], room=5)
-    assert_same(model.step(words[:, 11], state), once)
+    state = model.start(tokens[:, :11], room=5)
+    assert_same(model.step(tokens[:, 11], state), once)
 
 
 @pytest.mark.parametrize("settings", BATCHED.values(), ids=BATCHED.keys())
 @torch.no_grad()
 def test_prompts_of_different_lengths_together_equal_each_alone(settings, monkeypatch):
     monkeypatch.setattr("clearhead.models.gpt.PREFILL", 3)
-    model, words, lengths = make_gpt(**settings), make_words(4, 12), torch.tensor([7, 0, 4, 1])
+    model, tokens, lengths = make_gpt(**settings), make_words(4, 12), torch.tensor([7, 0, 4, 1])
     following = make_words(4, 5, seed=2)
-    padded = words[:, :7].masked_fill(torch.arange(7) < (7 - lengths)[:, None], 0)
-    together = stepped(model, following, model.start(padded, lengths))
+    padded = tokens[:, :7].masked_fill(torch.arange(7) < (7 - lengths)[:, None], 0)
+    batches_per_step = stepped(model, following, model.start(padded, lengths))
     for row, length in enumerate(lengths.tolist()):
         state = model.start(padded[row : row + 1, 7 - length :])
-        assert_same(stepped(model, following[row : row + 1], state)[0], together[row])
+        assert_same(stepped(model, following[row : row + 1], state)[0], batches_per_step[row])
 
 
 @pytest.mark.parametrize("rows", [[2, 0], [1, 1, 3, 0, 0], [3, 2, 1, 0], [1]])
 @torch.no_grad()
 def test_rows_selected_in_the_state_equal_these_rows_alone(rows):
     model, chosen = make_gpt(position="rotary"), torch.tensor(rows)
-    words, lengths, following = make_words(4, 6), torch.tensor([6, 2, 5, 3]), make_words(4, 7, seed=2)
-    state = model.start(words, lengths)
+    tokens, lengths, following = make_words(4, 6), torch.tensor([6, 2, 5, 3]), make_words(4, 7, seed=2)
+    state = model.start(tokens, lengths)
     stepped(model, following[:, :3], state)
     state.select(chosen)
     after = stepped(model, following[chosen, 3:], state)
-    alone = stepped(model, following[chosen], model.start(words[chosen], lengths[chosen]))
+    alone = stepped(model, following[chosen], model.start(tokens[chosen], lengths[chosen]))
     assert_same(after, alone[:, 3:])
 
 
 @torch.no_grad()
 def test_rows_go_on_to_the_last_place_when_longer_ones_have_left():
-    model, words = make_gpt(), make_words(2, LONGEST)
-    state = model.start(words[:, :15], torch.tensor([15, 10]))
+    model, tokens = make_gpt(), make_words(2, LONGEST)
+    state = model.start(tokens[:, :15], torch.tensor([15, 10]))
     state.select(torch.tensor([1]))
     following = make_words(1, LONGEST - 10, seed=2)
     last = stepped(model, following, state)[:, -1]
-    assert_same(last, model(torch.cat([words[1:, 5:15], following], 1))[:, -1])
+    assert_same(last, model(torch.cat([tokens[1:, 5:15], following], 1))[:, -1])
     with pytest.raises(TextError, match="a text of 21 tokens, and the model takes 20"):
         model.step(following[:, 0], state)
 
@@ -145,10 +145,10 @@ def test_rows_go_on_to_the_last_place_when_longer_ones_have_left():
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
 @torch.no_grad()
 def test_looking_on_changes_no_output(settings):
-    model, words = make_gpt(**settings), make_words(3, 12)
-    before = model(words)
+    model, tokens = make_gpt(**settings), make_words(3, 12)
+    before = model(tokens)
     with capture(model, ["decoder.blocks.*.attention.weights", "*.keys"]) as trace:
-        assert_same(model(words), before)
+        assert_same(model(tokens), before)
     heads = model.config.attention.heads
     assert trace["decoder.blocks.1.attention.weights"].shape == (3, heads, 12, 12)
     assert trace["decoder.blocks.0.attention.keys"].shape == (3, heads, 12, model.config.head_size)
@@ -163,17 +163,17 @@ PACKED = {
 
 @pytest.mark.parametrize("settings", PACKED.values(), ids=PACKED.keys())
 def test_documents_in_one_row_equal_each_alone_with_their_gradients(settings):
-    model, words = make_gpt(**settings), make_words(2, 12)
+    model, tokens = make_gpt(**settings), make_words(2, 12)
     cuts = [(0, 5), (5, 6), (6, 10)]
-    numbers, places = torch.zeros(2, 12, dtype=torch.long), torch.zeros(2, 12, dtype=torch.long)
+    numbers, positions = torch.zeros(2, 12, dtype=torch.long), torch.zeros(2, 12, dtype=torch.long)
     for number, (first, end) in enumerate(cuts, start=1):
-        numbers[:, first:end], places[:, first:end] = number, torch.arange(end - first)
-    together = model(words, Documents(numbers, places))
-    alone = torch.cat([model(words[:, first:end]) for first, end in cuts], 1)
-    assert_same(together[:, :10], alone)
+        numbers[:, first:end], positions[:, first:end] = number, torch.arange(end - first)
+    batches_per_step = model(tokens, Documents(numbers, positions))
+    alone = torch.cat([model(tokens[:, first:end]) for first, end in cuts], 1)
+    assert_same(batches_per_step[:, :10], alone)
     parameters = list(model.parameters())
     weights = torch.randn(alone.shape)
-    ours = torch.autograd.grad((together[:, :10] * weights).sum(), parameters, allow_unused=True)
+    ours = torch.autograd.grad((batches_per_step[:, :10] * weights).sum(), parameters, allow_unused=True)
     theirs = torch.autograd.grad((alone * weights).sum(), parameters, allow_unused=True)
     for one, other in zip(ours, theirs, strict=True):
         assert (one is None) == (other is None)
@@ -183,9 +183,9 @@ def test_documents_in_one_row_equal_each_alone_with_their_gradients(settings):
 
 @torch.no_grad()
 def test_a_word_does_not_see_the_words_after_it_nor_those_beyond_its_window():
-    model, words = make_gpt(window=3, layers=1), make_words(1, 12)
-    before = model(words)
-    changed = words.clone()
+    model, tokens = make_gpt(window=3, layers=1), make_words(1, 12)
+    before = model(tokens)
+    changed = tokens.clone()
     changed[:, 5] = (changed[:, 5] + 1) % VOCABULARY
     moved = (model(changed) - before).abs().amax(-1)[0] > 1e-4
     assert moved.nonzero().flatten().tolist() == [5, 6, 7]
@@ -203,24 +203,24 @@ def test_a_word_does_not_see_the_words_after_it_nor_those_beyond_its_window():
 )
 def test_the_presets_have_their_sizes(preset, millions, vocabulary):
     with torch.device("meta"):
-        model = build(parse_settings(GPTConfig, {"preset": preset}), vocabulary)
+        model = GPT(parse_settings(GPTConfig, {"preset": preset}), vocabulary)
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.05)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_a_model(preset):
-    model = build(parse_settings(GPTConfig, {"preset": preset, "layers": 1}), 70)
+    model = GPT(parse_settings(GPTConfig, {"preset": preset, "layers": 1}), 70)
     assert model(make_words(1, 8)).shape == (1, 8, 70)
 
 
 def test_blocks_that_begin_as_nothing_leave_the_stream_alone():
-    model = make_gpt(initial="zero", position="rotary")
-    words = make_words(2, 5)
-    assert torch.equal(model.states(words, Plain()), model.decoder.norm(model.embedding(words)))
+    model = make_gpt(init="zero", position="rotary")
+    tokens = make_words(2, 5)
+    assert torch.equal(model.states(tokens, Plain()), model.decoder.norm(model.embedding(tokens)))
 
 
 def test_gpt2_begins_narrowly_and_more_so_where_blocks_add_to_the_stream():
-    model = build(GPTConfig(width=96, layers=8, longest=64), 100)
+    model = GPT(GPTConfig(width=96, layers=8, max_length=64), 100)
     attention = model.decoder.blocks[0].attention
     assert isinstance(attention, Attention)
     assert attention.project.weight.std().item() == pytest.approx(0.02, rel=0.05)
@@ -237,9 +237,9 @@ def test_tied_matrices_are_one():
     "settings", [SETTINGS["modern"], SETTINGS["llama"], {}], ids=["modern", "llama", "gpt2"]
 )
 def test_gradients_flow_into_every_parameter(settings):
-    model, words = make_gpt(**settings).train(), make_words(3, 12)
-    logits = model(words[:, :-1])
-    torch.nn.functional.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten()).backward()
+    model, tokens = make_gpt(**settings).train(), make_words(3, 12)
+    logits = model(tokens[:, :-1])
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
@@ -250,8 +250,8 @@ def test_gradients_flow_into_every_parameter(settings):
     [
         ({"kind": "bert"}, "model.kind: 'bert' is not one of translator, gpt"),
         (
-            {"kind": "gpt", "attention": {"heads": 12, "key_heads": 5}},
-            "model: attention.heads 12 is not divisible by attention.key_heads 5",
+            {"kind": "gpt", "attention": {"heads": 12, "kv_heads": 5}},
+            "model: attention.heads 12 is not divisible by attention.kv_heads 5",
         ),
         ({"kind": "gpt", "width": 770}, "model: width 770 is not divisible by attention.heads 12"),
     ],

@@ -22,11 +22,11 @@ PADDING = torch.arange(8) >= LENGTHS[:, None]
 def make_translator(**changes: object) -> Translator:
     settings = {
         "width": WIDTH,
-        "hidden": HIDDEN,
+        "ffn_width": HIDDEN,
         "attention": {"heads": HEADS},
         "encoder_layers": LAYERS,
         "decoder_layers": LAYERS,
-        "longest": LONGEST,
+        "max_length": LONGEST,
         **changes,
     }
     return Translator(TranslatorConfig.model_validate(settings), VOCABULARY).eval()
@@ -67,10 +67,10 @@ def copy_torch_stack(ours: Stack, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("place", ["post", "pre"])
+@pytest.mark.parametrize("position", ["post", "pre"])
 @torch.no_grad()
-def test_ours_equals_torch(place: str, activation: str):
-    pre = place == "pre"
+def test_ours_equals_torch(position: str, activation: str):
+    pre = position == "pre"
     shape = {"dim_feedforward": HIDDEN, "dropout": 0.0, "activation": activation, "batch_first": True}
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(WIDTH, HEADS, norm_first=pre, **shape),
@@ -83,7 +83,7 @@ def test_ours_equals_torch(place: str, activation: str):
         LAYERS,
         norm=nn.LayerNorm(WIDTH) if pre else None,
     )
-    model = make_translator(norm_place=place, activation=activation)
+    model = make_translator(norm_position=position, activation=activation)
     for module in (encoder, decoder, model):
         stir(module)
     copy_torch_stack(model.encoder, encoder)
@@ -91,8 +91,8 @@ def test_ours_equals_torch(place: str, activation: str):
 
     matrix = model.source_embedding.weight
 
-    def embed(words: Tensor) -> Tensor:
-        return matrix[words] * WIDTH**0.5 + sinusoids(torch.arange(words.shape[1]), WIDTH)
+    def embed(tokens: Tensor) -> Tensor:
+        return matrix[tokens] * WIDTH**0.5 + sinusoids(torch.arange(tokens.shape[1]), WIDTH)
 
     encoded = encoder(embed(SOURCE), src_key_padding_mask=PADDING)
     future = torch.ones(6, 6, dtype=torch.bool).triu(1)
@@ -167,5 +167,5 @@ def test_ours_equals_marian(activation: str):
     theirs = marian(input_ids=SOURCE, attention_mask=(~PADDING).long(), decoder_input_ids=TARGET).logits
     torch.testing.assert_close(model(SOURCE, Padded(LENGTHS), TARGET), theirs, atol=1e-5, rtol=1e-5)
     state = model.start(SOURCE, LENGTHS)
-    steps = torch.stack([model.step(words, state) for words in TARGET.T], dim=1)
+    steps = torch.stack([model.step(tokens, state) for tokens in TARGET.T], dim=1)
     torch.testing.assert_close(steps, theirs, atol=1e-5, rtol=1e-5)

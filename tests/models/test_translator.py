@@ -15,7 +15,6 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.layers.attention import Attention, AttentionConfig
 from clearhead.layers.layout import Packed, Padded
 from clearhead.layers.positions import PositionKind
-from clearhead.models import build
 from clearhead.models.translator import Translator, TranslatorConfig
 
 SCORES = get_args(AttentionConfig.model_fields["score"].annotation)
@@ -32,24 +31,24 @@ def make_translator(score: str = "scaled", **changes: object) -> Translator:
     torch.manual_seed(0)
     small = {
         "width": 16,
-        "hidden": 24,
+        "ffn_width": 24,
         "attention": {"heads": 2, "score": score},
         "encoder_layers": 1,
         "decoder_layers": 2,
-        "longest": 20,
+        "max_length": 20,
         **changes,
     }
     return Translator(TranslatorConfig.model_validate(small), VOCABULARY).eval()
 
 
-def make_words(rows: int, places: int, seed: int = 1) -> Tensor:
-    return torch.randint(4, VOCABULARY, (rows, places), generator=torch.Generator().manual_seed(seed))
+def make_words(rows: int, positions: int, seed: int = 1) -> Tensor:
+    return torch.randint(4, VOCABULARY, (rows, positions), generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture
 def source() -> Tensor:
-    words = make_words(len(LENGTHS), SOURCE)
-    return words.masked_fill(torch.arange(SOURCE) >= LENGTHS[:, None], 0)
+    tokens = make_words(len(LENGTHS), SOURCE)
+    return tokens.masked_fill(torch.arange(SOURCE) >= LENGTHS[:, None], 0)
 
 
 @pytest.fixture
@@ -59,19 +58,19 @@ def target() -> Tensor:
 
 def stepped(model: Translator, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
     state = model.start(source, lengths)
-    return torch.stack([model.step(words, state) for words in target.T], dim=1)
+    return torch.stack([model.step(tokens, state) for tokens in target.T], dim=1)
 
 
 def assert_same(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("norm_place", ["post", "pre"])
+@pytest.mark.parametrize("norm_position", ["post", "pre"])
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("score", SCORES)
 @torch.no_grad()
-def test_cached_steps_equal_one_full_pass(score, position, norm_place, source, target):
-    model = make_translator(score, position=position, norm_place=norm_place)
+def test_cached_steps_equal_one_full_pass(score, position, norm_position, source, target):
+    model = make_translator(score, position=position, norm_position=norm_position)
     assert_same(stepped(model, source, LENGTHS, target), model(source, Padded(LENGTHS), target))
 
 
@@ -82,10 +81,10 @@ def test_rows_selected_in_the_state_equal_these_rows_alone(score, rows, source, 
     model = make_translator(score, position="rotary")
     chosen = torch.tensor(rows)
     state = model.start(source, LENGTHS)
-    for words in target.T[:4]:
-        model.step(words, state)
+    for tokens in target.T[:4]:
+        model.step(tokens, state)
     state.select(chosen)
-    after = torch.stack([model.step(words, state) for words in target[chosen].T[4:]], dim=1)
+    after = torch.stack([model.step(tokens, state) for tokens in target[chosen].T[4:]], dim=1)
     assert_same(after, stepped(model, source[chosen], LENGTHS[chosen], target[chosen])[:, 4:])
 
 
@@ -110,10 +109,10 @@ def test_beams_of_a_sentence_change_places_without_moving_their_source(source, t
 @torch.no_grad()
 def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(score, position, source, target):
     model = make_translator(score, position=position)
-    together = model(source, Padded(LENGTHS), target)
+    batches_per_step = model(source, Padded(LENGTHS), target)
     for row, length in enumerate(LENGTHS.tolist()):
         alone = model(source[row : row + 1, :length], Padded(LENGTHS[row : row + 1]), target[row : row + 1])
-        assert_same(alone[0], together[row])
+        assert_same(alone[0], batches_per_step[row])
 
 
 @torch.no_grad()
@@ -149,7 +148,7 @@ def test_looking_on_changes_no_output(score, source, target):
 
 
 @pytest.mark.parametrize(
-    ("score", "activation", "norm_place"),
+    ("score", "activation", "norm_position"),
     [
         ("dot", "relu", "post"),
         ("scaled", "relu", "pre"),
@@ -159,8 +158,13 @@ def test_looking_on_changes_no_output(score, source, target):
         ("location", "swiglu", "post"),
     ],
 )
-def test_gradients_flow_into_every_parameter(score, activation, norm_place, source, target):
-    settings = {"activation": activation, "norm_place": norm_place, "position": "learned", "tied": "none"}
+def test_gradients_flow_into_every_parameter(score, activation, norm_position, source, target):
+    settings = {
+        "activation": activation,
+        "norm_position": norm_position,
+        "position": "learned",
+        "tied": "none",
+    }
     model = make_translator(score, **settings).train()
     logits = model(source, Padded(LENGTHS), target[:, :-1])
     torch.nn.functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten()).backward()
@@ -199,7 +203,7 @@ def test_a_model_loads_into_another_of_its_settings(source, target):
 def test_the_papers_models_have_the_papers_sizes(preset, millions):
     """Vaswani et al. 2017, table 3; a shared vocabulary of about 37000."""
     with torch.device("meta"):
-        model = build(parse_settings(TranslatorConfig, {"preset": preset}), vocabulary=37000)
+        model = Translator(parse_settings(TranslatorConfig, {"preset": preset}), vocabulary=37000)
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, rel=0.04)
 
 
@@ -228,18 +232,18 @@ def test_texts_longer_than_the_model_takes_are_refused(source):
     with pytest.raises(TextError, match="a text of 21 tokens, and the model takes 20: shorten or split it"):
         model.start(make_words(1, 21), torch.tensor([21]))
     state = model.start(source, LENGTHS)
-    *words, last = make_words(len(LENGTHS), 21).T
-    for word in words:
-        model.step(word, state)
+    *tokens, last = make_words(len(LENGTHS), 21).T
+    for token in tokens:
+        model.step(token, state)
     with pytest.raises(TextError, match="a text of 21 tokens"):
         model.step(last, state)
 
 
 def test_texts_of_the_most_words_are_read_and_one_more_is_refused():
-    settings = {"width": 8, "hidden": 8, "attention": {"heads": 1}, "longest": 6}
+    settings = {"width": 8, "ffn_width": 8, "attention": {"heads": 1}, "max_length": 6}
     config = TranslatorConfig.model_validate(settings | {"encoder_layers": 1, "decoder_layers": 1})
     model = Translator(config, vocabulary=20)
-    fitting = PairBatch.of([[7] * config.most_words], [[8] * config.most_words])
+    fitting = PairBatch.of([[7] * config.max_tokens], [[8] * config.max_tokens])
     assert model(fitting.source, Padded(fitting.source_lengths), fitting.inputs).shape == (1, 6, 20)
     for more in ([6, 5], [5, 6]):
         batch = PairBatch.of([[7] * more[0]], [[8] * more[1]])
@@ -247,9 +251,9 @@ def test_texts_of_the_most_words_are_read_and_one_more_is_refused():
             model(batch.source, Padded(batch.source_lengths), batch.inputs)
 
 
-def packed(pairs: list[tuple[list[int], list[int]]], rows: list[int], places: int) -> PackedBatch:
+def packed(pairs: list[tuple[list[int], list[int]]], rows: list[int], positions: int) -> PackedBatch:
     sources, targets = (Side.of([pair[side] for pair in pairs]) for side in (0, 1))
-    return PackedBatch.lay(sources, targets, np.array(rows), max(rows) + 2, places)
+    return PackedBatch.lay(sources, targets, np.array(rows), max(rows) + 2, positions)
 
 
 @pytest.mark.parametrize("position", [kind for kind in POSITIONS if kind != "fraction"])
@@ -260,19 +264,25 @@ def test_packed_rows_give_the_loss_and_gradients_of_padded_ones(position: str, t
         for module in model.modules():
             if isinstance(module, Attention):
                 module.tap = lambda name, tensor: tensor
-    words = make_words(2, 60).tolist()
+    tokens = make_words(2, 60).tolist()
     cuts = [(0, 5, 3), (5, 6, 9), (6, 13, 8), (13, 16, 4)]
-    pairs = [(words[0][a:b], words[1][a : a + n]) for a, b, n in cuts]
-    padded, together = PairBatch.of(*map(list, zip(*pairs, strict=True))), packed(pairs, [0, 0, 1, 1], 20)
+    pairs = [(tokens[0][a:b], tokens[1][a : a + n]) for a, b, n in cuts]
+    padded, batches_per_step = (
+        PairBatch.of(*map(list, zip(*pairs, strict=True))),
+        packed(pairs, [0, 0, 1, 1], 20),
+    )
     layout = Packed(
-        together.source_sentences, together.source_places, together.target_sentences, together.target_places
+        batches_per_step.source_segments,
+        batches_per_step.source_positions,
+        batches_per_step.target_segments,
+        batches_per_step.target_positions,
     )
 
     def loss(logits: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten().long(), ignore_index=0, reduction="sum")
 
     one = loss(model(padded.source, Padded(padded.source_lengths), padded.inputs), padded.labels)
-    two = loss(model(together.source, layout, together.inputs), together.labels)
+    two = loss(model(batches_per_step.source, layout, batches_per_step.inputs), batches_per_step.labels)
     torch.testing.assert_close(one, two)
     parameters = list(model.parameters())
     for first, second in zip(*(torch.autograd.grad(x, parameters) for x in (one, two)), strict=True):

@@ -18,7 +18,7 @@ SCRIPT = Path(__file__).with_name("run_to_be_killed.py")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 # With everything in it that must not be forgotten between two lives.
 MORE = """
-ema = 0.9
+ema_decay = 0.9
 accumulate = 2
 average = { count = 3, of = "last" }
 """

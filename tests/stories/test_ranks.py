@@ -33,7 +33,7 @@ OFTEN = ["training.save_every=3"]
 KINDS = ("copy", "shard")
 LAYOUTS = {
     "padded": [],
-    "packed": ['batches.kind="packed"', "batches.places=24", "training.ema=0.9"],
+    "packed": ['batches.kind="packed"', "batches.row_length=24", "training.ema_decay=0.9"],
 }
 DROPOUT = ["model.dropout=0.3"]
 
@@ -98,10 +98,10 @@ training = {{ device = "cpu", optimizer = {{ kind = "adamw" }} }}
 [model]
 preset = "shakespeare-small"
 width = 16
-hidden = 32
+ffn_width = 32
 layers = 1
 attention = {{ heads = 2 }}
-longest = 32
+max_length = 32
 """
 
 
@@ -118,7 +118,7 @@ def folder(tmp_path_factory, number_recipe) -> Path:
     for _ in train(read_recipe(writing, [*SETTINGS, "training.accumulate=2"]), folder / "text alone"):
         pass
     ctrl_c = {"signal": signal.SIGINT, "rank": 1, "step": 10}
-    shards = ['training.parallel="shard"']
+    shards = ['training.parallel="fsdp"']
     ended = in_two_ranks(
         *(
             training(folder, f"{layout} {kind}", *changes, f'training.parallel="{kind}"')

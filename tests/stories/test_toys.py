@@ -7,11 +7,11 @@ import torch
 
 from clearhead.data.batch import PairBatch
 from clearhead.data.toys import Toy, toy_batches, toy_pairs
-from clearhead.decoding import Guide, greedy_search
+from clearhead.decoding import Constraints, greedy_search
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.tokenizer import END, START
-from clearhead.training.loss import smoothed_loss
+from clearhead.training.loss import cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, Optimizer
 
 VOCABULARY, LONGEST, SENTENCES, RATE = 12, 5, 64, 1e-2
@@ -23,13 +23,13 @@ def make_translator(score: str) -> Translator:
     torch.manual_seed(0)
     settings = {
         "width": 32,
-        "hidden": 64,
+        "ffn_width": 64,
         "attention": {"heads": 4, "score": score},
         "encoder_layers": 1,
         "decoder_layers": 1,
-        "norm_place": "pre",
+        "norm_position": "pre",
         "dropout": 0.0,
-        "longest": LONGEST + 2,
+        "max_length": LONGEST + 2,
     }
     return Translator(TranslatorConfig.model_validate(settings), VOCABULARY)
 
@@ -38,10 +38,10 @@ def train(model: Translator, task: Toy) -> set[Line]:
     """Trains the model and gives back the lines it has seen."""
     seen: set[Line] = set()
     optimizer, steps = Optimizer(model, AdamConfig()), STEPS[task]
-    batches = toy_batches(task, SENTENCES, seed=0, vocabulary=VOCABULARY, longest=LONGEST)
+    batches = toy_batches(task, SENTENCES, seed=0, vocabulary=VOCABULARY, max_length=LONGEST)
     for number, batch in enumerate(islice(batches, steps)):
         states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
-        loss = smoothed_loss(states, model.readout_weight, batch.labels)
+        loss = cross_entropy_loss(states, model.readout_weight, batch.labels)
         optimizer.zero_grad()
         (loss / batch.tokens).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -54,7 +54,7 @@ def train(model: Translator, task: Toy) -> set[Line]:
 def translate(model: Translator, sources: list[list[int]]) -> list[list[int]]:
     batch = PairBatch.of(sources, sources)
     state = model.eval().start(batch.source, batch.source_lengths)
-    found = greedy_search(model.step, state, Guide(len(sources), START, END, LONGEST + 1))
+    found = greedy_search(model.step, state, Constraints(len(sources), START, END, LONGEST + 1))
     return [hypothesis.words for hypothesis in found]
 
 
@@ -63,7 +63,7 @@ def translate(model: Translator, sources: list[list[int]]) -> list[list[int]]:
 def test_every_score_learns(task: Toy, score: str):
     model = make_translator(score)
     seen = train(model, task)
-    pairs = toy_pairs(task, 1000, seed=1, vocabulary=VOCABULARY, longest=LONGEST)
+    pairs = toy_pairs(task, 1000, seed=1, vocabulary=VOCABULARY, max_length=LONGEST)
     unseen = [pair for pair in pairs if tuple(pair[0]) not in seen]
     assert len(unseen) > 200
     with torch.no_grad():

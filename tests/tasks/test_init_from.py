@@ -13,7 +13,7 @@ from clearhead.checkpoint import TOKENIZER, WEIGHTS, load_checkpoint
 from clearhead.config import changed, parse_settings, read_toml
 from clearhead.errors import ClearheadError, ModelError, SettingsError
 from clearhead.tasks.events import Validation
-from clearhead.tasks.init_from import inheriting
+from clearhead.tasks.init_from import inherited
 from clearhead.tasks.recipes import parse_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.tasks.translation.recipe import TranslationRecipe
@@ -23,7 +23,7 @@ from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Report
 
 SHORT = ["training.steps=8", "training.save_every=5", "training.validate_every=8", "training.report_every=2"]
-NARROWER = ["model.width=24", "model.hidden=48"]
+NARROWER = ["model.width=24", "model.ffn_width=48"]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def losses(events) -> list[float]:
 
 
 def begun(folder: Path) -> str:
-    return f'training.begin="{folder}"'
+    return f'training.init_from="{folder}"'
 
 
 def taught(folder: Path, weight: float = 0.5) -> str:
@@ -49,7 +49,7 @@ def taught(folder: Path, weight: float = 0.5) -> str:
 
 
 def test_a_run_begins_where_another_ended(tmp_path, recipe, number_model):
-    low = ['training.schedule={kind = "constant", peak = 1e-6}']
+    low = ['training.schedule={kind = "constant", learning_rate = 1e-6}']
     fresh = losses(train(recipe(*low), tmp_path / "fresh"))
     going_on = losses(train(recipe(*low, begun(number_model)), tmp_path / "on"))
     assert going_on[0] < fresh[0] / 4
@@ -90,7 +90,9 @@ def test_interrupted_and_resumed_without_what_it_began_with_equals_undisturbed(
 
 
 def test_a_model_of_another_shape_is_refused_by_the_setting(tmp_path, recipe, number_model):
-    with pytest.raises(ModelError, match=r"training.begin: .*model has model.width 32, this recipe 24; make"):
+    with pytest.raises(
+        ModelError, match=r"training.init_from: .*model has model.width 32, this recipe 24; make"
+    ):
         list(train(recipe(*NARROWER, begun(number_model)), tmp_path / "run"))
     assert not (tmp_path / "run").exists(), "it is said before any work"
     heads = "model.attention={heads = 4}"
@@ -101,17 +103,19 @@ def test_a_model_of_another_shape_is_refused_by_the_setting(tmp_path, recipe, nu
 def test_what_a_recipe_does_not_say_of_its_model_is_as_in_the_one_it_begins_with(recipe, number_model):
     plain = recipe(begun(number_model)).model_dump(mode="json", exclude_none=True)
     begins = load_checkpoint(number_model).model.config
-    unsaid = parse_recipe({name: value for name, value in plain.items() if name != "model"})
-    assert inheriting(unsaid).model == begins
+    suppressed_tokens = parse_recipe({name: value for name, value in plain.items() if name != "model"})
+    assert inherited(suppressed_tokens).model == begins
     little = parse_recipe(plain | {"model": {"dropout": 0.25, "attention": {"dropout": 0.125}}})
     attention = begins.attention.model_copy(update={"dropout": 0.125})
-    assert inheriting(little).model == begins.model_copy(update={"dropout": 0.25, "attention": attention})
+    assert inherited(little).model == begins.model_copy(update={"dropout": 0.25, "attention": attention})
 
 
 def test_a_model_of_another_kind_is_no_beginning(recipe, number_model):
-    values = {"kind": "language", "data": {"train": ["x.txt"]}, "training": {"begin": str(number_model)}}
-    with pytest.raises(ModelError, match=r"training.begin: .* of kind translator, this recipe needs a gpt"):
-        inheriting(parse_recipe(values))
+    values = {"kind": "language", "data": {"train": ["x.txt"]}, "training": {"init_from": str(number_model)}}
+    with pytest.raises(
+        ModelError, match=r"training.init_from: .* of kind translator, this recipe needs a gpt"
+    ):
+        inherited(parse_recipe(values))
 
 
 @pytest.mark.parametrize("named", [begun, taught])
@@ -124,8 +128,8 @@ def test_a_folder_without_a_model_is_named_with_its_setting(named, tmp_path, rec
 
 def test_a_run_begins_with_a_model_in_the_package_by_its_name(recipe):
     plain = recipe(begun(Path("en-de"))).model_dump(mode="json", exclude={"model"}, exclude_none=True)
-    settled = inheriting(parse_recipe(plain))
-    assert settled.training.begin == str(BOX)
+    settled = inherited(parse_recipe(plain))
+    assert settled.training.init_from == str(BOX)
     assert settled.tokenizer == load_checkpoint(BOX).tokenizer.config
 
 
@@ -133,7 +137,7 @@ def test_a_model_of_several_languages_is_still_asked_for_the_one_it_goes_on_with
     recipe, many_model, tmp_path
 ):
     plain = recipe(begun(many_model)).model_dump(mode="json", exclude={"model"}, exclude_none=True)
-    going_on = inheriting(parse_recipe(plain))
+    going_on = inherited(parse_recipe(plain))
     for _ in train(going_on, tmp_path / "one"):
         pass
     one = clearhead.load(tmp_path / "one")
@@ -147,16 +151,16 @@ def test_a_model_of_several_languages_is_still_asked_for_the_one_it_goes_on_with
 def test_the_settings_tell_of_the_tokenizer_that_is_taken_over(recipe, number_model, monkeypatch):
     monkeypatch.chdir(number_model.parent)
     other = 'tokenizer={kind = "bpe", vocabulary = 300}'
-    settled = inheriting(recipe(other, begun(Path(number_model.name)), taught(Path(number_model.name))))
+    settled = inherited(recipe(other, begun(Path(number_model.name)), taught(Path(number_model.name))))
     assert settled.tokenizer == load_checkpoint(number_model).tokenizer.config
-    assert settled.training.begin == str(number_model)
+    assert settled.training.init_from == str(number_model)
     assert settled.training.distillation
     assert settled.training.distillation.teacher == str(number_model)
     dropping = 'tokenizer={kind = "bpe", vocabulary = 300, dropout = 0.1}'
     with pytest.raises(
         SettingsError, match=r"tokenizer: dropout drops merges, which kind word does not have"
     ):
-        inheriting(recipe(dropping, begun(number_model)))
+        inherited(recipe(dropping, begun(number_model)))
 
 
 def with_another_tokenizer(folder: Path, copy: Path) -> Path:
@@ -168,14 +172,14 @@ def with_another_tokenizer(folder: Path, copy: Path) -> Path:
 
 def test_whoever_has_another_tokenizer_does_not_teach(tmp_path, recipe, number_model):
     other = with_another_tokenizer(number_model, tmp_path / "other")
-    with pytest.raises(ModelError, match=r"teacher: .*other has another tokenizer than training.begin"):
+    with pytest.raises(ModelError, match=r"teacher: .*other has another tokenizer than training.init_from"):
         list(train(recipe(begun(number_model), taught(other)), tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("model.longest=17", "takes 16 tokens, this model 17; lower model.longest"),
+        ("model.max_length=17", "takes 16 tokens, this model 17; lower model.max_length"),
         ("training.distillation.weight=0.0", "training.distillation.weight: 0.0 should be greater than 0"),
     ],
 )
@@ -185,11 +189,11 @@ def test_a_teacher_that_cannot_teach_is_refused(change, message, tmp_path, recip
 
 
 def test_a_teacher_knows_the_languages(recipe, number_model, many_model):
-    inheriting(recipe(taught(many_model)))
+    inherited(recipe(taught(many_model)))
     with pytest.raises(ModelError, match="translates en-de, not de-en; name a teacher that does"):
-        inheriting(recipe(taught(number_model), "data.both=true"))
+        inherited(recipe(taught(number_model), "data.both=true"))
 
 
 def test_a_tokenizer_without_the_tags_of_a_run_is_refused_by_the_setting(recipe, number_model):
     with pytest.raises(ModelError, match=r"training\.begin: tokenizer: has no <2de>"):
-        inheriting(recipe(begun(number_model), "data.both=true"))
+        inherited(recipe(begun(number_model), "data.both=true"))

@@ -22,7 +22,7 @@ from clearhead.training import Report, Trainer
 from .conftest import finish, interrupted_at
 
 SHORT = ["training.steps=24", "training.save_every=5", "training.validate_every=8", "training.report_every=3"]
-SMALL = ["model.dropout=0.1", "model.width=16", "model.hidden=32", "batches.tokens=400"]
+SMALL = ["model.dropout=0.1", "model.width=16", "model.ffn_width=32", "batches.tokens=400"]
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,10 @@ VARIANTS = {
     "average of the last": ['training.average={count = 3, of = "last"}'],
     "average of the best": ['training.average={count = 2, of = "best"}'],
     "saved by the clock": ["training.save_minutes=1e-9", 'training.average={count = 3, of = "last"}'],
-    "moving average": ["training.ema=0.9"],
+    "moving average": ["training.ema_decay=0.9"],
     "accumulated": ["training.accumulate=2", "training.optimizer={kind = 'muon'}"],
     "BPE dropout": ['tokenizer={kind = "bpe", vocabulary = 60, dropout = 0.3}'],
-    "packed rows": ['batches.kind="packed"', "batches.places=24"],
+    "packed rows": ['batches.kind="packed"', "batches.row_length=24"],
     "packed rows, BPE dropout": [
         'batches.kind="packed"',
         'tokenizer={kind = "bpe", vocabulary = 60, dropout = 0.3}',
@@ -101,7 +101,7 @@ def test_the_events_come_in_order_and_the_best_is_published(tmp_path, recipe):
 
 
 def test_a_resumed_run_may_go_on_for_longer(tmp_path, recipe):
-    constant = 'training.schedule={kind = "constant", peak = 1e-3}'
+    constant = 'training.schedule={kind = "constant", learning_rate = 1e-3}'
     finish(train(recipe("training.steps=10", constant), tmp_path / "longer"))
     assert finish(resume(tmp_path / "longer", ["training.steps=24"])).step == 24
     finish(train(recipe(constant), tmp_path / "straight"))
@@ -118,7 +118,7 @@ def test_a_finished_run_can_be_resumed_and_stays_as_it_is(tmp_path, recipe):
 
 
 def test_a_run_without_improvement_stops_and_keeps_its_best(tmp_path, recipe):
-    hot = 'training.schedule={kind = "constant", peak = 0.5}'
+    hot = 'training.schedule={kind = "constant", learning_rate = 0.5}'
     ended = finish(train(recipe(hot, "training.patience=2", "training.validate_every=2"), tmp_path))
     assert ended.reason == "no improvement any more"
     assert ended.step < 24
@@ -132,9 +132,9 @@ def test_a_run_without_improvement_stops_and_keeps_its_best(tmp_path, recipe):
 
 
 def test_a_diverging_run_says_so_and_keeps_the_last_good_state(tmp_path, recipe):
-    wild = 'training.schedule={kind = "constant", peak = 1e38}'
+    wild = 'training.schedule={kind = "constant", learning_rate = 1e38}'
     with pytest.raises(TrainingError, match=r"step \d+: the run diverged .* lower the learning rate"):
-        finish(train(recipe(wild, "training.clip=1e38", "training.save_every=1"), tmp_path))
+        finish(train(recipe(wild, "training.clip_norm=1e38", "training.save_every=1"), tmp_path))
     assert list(tmp_path.glob("training/state-*.safetensors"))
 
 
@@ -199,7 +199,9 @@ def test_what_is_missing_for_resuming_is_named(tmp_path):
 def test_a_model_without_the_states_of_its_run_is_not_trained_over(tmp_path, number_model):
     export_int8(number_model, tmp_path / "small")
     before = (tmp_path / "small" / WEIGHTS).read_bytes()
-    with pytest.raises(TrainingError, match=r"holds a model, but no state of a run .* training\.begin="):
+    with pytest.raises(
+        TrainingError, match=r"holds a model, but no state of a run .* training\.init_from = "
+    ):
         next(resume(tmp_path / "small"))
     assert (tmp_path / "small" / WEIGHTS).read_bytes() == before
     assert not (tmp_path / "small" / "training").exists()
@@ -262,7 +264,7 @@ def test_settings_edited_by_hand_are_refused_by_name(tmp_path, recipe):
     out = tmp_path / "out"
     interrupted_at({3}, train(recipe("training.steps=8"), out))
     saved = out / "config.toml"
-    saved.write_text(saved.read_text().replace("smoothing = 0.1", "smoothing = 0.2"))
+    saved.write_text(saved.read_text().replace("label_smoothing = 0.1", "label_smoothing = 0.2"))
     with pytest.raises(TrainingError, match=r"training\.smoothing: changed since the run began"):
         finish(resume(out))
 

@@ -95,6 +95,6 @@ def test_smoothing_makes_the_loss_of_a_sure_model_larger(trained, pairs):
     ids = [[trained.tokenizer.encode(pair[side]) for pair in pairs] for side in (0, 1)]
     batch = PairBatch.of(*ids)
     with torch.no_grad():
-        plain = translation_loss(trained.model, batch, smoothing=0.0)
-        smoothed = translation_loss(trained.model, batch, smoothing=0.1)
+        plain = translation_loss(trained.model, batch, label_smoothing=0.0)
+        smoothed = translation_loss(trained.model, batch, label_smoothing=0.1)
     assert smoothed > plain

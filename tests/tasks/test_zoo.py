@@ -9,7 +9,7 @@ from clearhead.errors import ModelError
 from clearhead.tasks.load import load_language
 from clearhead.tasks.records import TEST, add_final
 from clearhead.tasks.translation.directions import Direction
-from clearhead.tasks.zoo import Shelved, built_in, find, find_models
+from clearhead.tasks.zoo import ModelInfo, built_in, find, find_models
 
 
 def test_models_are_found_in_a_folder_and_right_below_it_once(number_model, tmp_path):
@@ -38,8 +38,8 @@ def test_unfinished_and_damaged_folders_are_passed_over(number_model, tmp_path):
     (tmp_path / "odd settings" / "config.toml").write_text("data = 3")
     (tmp_path / "no metrics" / "metrics.jsonl").write_text('{"step": 1\n3\n')
     assert find_models([tmp_path]) == [
-        Shelved(str(tmp_path / "no metrics"), "en-de", 0.1, None, None),
-        Shelved(str(tmp_path / "odd settings"), "und-und", 0.1, find_models([number_model])[0].bleu, None),
+        ModelInfo(str(tmp_path / "no metrics"), "en-de", 0.1, None, None),
+        ModelInfo(str(tmp_path / "odd settings"), "und-und", 0.1, find_models([number_model])[0].bleu, None),
     ]
 
 

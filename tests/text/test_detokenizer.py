@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.text.detokenizer import Teller
+from clearhead.text.detokenizer import StreamDetokenizer
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 TEXTS = ["to be or not to be, that is the question", "naïve café — 北京 🙂🙂", "a b  c\n\nd"]
@@ -15,7 +15,7 @@ KINDS = {
 
 
 def told(tokenizer: Tokenizer, prompt: str, ids: list[int], stops: tuple[str, ...] = ()) -> list[str]:
-    teller = Teller(tokenizer, tokenizer.encode(prompt), stops)
+    teller = StreamDetokenizer(tokenizer, tokenizer.encode(prompt), stops)
     parts = []
     for number in ids:
         parts.append(teller.add(number))

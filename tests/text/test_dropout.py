@@ -84,10 +84,10 @@ def test_neither_order_nor_company_changes_a_cut():
         [(word or []) + [UNKNOWN] * (lengths.max() - len(word or [])) for word in signs], np.int32
     )
     key = keys((3,), np.arange(len(rows)))
-    together, counts = dropout.split(rows, lengths, key)
+    batches_per_step, counts = dropout.split(rows, lengths, key)
     for n in range(len(rows)):
         alone, count = dropout.split(rows[n : n + 1, : lengths[n]], lengths[n : n + 1], key[n : n + 1])
-        assert alone[0, : count[0]].tolist() == together[n, : counts[n]].tolist()
+        assert alone[0, : count[0]].tolist() == batches_per_step[n, : counts[n]].tolist()
 
 
 def test_keys_differ_by_seed_and_place():

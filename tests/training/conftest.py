@@ -1,4 +1,4 @@
-"""A toy task: a recurrent model with dropout that learns to say the next word."""
+"""A toy task: a recurrent model with dropout that learns to say the next token."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,33 +8,33 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clearhead.training import Feed, Trainer, TrainingConfig, smoothed_loss
+from clearhead.training import Feed, Trainer, TrainingConfig, cross_entropy_loss
 from clearhead.training.schedule import ConstantSchedule
 
 WIDTH, VOCABULARY, BATCHES = 12, 20, 5
 
 
 @dataclass(frozen=True)
-class Words:
-    words: Tensor
+class Tokens:
+    ids: Tensor
 
     @property
     def tokens(self) -> int:
-        return int((self.words[:, 1:] != 0).sum())
+        return int((self.ids[:, 1:] != 0).sum())
 
     @property
     def padding(self) -> float:
         return 0.25
 
     @property
-    def fixed(self) -> bool:
+    def static_shape(self) -> bool:
         return False
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Words":
-        return Words(change(self.words))
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Tokens":
+        return Tokens(change(self.ids))
 
-    def parts(self, count: int) -> list["Words"]:
-        return [Words(rows) for rows in self.words.split(-(-len(self.words) // min(count, len(self.words))))]
+    def split(self, count: int) -> list["Tokens"]:
+        return [Tokens(rows) for rows in self.ids.split(-(-len(self.ids) // min(count, len(self.ids))))]
 
 
 class Toy(nn.Module):
@@ -51,24 +51,24 @@ class Toy(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
-    def forward(self, words: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor) -> Tensor:
         if self.training:
             self.calls += 1
-        a, b, c = self.project(self.embedding(words)).chunk(3, -1)
+        a, b, c = self.project(self.embedding(tokens)).chunk(3, -1)
         return self.dropout(self.norm(self.output(a.tanh() * b.sigmoid() + c.cumsum(1))))
 
 
-def toy_loss(model: Toy, batch: Words) -> Tensor:
-    states = model(batch.words[:, :-1])
-    return smoothed_loss(states, model.readout.weight, batch.words[:, 1:], 0.1, model.readout.bias)
+def toy_loss(model: Toy, batch: Tokens) -> Tensor:
+    states = model(batch.ids[:, :-1])
+    return cross_entropy_loss(states, model.readout.weight, batch.ids[:, 1:], 0.1, model.readout.bias)
 
 
-def toy_epoch(number: int, skip: int = 0) -> Iterator[Words]:
+def toy_epoch(number: int, skip: int = 0) -> Iterator[Tokens]:
     for index in range(skip, BATCHES):
         chance = torch.Generator().manual_seed(100 * number + index)
-        words = torch.randint(1, VOCABULARY, (3 + index % 2, 6 + index), generator=chance)
-        words[0, -2:] = 0
-        yield Words(words)
+        tokens = torch.randint(1, VOCABULARY, (3 + index % 2, 6 + index), generator=chance)
+        tokens[0, -2:] = 0
+        yield Tokens(tokens)
 
 
 @pytest.fixture
@@ -77,29 +77,29 @@ def toy() -> type[Toy]:
 
 
 @pytest.fixture
-def words() -> type[Words]:
-    return Words
+def tokens() -> type[Tokens]:
+    return Tokens
 
 
 @pytest.fixture
-def loss() -> Callable[[Toy, Words], Tensor]:
+def loss() -> Callable[[Toy, Tokens], Tensor]:
     return toy_loss
 
 
 @pytest.fixture
-def feed() -> Callable[..., Feed[Words]]:
+def feed() -> Callable[..., Feed[Tokens]]:
     return lambda **position: Feed(toy_epoch, **position)
 
 
 @pytest.fixture
-def make_trainer() -> Callable[..., Trainer[Toy, Words]]:
+def make_trainer() -> Callable[..., Trainer[Toy, Tokens]]:
     """A trainer of a fresh toy; the same seed gives the same toy."""
 
     def make(
         dropout: float = 0.2, seed: int = 3, loss: Any = toy_loss, **settings: Any
-    ) -> Trainer[Toy, Words]:
+    ) -> Trainer[Toy, Tokens]:
         torch.manual_seed(seed)
-        chosen = {"schedule": ConstantSchedule(peak=0.01), "device": "cpu", "steps": 12} | settings
+        chosen = {"schedule": ConstantSchedule(learning_rate=0.01), "device": "cpu", "steps": 12} | settings
         return Trainer(Toy(dropout), loss, TrainingConfig(**chosen), WIDTH)
 
     return make

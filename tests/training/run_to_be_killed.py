@@ -20,7 +20,7 @@ from torch import Tensor
 
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.training import Feed, StateFolder, Trainer, TrainingConfig, smoothed_loss
+from clearhead.training import Feed, StateFolder, Trainer, TrainingConfig, cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, MuonConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
 
@@ -38,38 +38,38 @@ class Pairs:
     def tokens(self) -> int:
         return self.target[:, 1:].numel()
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Pairs":
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Pairs":
         return self
 
-    def parts(self, count: int) -> "list[Pairs]":
+    def split(self, count: int) -> "list[Pairs]":
         return [self]
 
 
 def epoch(number: int, skip: int = 0) -> Iterator[Pairs]:
     for index in range(skip, BATCHES):
         chance = torch.Generator().manual_seed(100 * number + index)
-        words = torch.randint(4, VOCABULARY, (6, 3 + index), generator=chance)
-        yield Pairs(words, torch.cat([torch.full((6, 1), 2), words.flip(1)], 1))
+        tokens = torch.randint(4, VOCABULARY, (6, 3 + index), generator=chance)
+        yield Pairs(tokens, torch.cat([torch.full((6, 1), 2), tokens.flip(1)], 1))
 
 
 def loss(model: Translator, batch: Pairs) -> Tensor:
     lengths = torch.full((len(batch.source),), batch.source.shape[1])
     states = model.states(batch.source, Padded(lengths), batch.target[:, :-1])
-    return smoothed_loss(states, model.readout_weight, batch.target[:, 1:], 0.1)
+    return cross_entropy_loss(states, model.readout_weight, batch.target[:, 1:], 0.1)
 
 
 def train(folder: Path, optimizer: str) -> None:
     torch.manual_seed(4)
-    shape = {"width": 16, "hidden": 32, "attention": {"heads": 2}, "dropout": 0.1}
+    shape = {"width": 16, "ffn_width": 32, "attention": {"heads": 2}, "dropout": 0.1}
     model = Translator(
         TranslatorConfig.model_validate({**shape, "encoder_layers": 1, "decoder_layers": 1}), VOCABULARY
     )
     config = TrainingConfig(
         steps=STEPS,
         optimizer=MuonConfig() if optimizer == "muon" else AdamConfig(),
-        schedule=InverseSquareRootSchedule(peak=0.01, warmup=10),
+        schedule=InverseSquareRootSchedule(learning_rate=0.01, warmup=10),
         accumulate=2,
-        ema=0.95,
+        ema_decay=0.95,
         device="cpu",
     )
     trainer = Trainer(model, loss, config, width=16)

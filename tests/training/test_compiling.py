@@ -43,7 +43,7 @@ def computed(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def side_by_side(x: Tensor, weight: Tensor) -> Tensor:
-    """As slopes of queries, keys and values come back to what they were made of, and to its weights."""
+    """As gradients of queries, keys and values come back to what they were made of, and to its weights."""
     parts = [part.unflatten(0, (2, -1)).unflatten(-1, (2, -1)) for part in (x.sin(), x.cos(), x.tanh())]
     matrix = torch.stack(parts, 2).flatten(2).flatten(0, 1)
     return torch.cat([matrix @ weight.repeat(3, 1), matrix.T @ x])

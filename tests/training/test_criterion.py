@@ -1,4 +1,4 @@
-"""Losses and slopes of rows of logits equal those of the plain formulas, in each way of computing them."""
+"""Losses and gradients of rows of logits equal those of the plain formulas, in each way of computing them."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from clearhead.training.config import TrainingConfig
 from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
 
 VOCABULARY = 11
-RDROP, SIMCUT = RDropConfig(alpha=5.0), SimCutConfig(alpha=3.0)
+RDROP, SIMCUT = RDropConfig(weight=5.0), SimCutConfig(weight=3.0)
 
 
 def rows(dtype=torch.float64, scale=1.0, views=1):
@@ -30,7 +30,7 @@ def reference(criterion, logits, labels):
 def formula(criterion, views, labels):
     def entropy(view):
         return F.cross_entropy(
-            view, labels, ignore_index=0, label_smoothing=criterion.smoothing, reduction="none"
+            view, labels, ignore_index=0, label_smoothing=criterion.label_smoothing, reduction="none"
         )
 
     def apart(view, other):
@@ -41,32 +41,32 @@ def formula(criterion, views, labels):
     match criterion.regulariser:
         case None:
             return entropy(views[0])
-        case RDropConfig(alpha=alpha):
+        case RDropConfig(weight=weight):
             one, two = views
-            published = entropy(one) + entropy(two) + alpha * (apart(one, two) + apart(two, one)) / 2
+            published = entropy(one) + entropy(two) + weight * (apart(one, two) + apart(two, one)) / 2
             return published / 2
-        case SimCutConfig(alpha=alpha):
-            return entropy(views[0]) + alpha * apart(*views)
+        case SimCutConfig(weight=weight):
+            return entropy(views[0]) + weight * apart(*views)
 
 
 @pytest.mark.parametrize("way", ["fused", "sparing"])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("scale", [1.0, 300.0], ids=["common", "improbable labels"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_losses_and_slopes_equal_those_of_torch(way, smoothing, scale, dtype):
+def test_losses_and_slopes_equal_those_of_torch(way, label_smoothing, scale, dtype):
     logits, labels = rows(dtype, scale)
-    criterion = Criterion(smoothing)
+    criterion = Criterion(label_smoothing)
     expected = reference(criterion, logits, labels)
     torch.testing.assert_close(getattr(criterion, way)(logits, labels), expected)
 
 
 @pytest.mark.parametrize("regulariser", [RDROP, SIMCUT])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_regularised_losses_and_slopes_are_those_of_the_papers(regulariser, smoothing, dtype):
+def test_regularised_losses_and_slopes_are_those_of_the_papers(regulariser, label_smoothing, dtype):
     logits, labels = rows(dtype, views=2)
     labels[2:5] = 0
-    criterion = Criterion(smoothing, regulariser)
+    criterion = Criterion(label_smoothing, regulariser)
     torch.testing.assert_close(criterion.fused(logits, labels), reference(criterion, logits, labels))
 
 
@@ -95,38 +95,40 @@ def test_a_teacher_takes_a_share_of_the_cross_entropy(regulariser):
 
 def test_who_agrees_with_the_only_teacher_has_no_loss():
     logits, labels = rows()
-    losses, slopes = Criterion(0.1, taught=1.0).fused(logits, labels, logits[0])
-    torch.testing.assert_close((losses, slopes[0]), (torch.zeros_like(losses), torch.zeros_like(slopes[0])))
+    losses, gradients = Criterion(0.1, taught=1.0).fused(logits, labels, logits[0])
+    torch.testing.assert_close(
+        (losses, gradients[0]), (torch.zeros_like(losses), torch.zeros_like(gradients[0]))
+    )
 
 
 @pytest.mark.parametrize("regulariser", [RDROP, SIMCUT])
 def test_views_that_agree_have_the_plain_loss_and_equal_slopes_in_sum(regulariser):
     (view,), labels = rows()
-    losses, slopes = Criterion(0.1, regulariser).fused([view, view], labels)
-    expected, (slope,) = Criterion(0.1).fused([view], labels)
+    losses, gradients = Criterion(0.1, regulariser).fused([view, view], labels)
+    expected, (gradient,) = Criterion(0.1).fused([view], labels)
     torch.testing.assert_close(losses, expected)
-    torch.testing.assert_close(slopes[0] + slopes[1], slope)
+    torch.testing.assert_close(gradients[0] + gradients[1], gradient)
 
 
 @pytest.mark.parametrize("regulariser", [None, RDROP, SIMCUT])
 def test_padding_has_neither_loss_nor_slope(regulariser):
     logits, labels = rows(views=2 if regulariser else 1)
     labels[2:5] = 0
-    losses, slopes = Criterion(0.1, regulariser).fused(logits, labels)
+    losses, gradients = Criterion(0.1, regulariser).fused(logits, labels)
     assert not losses[2:5].any()
     assert losses[:2].all()
-    for slope in slopes:
-        assert not slope[2:5].any()
-        assert slope[:2].all()
+    for gradient in gradients:
+        assert not gradient[2:5].any()
+        assert gradient[:2].all()
 
 
 @pytest.mark.parametrize("way", ["fused", "sparing"])
 def test_slopes_of_narrow_logits_are_narrow_and_losses_are_not(way):
     logits, labels = rows(torch.bfloat16)
-    losses, (slopes,) = getattr(Criterion(0.1), way)(logits, labels)
+    losses, (gradients,) = getattr(Criterion(0.1), way)(logits, labels)
     expected, (wide,) = Criterion(0.1).fused([logits[0].float()], labels)
     torch.testing.assert_close(losses, expected)
-    torch.testing.assert_close(slopes, wide.bfloat16())
+    torch.testing.assert_close(gradients, wide.bfloat16())
 
 
 @pytest.mark.parametrize("regulariser", [None, RDROP, SIMCUT])

@@ -48,7 +48,7 @@ def test_every_process_on_a_machine_has_its_own_gpu(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wish", "able", "width", "chosen"),
+    ("options", "able", "width", "chosen"),
     [
         ("auto", True, 512, torch.bfloat16),
         ("auto", True, 64, torch.float32),
@@ -57,9 +57,11 @@ def test_every_process_on_a_machine_has_its_own_gpu(monkeypatch):
         ("fp32", True, 1024, torch.float32),
     ],
 )
-def test_a_processor_uses_bf16_when_it_has_it_and_the_model_is_wide(monkeypatch, wish, able, width, chosen):
+def test_a_processor_uses_bf16_when_it_has_it_and_the_model_is_wide(
+    monkeypatch, options, able, width, chosen
+):
     monkeypatch.setattr(devices, "_processor_has_bf16", lambda: able)
-    assert choose_precision(wish, CPU, width) == chosen
+    assert choose_precision(options, CPU, width) == chosen
 
 
 def test_a_gpu_without_bf16_computes_in_fp32_and_says_so(monkeypatch, caplog):

@@ -8,7 +8,7 @@ from torch import Tensor
 from clearhead.accel import kernels
 from clearhead.training import loss as loss_module
 from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
-from clearhead.training.loss import Readout, readout_loss, smoothed_loss
+from clearhead.training.loss import Readout, cross_entropy_loss, readout_loss
 
 WIDTH, VOCABULARY = 6, 11
 
@@ -29,22 +29,22 @@ def problem(dtype=torch.float32, scale=1.0):
     return states, weight, bias, labels
 
 
-def reference(states, weight, bias, labels, smoothing) -> Tensor:
+def reference(states, weight, bias, labels, label_smoothing) -> Tensor:
     logits = F.linear(states, weight, bias).flatten(0, 1)
     return F.cross_entropy(
-        logits, labels.flatten(), ignore_index=0, label_smoothing=smoothing, reduction="sum"
+        logits, labels.flatten(), ignore_index=0, label_smoothing=label_smoothing, reduction="sum"
     )
 
 
 @pytest.mark.usefixtures("chunks")
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1, 0.5])
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_value_and_gradients_equal_those_of_torch(smoothing, with_bias, dtype):
+def test_value_and_gradients_equal_those_of_torch(label_smoothing, with_bias, dtype):
     states, weight, bias, labels = problem(dtype)
     inputs = [states, weight, bias] if with_bias else [states, weight]
-    expected = reference(states, weight, bias if with_bias else None, labels, smoothing)
-    total = smoothed_loss(states, weight, labels, smoothing, bias if with_bias else None)
+    expected = reference(states, weight, bias if with_bias else None, labels, label_smoothing)
+    total = cross_entropy_loss(states, weight, labels, label_smoothing, bias if with_bias else None)
     torch.testing.assert_close(total, expected)
     ours, theirs = torch.autograd.grad(total * 3, inputs), torch.autograd.grad(expected * 3, inputs)
     for mine, other in zip(ours, theirs, strict=True):
@@ -55,7 +55,8 @@ def test_value_and_gradients_equal_those_of_torch(smoothing, with_bias, dtype):
 def test_gradients_pass_the_numerical_check():
     states, weight, bias, labels = problem(torch.float64)
     assert torch.autograd.gradcheck(
-        lambda *inputs: smoothed_loss(inputs[0], inputs[1], labels, 0.1, inputs[2]), (states, weight, bias)
+        lambda *inputs: cross_entropy_loss(inputs[0], inputs[1], labels, 0.1, inputs[2]),
+        (states, weight, bias),
     )
 
 
@@ -66,21 +67,21 @@ def test_a_tied_weight_gets_both_gradients():
         states = F.embedding(labels, weight).tanh()
         return torch.autograd.grad(loss(states), weight)[0]
 
-    ours = gradient(lambda states: smoothed_loss(states, weight, labels, 0.1))
+    ours = gradient(lambda states: cross_entropy_loss(states, weight, labels, 0.1))
     theirs = gradient(lambda states: reference(states, weight, None, labels, 0.1))
     torch.testing.assert_close(ours, theirs)
 
 
 def test_an_improbable_label_has_a_finite_loss():
     states, weight, _, labels = problem(scale=300.0)
-    total = smoothed_loss(states, weight, labels)
+    total = cross_entropy_loss(states, weight, labels)
     assert total.isfinite()
     torch.testing.assert_close(total, reference(states, weight, None, labels, 0.0))
 
 
 def test_padding_neither_counts_nor_gets_a_gradient():
     states, weight, _, labels = problem()
-    total = smoothed_loss(states, weight, labels, 0.1)
+    total = cross_entropy_loss(states, weight, labels, 0.1)
     total.backward()
     assert states.grad is not None
     assert not states.grad[labels == 0].any()
@@ -89,10 +90,10 @@ def test_padding_neither_counts_nor_gets_a_gradient():
 
 def test_evaluation_gives_the_same_value_and_does_no_gradient_work(monkeypatch):
     states, weight, bias, labels = problem()
-    learning = smoothed_loss(states, weight, labels, 0.1, bias)
+    learning = cross_entropy_loss(states, weight, labels, 0.1, bias)
     monkeypatch.setattr(loss_module, "_Gradients", None)
     with torch.no_grad():
-        total = smoothed_loss(states, weight, labels, 0.1, bias)
+        total = cross_entropy_loss(states, weight, labels, 0.1, bias)
     assert not total.requires_grad
     assert total == learning
 
@@ -101,7 +102,7 @@ def test_under_autocast_products_are_narrow_and_the_sum_is_not():
     states, weight, bias, labels = problem()
     expected = reference(states, weight, bias, labels, 0.1)
     with torch.autocast("cpu", torch.bfloat16):
-        total = smoothed_loss(states.bfloat16(), weight, labels, 0.1, bias)
+        total = cross_entropy_loss(states.bfloat16(), weight, labels, 0.1, bias)
     assert total.dtype == torch.float32
     torch.testing.assert_close(total, expected, rtol=0.02, atol=0.02)
     (ours,) = torch.autograd.grad(total, weight)
@@ -112,7 +113,7 @@ def test_under_autocast_products_are_narrow_and_the_sum_is_not():
 
 def test_frozen_weights_get_no_gradient():
     states, weight, _, labels = problem()
-    total = smoothed_loss(states, weight.detach(), labels)
+    total = cross_entropy_loss(states, weight.detach(), labels)
     total.backward()
     assert states.grad is not None
     assert weight.grad is None
@@ -120,7 +121,7 @@ def test_frozen_weights_get_no_gradient():
 
 def test_a_batch_of_padding_alone_has_no_loss():
     states, weight, _, labels = problem()
-    total = smoothed_loss(states, weight, torch.zeros_like(labels), 0.1)
+    total = cross_entropy_loss(states, weight, torch.zeros_like(labels), 0.1)
     total.backward()
     assert total.item() == 0.0
 
@@ -138,7 +139,7 @@ def test_a_gpu_without_triton_or_too_old_for_it_judges_by_the_formula(monkeypatc
 def test_padding_may_pass_through_without_effect(monkeypatch):
     """As on a GPU, which would have to wait to know how much of it there is."""
     states, weight, bias, labels = problem(torch.float64)
-    expected = smoothed_loss(states, weight, labels, 0.1, bias)
+    expected = cross_entropy_loss(states, weight, labels, 0.1, bias)
     flat = states.flatten(0, 1)[None], weight, bias, labels.flatten()
     monkeypatch.setattr(loss_module, "_judge", lambda criterion, *_: criterion.fused)
     total = loss_module._ReadoutLoss.apply(*flat, Criterion(0.1), None)
@@ -243,7 +244,7 @@ def test_a_gpu_gives_what_the_processor_gives(precision):
     states, weight, bias, labels = problem()
     expected = reference(states, weight, bias, labels, 0.1)
     with torch.autocast("cuda", precision, enabled=precision != torch.float32):
-        total = smoothed_loss(states.cuda(), weight.cuda(), labels.cuda(), 0.1, bias.cuda())
+        total = cross_entropy_loss(states.cuda(), weight.cuda(), labels.cuda(), 0.1, bias.cuda())
     tolerance = 1e-4 if precision == torch.float32 else 0.05
     torch.testing.assert_close(total.cpu(), expected, rtol=tolerance, atol=tolerance)
     inputs = (states, weight, bias)

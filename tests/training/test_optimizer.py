@@ -100,19 +100,19 @@ def test_projections_in_one_matrix_move_as_three_matrices_would(model):
 
 def test_a_matrix_that_only_looks_like_several_moves_as_a_whole():
     torch.manual_seed(1)
-    hidden, several = nn.Linear(8, 24), Projections(8, (8, 8, 8))
+    ffn_width, several = nn.Linear(8, 24), Projections(8, (8, 8, 8))
     reference = torch.optim.Muon(
-        [nn.Parameter(hidden.weight.detach().clone())], weight_decay=0, adjust_lr_fn="match_rms_adamw"
+        [nn.Parameter(ffn_width.weight.detach().clone())], weight_decay=0, adjust_lr_fn="match_rms_adamw"
     )
-    several.load_state_dict(hidden.state_dict())
-    for each in (hidden, several):
+    several.load_state_dict(ffn_width.state_dict())
+    for each in (ffn_width, several):
         give_gradients(each)
         Optimizer(each, MuonConfig(weight_decay=0)).step(0.05)
     [whole] = reference.param_groups[0]["params"]
-    whole.grad, reference.param_groups[0]["lr"] = hidden.weight.grad, 0.05
+    whole.grad, reference.param_groups[0]["lr"] = ffn_width.weight.grad, 0.05
     reference.step()
-    torch.testing.assert_close(hidden.weight, whole, atol=2e-3, rtol=0)
-    assert not torch.allclose(hidden.weight, several.weight)
+    torch.testing.assert_close(ffn_width.weight, whole, atol=2e-3, rtol=0)
+    assert not torch.allclose(ffn_width.weight, several.weight)
 
 
 def test_the_adam_part_of_muon_has_its_own_rate(model, toy):

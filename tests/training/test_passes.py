@@ -11,7 +11,7 @@ from clearhead.data.store import Side
 from clearhead.models import Translator, TranslatorConfig
 from clearhead.tasks.objective import translation_loss
 from clearhead.training import DivergedError, Trainer, TrainingConfig
-from clearhead.training.passes import Objective, Passes, RecordedPasses, Regions
+from clearhead.training.passes import CudaGraphPasses, Objective, Passes, Regions
 from clearhead.training.schedule import ConstantSchedule
 
 VOCABULARY = 60
@@ -20,7 +20,13 @@ gpu = pytest.mark.gpu
 
 def translator(dropout: float = 0.0) -> Translator:
     torch.manual_seed(0)
-    shape = {"width": 64, "hidden": 128, "attention": {"heads": 4}, "encoder_layers": 2, "decoder_layers": 2}
+    shape = {
+        "width": 64,
+        "ffn_width": 128,
+        "attention": {"heads": 4},
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+    }
     return Translator(TranslatorConfig.model_validate({**shape, "dropout": dropout}), VOCABULARY)
 
 
@@ -41,7 +47,7 @@ def padded(seed: int = 0) -> PairBatch:
 
 
 def loss(model, batch) -> torch.Tensor:
-    return translation_loss(model, batch, smoothing=0.1)
+    return translation_loss(model, batch, label_smoothing=0.1)
 
 
 def autocast(precision: torch.dtype = torch.float32):
@@ -57,10 +63,10 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
     return ((one - other).norm() / other.norm()).item()
 
 
-def recorded(model: Translator, precision: torch.dtype, compiled: bool) -> RecordedPasses:
+def recorded(model: Translator, precision: torch.dtype, compiled: bool) -> CudaGraphPasses:
     device = torch.device("cuda", 0)
     regions = Regions(model) if compiled else None
-    return RecordedPasses(Objective(model, loss), device, lambda: autocast(precision), regions)
+    return CudaGraphPasses(Objective(model, loss), device, lambda: autocast(precision), regions)
 
 
 def test_regions_leave_the_model_as_it_was(monkeypatch):
@@ -91,7 +97,7 @@ def test_parts_of_a_batch_have_its_rows_and_its_gradient(batch, count):
     whole = passes(batch)
     expected = gradients(model)
     passes.clear()
-    parts = batch.parts(count)
+    parts = batch.split(count)
     assert len(parts) <= min(count, len(batch))
     assert sum(part.tokens for part in parts) == batch.tokens
     torch.testing.assert_close(torch.stack([passes(part) for part in parts]).sum(), whole)
@@ -172,7 +178,7 @@ def test_recording_changes_neither_chance_nor_gradients():
 def trained(steps: int, **settings) -> tuple[Trainer, list[float]]:
     model = translator(dropout=0.1)
     config = TrainingConfig(
-        steps=12, schedule=ConstantSchedule(peak=1e-3), device="cuda", compile="on", **settings
+        steps=12, schedule=ConstantSchedule(learning_rate=1e-3), device="cuda", compile="on", **settings
     )
     trainer = Trainer(model, loss, config, 64)
     return trainer, [report.loss for report in trainer.steps(packed(number) for number in range(steps))]
@@ -182,12 +188,12 @@ def trained(steps: int, **settings) -> tuple[Trainer, list[float]]:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_training_on_a_gpu_learns_and_can_be_resumed(precision):
     torch.cuda.manual_seed(3)
-    whole, losses = trained(12, precision=precision, ema=0.9)
+    whole, losses = trained(12, precision=precision, ema_decay=0.9)
     assert losses[-1] < losses[0]
     torch.cuda.manual_seed(3)
-    first, early = trained(6, precision=precision, ema=0.9)
+    first, early = trained(6, precision=precision, ema_decay=0.9)
     state = copy.deepcopy(first.state())
-    second, _ = trained(0, precision=precision, ema=0.9)
+    second, _ = trained(0, precision=precision, ema_decay=0.9)
     second.load_state(state)
     late = [report.loss for report in second.steps(packed(number) for number in range(6, 12))]
     assert early + late == pytest.approx(losses, rel=1e-6)
@@ -200,14 +206,14 @@ def test_a_step_that_diverges_on_a_gpu_is_skipped_and_said():
     trainer = Trainer(
         translator(),
         lambda model, batch: loss(model, batch) / (batch.source[0, 0] != 7),
-        TrainingConfig(steps=12, schedule=ConstantSchedule(peak=1e-3), device="cuda", ema=0.9),
+        TrainingConfig(steps=12, schedule=ConstantSchedule(learning_rate=1e-3), device="cuda", ema_decay=0.9),
         64,
     )
     good, bad = packed(1), packed(2)
     good.cells[0, 0, 0], bad.cells[0, 0, 0] = 8, 7
     reports = trainer.steps([good, good, bad, good, good, good, good])
     next(reports), next(reports)
-    trainer.settle()
+    trainer.synchronize()
     before = {name: tensor.clone() for name, tensor in trainer.weights().items()}
     with pytest.raises(DivergedError, match=r"step 3: .* still those of step 2"):
         list(reports)

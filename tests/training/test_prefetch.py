@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from clearhead.errors import TrainingError
-from clearhead.training import Ahead, Feed
+from clearhead.training import Feed, Prefetcher
 
 
 def numbers(number, skip):
@@ -14,13 +14,13 @@ def numbers(number, skip):
 
 
 def test_the_batches_are_those_of_the_feed_made_ready():
-    ahead = Ahead(Feed(numbers), lambda number: -number)
+    ahead = Prefetcher(Feed(numbers), lambda number: -number)
     assert list(islice(ahead, 40)) == [-number for number in islice(Feed(numbers), 40)]
     ahead.close()
 
 
 def test_the_position_is_that_of_the_last_batch_given():
-    ahead, feed = Ahead(Feed(numbers), abs), Feed(numbers)
+    ahead, feed = Prefetcher(Feed(numbers), abs), Feed(numbers)
     assert ahead.position == feed.position
     for _ in range(20):
         assert next(ahead) == next(feed)
@@ -29,7 +29,7 @@ def test_the_position_is_that_of_the_last_batch_given():
 
 
 def test_what_goes_wrong_in_the_background_is_raised_where_batches_are_taken():
-    ahead = Ahead(Feed(lambda number, skip: iter([])), abs)
+    ahead = Prefetcher(Feed(lambda number, skip: iter([])), abs)
     for _ in range(2):
         with pytest.raises(TrainingError, match="epoch 0: no batches"):
             next(ahead)
@@ -44,7 +44,7 @@ def test_nothing_is_made_ready_after_the_end():
         ended.append(number)
         return number
 
-    ahead = Ahead(Feed(numbers), prepare)
+    ahead = Prefetcher(Feed(numbers), prepare)
     next(ahead)
     ahead.close()
     assert begun == ended

@@ -35,8 +35,8 @@ def test_half_an_environment_is_refused_by_name(monkeypatch, name, value):
 
 
 def test_every_rank_takes_one_batch_at_least():
-    assert [Four().together(asked) for asked in (1, 3, 4, 8)] == [4, 4, 4, 8]
-    assert [Four().share(together) for together in (4, 8)] == [1, 2]
+    assert [Four().batches_per_step(asked) for asked in (1, 3, 4, 8)] == [4, 4, 4, 8]
+    assert [Four().share(batches_per_step) for batches_per_step in (4, 8)] == [1, 2]
 
 
 def test_a_step_that_cannot_be_shared_names_both_ways_out():
@@ -51,7 +51,7 @@ def test_a_state_of_more_ranks_is_refused_by_a_number_that_cannot_share_its_step
     other.ranks = Four()
     with pytest.raises(TrainingError, match="4 ranks cannot share the 2 batches of a step"):
         other.load_state(saved)
-    assert other.together == 1
+    assert other.batches_per_step == 1
 
 
 def test_muon_wants_whole_matrices():

@@ -15,7 +15,7 @@ from clearhead.training.schedule import (
     PaperSchedule,
     ScheduleConfig,
     StableSchedule,
-    rate,
+    learning_rate_at,
 )
 
 WIDTH = 512
@@ -26,10 +26,10 @@ kinds = some.sampled_from([InverseSquareRootSchedule, CosineSchedule, StableSche
 
 
 @given(shapes, some.integers(1, 10_000), some.floats(1e-6, 1.0), kinds)
-def test_the_rate_is_positive_or_nought_and_never_above_the_peak(shape, step, peak, kind):
+def test_the_rate_is_positive_or_nought_and_never_above_the_peak(shape, step, learning_rate, kind):
     steps, warmup = shape
-    found = rate(kind(peak=peak, warmup=warmup), step, steps, WIDTH)
-    assert 0 <= found <= peak * (1 + 1e-12)
+    found = learning_rate_at(kind(learning_rate=learning_rate, warmup=warmup), step, steps, WIDTH)
+    assert 0 <= found <= learning_rate * (1 + 1e-12)
 
 
 @given(shapes, kinds)
@@ -37,8 +37,8 @@ def test_the_rate_rises_through_the_warmup_and_never_after(shape, kind):
     steps, warmup = shape
     if kind is StableSchedule:
         warmup = min(warmup, steps // 2)
-    config = kind(peak=1.0, warmup=warmup)
-    rates = [rate(config, step, steps, WIDTH) for step in range(1, steps + 1)]
+    config = kind(learning_rate=1.0, warmup=warmup)
+    rates = [learning_rate_at(config, step, steps, WIDTH) for step in range(1, steps + 1)]
     assert rates[:warmup] == sorted(rates[:warmup])
     assert rates[warmup - 1 :] == sorted(rates[warmup - 1 :], reverse=True)
     assert math.isclose(rates[warmup - 1], 1.0) or warmup == steps
@@ -46,37 +46,41 @@ def test_the_rate_rises_through_the_warmup_and_never_after(shape, kind):
 
 @given(some.integers(1, 10_000), some.integers(1, 10_000), some.integers(1, 2048))
 def test_the_papers_schedule_is_inverse_square_root_with_its_own_peak(step, warmup, width):
-    peak = (width * warmup) ** -0.5
-    ours = rate(InverseSquareRootSchedule(peak=peak, warmup=warmup), step, 1, width)
-    assert math.isclose(rate(PaperSchedule(warmup=warmup), step, 1, width), ours, rel_tol=1e-9)
+    learning_rate = (width * warmup) ** -0.5
+    ours = learning_rate_at(
+        InverseSquareRootSchedule(learning_rate=learning_rate, warmup=warmup), step, 1, width
+    )
+    assert math.isclose(learning_rate_at(PaperSchedule(warmup=warmup), step, 1, width), ours, rel_tol=1e-9)
 
 
 def test_the_papers_base_model_peaks_at_seven_ten_thousandths():
-    assert rate(PaperSchedule(), 4000, 100_000, 512) == pytest.approx(6.99e-4, rel=1e-3)
+    assert learning_rate_at(PaperSchedule(), 4000, 100_000, 512) == pytest.approx(6.99e-4, rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", [CosineSchedule, StableSchedule])
 def test_a_decay_ends_at_its_floor(kind):
-    assert rate(kind(peak=2.0, warmup=10, floor=0.1), 500, 500, WIDTH) == pytest.approx(0.2)
+    assert learning_rate_at(kind(learning_rate=2.0, warmup=10, floor=0.1), 500, 500, WIDTH) == pytest.approx(
+        0.2
+    )
 
 
 def test_the_stable_schedule_is_flat_until_its_decay():
-    config = StableSchedule(peak=3.0, warmup=10, decay=0.2)
-    assert {rate(config, step, 100, WIDTH) for step in range(10, 81)} == {3.0}
-    assert rate(config, 90, 100, WIDTH) == pytest.approx(1.5)
+    config = StableSchedule(learning_rate=3.0, warmup=10, decay=0.2)
+    assert {learning_rate_at(config, step, 100, WIDTH) for step in range(10, 81)} == {3.0}
+    assert learning_rate_at(config, 90, 100, WIDTH) == pytest.approx(1.5)
 
 
 def test_without_warmup_the_first_step_has_the_peak():
-    assert rate(ConstantSchedule(peak=0.5), 1, 10, WIDTH) == 0.5
+    assert learning_rate_at(ConstantSchedule(learning_rate=0.5), 1, 10, WIDTH) == 0.5
 
 
 def test_settings_choose_by_kind_and_name_what_is_wrong():
     class Recipe(Settings):
         schedule: ScheduleConfig
 
-    chosen = parse_settings(Recipe, {"schedule": {"kind": "cosine", "peak": 1e-3, "warmup": 5}})
-    assert chosen.schedule == CosineSchedule(peak=1e-3, warmup=5)
+    chosen = parse_settings(Recipe, {"schedule": {"kind": "cosine", "learning_rate": 1e-3, "warmup": 5}})
+    assert chosen.schedule == CosineSchedule(learning_rate=1e-3, warmup=5)
     with pytest.raises(SettingsError, match="schedule: 'cosin' is not one of paper, inverse-sqrt, cosine"):
         parse_settings(Recipe, {"schedule": {"kind": "cosin"}})
     with pytest.raises(SettingsError, match=r"schedule\.peak: -1\.0 should be greater than 0"):
-        parse_settings(Recipe, {"schedule": {"kind": "constant", "peak": -1.0}})
+        parse_settings(Recipe, {"schedule": {"kind": "constant", "learning_rate": -1.0}})

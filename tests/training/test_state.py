@@ -226,11 +226,11 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_the_settings_say_what_is_kept_and_what_is_averaged(folder):
-    best = TrainingConfig(average=AverageConfig(count=3, of="best"), stop_on="bleu", keep_last=1)
+    best = TrainingConfig(average=AverageConfig(count=3, of="best"), monitor="bleu", keep_last=1)
     last = TrainingConfig(average=AverageConfig(count=3, of="last"), keep_last=1)
     scores = [9.0, 8.0, 1.0, 7.0, 2.0]
     for config, expected in ((best, [0, 1, 3]), (last, [2, 3, 4])):
-        place = folder / config.stop_on
+        place = folder / config.monitor
         with StateFolder.of(place, config) as states:
             for step, score in enumerate(scores):
                 states.save(state_of(step), score)

@@ -8,7 +8,7 @@ import torch
 from clearhead.checkpoint import weights
 from clearhead.errors import ModelError, TrainingError
 from clearhead.training.optimizer import AdamConfig, MuonConfig
-from clearhead.training.schedule import InverseSquareRootSchedule, rate
+from clearhead.training.schedule import InverseSquareRootSchedule, learning_rate_at
 
 
 def same(one, other) -> bool:
@@ -28,10 +28,12 @@ def test_the_loss_falls(make_trainer, feed):
 
 
 def test_a_report_says_what_happened(make_trainer, feed):
-    schedule = InverseSquareRootSchedule(peak=0.01, warmup=2)
+    schedule = InverseSquareRootSchedule(learning_rate=0.01, warmup=2)
     reports = list(make_trainer(steps=3, schedule=schedule).steps(feed()))
     assert [report.step for report in reports] == [1, 2, 3]
-    assert [report.rate for report in reports] == [rate(schedule, step, 3, 12) for step in (1, 2, 3)]
+    assert [report.learning_rate for report in reports] == [
+        learning_rate_at(schedule, step, 3, 12) for step in (1, 2, 3)
+    ]
     for report in reports:
         assert report.padding == 0.25
         assert report.tokens_per_second == pytest.approx(report.tokens / report.seconds)
@@ -43,16 +45,16 @@ def test_steps_end_with_the_batches_when_these_are_fewer(make_trainer, feed):
     assert len(list(make_trainer(accumulate=2).steps(batches))) == 2
 
 
-@pytest.mark.parametrize("clip", [0.0, 0.05])
-def test_accumulation_equals_one_big_batch(make_trainer, words, clip):
-    # Rows of unequal numbers of words: a mean of means would be wrong.
+@pytest.mark.parametrize("clip_norm", [0.0, 0.05])
+def test_accumulation_equals_one_big_batch(make_trainer, tokens, clip_norm):
+    # Rows of unequal numbers of tokens: a mean of means would be wrong.
     rows = torch.randint(1, 20, (8, 7))
     for row in range(8):
         rows[row, 7 - row // 2 :] = 0
-    batches = [words(rows[:1]), words(rows[1:6]), words(rows[6:])]
-    settings = {"dropout": 0.0, "steps": 1, "clip": clip, "optimizer": AdamConfig(eps=1.0)}
+    batches = [tokens(rows[:1]), tokens(rows[1:6]), tokens(rows[6:])]
+    settings = {"dropout": 0.0, "steps": 1, "clip_norm": clip_norm, "optimizer": AdamConfig(eps=1.0)}
     whole, parts = make_trainer(**settings), make_trainer(accumulate=3, **settings)
-    (one,) = whole.steps([words(rows)])
+    (one,) = whole.steps([tokens(rows)])
     (three,) = parts.steps(batches)
     assert (one.tokens, one.loss) == (three.tokens, pytest.approx(three.loss, abs=1e-6))
     assert one.gradient == pytest.approx(three.gradient, abs=1e-6)
@@ -61,9 +63,9 @@ def test_accumulation_equals_one_big_batch(make_trainer, words, clip):
 
 
 def test_clipping_shortens_the_gradient_to_the_limit(make_trainer, feed):
-    trainer = make_trainer(clip=0.01, steps=1)
+    trainer = make_trainer(clip_norm=0.01, steps=1)
     seen = []
-    trainer.optimizer.step = lambda rate, broken, divisor: seen.extend(
+    trainer.optimizer.step = lambda learning_rate, broken, divisor: seen.extend(
         p.grad / divisor for p in trainer.model.parameters()
     )
     (report,) = trainer.steps(feed())
@@ -79,7 +81,7 @@ def test_a_diverging_step_is_refused_and_nothing_of_it_remains(make_trainer, los
         calls.append(batch)
         return loss(model, batch) * (bad if len(calls) == 3 else 1.0)
 
-    trainer = make_trainer(loss=spoiled, ema=0.9)
+    trainer = make_trainer(loss=spoiled, ema_decay=0.9)
     steps = trainer.steps(feed())
     next(steps), next(steps)
     good = copied(trainer.state())
@@ -95,9 +97,9 @@ def test_a_diverging_step_is_refused_and_nothing_of_it_remains(make_trainer, los
 
 
 @pytest.mark.parametrize("optimizer", [AdamConfig(), MuonConfig()])
-@pytest.mark.parametrize("ema", [None, 0.9])
-def test_a_resumed_run_ends_bit_identically(make_trainer, feed, optimizer, ema):
-    settings = {"optimizer": optimizer, "ema": ema, "accumulate": 2}
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
+def test_a_resumed_run_ends_bit_identically(make_trainer, feed, optimizer, ema_decay):
+    settings = {"optimizer": optimizer, "ema_decay": ema_decay, "accumulate": 2}
     straight = make_trainer(**settings)
     for _ in straight.steps(feed()):
         pass
@@ -130,7 +132,7 @@ def test_a_state_of_another_model_is_refused_by_name(make_trainer):
     with pytest.raises(ModelError, match=r"norm\.bias is 3, .* ask for 12"):
         trainer.load_state(state | {"weights": wrong})
     with pytest.raises(TrainingError, match=r"training\.ema: the run began with another choice"):
-        make_trainer(ema=0.5).load_state(state)
+        make_trainer(ema_decay=0.5).load_state(state)
 
 
 def test_compiling_changes_no_name_and_hardly_a_number(make_trainer, feed, monkeypatch):
@@ -153,7 +155,7 @@ def test_bf16_trains_with_weights_in_fp32(make_trainer, feed):
 
 def test_a_batch_beyond_memory_is_computed_in_parts_that_give_the_same_step(make_trainer, loss, feed, caplog):
     def short_of_memory(model, batch):
-        if len(batch.words) > 1:
+        if len(batch.tokens) > 1:
             raise torch.OutOfMemoryError("out of memory. Tried to allocate much")
         return loss(model, batch)
 

@@ -5,12 +5,12 @@ import torch
 from clearhead.data.batch import PairBatch
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.training import Trainer, TrainingConfig, smoothed_loss
+from clearhead.training import Trainer, TrainingConfig, cross_entropy_loss
 from clearhead.training.optimizer import MuonConfig, hidden_matrices
 from clearhead.training.schedule import ConstantSchedule
 
 VOCABULARY = 16
-SHAPE = {"width": 32, "hidden": 64, "attention": {"heads": 2}, "encoder_layers": 1, "decoder_layers": 1}
+SHAPE = {"width": 32, "ffn_width": 64, "attention": {"heads": 2}, "encoder_layers": 1, "decoder_layers": 1}
 
 
 def translator() -> Translator:
@@ -20,7 +20,7 @@ def translator() -> Translator:
 
 def loss(model: Translator, batch: PairBatch) -> torch.Tensor:
     states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
-    return smoothed_loss(states, model.readout_weight, batch.labels, 0.0)
+    return cross_entropy_loss(states, model.readout_weight, batch.labels, 0.0)
 
 
 def batches(count: int):
@@ -33,7 +33,11 @@ def batches(count: int):
 
 def test_a_translator_learns_to_reverse():
     config = TrainingConfig(
-        steps=150, optimizer=MuonConfig(), schedule=ConstantSchedule(peak=0.01), device="cpu", smoothing=0.0
+        steps=150,
+        optimizer=MuonConfig(),
+        schedule=ConstantSchedule(learning_rate=0.01),
+        device="cpu",
+        label_smoothing=0.0,
     )
     trainer = Trainer(translator(), loss, config, width=32)
     reports = list(trainer.steps(batches(150)))

@@ -8,10 +8,10 @@ import typer
 
 from clearhead.cli.options import (
     MODEL,
-    Alpha,
     Beam,
     Device,
     Json,
+    LengthPenalty,
     Pairs,
     Texts,
     chosen_device,
@@ -46,7 +46,7 @@ def evaluate(
         str | None, typer.Option("--to", help="Of the model's directions, one into this.", metavar="LANG")
     ] = None,
     beam: Beam = None,
-    alpha: Alpha = None,
+    length_penalty: LengthPenalty = None,
     stride: Annotated[
         int | None,
         typer.Option(min=1, help="Places by which the window over a text moves; else half a window."),
@@ -90,7 +90,7 @@ def evaluate(
     chosen = chosen_device(device)
     translator = load(model, chosen)
     if isinstance(translator, LanguageModel):
-        if pairs or against or out or source or target or beam is not None or alpha is not None:
+        if pairs or against or out or source or target or beam is not None or length_penalty is not None:
             raise SettingsError(f"{model}: continues texts, so it is measured on --text FILE alone")
         if field and not text:
             raise SettingsError(f"--field {field}: goes with --text FILE; what was kept needs none")
@@ -108,17 +108,19 @@ def evaluate(
     rival = _rival(against, direction, test, chosen) if against else None
     if out:
         out.touch()
-    wishes: dict[str, Any] = {
-        name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None
+    options: dict[str, Any] = {
+        name: value
+        for name, value in (("beam", beam), ("length_penalty", length_penalty))
+        if value is not None
     }
-    wishes["to"] = direction.target
-    translations, too_long = _translations(model, translator, test, wishes)
+    options["to"] = direction.target
+    translations, too_long = _translations(model, translator, test, options)
     if out:
         out.write_text("".join(f"{line}\n" for line in test.spread(translations)), encoding="utf-8")
     if rival is None or isinstance(rival, list):
         theirs = rival
     else:
-        theirs, _ = _translations(str(against), rival, test, wishes)
+        theirs, _ = _translations(str(against), rival, test, options)
     measured = measure(test.pairs, translations, direction.target, theirs)
     if json:
         put({**asdict(measured), "blank": test.blank, "too_long": too_long})
@@ -178,7 +180,7 @@ def _rival(
 
 
 def _translations(
-    name: str, translator: "TranslationModel", test: "Unseen", wishes: dict[str, Any]
+    name: str, translator: "TranslationModel", test: "Unseen", options: dict[str, Any]
 ) -> tuple[list[str], int]:
     """What a model gives for the sources, and how many of them are too long for it."""
     from clearhead.tasks.translation.evaluate import within_reach
@@ -187,10 +189,10 @@ def _translations(
     too_long = sources.count("")
     if too_long:
         say(
-            f"{name}: {too_long:,} of {len(sources):,} sources have more than the {translator.longest} "
+            f"{name}: {too_long:,} of {len(sources):,} sources have more than the {translator.max_length} "
             "tokens that the model takes; each counts as translated by nothing"
         )
-    found = translator.stream(sources, at_once=256, **wishes)
+    found = translator.stream(sources, at_once=256, **options)
     return [str(one) for one in tracked(found, "translating", len(sources), "sentences")], too_long
 
 

@@ -66,7 +66,9 @@ def explain(
         explanation = loaded.explain(given, tokens=tokens)
         room = explanation.settings["tokens"]
         if room < tokens:
-            say(f"--tokens {tokens}: {room} fit behind the text into the model's context of {loaded.longest}")
+            say(
+                f"--tokens {tokens}: {room} fit behind the text into the model's context of {loaded.max_length}"
+            )
     else:
         _refuse(model, "translates", {"--tokens": tokens or None})
         if target is not None and not loaded.tokenizer.encode(target):

@@ -56,7 +56,7 @@ def generate(
         say_default(SHAKESPEARE)
         model = default_language()
     language = load_language(model, chosen_device(device))
-    wishes = {
+    options = {
         "tokens": tokens,
         "temperature": temperature,
         "top_k": top_k,
@@ -70,22 +70,22 @@ def generate(
         "overflow": overflow,
     }
     if len(texts) == 1 and samples == 1 and not json:
-        _stream(language, _checked(texts)[0], wishes)
+        _stream(language, _checked(texts)[0], options)
         return
-    found = language.generate(_checked(texts), **wishes)
+    found = language.generate(_checked(texts), **options)
     each = [one for generation in found for one in generation.samples]
     for number, one in enumerate(each, start=1):
         if (number - 1) % samples == 0:
-            _say_unseen(one.unseen, language.longest, (number - 1) // samples + 1)
+            _say_unseen(one.unseen, language.max_length, (number - 1) // samples + 1)
         if json:
             put(_record(one, logprobs))
         else:
             put(str(one) + ("\n" if number < len(each) else ""))
 
 
-def _stream(language: "LanguageModel", prompt: str, wishes: dict) -> None:
-    spoken = language.stream(prompt, **wishes)
-    _say_unseen(language.unseen(prompt, **wishes), language.longest, number=1)
+def _stream(language: "LanguageModel", prompt: str, options: dict) -> None:
+    spoken = language.stream(prompt, **options)
+    _say_unseen(language.unseen(prompt, **options), language.max_length, number=1)
     if not language.frame:
         tell(prompt)
     for one in spoken:
@@ -93,10 +93,10 @@ def _stream(language: "LanguageModel", prompt: str, wishes: dict) -> None:
     tell("\n")
 
 
-def _say_unseen(tokens: int, longest: int, number: int) -> None:
+def _say_unseen(tokens: int, max_length: int, number: int) -> None:
     if tokens:
         first = "first token is" if tokens == 1 else f"first {tokens:,} tokens are"
-        say(f"prompt {number}: does not fit into the model's context of {longest}: its {first} unseen")
+        say(f"prompt {number}: does not fit into the model's context of {max_length}: its {first} unseen")
 
 
 def _record(one: "Generation", logprobs: int) -> dict:

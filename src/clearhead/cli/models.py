@@ -9,7 +9,7 @@ from clearhead.cli.options import Json, put, say
 from clearhead.errors import ModelError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.zoo import Shelved
+    from clearhead.tasks.zoo import ModelInfo
 
 
 def models(
@@ -43,7 +43,7 @@ def models(
         say(f"no trained models here; make one: {TRAIN}")
 
 
-def _quality(model: "Shelved") -> str:
+def _quality(model: "ModelInfo") -> str:
     if model.bits_per_byte is not None:
         return f"{model.bits_per_byte} bits per byte"
     from clearhead.tasks.zoo import TEXT

@@ -33,7 +33,7 @@ Texts = Annotated[
     ),
 ]
 Beam = Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")]
-Alpha = Annotated[float | None, typer.Option(help="Power of the length penalty.")]
+LengthPenalty = Annotated[float | None, typer.Option(help="Exponent of the length penalty.")]
 TRANSLATOR = "A trained model's folder, or a built-in model: en-de, de-en, en-fr, fr-en"
 MODEL = f"{TRANSLATOR}, shakespeare."
 Model = Annotated[str | None, typer.Option(help=f"{TRANSLATOR}. Without: en-de of the package.", metavar="M")]

@@ -231,8 +231,8 @@ def _report(reports: "deque[Report]") -> tuple[str, ...]:
     loss = sum(report.loss for report in known) / len(known)
     padding = sum(report.padding for report in known) / len(known)
     speed = sum(report.tokens for report in known) / sum(report.seconds for report in known)
-    rate = reports[-1].rate
-    return f"loss {loss:.3f}", f"{speed:,.0f} tokens/s", f"padding {padding:.1%}", f"rate {rate:.2e}"
+    learning_rate = reports[-1].learning_rate
+    return f"loss {loss:.3f}", f"{speed:,.0f} tokens/s", f"padding {padding:.1%}", f"lr {learning_rate:.2e}"
 
 
 def _validation(event) -> str:

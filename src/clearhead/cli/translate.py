@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Alpha, Beam, Device, Json, Model, chosen_device, put, say_default
+from clearhead.cli.options import Beam, Device, Json, LengthPenalty, Model, chosen_device, put, say_default
 from clearhead.cli.progress import tracked
 from clearhead.errors import DataError, SettingsError
 
@@ -20,7 +20,7 @@ def translate(
     to: Annotated[str | None, typer.Option(help="The language to translate into.", metavar="LANG")] = None,
     beam: Beam = None,
     nbest: Annotated[int, typer.Option(help="Translations of each text, best first.")] = 1,
-    alpha: Alpha = None,
+    length_penalty: LengthPenalty = None,
     prefix: Annotated[str, typer.Option(help="How each translation begins.")] = "",
     repetition_penalty: Annotated[float, typer.Option(help="Above 1, used tokens become less likely.")] = 1.0,
     no_repeat: Annotated[int, typer.Option(help="No run of so many tokens comes twice.")] = 0,
@@ -32,7 +32,6 @@ def translate(
     device: Device = "auto",
     at_once: Annotated[int, typer.Option(help="Lines of stdin read before translating.", min=1)] = 512,
     json: Json = False,
-    repetition: Annotated[float | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Translate texts, or standard input line by line.
 
@@ -56,24 +55,24 @@ def translate(
         say_default(DEFAULT)
         model, to = default_translator(to)
     translator = load_translator(model, chosen_device(device))
-    wishes = {
+    options = {
         "nbest": nbest,
         "prefix": prefix,
         "repetition_penalty": repetition_penalty,
         "no_repeat": no_repeat,
     }
-    perhaps = {"beam": beam, "alpha": alpha, "repetition": repetition}
-    wishes |= {name: value for name, value in perhaps.items() if value is not None}
+    perhaps = {"beam": beam, "length_penalty": length_penalty}
+    options |= {name: value for name, value in perhaps.items() if value is not None}
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     drawn = {name: value for name, value in drawn.items() if value is not None}
     if drawn:
-        wishes["sampling"] = Sampling(seed=seed or 0, **drawn)
+        options["sampling"] = Sampling(seed=seed or 0, **drawn)
     elif seed is not None:
         raise SettingsError(f"--seed {seed}: goes with --temperature, --top-k, --top-p or --min-p")
     check_target(translator.directions, to, asked_by="--to")
     interactive = bool(sys.stdin) and sys.stdin.isatty()
     found = translator.stream(
-        _checked(texts) if texts else _lines(), 1 if interactive and not texts else at_once, to, **wishes
+        _checked(texts) if texts else _lines(), 1 if interactive and not texts else at_once, to, **options
     )
     quiet = bool(texts) or interactive or not sys.stderr.isatty() or sys.stdout.isatty()
     for translation in found if quiet else tracked(found, "translating", None, "lines"):

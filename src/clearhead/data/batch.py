@@ -68,14 +68,14 @@ class PairBatch:
         return len(self.source)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "PairBatch":
-        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     @property
-    def fixed(self) -> bool:
+    def static_shape(self) -> bool:
         """Nearly every batch has a shape of its own."""
         return False
 
-    def parts(self, count: int) -> list["PairBatch"]:
+    def split(self, count: int) -> list["PairBatch"]:
         """Its rows in so many batches, or in one for each row if there are fewer."""
         shares = zip(*(tensor.split(row_share(len(self), count)) for tensor in self._tensors), strict=True)
         return [self] if count == 1 else [PairBatch(*share) for share in shares]
@@ -84,7 +84,7 @@ class PairBatch:
     def _tensors(self) -> tuple[Tensor, ...]:
         return self.source, self.source_lengths, self.target, self.target_lengths
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "PairBatch":
+    def map(self, change: Callable[[Tensor], Tensor]) -> "PairBatch":
         """The same with every tensor changed."""
         return replace(
             self,
@@ -97,74 +97,74 @@ class PairBatch:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Pairs side by side in rows, as many places for the sources as for the targets.
+    """Pairs side by side in rows, as many positions for the sources as for the targets.
 
-    All is in one tensor, so that it moves at once. A pair's words have its number in their row, from 1 on;
-    cells without a word have the number 0 and the id of padding. Places count from the pair's first word.
+    All is in one tensor, so that it moves at once. A pair's tokens have its number in their row, from 1 on;
+    cells without a token have the number 0 and the id of padding. Positions count from the pair's first token.
     """
 
-    cells: Int[Tensor, "7 rows places"]
+    cells: Int[Tensor, "7 rows positions"]
     source_tokens: int
     tokens: int
 
     @classmethod
     def lay(
-        cls, source: Side, target: Side, rows: NDArray[np.int64], count: int, places: int
+        cls, source: Side, target: Side, rows: NDArray[np.int64], count: int, positions: int
     ) -> "PackedBatch":
         """Pairs in the rows that are given for them, in ascending order, of so many rows in all."""
-        cells = np.full((7, count, places), PAD, dtype=np.int32)
+        cells = np.full((7, count, positions), PAD, dtype=np.int32)
         number = np.arange(len(rows)) - np.searchsorted(rows, rows) + 1
         flat = cells.reshape(7, -1)
-        for side, words, ids in ((source, (0,), ((),)), (target, (3, 4), ((START,), ()))):
+        for side, tokens, ids in ((source, (0,), ((),)), (target, (3, 4), ((START,), ()))):
             lengths = side.lengths.astype(np.int64) + 1
             first = np.cumsum(lengths) - lengths
-            starts = rows * places + first - first[np.searchsorted(rows, rows)]
+            starts = rows * positions + first - first[np.searchsorted(rows, rows)]
             within = np.arange(lengths.sum()) - np.repeat(first, lengths)
             cell = np.repeat(starts, lengths) + within
-            for plane, before in zip(words, ids, strict=True):
+            for plane, before in zip(tokens, ids, strict=True):
                 shift = len(before)
-                word = (within >= shift) & (within < np.repeat(lengths, lengths) - 1 + shift)
-                flat[plane, cell[word]] = side.ids
-                flat[plane, cell[~word]] = START if shift else END
-            flat[words[-1] + 1, cell] = np.repeat(number, lengths)
-            flat[words[-1] + 2, cell] = within
+                token = (within >= shift) & (within < np.repeat(lengths, lengths) - 1 + shift)
+                flat[plane, cell[token]] = side.ids
+                flat[plane, cell[~token]] = START if shift else END
+            flat[tokens[-1] + 1, cell] = np.repeat(number, lengths)
+            flat[tokens[-1] + 2, cell] = within
         sizes = (len(side.ids) + len(side) for side in (source, target))
         return cls(torch.from_numpy(cells), *map(int, sizes))
 
     @property
-    def source(self) -> Int[Tensor, "rows places"]:
-        """Words and </s> of each pair."""
+    def source(self) -> Int[Tensor, "rows positions"]:
+        """Tokens and </s> of each pair."""
         return self.cells[0]
 
     @property
-    def source_sentences(self) -> Int[Tensor, "rows places"]:
+    def source_segments(self) -> Int[Tensor, "rows positions"]:
         return self.cells[1]
 
     @property
-    def source_places(self) -> Int[Tensor, "rows places"]:
+    def source_positions(self) -> Int[Tensor, "rows positions"]:
         return self.cells[2]
 
     @property
-    def inputs(self) -> Int[Tensor, "rows places"]:
-        """What the decoder is given: <s> and the words of each pair."""
+    def inputs(self) -> Int[Tensor, "rows positions"]:
+        """What the decoder is given: <s> and the tokens of each pair."""
         return self.cells[3]
 
     @property
-    def labels(self) -> Int[Tensor, "rows places"]:
-        """What the decoder should say to it: the words and </s>."""
+    def labels(self) -> Int[Tensor, "rows positions"]:
+        """What the decoder should say to it: the tokens and </s>."""
         return self.cells[4]
 
     @property
-    def target_sentences(self) -> Int[Tensor, "rows places"]:
+    def target_segments(self) -> Int[Tensor, "rows positions"]:
         return self.cells[5]
 
     @property
-    def target_places(self) -> Int[Tensor, "rows places"]:
+    def target_positions(self) -> Int[Tensor, "rows positions"]:
         return self.cells[6]
 
     @property
     def padding(self) -> float:
-        """The share of cells without a word among those that encoder and decoder compute."""
+        """The share of cells without a token among those that encoder and decoder compute."""
         return 1 - (self.source_tokens + self.tokens) / (2 * self.source.numel())
 
     def __len__(self) -> int:
@@ -172,21 +172,21 @@ class PackedBatch:
         return self.cells.shape[1]
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "PackedBatch":
-        return self.each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     @property
-    def fixed(self) -> bool:
+    def static_shape(self) -> bool:
         """Nearly all batches have the same shape."""
         return True
 
-    def parts(self, count: int) -> list["PackedBatch"]:
+    def split(self, count: int) -> list["PackedBatch"]:
         """Its rows in so many batches, or in one for each row if there are fewer."""
         if count == 1:
             return [self]
         shares = self.cells.split(row_share(len(self), count), dim=1)
         return [PackedBatch(share, *(int((share[plane] > 0).sum()) for plane in (1, 5))) for share in shares]
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "PackedBatch":
+    def map(self, change: Callable[[Tensor], Tensor]) -> "PackedBatch":
         """The same with every tensor changed."""
         return replace(self, cells=change(self.cells))
 

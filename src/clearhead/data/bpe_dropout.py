@@ -14,15 +14,17 @@ Rows = NDArray[np.int64]
 LENGTHS = (4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30)
 
 
-class Splitting:
+class BPEDropout:
     """The pairs of a store with words split at random: `splitting(epoch, rows)`.
 
     How a word is split follows from the seed, the epoch and its place in the store: neither the order of the
     rows nor a resumed run changes anything. A sentence that would outgrow `longest` stays as it is stored.
     """
 
-    def __init__(self, store: PairStore, tokenizer: Tokenizer, probability: float, seed: int, longest: int):
-        self.seed, self.longest = seed, longest
+    def __init__(
+        self, store: PairStore, tokenizer: Tokenizer, probability: float, seed: int, max_length: int
+    ):
+        self.seed, self.max_length = seed, max_length
         self.dropout = tokenizer.dropout(probability)
         self.vocabulary = _Words(tokenizer)
         self.sides = [_InWords(side, self.vocabulary) for side in (store.source, store.target)]
@@ -40,7 +42,7 @@ class Splitting:
         whole = self.vocabulary.whole
         everything, chosen = Side.joined([whole, pieces]), np.array(words)
         chosen[losing] = len(whole) + np.arange(len(pieces))
-        too_long = np.bincount(row, everything.lengths[chosen], len(rows)) > self.longest
+        too_long = np.bincount(row, everything.lengths[chosen], len(rows)) > self.max_length
         chosen = np.where(too_long[row], words, chosen)
         flat = everything.gather(chosen)
         return Side(flat.ids, np.concatenate([[0], flat.offsets[ends]]))
@@ -90,7 +92,7 @@ class _Words:
 
 
 class _InWords:
-    """Sentences of one side as numbers of words, found when they are first asked for."""
+    """SameSegment of one side as numbers of words, found when they are first asked for."""
 
     def __init__(self, side: Side, words: _Words):
         self.side, self.words = side, words

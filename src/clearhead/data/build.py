@@ -41,7 +41,7 @@ def cached_store(
     content: Mapping[str, Any],
     pairs: Callable[[Tally], Iterable[Directed]],
     tokenizer: Tokenizer,
-    longest: int,
+    max_length: int,
 ) -> PairStore:
     """The store of these pairs, built unless it is in the cache already.
 
@@ -52,13 +52,18 @@ def cached_store(
 
     def write(folder: Path) -> dict[str, Any]:
         tally = Tally()
-        meta = _write_pairs(folder, pairs(tally), tokenizer, longest)
+        meta = _write_pairs(folder, pairs(tally), tokenizer, max_length)
         if not meta["pairs"]:
-            beyond = f"then {meta['too_long']:,} without tokens or with more than {longest}"
+            beyond = f"then {meta['too_long']:,} without tokens or with more than {max_length}"
             raise DataError(f"no pairs are left to train on: {tally}; {beyond}")
         return meta | {"tally": {"kept": tally.kept, "dropped": dict(tally.dropped)}}
 
-    described = {"content": content, "tokenizer": tokenizer.fingerprint, "longest": longest, "format": FORMAT}
+    described = {
+        "content": content,
+        "tokenizer": tokenizer.fingerprint,
+        "max_length": max_length,
+        "format": FORMAT,
+    }
     return Building(cache, described, PairStore.open, write).store()
 
 
@@ -125,7 +130,7 @@ class Building(Generic[Store]):
 
 
 def _write_pairs(
-    folder: Path, pairs: Iterable[Directed], tokenizer: Tokenizer, longest: int
+    folder: Path, pairs: Iterable[Directed], tokenizer: Tokenizer, max_length: int
 ) -> dict[str, Any]:
     def encode(chunk: list[Directed]) -> list[Row]:
         texts = [one.pair.source for one in chunk] + [one.pair.target for one in chunk]
@@ -143,7 +148,7 @@ def _write_pairs(
             rows = [
                 ([*tag, *ours], theirs)
                 for tag, ours, theirs in chunk
-                if 0 < len(ours) <= longest - len(tag) and 0 < len(theirs) <= longest
+                if 0 < len(ours) <= max_length - len(tag) and 0 < len(theirs) <= max_length
             ]
             too_long += len(chunk) - len(rows)
             source.add([ours for ours, _ in rows])
@@ -215,7 +220,7 @@ class SideWriter:
         self._close(self._write(sentences))
 
     def add_pieces(self, pieces: list[list[int]], last: Sequence[bool]) -> None:
-        """Sentences in pieces, of which `last` tells those that end one; without a word, it is left out."""
+        """SameSegment in pieces, of which `last` tells those that end one; without a word, it is left out."""
         ends = self._write(pieces)[np.array(last, dtype=bool)]
         self._close(ends[np.diff(ends, prepend=self._end) > 0])
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 # Is told how many bytes of the files are read, and how many they have; packed ones as they lie on the disk.
-Follow = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 
 
 class Reading:
     """Passes over files, counted in bytes."""
 
-    def __init__(self, total: int, follow: Follow):
+    def __init__(self, total: int, follow: ProgressCallback):
         self.total, self.done = total, 0
         self._follow = follow
         self._begun: set[Path] = set()
@@ -40,7 +40,7 @@ def unfollowed(done: int, total: int) -> None:
 
 
 @contextmanager
-def followed(paths: Iterable[Path], follow: Follow) -> Iterator[None]:
+def followed(paths: Iterable[Path], follow: ProgressCallback) -> Iterator[None]:
     """Inside, `follow` is told of what is read of these files; that all is over is told at the end."""
     total = sum(path.stat().st_size for path in paths if path.is_file())
     token = _reading.set(Reading(total, follow))

@@ -25,7 +25,7 @@ class Side:
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> "Side":
-        """Sentences held in memory."""
+        """SameSegment held in memory."""
         offsets = np.zeros(len(sentences) + 1, dtype=np.int64)
         offsets[1:] = np.cumsum([len(sentence) for sentence in sentences])
         ids = np.fromiter((word for sentence in sentences for word in sentence), np.uint32, int(offsets[-1]))
@@ -33,7 +33,7 @@ class Side:
 
     @classmethod
     def of_rows(cls, ids: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> "Side":
-        """Sentences that each begin a row."""
+        """SameSegment that each begin a row."""
         offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return cls(ids[np.arange(ids.shape[1]) < lengths[:, None]].astype(np.uint32), offsets)

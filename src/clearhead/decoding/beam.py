@@ -10,10 +10,10 @@ from clearhead.decoding.hypothesis import Hypothesis
 
 
 class Paths(NamedTuple):
-    """The words of the open hypotheses and the log-probability of each."""
+    """The tokens of the open hypotheses and the log-probability of each."""
 
-    words: Int[Tensor, "rows words"]
-    gains: Float[Tensor, "rows words"]
+    tokens: Int[Tensor, "rows tokens"]
+    log_probs: Float[Tensor, "rows tokens"]
 
     @staticmethod
     def empty(rows: int, device: torch.device | str) -> "Paths":
@@ -22,24 +22,24 @@ class Paths(NamedTuple):
         )
 
     def extend(
-        self, parents: Int[Tensor, " new"], words: Int[Tensor, " new"], gains: Float[Tensor, " new"]
+        self, parents: Int[Tensor, " new"], tokens: Int[Tensor, " new"], log_probs: Float[Tensor, " new"]
     ) -> "Paths":
         return Paths(
-            torch.cat([self.words[parents], words.unsqueeze(1)], 1),
-            torch.cat([self.gains[parents], gains.unsqueeze(1)], 1),
+            torch.cat([self.tokens[parents], tokens.unsqueeze(1)], 1),
+            torch.cat([self.log_probs[parents], log_probs.unsqueeze(1)], 1),
         )
 
 
 class Continuations(NamedTuple):
-    """Paths with one more word, best first; a parent is the row of the path that is continued."""
+    """Paths with one more token, best first; a parent is the row of the path that is continued."""
 
-    totals: Float[Tensor, "sentences places"]
-    parents: Int[Tensor, "sentences places"]
-    words: Int[Tensor, "sentences places"]
-    gains: Float[Tensor, "sentences places"]
+    sum_log_probs: Float[Tensor, "sentences positions"]
+    parents: Int[Tensor, "sentences positions"]
+    tokens: Int[Tensor, "sentences positions"]
+    log_probs: Float[Tensor, "sentences positions"]
 
-    def at(self, places: Int[Tensor, "sentences chosen"]) -> "Continuations":
-        return Continuations(*(field.gather(1, places) for field in self))
+    def at(self, positions: Int[Tensor, "sentences chosen"]) -> "Continuations":
+        return Continuations(*(field.gather(1, positions) for field in self))
 
     def of(self, sentences: Int[Tensor, " chosen"]) -> "Continuations":
         return Continuations(*(field[sentences] for field in self))
@@ -47,21 +47,23 @@ class Continuations(NamedTuple):
 
 def best_continuations(
     log_probabilities: Float[Tensor, "rows vocabulary"],
-    totals: Float[Tensor, "sentences beam"],
-    places: int,
+    sum_log_probs: Float[Tensor, "sentences beam"],
+    positions: int,
 ) -> Continuations:
-    """The best `places` of all continuations of a sentence, or all where there are fewer."""
-    sentences, beam = totals.shape
-    # No more than `places` of one row can be among the best of its sentence.
-    gains, words = log_probabilities.topk(min(places, log_probabilities.shape[1]), dim=-1)
-    each = gains.shape[1]
-    gains, words = gains.view(sentences, -1), words.view(sentences, -1)
-    summed = totals.repeat_interleave(each, 1) + gains
+    """The best `positions` of all continuations of a sentence, or all where there are fewer."""
+    sentences, beam = sum_log_probs.shape
+    # No more than `positions` of one row can be among the best of its sentence.
+    log_probs, tokens = log_probabilities.topk(min(positions, log_probabilities.shape[1]), dim=-1)
+    each = log_probs.shape[1]
+    log_probs, tokens = log_probs.view(sentences, -1), tokens.view(sentences, -1)
+    summed = sum_log_probs.repeat_interleave(each, 1) + log_probs
     # Stable, so that equal totals stay in the order of the rows.
     ranked, order = summed.sort(dim=1, descending=True, stable=True)
-    ranked, order = ranked[:, :places], order[:, :places]
-    first_rows = beam * torch.arange(sentences, device=totals.device).unsqueeze(1)
-    return Continuations(ranked, first_rows + order // each, words.gather(1, order), gains.gather(1, order))
+    ranked, order = ranked[:, :positions], order[:, :positions]
+    first_rows = beam * torch.arange(sentences, device=sum_log_probs.device).unsqueeze(1)
+    return Continuations(
+        ranked, first_rows + order // each, tokens.gather(1, order), log_probs.gather(1, order)
+    )
 
 
 class Pool:
@@ -76,25 +78,25 @@ class Pool:
 
     def add(
         self,
-        chosen: Bool[Tensor, "sentences places"],
+        chosen: Bool[Tensor, "sentences positions"],
         found: Continuations,
         paths: Paths,
         sentences: Int[Tensor, " sentences"],
         penalty: Float[Tensor, ""],
     ) -> None:
         """Takes in those of the chosen that pass the bar; they are few, so Python may touch each."""
-        scores = found.totals / penalty
+        scores = found.sum_log_probs / penalty
         chosen = chosen & (scores > self.bar[sentences].unsqueeze(1))
         if not chosen.any():
             return
         numbers = sentences.unsqueeze(1).expand_as(chosen)[chosen].tolist()
-        words, gains = paths.extend(found.parents[chosen], found.words[chosen], found.gains[chosen])
-        columns = (scores[chosen], found.totals[chosen], words, gains)
-        for number, score, total, path, steps in zip(
+        tokens, log_probs = paths.extend(found.parents[chosen], found.tokens[chosen], found.log_probs[chosen])
+        columns = (scores[chosen], found.sum_log_probs[chosen], tokens, log_probs)
+        for number, score, sum_log_prob, path, steps in zip(
             numbers, *(column.tolist() for column in columns), strict=True
         ):
             complete = path[-1] == self.end
-            hypothesis = Hypothesis(path[:-1] if complete else path, score, total, steps, complete)
+            hypothesis = Hypothesis(path[:-1] if complete else path, score, sum_log_prob, steps, complete)
             self._insert(self.finished[number], hypothesis)
         self.bar[numbers] = torch.tensor([self._bar(number) for number in numbers], device=self.bar.device)
 

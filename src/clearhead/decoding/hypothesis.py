@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """`words` carry neither <s> nor </s>; `log_probabilities` hold that of </s> too, where it was reached."""
+    """`tokens` carry neither <s> nor </s>; `log_probabilities` hold that of </s> too, where it was reached."""
 
-    words: list[int]
+    tokens: list[int]
     score: float
     """The log-probability over the length penalty: what hypotheses are ranked by."""
     log_probability: float

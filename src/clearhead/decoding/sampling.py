@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decoding.constraints import Guide
+from clearhead.decoding.constraints import Constraints
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.loop import Choose, single_path
 from clearhead.decoding.step import Remembered, Step
@@ -16,13 +16,13 @@ from clearhead.errors import SettingsError
 # Below it, single precision cannot hold what the log-probabilities become.
 SMALLEST_TEMPERATURE = 1e-6
 # Below what torch takes: the number of a text is added to it.
-LARGEST_SEED = 2**62
+MAX_SEED = 2**62
 
 
 def sample(
     step: Step[Remembered],
     state: Remembered,
-    guide: Guide,
+    constraints: Constraints,
     seeds: Sequence[int],
     temperature: float = 1.0,
     top_k: int | None = None,
@@ -33,11 +33,17 @@ def sample(
 
     The log-probabilities of the hypotheses are the model's own, before temperature and filters.
     """
-    return single_path(step, state, guide, drawn(guide, seeds, temperature, top_k, top_p, min_p), alpha=0.0)
+    return single_path(
+        step,
+        state,
+        constraints,
+        sampled(constraints, seeds, temperature, top_k, top_p, min_p),
+        length_penalty=0.0,
+    )
 
 
-def drawn(
-    guide: Guide,
+def sampled(
+    constraints: Constraints,
     seeds: Sequence[int],
     temperature: float = 1.0,
     top_k: int | None = None,
@@ -46,12 +52,12 @@ def drawn(
 ) -> Choose:
     """The choice at random among what the filters leave, a seed a sentence."""
     check_sampling(temperature, top_k, top_p, min_p)
-    if len(seeds) != guide.sentences:
-        raise SettingsError(f"seeds: {len(seeds)} seeds for {guide.sentences} sentences; give one each")
-    chances = _chances(seeds, guide.longest).to(guide.device)
+    if len(seeds) != constraints.sentences:
+        raise SettingsError(f"seeds: {len(seeds)} seeds for {constraints.sentences} sentences; give one each")
+    chances = _chances(seeds, constraints.max_length).to(constraints.device)
 
     def choose(
-        log_probabilities: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], place: int
+        log_probabilities: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], position: int
     ) -> Int[Tensor, " rows"]:
         scores = log_probabilities / temperature
         if top_k is not None:
@@ -60,19 +66,19 @@ def drawn(
             scores = keep_top_p(scores, top_p)
         if min_p > 0:
             scores = keep_min_p(scores, min_p)
-        return draw(scores.softmax(-1), chances[rows, place])
+        return draw(scores.softmax(-1), chances[rows, position])
 
     return choose
 
 
 def keep_top_k(scores: Float[Tensor, "rows vocabulary"], k: int) -> Float[Tensor, "rows vocabulary"]:
-    """Only the k best words stay possible (Fan et al. 2018); all that equal the last of them stay too."""
+    """Only the k best tokens stay possible (Fan et al. 2018); all that equal the last of them stay too."""
     least = scores.topk(min(k, scores.shape[1]), dim=-1).values[:, -1:]
     return scores.masked_fill(scores < least, -torch.inf)
 
 
 def keep_top_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tensor, "rows vocabulary"]:
-    """Only the fewest words that together hold a probability of p stay possible (Holtzman et al. 2020)."""
+    """Only the fewest tokens that together hold a probability of p stay possible (Holtzman et al. 2020)."""
     ranked, order = scores.sort(dim=-1, descending=True, stable=True)
     probabilities = ranked.softmax(-1)
     before = probabilities.cumsum(-1) - probabilities
@@ -82,7 +88,7 @@ def keep_top_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tens
 
 
 def keep_min_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tensor, "rows vocabulary"]:
-    """Only words at least p times as probable as the best stay possible (Nguyen et al. 2024)."""
+    """Only tokens at least p times as probable as the best stay possible (Nguyen et al. 2024)."""
     best = scores.amax(-1, keepdim=True)
     return scores.masked_fill((scores - best).exp() < p, -torch.inf)
 
@@ -90,17 +96,17 @@ def keep_min_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tens
 def draw(
     probabilities: Float[Tensor, "rows vocabulary"], chances: Float[Tensor, " rows"]
 ) -> Int[Tensor, " rows"]:
-    """The word at which the probabilities, summed up in order, pass the row's chance in [0, 1)."""
+    """The token at which the probabilities, summed up in order, pass the row's chance in [0, 1)."""
     summed = probabilities.double().cumsum(-1)
     marks = chances.double().unsqueeze(1) * summed[:, -1:]
     return torch.searchsorted(summed, marks, right=True).squeeze(1).clamp(max=probabilities.shape[1] - 1)
 
 
-def _chances(seeds: Sequence[int], longest: int) -> Float[Tensor, "sentences longest"]:
+def _chances(seeds: Sequence[int], max_length: int) -> Float[Tensor, "sentences longest"]:
     """The random numbers of every row from its own generator, always on the CPU: equal on every device."""
     generator = torch.Generator()
-    rows = [torch.rand(longest, generator=generator.manual_seed(seed)) for seed in seeds]
-    return torch.stack(rows) if rows else torch.empty(0, longest)
+    rows = [torch.rand(max_length, generator=generator.manual_seed(seed)) for seed in seeds]
+    return torch.stack(rows) if rows else torch.empty(0, max_length)
 
 
 def check_sampling(temperature: float, top_k: int | None, top_p: float, min_p: float) -> None:

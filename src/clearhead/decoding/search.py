@@ -5,36 +5,36 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from clearhead.decoding.beam import Paths, Pool, best_continuations
-from clearhead.decoding.constraints import Guide, check_numbers
+from clearhead.decoding.constraints import Constraints, check_numbers
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.loop import most_probable, single_path
-from clearhead.decoding.penalties import length_penalty
+from clearhead.decoding.penalties import length_normalizer
 from clearhead.decoding.step import Remembered, Step
 from clearhead.decoding.tree import Tree
 from clearhead.errors import SettingsError
 
 # Far beyond use; the penalty of a long sentence still fits single precision.
-LARGEST_ALPHA = 10
+MAX_LENGTH_PENALTY = 10
 
 
 def greedy_search(
     step: Step[Remembered],
     state: Remembered,
-    guide: Guide,
-    alpha: float = 0.0,
+    constraints: Constraints,
+    length_penalty: float = 0.0,
 ) -> list[Hypothesis]:
-    """The most probable word at every step, to the end or the longest length; `alpha` scales the score."""
-    check_search(alpha=alpha)
-    return single_path(step, state, guide, most_probable, alpha)
+    """The most probable token at every step, to the end or the longest length; `alpha` scales the score."""
+    check_search(length_penalty=length_penalty)
+    return single_path(step, state, constraints, most_probable, length_penalty)
 
 
 @torch.no_grad()
 def beam_search(
     step: Step[Remembered],
     state: Remembered,
-    guide: Guide,
+    constraints: Constraints,
     beam: int,
-    alpha: float = 0.6,
+    length_penalty: float = 0.6,
     nbest: int = 1,
     tree: Tree | None = None,
 ) -> list[list[Hypothesis]]:
@@ -45,23 +45,27 @@ def beam_search(
     many end; an ended one counts if it is among the `beam` best. A beam of one stops at its first end, as
     greedy search does. A `tree` is told all that is looked at.
     """
-    check_search(beam, nbest, alpha)
-    sentences, device = guide.sentences, guide.device
-    pool = Pool(sentences, nbest, guide.end, device)
-    penalties = torch.tensor([length_penalty(n, alpha) for n in range(guide.longest + 1)], device=device)
+    check_search(beam, nbest, length_penalty)
+    sentences, device = constraints.sentences, constraints.device
+    pool = Pool(sentences, nbest, constraints.end, device)
+    penalties = torch.tensor(
+        [length_normalizer(n, length_penalty) for n in range(constraints.max_length + 1)], device=device
+    )
     active = torch.arange(sentences, device=device)
-    totals = torch.zeros(sentences, 1, device=device)
+    sum_log_probs = torch.zeros(sentences, 1, device=device)
     paths = Paths.empty(sentences, device)
-    last = guide.first
+    last = constraints.first
 
-    for length in range(1, guide.longest + 1):
-        width = totals.shape[1]
+    for length in range(1, constraints.max_length + 1):
+        width = sum_log_probs.shape[1]
         logits = step(last, state)
-        log_probabilities = guide.log_probabilities(logits, paths.words, active.repeat_interleave(width))
-        found = best_continuations(log_probabilities, totals, 2 * beam)
-        check_numbers(found.totals[:, 0], active, length)
+        log_probabilities = constraints.log_probabilities(
+            logits, paths.tokens, active.repeat_interleave(width)
+        )
+        found = best_continuations(log_probabilities, sum_log_probs, 2 * beam)
+        check_numbers(found.sum_log_probs[:, 0], active, length)
 
-        ended = found.words == guide.end
+        ended = found.tokens == constraints.end
         among_best = torch.arange(ended.shape[1], device=device) < beam
         pool.add(ended & among_best, found, paths, active, penalties[length])
 
@@ -70,11 +74,11 @@ def beam_search(
         if tree:
             tree.grow(found, kept, active, length - 1, penalties[length])
         found = found.at(kept)
-        bar, limits = pool.bar[active], guide.limits[active]
-        stop = settled(bar, found.totals[:, 0], penalties[limits])
+        bar, limits = pool.bar[active], constraints.limits[active]
+        stop = settled(bar, found.sum_log_probs[:, 0], penalties[limits])
         if beam == 1:
             stop |= bar.isfinite()
-        if length >= guide.shortest:
+        if length >= constraints.shortest:
             pool.add((limits == length).unsqueeze(1), found, paths, active, penalties[length])
             stop |= limits == length
 
@@ -84,8 +88,8 @@ def beam_search(
         if len(going) == 0:
             break
         found, active = found.of(going), active[going]
-        totals, parents, last = found.totals, found.parents.flatten(), found.words.flatten()
-        paths = paths.extend(parents, last, found.gains.flatten())
+        sum_log_probs, parents, last = found.sum_log_probs, found.parents.flatten(), found.tokens.flatten()
+        paths = paths.extend(parents, last, found.log_probs.flatten())
         state.select(parents)
     if tree:
         tree.close(pool.finished)
@@ -105,11 +109,13 @@ def settled(
     return bar >= best_open / largest_penalty
 
 
-def check_search(beam: int = 1, nbest: int = 1, alpha: float = 0.0) -> None:
+def check_search(beam: int = 1, nbest: int = 1, length_penalty: float = 0.0) -> None:
     """Refuses what no search can do."""
     if beam < 1:
         raise SettingsError(f"beam: {beam} should be at least 1")
     if not 1 <= nbest <= beam:
         raise SettingsError(f"nbest: {nbest} should be from 1 to the beam, {beam}; widen the beam for more")
-    if not 0 <= alpha <= LARGEST_ALPHA:
-        raise SettingsError(f"alpha: {alpha} should be from 0 to {LARGEST_ALPHA} (0 leaves lengths alone)")
+    if not 0 <= length_penalty <= MAX_LENGTH_PENALTY:
+        raise SettingsError(
+            f"alpha: {length_penalty} should be from 0 to {MAX_LENGTH_PENALTY} (0 leaves lengths alone)"
+        )

@@ -9,10 +9,10 @@ from torch import Tensor
 
 @runtime_checkable
 class State(Protocol):
-    """What a model remembers about the words it has been given, a row per open hypothesis."""
+    """What a model remembers about the tokens it has been given, a row per open hypothesis."""
 
     def select(self, rows: Int[Tensor, " chosen"], /) -> None:
-        """Row i becomes what row rows[i] was, in place: reorders, duplicates and drops."""
+        """Row i becomes what row rows[i] was, in position: reorders, duplicates and drops."""
         ...
 
 
@@ -22,14 +22,14 @@ Remembered_contra = TypeVar("Remembered_contra", bound=State, contravariant=True
 
 @runtime_checkable
 class Step(Protocol[Remembered_contra]):
-    """Feeds one word to every row and advances the state; gives the logits of the next word."""
+    """Feeds one token to every row and advances the state; gives the logits of the next token."""
 
     def __call__(
-        self, words: Int[Tensor, " rows"], state: Remembered_contra, /
+        self, tokens: Int[Tensor, " rows"], state: Remembered_contra, /
     ) -> Float[Tensor, "rows vocabulary"]: ...
 
 
-# From logits and the words chosen so far to other logits.
+# From logits and the tokens chosen so far to other logits.
 Adjust: TypeAlias = Callable[
-    [Float[Tensor, "rows vocabulary"], Int[Tensor, "rows words"]], Float[Tensor, "rows vocabulary"]
+    [Float[Tensor, "rows vocabulary"], Int[Tensor, "rows tokens"]], Float[Tensor, "rows vocabulary"]
 ]

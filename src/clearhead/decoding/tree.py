@@ -13,25 +13,25 @@ from clearhead.decoding.hypothesis import Hypothesis
 
 @dataclass
 class Node:
-    """A hypothesis: that of its parent, and one word more."""
+    """A hypothesis: that of its parent, and one token more."""
 
     sentence: int
     parent: int | None
     """The number of the node before; None at the beginning of a sentence."""
     step: int
     """From 0 on."""
-    word: int
+    token: int
     log_probability: float
-    """Of the word."""
-    total: float
-    """The log-probability of all words up to this one."""
+    """Of the token."""
+    sum_log_prob: float
+    """The log-probability of all tokens up to this one."""
     score: float
     """The total over the length penalty."""
     fate: Literal["kept", "finished", "dropped"] = "kept"
     why: str | None = None
     """Why it was dropped, or is finished and yet not among what the search gives."""
     rank: int | None = None
-    """Its place among the hypotheses that the search gives, from 0 on."""
+    """Its position among the hypotheses that the search gives, from 0 on."""
     best: bool = False
     """Whether the first of these goes through it."""
 
@@ -56,9 +56,9 @@ class Tree:
             at = self.nodes[at].parent
         return found[::-1]
 
-    def words(self, number: int) -> list[int]:
-        """The words up to a node."""
-        return [self.nodes[one].word for one in self.path(number)]
+    def tokens(self, number: int) -> list[int]:
+        """The tokens up to a node."""
+        return [self.nodes[one].token for one in self.path(number)]
 
     def grow(
         self,
@@ -68,25 +68,25 @@ class Tree:
         step: int,
         penalty: Float[Tensor, ""],
     ) -> None:
-        """Takes in all that a step has found; `kept` are the places of those that the search goes on with."""
-        columns = (*found, found.totals / penalty)
+        """Takes in all that a step has found; `kept` are the positions of those that the search goes on with."""
+        columns = (*found, found.sum_log_probs / penalty)
         self._kept = []
         for sentence, chosen, *fields in zip(
             sentences.tolist(), kept.tolist(), *(column.tolist() for column in columns), strict=True
         ):
             numbers: list[int | None] = []
-            for place, (total, row, word, gain, score) in enumerate(zip(*fields, strict=True)):
+            for position, (sum_log_prob, row, token, log_prob, score) in enumerate(zip(*fields, strict=True)):
                 parent = self._rows[row] if self._rows else None
-                node = Node(sentence, parent, step, word, gain, total, score)
-                numbers.append(self._add(node, place, place in chosen))
-            self._kept.append([numbers[place] for place in chosen])
+                node = Node(sentence, parent, step, token, log_prob, sum_log_prob, score)
+                numbers.append(self._add(node, position, position in chosen))
+            self._kept.append([numbers[position] for position in chosen])
 
-    def _add(self, node: Node, place: int, kept: bool) -> int | None:
-        """The number of a new node that has this place among the best; None if it is impossible."""
-        if node.total == float("-inf"):
+    def _add(self, node: Node, position: int, kept: bool) -> int | None:
+        """The number of a new node that has this position among the best; None if it is impossible."""
+        if node.sum_log_prob == float("-inf"):
             return None
-        ends = node.word == self.end
-        if ends and place < self.beam:
+        ends = node.token == self.end
+        if ends and position < self.beam:
             node.fate = "finished"
         elif not kept:
             node.fate = "dropped"
@@ -101,11 +101,11 @@ class Tree:
     def follow(self, going: Int[Tensor, " going"], cut: Bool[Tensor, " sentences"]) -> None:
         """The search goes on with these sentences; others stop, those that are `cut` for their length."""
         ahead = set(going.tolist())
-        for place, (numbers, is_cut) in enumerate(zip(self._kept, cut.tolist(), strict=True)):
-            for number in numbers if place not in ahead else ():
+        for position, (numbers, is_cut) in enumerate(zip(self._kept, cut.tolist(), strict=True)):
+            for number in numbers if position not in ahead else ():
                 if number is not None:
                     self._leave(self.nodes[number], is_cut)
-        self._rows = [number for place in going.tolist() for number in self._kept[place]]
+        self._rows = [number for position in going.tolist() for number in self._kept[position]]
 
     def _leave(self, node: Node, cut: bool) -> None:
         node.fate = "finished" if cut else "dropped"
@@ -118,14 +118,14 @@ class Tree:
     def close(self, given: Sequence[Sequence[Hypothesis]]) -> None:
         """Marks what the search gives for each sentence, best first."""
         finished = {
-            (node.sentence, *self.words(number)): number
+            (node.sentence, *self.tokens(number)): number
             for number, node in enumerate(self.nodes)
             if node.fate == "finished"
         }
         for sentence, hypotheses in enumerate(given):
             for rank, one in enumerate(hypotheses):
-                words = [*one.words, self.end] if one.complete else one.words
-                number = finished.pop((sentence, *words))
+                tokens = [*one.tokens, self.end] if one.complete else one.tokens
+                number = finished.pop((sentence, *tokens))
                 self.nodes[number].rank = rank
                 for passed in self.path(number) if rank == 0 else ():
                     self.nodes[passed].best = True

@@ -13,7 +13,7 @@ class LengthBucket:
     """The sentences whose source has from `shortest` to `longest` words; None: or more."""
 
     shortest: int
-    longest: int | None
+    max_length: int | None
     sentences: int
     bleu: float
     chrf: float
@@ -22,7 +22,7 @@ class LengthBucket:
 
     @property
     def label(self) -> str:
-        return f"{self.shortest}+" if self.longest is None else f"{self.shortest}-{self.longest}"
+        return f"{self.shortest}+" if self.max_length is None else f"{self.shortest}-{self.max_length}"
 
 
 def by_length(
@@ -38,22 +38,24 @@ def by_length(
         raise SettingsError(f"bounds: {list(bounds)} should rise from 0 or more")
     triples = list(zip(sources, hypotheses, references, strict=True))
     buckets = []
-    for shortest, longest in zip((0, *(bound + 1 for bound in bounds)), (*bounds, None), strict=True):
+    for shortest, max_length in zip((0, *(bound + 1 for bound in bounds)), (*bounds, None), strict=True):
         inside = [
             (hypothesis, reference)
             for source, hypothesis, reference in triples
-            if shortest <= _words(source) and (longest is None or _words(source) <= longest)
+            if shortest <= _words(source) and (max_length is None or _words(source) <= max_length)
         ]
         if inside:
-            buckets.append(_bucket(shortest, longest, inside, language))
+            buckets.append(_bucket(shortest, max_length, inside, language))
     return buckets
 
 
-def _bucket(shortest: int, longest: int | None, pairs: list[tuple[str, str]], language: str) -> LengthBucket:
+def _bucket(
+    shortest: int, max_length: int | None, pairs: list[tuple[str, str]], language: str
+) -> LengthBucket:
     hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
     return LengthBucket(
         shortest=shortest,
-        longest=longest,
+        max_length=max_length,
         sentences=len(pairs),
         bleu=bleu(hypotheses, references, language).value,
         chrf=chrf(hypotheses, references, language).value,

@@ -39,7 +39,7 @@ class Perplexity:
 
     @property
     def perplexity(self) -> float:
-        """Among how many tokens, as it were, the model is undecided at each place."""
+        """Among how many tokens, as it were, the model is undecided at each position."""
         return exp(min(self.loss, 700.0))
 
     @property
@@ -60,14 +60,14 @@ def perplexity(
     stride: int | None = None,
     follow: Callable[[int, int], None] = lambda done, total: None,
 ) -> Perplexity:
-    """Every word of the documents, which have so many bytes, foreseen once through a sliding window.
+    """Every token of the documents, which have so many bytes, foreseen once through a sliding window.
 
-    The window is as long as the model sees. It moves by `stride` places, half of it if left out, so that each
-    word but the first ones is foreseen from at least window - stride words. The sign after a document is not
+    The window is as long as the model sees. It moves by `stride` positions, half of it if left out, so that each
+    token but the first ones is foreseen from at least window - stride tokens. The sign after a document is not
     asked for, as it is no part of the text; nor are prompts, where only answers are learned. Whoever follows
     is told how many windows are done, and of how many.
     """
-    window = model.config.longest
+    window = model.config.max_length
     stride = min(stride or max(1, window // 2), window)
     rows = max(1, LOGITS // len(model.readout_weight))
     model.eval()
@@ -84,19 +84,19 @@ def perplexity(
 
 
 def windows(documents: Enclosed, window: int, stride: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """What a model reads, and what it is asked for there: each word once, with the most words before it."""
+    """What a model reads, and what it is asked for there: each token once, with the most tokens before it."""
     document, start, first, end = _places(documents, window, stride)
     rows = max(1, TOKENS // window)
     for here in range(0, len(document), rows):
         some = slice(here, here + rows)
-        place = start[some, None] + np.arange(min(window, int((end - start)[some].max())))
-        there = place < end[some, None]
-        number, inside = np.broadcast_to(document[some, None], place.shape)[there], place[there]
-        inputs, labels = np.full(place.shape, PAD, np.int32), np.full(place.shape, IGNORED, np.int32)
-        inputs[there], labels[there] = documents.words(number, inside), documents.words(number, inside + 1)
-        learned = np.zeros(place.shape, dtype=bool)
+        position = start[some, None] + np.arange(min(window, int((end - start)[some].max())))
+        there = position < end[some, None]
+        number, inside = np.broadcast_to(document[some, None], position.shape)[there], position[there]
+        inputs, labels = np.full(position.shape, PAD, np.int32), np.full(position.shape, IGNORED, np.int32)
+        inputs[there], labels[there] = documents.tokens(number, inside), documents.tokens(number, inside + 1)
+        learned = np.zeros(position.shape, dtype=bool)
         learned[there] = documents.learned(number, inside + 1)
-        labels[(place < first[some, None]) | ~learned] = IGNORED
+        labels[(position < first[some, None]) | ~learned] = IGNORED
         yield torch.from_numpy(inputs), torch.from_numpy(labels)
 
 

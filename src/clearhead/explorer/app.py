@@ -23,7 +23,7 @@ from clearhead.explorer.limits import Bounded, Sealed
 from clearhead.explorer.measures import contributions, lens, summaries
 from clearhead.explorer.positions import position_table
 from clearhead.explorer.projection import projection
-from clearhead.explorer.requests import ContextsAsked, StepAsked, TraceAsked, complaint
+from clearhead.explorer.requests import ContextsRequest, StepRequest, TraceRequest, complaint
 from clearhead.explorer.run import tell
 from clearhead.explorer.standalone import PAGE
 from clearhead.explorer.steps import next_token
@@ -71,13 +71,13 @@ def _models(library: Library) -> APIRouter:
             return JSONResponse(cut_text(used, text))
 
     @router.get("/positions")
-    def positions(model: str | None = None, places: Annotated[int, Query(ge=1, le=4096)] = 64) -> Response:
+    def positions(model: str | None = None, positions: Annotated[int, Query(ge=1, le=4096)] = 64) -> Response:
         with library.using(model) as (used, _):
-            kind, table = position_table(used.model, places)
+            kind, table = position_table(used.model, positions)
         return _bytes(table, {"X-Kind": kind})
 
     @router.post("/step")
-    def step(asked: StepAsked) -> Response:
+    def step(asked: StepRequest) -> Response:
         chosen = Cut(asked.top, asked.temperature, asked.top_k, asked.top_p)
         with library.using(asked.model) as (used, _):
             return JSONResponse(next_token(used, asked.text, asked.written, asked.to, chosen, asked.seed))
@@ -90,7 +90,7 @@ def _models(library: Library) -> APIRouter:
             return JSONResponse(neighbours(used, word, count))
 
     @router.post("/contexts")
-    def contexts(asked: ContextsAsked) -> Response:
+    def contexts(asked: ContextsRequest) -> Response:
         with library.using(asked.model) as (used, _):
             return JSONResponse(in_contexts(used, asked.word, asked.texts, asked.count))
 
@@ -103,7 +103,7 @@ def _traces(library: Library, traces: Traces) -> APIRouter:
     found = traces.found
 
     @router.post("/trace")
-    def trace(asked: TraceAsked, request: Request) -> Response:
+    def trace(asked: TraceRequest, request: Request) -> Response:
         with library.using(asked.model, _wanted(request)) as (used, name):
             told = tell(used, name, asked.model_dump(exclude={"model"}))
         if _left(request):

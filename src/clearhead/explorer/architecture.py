@@ -19,7 +19,7 @@ def kind_of(model: Model) -> str:
 
 def most_tokens(model: Model) -> int:
     """The most tokens of a text, signs not counted."""
-    return model.longest if isinstance(model, TranslationModel) else model.longest - len(model.lead)
+    return model.max_length if isinstance(model, TranslationModel) else model.max_length - len(model.lead)
 
 
 def architecture(model: Model, name: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def architecture(model: Model, name: str) -> dict[str, Any]:
         "languages": _languages(model),
         "most_tokens": most_tokens(model),
         "beam": model.search.beam if isinstance(model, TranslationModel) else None,
-        "alpha": model.search.alpha if isinstance(model, TranslationModel) else None,
+        "alpha": model.search.length_penalty if isinstance(model, TranslationModel) else None,
     }
 
 
@@ -41,17 +41,17 @@ def bare_architecture(model: Translator | GPT, tokenizer: Tokenizer, name: str) 
         "kind": config.kind,
         "languages": [],
         "width": config.width,
-        "hidden": config.hidden,
+        "hidden": config.ffn_width,
         "heads": heads,
-        "key_heads": config.attention.key_heads or heads,
+        "kv_heads": config.attention.kv_heads or heads,
         "size": config.head_size,
         "vocabulary": model.readout_weight.shape[0],
-        "longest": config.longest,
-        "most_tokens": config.longest,
+        "max_length": config.max_length,
+        "most_tokens": config.max_length,
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "position": config.position,
         "norm": config.norm,
-        "norm_place": config.norm_place,
+        "norm_position": config.norm_position,
         "activation": config.activation,
         "score": config.attention.score,
         "tied": config.tied,

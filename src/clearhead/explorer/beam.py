@@ -4,24 +4,24 @@ import math
 from typing import Any
 
 from clearhead.errors import SettingsError
-from clearhead.explorer.trace_session import Told
+from clearhead.explorer.trace_session import TraceSession
 
 
-def beam(told: Told) -> dict[str, Any]:
+def beam(told: TraceSession) -> dict[str, Any]:
     """Every hypothesis that the search looked at, in the order in which it found them."""
     tree = told.tree
     if tree is None:
         raise SettingsError("beam: this output was not searched for; leave out the target")
-    pieces = told.tokenizer.pieces([node.word for node in tree.nodes])
+    pieces = told.tokenizer.pieces([node.token for node in tree.nodes])
     nodes = [
         {
             "node": number,
             "parent": node.parent,
             "step": node.step,
-            "id": node.word,
+            "id": node.token,
             "piece": piece,
             "log_probability": _finite(node.log_probability),
-            "total": _finite(node.total),
+            "total": _finite(node.sum_log_prob),
             "score": _finite(node.score),
             "state": node.fate,
             "why": node.why,

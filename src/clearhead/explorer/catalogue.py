@@ -71,7 +71,11 @@ def pattern_of(name: str) -> tuple[str, int | None]:
 def _embeddings(model: Translator | GPT, lengths: Mapping[str, int]) -> list[Entry]:
     names = {"text": "embedding", "source": "source_embedding", "target": "target_embedding"}
     adds = model.config.position not in ("rotary", "alibi", "none")
-    roles = {"words": "words", **({"positions": "positions"} if adds else {}), "stream": "embedding"}
+    roles = {
+        "token_embeddings": "words",
+        **({"position_embeddings": "positions"} if adds else {}),
+        "stream": "embedding",
+    }
     return [
         Entry(
             f"{names[side]}.{shown}", role, ("places", "width"), (length, model.config.width), {"side": side}
@@ -91,7 +95,7 @@ def _attentions(model: Translator | GPT, lengths: Mapping[str, int]) -> list[Ent
             "keys": (("places", "size"), (keys, size)),
             "values": (("places", "size"), (keys, size)),
             **dict.fromkeys(SQUARE, (("queries", "keys"), (queries, keys))),
-            "mixed": (("queries", "size"), (queries, size)),
+            "head_output": (("queries", "size"), (queries, size)),
         }
         found += [
             Entry(
@@ -109,8 +113,8 @@ def _attentions(model: Translator | GPT, lengths: Mapping[str, int]) -> list[Ent
 def _streams(model: Translator | GPT, lengths: Mapping[str, int]) -> list[Entry]:
     width, found = model.config.width, []
     for stack in stacks(model):
-        name, places = stack["name"], lengths[stack["side"]]
-        axes, shape = ("layers", "places", "width"), (stack["layers"], places, width)
+        name, positions = stack["name"], lengths[stack["side"]]
+        axes, shape = ("layers", "places", "width"), (stack["layers"], positions, width)
         for sublayer in stack["sublayers"]:
             about = {"stack": name, "sublayer": sublayer, "side": stack["side"]}
             path = f"{name}.blocks.*"

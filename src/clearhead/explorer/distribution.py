@@ -42,7 +42,11 @@ class Cut:
 
 
 def distribution(
-    tokenizer: Tokenizer, logits: Tensor, cut: Cut, following: int | None, unsaid: Sequence[int] = ()
+    tokenizer: Tokenizer,
+    logits: Tensor,
+    cut: Cut,
+    following: int | None,
+    suppressed_tokens: Sequence[int] = (),
 ) -> dict[str, Any]:
     """What the page shows of the logits of one place, of which the token that follows may be known.
 
@@ -50,7 +54,7 @@ def distribution(
     """
     logits = logits.float()
     scores = (logits / (cut.temperature or 1.0)).log_softmax(-1)
-    never = torch.tensor(unsaid, dtype=torch.long, device=scores.device)
+    never = torch.tensor(suppressed_tokens, dtype=torch.long, device=scores.device)
     probabilities, left = scores.exp(), cut.left(scores.index_fill(0, never, -torch.inf))
     best = probabilities.topk(min(cut.top, len(logits))).indices.tolist()
 

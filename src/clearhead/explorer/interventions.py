@@ -64,7 +64,9 @@ def _edit(model: Model, asked: Mapping[str, Any], field: str) -> tuple[str, Edit
             return f"{_path(model, asked['attention'], field)}.weights", row
         case "embedding":
             number = _token(model, asked, field)
-            return f"{_embedding(model, asked['side'], field)}.words", Swap({asked["place"]: number})
+            return f"{_embedding(model, asked['side'], field)}.token_embeddings", Swap(
+                {asked["place"]: number}
+            )
         case _:
             return _places(model, asked["side"], field), Move({asked["place"]: asked["to"]})
 
@@ -92,8 +94,8 @@ def _places(model: Model, side: str, field: str) -> str:
     if position in ("none", "alibi"):
         raise SettingsError(f"{field}: positions of kind {position} have no places that could change")
     if position == "rotary":
-        return next(f"{stack['name']}.places" for stack in stacks(model.model) if stack["side"] == side)
-    return f"{embedding}.places"
+        return next(f"{stack['name']}.position_ids" for stack in stacks(model.model) if stack["side"] == side)
+    return f"{embedding}.position_ids"
 
 
 def _token(model: Model, asked: Mapping[str, Any], field: str) -> int:

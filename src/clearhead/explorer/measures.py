@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clearhead.explorer.architecture import attentions, stacks
 from clearhead.explorer.catalogue import pattern_of
-from clearhead.explorer.trace_session import StoppedError, Told
+from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
 from clearhead.inspection.alignment import SIGN, Aligner, cross_roles
 from clearhead.inspection.explanation_summaries import Summaries
@@ -24,7 +24,7 @@ MOST_ROLLED = 128
 """Places up to which a matrix of them can still be sent as text."""
 
 
-def summaries(told: Told) -> dict[str, Any]:
+def summaries(told: TraceSession) -> dict[str, Any]:
     """All that is cheap to measure, of every attention and every sub-layer."""
     found = Summaries(told.explanation)
     aligners = _aligners(found)
@@ -37,7 +37,7 @@ def summaries(told: Told) -> dict[str, Any]:
     }
 
 
-def lens(told: Told, top: int) -> dict[str, Any]:
+def lens(told: TraceSession, top: int) -> dict[str, Any]:
     """What the stream would be read out as after each layer."""
     found = Summaries(told.explanation).lens(top)
     rows = zip(found.ids.tolist(), found.probabilities.tolist(), strict=True)
@@ -48,7 +48,7 @@ def lens(told: Told, top: int) -> dict[str, Any]:
     }
 
 
-def contributions(told: Told, wanted: Callable[[], bool] = lambda: True) -> dict[str, Any]:
+def contributions(told: TraceSession, wanted: Callable[[], bool] = lambda: True) -> dict[str, Any]:
     """Each head muted once, as long as it is wanted; the trace's own interventions hold meanwhile."""
     keys = {one["path"]: one["key"] for one in attentions(told.model)}
     heads = []
@@ -80,7 +80,7 @@ def _heads(found: Summaries, kind: str, aligners: list[Aligner]) -> list[dict[st
                     "head": head,
                     "entropy": bits[head],
                     "distance": far[head],
-                    "role": None if role.name == "mixed" else role.name,
+                    "role": None if role.name == "head_output" else role.name,
                     "label": str(role),
                     "roles": {**{name: share[head] for name, share in shares.items()}, **aligns},
                 }
@@ -127,7 +127,7 @@ def _rollout(found: Summaries, kind: str) -> list[list[float]] | None:
     return rollout(torch.stack(layers))[-1].tolist() if layers[0].shape[-1] <= MOST_ROLLED else None
 
 
-def _cell(told: Told, ids: list[int], chances: list[float]) -> list[dict[str, Any]]:
+def _cell(told: TraceSession, ids: list[int], chances: list[float]) -> list[dict[str, Any]]:
     pieces = told.tokenizer.pieces(ids)
     return [
         {"id": one, "piece": piece, "probability": chance}

@@ -15,7 +15,7 @@ from clearhead.inspection.sites import Listener, listening
 Keep = Callable[[str, Tensor], None]
 
 
-class Arriving:
+class PendingTrace:
     """Tensors by name, some of them on their way: whoever asks for one waits until it is there."""
 
     def __init__(self, there: Mapping[str, Tensor], awaited: Iterable[str] = ()):

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from clearhead.errors import SettingsError
-from clearhead.explorer.trace_session import Told
+from clearhead.explorer.trace_session import TraceSession
 from clearhead.inspection.explanation_summaries import RESIDUALS
 from clearhead.layers.attention import Attention
 from clearhead.layers.norm import PreNorm
@@ -15,7 +15,7 @@ THREE = ("queries", "keys", "values")
 
 @torch.no_grad()
 def projection(
-    told: Told, key: str, layer: int, head: int, place: int, part: str, dimension: int
+    told: TraceSession, key: str, layer: int, head: int, place: int, part: str, dimension: int
 ) -> dict[str, Any]:
     """x·W + b for one dimension of one head at one place, with all its numbers."""
     kind = told.attention(key)
@@ -52,7 +52,7 @@ def projection(
     }
 
 
-def _given(told: Told, kind: dict[str, Any], layer: int, part: str, place: int) -> torch.Tensor:
+def _given(told: TraceSession, kind: dict[str, Any], layer: int, part: str, place: int) -> torch.Tensor:
     """What the attention gets at a place: the stream, normalised where norms come first."""
     stack, sublayer = kind["stack"], kind["path"].rsplit(".", 1)[1]
     if kind["kind"] == "cross" and part != "queries":

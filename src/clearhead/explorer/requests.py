@@ -15,19 +15,19 @@ Place = Annotated[int, Field(ge=0)]
 Ids = Annotated[list[Place], Field(max_length=100_000)]
 
 
-class Asked(BaseModel):
+class Request(BaseModel):
     """The base of all requests: closed to unknown names, and numbers are numbers."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Heads(Asked):
+class Heads(Request):
     kind: Literal["mute", "keep"]
     attention: str
     heads: Annotated[list[Place], Field(max_length=1000)]
 
 
-class Row(Asked):
+class Row(Request):
     kind: Literal["row"]
     attention: str
     head: Place
@@ -35,7 +35,7 @@ class Row(Asked):
     weights: Annotated[list[Annotated[FiniteFloat, Field(ge=0)]], Field(min_length=1, max_length=100_000)]
 
 
-class Swap(Asked):
+class Swap(Request):
     kind: Literal["embedding"]
     side: Literal["source", "target", "text"]
     place: Place
@@ -43,7 +43,7 @@ class Swap(Asked):
     id: Place | None = None
 
 
-class Move(Asked):
+class Move(Request):
     kind: Literal["position"]
     side: Literal["source", "target", "text"]
     place: Place
@@ -53,14 +53,14 @@ class Move(Asked):
 Change = Annotated[Heads | Row | Swap | Move, Field(discriminator="kind")]
 
 
-class Drawing(Asked):
+class Drawing(Request):
     temperature: FiniteFloat = 0.0
     top_k: int | None = None
     top_p: FiniteFloat = 1.0
     seed: int = 0
 
 
-class TraceAsked(Drawing):
+class TraceRequest(Drawing):
     model: str | None = None
     text: Text
     to: str | None = None
@@ -73,7 +73,7 @@ class TraceAsked(Drawing):
     interventions: Annotated[list[Change], Field(max_length=1000)] = []
 
 
-class StepAsked(Drawing):
+class StepRequest(Drawing):
     model: str | None = None
     text: Text
     to: str | None = None
@@ -81,7 +81,7 @@ class StepAsked(Drawing):
     top: int = 20
 
 
-class ContextsAsked(Asked):
+class ContextsRequest(Request):
     model: str | None = None
     word: Text
     texts: Annotated[list[Text], Field(min_length=1, max_length=8)]
@@ -94,7 +94,7 @@ def complaint(problem: ErrorDetails) -> tuple[str, str | None]:
         why = problem.get("ctx", {})["error"]
         return f"the request is not JSON ({why}, character {problem['loc'][-1]})", None
     path = problem["loc"][1:]
-    # Behind the number of an edit stands its kind, by which it was read: nobody wrote that there.
+    # LeftPadding the number of an edit stands its kind, by which it was read: nobody wrote that there.
     written = [str(part) for before, part in pairwise([None, *path]) if not isinstance(before, int)]
     if not written:
         return "the request is no JSON object with content-type application/json: send one", None

@@ -9,16 +9,16 @@ from clearhead.errors import TextError
 from clearhead.explorer.architecture import Model, architecture, most_tokens
 from clearhead.explorer.catalogue import catalogue
 from clearhead.explorer.interventions import as_python, call_of, edits
-from clearhead.explorer.trace_session import Told, brief
+from clearhead.explorer.trace_session import TraceSession, brief
 from clearhead.inspection import intervene
 from clearhead.tasks.language.model import LanguageModel
 
 KEPT_BYTES = 96_000_000
 """A trace that would be larger keeps what pictures need; the rest is computed again when it is asked for."""
-LATER = ("scores", "masked", "queries", "keys", "values", "mixed")
+LATER = ("scores", "masked", "queries", "keys", "values", "head_output")
 
 
-def tell(model: Model, name: str, asked: Mapping[str, Any]) -> Told:
+def tell(model: Model, name: str, asked: Mapping[str, Any]) -> TraceSession:
     """The trace of what was asked, fields as docs/trace.md has them; its `run` brings the numbers."""
     started = time.perf_counter()
     text, arguments = asked["text"], explain_arguments(model, asked)
@@ -30,7 +30,7 @@ def tell(model: Model, name: str, asked: Mapping[str, Any]) -> Told:
     def earlier() -> Mapping[str, Any]:
         return brief(model.explain(text, names=["logits"], **arguments))
 
-    return Told(
+    return TraceSession(
         explanation,
         architecture(model, name),
         asked,
@@ -47,10 +47,10 @@ def explain_arguments(model: Model, asked: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(model, LanguageModel):
         drawing = ("tokens", "temperature", "top_k", "top_p", "seed") if asked.get("tokens") else ()
         return {name: asked[name] for name in drawing if name in asked}
-    wishes = {name: asked[name] for name in ("target", "beam", "prefix") if asked.get(name)}
+    options = {name: asked[name] for name in ("target", "beam", "prefix") if asked.get(name)}
     if asked.get("forced"):
-        wishes["prefix"] = asked["forced"]
-    return {"to": asked.get("to") or model.directions[0].target, **wishes}
+        options["prefix"] = asked["forced"]
+    return {"to": asked.get("to") or model.directions[0].target, **options}
 
 
 def kept_names(model: Model, text: str, tokens: int = 0) -> list[str]:
@@ -58,9 +58,9 @@ def kept_names(model: Model, text: str, tokens: int = 0) -> list[str]:
     length, most = len(model.tokenizer.encode(text)), most_tokens(model)
     if length > most:
         raise TextError(f"text: {length} tokens, and the model takes {most}: shorten it")
-    places = min(length + tokens + 2, model.model.config.longest)
+    positions = min(length + tokens + 2, model.model.config.max_length)
     sides = ("text",) if isinstance(model, LanguageModel) else ("source", "target")
-    entries = catalogue(model.model, dict.fromkeys(sides, places)).values()
+    entries = catalogue(model.model, dict.fromkeys(sides, positions)).values()
     whole = sum(4 * math.prod(entry.shape) for entry in entries)
     kept = [entry for entry in entries if whole <= KEPT_BYTES or entry.role not in LATER]
     return [name for entry in kept for name in entry.names]

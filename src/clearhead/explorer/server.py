@@ -59,11 +59,11 @@ def serve(
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
         server = Server(models, device, answers)
-        settle()
+        synchronize()
         server.run(sockets=[place])
 
 
-def settle() -> None:
+def synchronize() -> None:
     """Takes what is in memory for good: else Python looks through all of torch for garbage now and then.
 
     That holds up all answers for more than a tenth of a second.

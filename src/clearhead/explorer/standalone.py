@@ -16,7 +16,7 @@ from clearhead.explorer.distribution import Cut
 from clearhead.explorer.measures import lens, summaries
 from clearhead.explorer.positions import position_table
 from clearhead.explorer.run import LATER
-from clearhead.explorer.trace_session import FORMAT, Told
+from clearhead.explorer.trace_session import FORMAT, TraceSession
 from clearhead.inspection.explanation import Explanation
 
 PAGE = Path(str(files("clearhead.explorer") / "page"))
@@ -29,11 +29,11 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 def standalone_page(explanation: Explanation) -> str:
     """A page that works from file://, with everything that an explanation holds."""
     about = bare_architecture(explanation.model, explanation.tokenizer, explanation.name or "model")
-    told = Told(explanation, about)
+    told = TraceSession(explanation, about)
     return _with(_whole_page(), answers(told))
 
 
-def answers(told: Told) -> dict[str, Any]:
+def answers(told: TraceSession) -> dict[str, Any]:
     """All that the page would ask a server for, but what needs the model itself."""
     kept = {
         name: entry for name, entry in told.catalogue.items() if entry.role != "logits" and told.holds(name)

@@ -17,7 +17,7 @@ from clearhead.explorer.arrays import Array, array_of, pooled, sliced
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
 from clearhead.explorer.distribution import Cut, distribution
 from clearhead.explorer.interventions import Changes
-from clearhead.explorer.pending import Arriving, look, look_up_to
+from clearhead.explorer.pending import PendingTrace, look, look_up_to
 from clearhead.inspection.explanation import Explanation, Look, Token
 
 FORMAT = 1
@@ -35,7 +35,7 @@ class StoppedError(ClearheadError):
 
 
 @dataclass
-class Told:
+class TraceSession:
     """An explanation, and what is asked about it; of what `run` is to bring, nothing is there yet."""
 
     explanation: Explanation
@@ -53,7 +53,7 @@ class Told:
 
     def __post_init__(self) -> None:
         there = {name: self.explanation[name] for name in self.explanation.trace}
-        self._tensors, self._stopped = Arriving(there, self.awaited), False
+        self._tensors, self._stopped = PendingTrace(there, self.awaited), False
         self.model, self.tokenizer = self.explanation.model, self.explanation.tokenizer
         self.device = self.model.readout_weight.device
         self.catalogue = catalogue(self.model, {side: len(words) for side, words in self.sides.items()})
@@ -98,7 +98,7 @@ class Told:
         """Whether no pass is under way, after so many seconds at most."""
         return self._tensors.ended(seconds)
 
-    def wait(self) -> "Told":
+    def wait(self) -> "TraceSession":
         """This, once all that `run` brings is there."""
         self._tensors.wait()
         return self
@@ -238,11 +238,11 @@ class Told:
             first = sum(not one.written for one in self.read) - 1
             said = said[first:]
         pieces = self.tokenizer.pieces([one.next or 0 for one in said])
-        gain = None if math.isnan(told.difference) else sum(one.log_probability or 0.0 for one in said)
+        log_prob = None if math.isnan(told.difference) else sum(one.log_probability or 0.0 for one in said)
         return {
             "text": told.output,
             "score": getattr(found, "score", None),
-            "log_probability": gain,
+            "log_probability": log_prob,
             "complete": getattr(found, "complete", True),
             "tokens": [
                 {"id": one.next, "piece": piece, "log_probability": one.log_probability}

@@ -4,7 +4,7 @@ import secrets
 import threading
 from collections import OrderedDict
 
-from clearhead.explorer.trace_session import Told
+from clearhead.explorer.trace_session import TraceSession
 
 
 class GoneError(Exception):
@@ -16,7 +16,7 @@ class Traces:
 
     def __init__(self, bound: int):
         self.bound = bound
-        self._held: OrderedDict[str, Told] = OrderedDict()
+        self._held: OrderedDict[str, TraceSession] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -29,13 +29,13 @@ class Traces:
     def new_id(self) -> str:
         return f"t{secrets.token_hex(4)}"
 
-    def add(self, key: str, told: Told) -> None:
+    def add(self, key: str, told: TraceSession) -> None:
         """Takes a trace in; the newest stays even where it alone passes the bound."""
         with self._lock:
             self._held[key] = told
             self._let_go()
 
-    def found(self, key: str) -> Told:
+    def found(self, key: str) -> TraceSession:
         """The trace of an id, which becomes the last to go."""
         with self._lock:
             if key not in self._held:

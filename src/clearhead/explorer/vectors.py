@@ -35,20 +35,22 @@ def in_contexts(model: Model, word: str, texts: Sequence[str], count: int) -> di
     """The same word in several texts: how alike its vectors are in each layer of the first stack."""
     stack = stacks(model.model)[0]
     path = f"{stack['name']}.blocks.*.feedforward_residual.stream"
-    embedding = "embedding.words" if stack["side"] == "text" else "source_embedding.words"
-    places, rows = [], []
+    embedding = (
+        "embedding.token_embeddings" if stack["side"] == "text" else "source_embedding.token_embeddings"
+    )
+    positions, rows = [], []
     for number, text in enumerate(texts):
         told = _explained(model, text, [path, embedding])
         found = _places(told, word, number)
         names = [embedding, *(path.replace("*", str(layer)) for layer in range(stack["layers"]))]
-        places.append(found)
+        positions.append(found)
         rows.append(torch.stack([told[name][found].mean(0) for name in names]))
     vectors = torch.stack(rows, 1)
     unit = F.normalize(vectors.float(), dim=-1)
     return {
         "word": word,
         "layers": stack["layers"],
-        "places": places,
+        "places": positions,
         "similar": (unit @ unit.mT).clamp(-1, 1).tolist(),
         "nearest": [_nearest(model, vector.to(model.device), count, set()) for vector in vectors[-1]],
     }
@@ -88,9 +90,9 @@ def _places(told: Explanation, word: str, number: int) -> list[int]:
         if token.word is not None:
             groups.setdefault(token.word, []).append(place)
     wanted = _plain(word)
-    for places in groups.values():
-        if _plain(_spelled([tokens[place] for place in places])) == wanted:
-            return places
+    for positions in groups.values():
+        if _plain(_spelled([tokens[place] for place in positions])) == wanted:
+            return positions
     raise TextError(f"texts.{number}: the word {word!r:.40} is not in it; use it in every text")
 
 

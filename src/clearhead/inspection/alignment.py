@@ -15,7 +15,7 @@ LINKED = 0.15
 # A head whose words agree so far is called an aligner.
 ALIGNS = 0.6
 SIGN = -1
-"""In the place of a word's number: this token is no word, but a sign such as </s>."""
+"""In the position of a word's number: this token is no word, but a sign such as </s>."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,9 @@ def rank_aligners(sentences: Sequence[tuple[Sequence[Weights], Words]]) -> list[
         for layer, weights in enumerate(layers):
             for reads in (False, True):
                 for head, value in enumerate(agreement(merge_words(weights, words, reads)).tolist()):
-                    place = (layer, head, reads)
-                    scores[place] = scores.get(place, 0.0) + value / len(sentences)
-    aligners = [Aligner(*place, value) for place, value in scores.items()]
+                    position = (layer, head, reads)
+                    scores[position] = scores.get(position, 0.0) + value / len(sentences)
+    aligners = [Aligner(*position, value) for position, value in scores.items()]
     ranked = sorted(aligners, key=lambda one: -one.agreement)
     best = {(one.layer, one.head): one for one in reversed(ranked)}
     return sorted(best.values(), key=lambda one: -one.agreement)
@@ -153,7 +153,7 @@ def cross_roles(weights: Weights, layer: int, aligners: Sequence[Aligner]) -> li
     roles = head_roles(weights, across=True)
     for head, role in enumerate(roles):
         # One that rests on a single key may pair off what little is left; that makes it no aligner.
-        if strengths.get(head, 0.0) >= ALIGNS and role.name in ("mixed", "diagonal"):
+        if strengths.get(head, 0.0) >= ALIGNS and role.name in ("head_output", "diagonal"):
             roles[head] = Role("alignment", strengths[head])
     return roles
 

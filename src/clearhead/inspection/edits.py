@@ -1,6 +1,6 @@
 """What can be changed inside a model while it runs: edits are values, printed as the Python that makes them.
 
-Places count from the first word, in a full pass as in the cached steps of a search.
+Positions count from the first word, in a full pass as in the cached steps of a search.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from clearhead.layers.positions import Rotary
 BY_QUERY = ("scores", "masked", "weights")
 """Steps of an attention that have an axis of keys behind that of queries."""
 BY_KEY = ("keys", "values")
-"""Steps that have all places so far, not only those of the words that are asked for."""
+"""Steps that have all positions so far, not only those of the words that are asked for."""
 LARGEST_WEIGHT = 1e30
 """Single precision holds a row of such."""
 
@@ -30,7 +30,7 @@ class Scene:
 
     site: Site
     first: int = 0
-    """The place of the first word in it: a cached step begins where the last one ended."""
+    """The position of the first word in it: a cached step begins where the last one ended."""
     hidden: Tensor | None = None
     """Of weights: which keys the mask hides from which queries."""
 
@@ -40,7 +40,7 @@ class Edit:
 
     @property
     def at(self) -> Collection[int]:
-        """The places that it names; none, if it is for all of them."""
+        """The positions that it names; none, if it is for all of them."""
         return ()
 
     def check(self, site: Site) -> None:
@@ -157,40 +157,40 @@ class Row(Edit):
 
 @dataclass(frozen=True)
 class Patch(Edit):
-    """What another pass had at the same site: all of it, or only in some heads or at some places.
+    """What another pass had at the same site: all of it, or only in some heads or at some positions.
 
-    Places may be mapped: with {5: 4}, place 5 gets what stood at place 4.
+    Positions may be mapped: with {5: 4}, position 5 gets what stood at position 4.
     """
 
     trace: Mapping[str, Tensor] = field(repr=False)
     heads: Sequence[int] | None = None
-    places: Sequence[int] | Mapping[int, int] | None = None
+    positions: Sequence[int] | Mapping[int, int] | None = None
 
     @property
     def at(self) -> Collection[int]:
-        return self.places or ()
+        return self.positions or ()
 
     def check(self, site: Site) -> None:
         if self.heads is not None:
             _check_heads(site, self.heads)
-        taken = self.places.values() if isinstance(self.places, Mapping) else self.places or ()
-        _check_places(site, [*(self.places or ()), *taken])
+        taken = self.positions.values() if isinstance(self.positions, Mapping) else self.positions or ()
+        _check_places(site, [*(self.positions or ()), *taken])
         if not isinstance(self.trace, Mapping):
             raise SettingsError(f"{site.name}: {self.trace!r:.40} is no trace; patch from what capture gave")
         if not isinstance(self.trace.get(site.name), Tensor):
             raise SettingsError(f"{site.name}: not in the trace that is to be patched in; capture it there")
         there = places_of(site, self.trace[site.name])
-        for place in taken:
-            if place >= there:
+        for position in taken:
+            if position >= there:
                 raise SettingsError(
-                    f"{site.name}: place {place} is not in the trace that is to be patched in, which has 0 "
+                    f"{site.name}: position {position} is not in the trace that is to be patched in, which has 0 "
                     f"to {there - 1}"
                 )
 
     def change(self, tensor: Tensor, scene: Scene) -> Tensor:
         shown, axis = scene.site.shown, 2 if scene.site.shown in ATTENTION else 1
         other = self.trace[scene.site.name].to(tensor)
-        # A step gives the logits of one place, without an axis for it.
+        # A step gives the logits of one position, without an axis for it.
         here = tensor.unsqueeze(1) if tensor.dim() < other.dim() else tensor
         other = other[..., : here.shape[-1]] if shown in BY_QUERY else other
         self._check_fit(here, other, axis, scene.site.name)
@@ -204,9 +204,11 @@ class Patch(Edit):
         return patched.reshape(tensor.shape)
 
     def _pairs(self, here: range, there: int) -> list[tuple[int, int]]:
-        """Which place takes from which, of those that are in this pass and in the other one."""
-        places = range(there) if self.places is None else self.places
-        mapped = places if isinstance(places, Mapping) else {place: place for place in places}
+        """Which position takes from which, of those that are in this pass and in the other one."""
+        positions = range(there) if self.positions is None else self.positions
+        mapped = (
+            positions if isinstance(positions, Mapping) else {position: position for position in positions}
+        )
         return [(to, at) for to, at in mapped.items() if to in here and at < there]
 
     def _check_fit(self, here: Tensor, other: Tensor, axis: int, name: str) -> None:
@@ -221,7 +223,7 @@ class Patch(Edit):
 
 @dataclass(frozen=True)
 class Swap(Edit):
-    """Other vectors at places; among the words of an embedding, also other tokens, by their ids."""
+    """Other vectors at positions; among the words of an embedding, also other tokens, by their ids."""
 
     vectors: Mapping[int, int | Sequence[float] | Tensor]
 
@@ -230,62 +232,66 @@ class Swap(Edit):
         return self.vectors
 
     def check(self, site: Site) -> None:
-        _check_mapping(site, self.vectors, "{place: vector}")
-        if site.shown in (*ATTENTION, "logits", "places"):
+        _check_mapping(site, self.vectors, "{position: vector}")
+        if site.shown in (*ATTENTION, "logits", "position_ids"):
             raise SettingsError(
                 f"{site.name}: has no vectors of words; swap those of words, stream, added or states"
             )
         _check_places(site, self.vectors)
-        for place, vector in self.vectors.items():
+        for position, vector in self.vectors.items():
             if isinstance(vector, int):
                 _check_token(site, vector)
             elif not _is_vector(vector):
-                raise SettingsError(f"{site.name}: the vector for place {place} has what is no number in it")
+                raise SettingsError(
+                    f"{site.name}: the vector for position {position} has what is no number in it"
+                )
 
     def change(self, tensor: Tensor, scene: Scene) -> Tensor:
         changed = tensor.clone()
-        for place, vector in self.vectors.items():
-            if 0 <= place - scene.first < tensor.shape[1]:
-                changed[:, place - scene.first] = _vector(vector, tensor, scene.site)
+        for position, vector in self.vectors.items():
+            if 0 <= position - scene.first < tensor.shape[1]:
+                changed[:, position - scene.first] = _vector(vector, tensor, scene.site)
         return changed
 
 
 @dataclass(frozen=True)
 class Move(Edit):
-    """Words that stand elsewhere: with {2: 5}, the word at place 2 is taken for one at place 5."""
+    """Words that stand elsewhere: with {2: 5}, the word at position 2 is taken for one at position 5."""
 
-    places: Mapping[int, int]
+    positions: Mapping[int, int]
 
     @property
     def at(self) -> Collection[int]:
-        return self.places
+        return self.positions
 
     def check(self, site: Site) -> None:
-        _check_mapping(site, self.places, "{place: other place}")
-        if site.shown != "places":
+        _check_mapping(site, self.positions, "{position: other position}")
+        if site.shown != "position_ids":
             raise SettingsError(
-                f"{site.name}: has no places; move those of an embedding, or of rotary positions"
+                f"{site.name}: has no positions; move those of an embedding, or of rotary positions"
             )
-        _check_places(site, [*self.places, *self.places.values()])
-        longest = _longest(site)
-        for place in (*self.places, *self.places.values()):
-            if place >= longest:
-                raise SettingsError(f"{site.name}: place {place} is beyond the model's last, {longest - 1}")
+        _check_places(site, [*self.positions, *self.positions.values()])
+        max_length = _longest(site)
+        for position in (*self.positions, *self.positions.values()):
+            if position >= max_length:
+                raise SettingsError(
+                    f"{site.name}: position {position} is beyond the model's last, {max_length - 1}"
+                )
 
     def change(self, tensor: Tensor, scene: Scene) -> Tensor:
         moved = tensor.clone()
-        for place, to in self.places.items():
-            moved[tensor == place] = to
+        for position, to in self.positions.items():
+            moved[tensor == position] = to
         return moved
 
 
 def places_of(site: Site, tensor: Tensor) -> int:
-    """How many places a tensor of a site has."""
+    """How many positions a tensor of a site has."""
     if site.shown in ATTENTION:
         return tensor.shape[2]
-    if site.shown == "places":
+    if site.shown == "position_ids":
         return tensor.shape[-1]
-    # A step gives the logits of one place, without an axis for it.
+    # A step gives the logits of one position, without an axis for it.
     return 1 if site.shown == "logits" and tensor.dim() < 3 else tensor.shape[1]
 
 
@@ -306,9 +312,9 @@ def _vector(vector: int | Sequence[float] | Tensor, like: Tensor, site: Site) ->
 
 
 def _longest(site: Site) -> int:
-    """So many places the positions of a site know."""
+    """So many positions the positions of a site know."""
     if isinstance(site.module, Embedding):
-        return site.module.longest
+        return site.module.max_length
     assert isinstance(site.module, Stack)
     block = site.module.blocks[0]
     assert isinstance(block, Block)
@@ -326,7 +332,7 @@ def _is_vector(vector: object) -> bool:
 def _check_heads(site: Site, heads: Sequence[int]) -> None:
     if not isinstance(site.module, Attention) or site.shown not in ATTENTION:
         raise SettingsError(
-            f"{site.name}: has no heads; name a step of an attention, such as decoder.*.attention.mixed"
+            f"{site.name}: has no heads; name a step of an attention, such as decoder.*.attention.head_output"
         )
     if not isinstance(heads, Sequence):
         raise SettingsError(f"{site.name}: {heads!r} is no list of heads; give [{heads!r}]")
@@ -336,19 +342,19 @@ def _check_heads(site: Site, heads: Sequence[int]) -> None:
             raise SettingsError(f"{site.name}: there is no head {head}; heads are 0 to {count - 1}")
 
 
-def _check_places(site: Site, places: Sequence[int] | Mapping[int, object]) -> None:
-    for place in places:
-        if not isinstance(place, int) or place < 0:
-            raise SettingsError(f"{site.name}: places count from 0, and there is no {place!r}")
+def _check_places(site: Site, positions: Sequence[int] | Mapping[int, object]) -> None:
+    for position in positions:
+        if not isinstance(position, int) or position < 0:
+            raise SettingsError(f"{site.name}: positions count from 0, and there is no {position!r}")
 
 
 def _check_mapping(site: Site, given: object, form: str) -> None:
     if not isinstance(given, Mapping):
-        raise SettingsError(f"{site.name}: {given!r} is no mapping of places; give {form}")
+        raise SettingsError(f"{site.name}: {given!r} is no mapping of positions; give {form}")
 
 
 def _check_token(site: Site, token: int) -> None:
-    if not isinstance(site.module, Embedding) or site.shown != "words":
+    if not isinstance(site.module, Embedding) or site.shown != "token_embeddings":
         raise SettingsError(
             f"{site.name}: takes vectors; a token by its id goes to the words of an embedding"
         )

@@ -14,7 +14,7 @@ from clearhead.errors import SettingsError
 from clearhead.inspection import Trace, capture
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
-from clearhead.options import wishes_of
+from clearhead.options import options_of
 from clearhead.text.tokenizer import END, START, UNKNOWN, Tokenizer
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Token:
     word: int | None
     """The number of the word of the text that it is a part of; None for signs."""
     next: int | None = None
-    """The id that a decoder is to say at this place; None where nothing is, or nothing yet."""
+    """The id that a decoder is to say at this position; None where nothing is, or nothing yet."""
     log_probability: float | None = None
     """Of that id, as the model has it."""
     written: bool = False
@@ -72,7 +72,7 @@ class Explanation:
     source: tuple[Token, ...] = field(repr=False)
     """What the encoder read; a GPT has none, and nothing here."""
     target: tuple[Token, ...] = field(repr=False)
-    """What the decoder read, and at each place what it was to say next."""
+    """What the decoder read, and at each position what it was to say next."""
     trace: Trace
     """Tensors by name, with the batch's axis, on the processor; the names are those of `capture`."""
     difference: float
@@ -98,7 +98,7 @@ class Explanation:
         """One of its pictures, by name, of an attention, layer, head and query; see `tasks/drawing.py`."""
         from clearhead.inspection.pictures.draw import Choice, draw
 
-        return draw(self, view, wishes_of(Choice, choice))
+        return draw(self, view, options_of(Choice, choice))
 
     def save(self, path: Path | str, view: str | None = None, **choice: Any) -> Path:
         """Writes a picture (.png, .svg, .pdf), the explorer's page in a file (.html), or numbers (.json)."""
@@ -129,7 +129,7 @@ class Explanation:
         return sum(token.log_probability or 0.0 for token in self.target)
 
     def logits(self) -> Tensor:
-        """Of one more pass over the same ids: (places, vocabulary)."""
+        """Of one more pass over the same ids: (positions, vocabulary)."""
         ids = [token.id for token in self.target]
         if isinstance(self.model, GPT):
             return _text_logits(self.model, ids)
@@ -193,8 +193,8 @@ def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = N
     tokens = _tokens(tokenizer, ids)
     # What is not in the vocabulary can be told apart into words only as long as there is a text.
     numbers = tokenizer.word_numbers(text) if text else []
-    for place, number in enumerate(numbers, start=len(ids) - len(numbers)):
-        tokens[place] = replace(tokens[place], word=number)
+    for position, number in enumerate(numbers, start=len(ids) - len(numbers)):
+        tokens[position] = replace(tokens[position], word=number)
     return (*tokens, *_tokens(tokenizer, [END]))
 
 
@@ -219,7 +219,7 @@ def text_tokens(
 def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     """The tokens of ids; the words of a text are numbered, and signs have no number."""
     signs = {*range(len(tokenizer.specials)), tokenizer.signs.start, *tokenizer.signs.ends} - {UNKNOWN}
-    first = next((place for place, number in enumerate(ids) if number not in signs), len(ids))
+    first = next((position for position, number in enumerate(ids) if number not in signs), len(ids))
     numbers: list[int | None] = [None] * first
     for number, word in enumerate(tokenizer.words([ids[first:]])[0]):
         numbers += [None if one in signs else number for one in word]
@@ -227,12 +227,12 @@ def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
 
 
 def _told(tokens: Sequence[Token], said: Sequence[int], logits: Tensor | None) -> tuple[Token, ...]:
-    """The tokens with what is said at their places, and how probable that is; the last may say nothing."""
-    wanted, gains = torch.tensor(list(said), dtype=torch.long), [None] * len(said)
+    """The tokens with what is said at their positions, and how probable that is; the last may say nothing."""
+    wanted, log_probs = torch.tensor(list(said), dtype=torch.long), [None] * len(said)
     if logits is not None:
-        gains = logits[: len(said)].float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
+        log_probs = logits[: len(said)].float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
     told = [
-        replace(token, next=word, log_probability=gain)
-        for token, word, gain in zip(tokens, said, gains, strict=False)
+        replace(token, next=word, log_probability=log_prob)
+        for token, word, log_prob in zip(tokens, said, log_probs, strict=False)
     ]
     return (*told, *tokens[len(told) :])

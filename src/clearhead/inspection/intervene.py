@@ -22,8 +22,8 @@ def intervene(model: nn.Module, changes: Mapping[str, Change | Sequence[Change]]
 
     Interventions nest, an inner one changing what an outer one left, and hold for whatever this thread
     computes: full passes, searches, captures. What is captured has the changes in it. Change the plain
-    module, not a compiled or distributed wrapper of it; and where places count, decode one text at a time.
-    A place that nothing of what was computed has is refused at the end.
+    module, not a compiled or distributed wrapper of it; and where positions count, decode one text at a time.
+    A position that nothing of what was computed has is refused at the end.
     """
     all_sites, progress, reaches = sites(model), Progress(), []
     if not isinstance(changes, Mapping):
@@ -63,8 +63,8 @@ class Progress:
 
         def hook(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
             if threading.get_ident() == here:
-                places = given[1] if len(given) > 1 else named.get("places")
-                self.first = 0 if places is None else int(places.flatten()[0])
+                positions = given[1] if len(given) > 1 else named.get("positions")
+                self.first = 0 if positions is None else int(positions.flatten()[0])
 
         with ExitStack() as stack:
             for module in model.modules():
@@ -74,22 +74,22 @@ class Progress:
 
 
 class Reach:
-    """How far the tensors have come that an edit could change: it may name a place that no text had."""
+    """How far the tensors have come that an edit could change: it may name a position that no text had."""
 
     def __init__(self, site: Site, change: Change):
         self.site, self.at = site, change.at if isinstance(change, Edit) else ()
-        self.places = 0
+        self.positions = 0
 
     def extend(self, tensor: Tensor, first: int) -> None:
         before = 0 if self.site.shown in BY_KEY else first
-        self.places = max(self.places, before + places_of(self.site, tensor))
+        self.positions = max(self.positions, before + places_of(self.site, tensor))
 
     def check(self) -> None:
-        for place in self.at:
-            if self.places and place >= self.places:
+        for position in self.at:
+            if self.positions and position >= self.positions:
                 raise SettingsError(
-                    f"{self.site.name}: place {place} was never come to, so that nothing changed there; "
-                    f"the text had places 0 to {self.places - 1}"
+                    f"{self.site.name}: position {position} was never come to, so that nothing changed there; "
+                    f"the text had positions 0 to {self.positions - 1}"
                 )
 
 

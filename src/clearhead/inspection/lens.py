@@ -13,23 +13,23 @@ Readout = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Lens:
-    """The best tokens after every layer at every place, and how probable the token is that comes there."""
+    """The best tokens after every layer at every position, and how probable the token is that comes there."""
 
     rows: tuple[str, ...]
-    ids: Int[Tensor, "rows places top"]
-    probabilities: Float[Tensor, "rows places top"]
-    wanted: Float[Tensor, "rows places"]
+    ids: Int[Tensor, "rows positions top"]
+    probabilities: Float[Tensor, "rows positions top"]
+    wanted: Float[Tensor, "rows positions"]
     """NaN where nothing comes."""
 
 
 @torch.no_grad()
 def logit_lens(
-    streams: Mapping[str, Float[Tensor, "places width"]],
+    streams: Mapping[str, Float[Tensor, "positions width"]],
     readout: Readout,
     wanted: Sequence[int | None],
     top: int = 3,
 ) -> Lens:
-    """The stream read out where it has a name; `wanted` are the ids that come at the places."""
+    """The stream read out where it has a name; `wanted` are the ids that come at the positions."""
     ids, probabilities, comes = [], [], []
     known = torch.tensor([-1 if one is None else one for one in wanted])
     for stream in streams.values():

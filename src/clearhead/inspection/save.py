@@ -14,7 +14,7 @@ from clearhead.inspection.explanation import WRITERS, Explanation
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.pictures.draw import Choice, draw, fitting, views
 from clearhead.inspection.pictures.picture import FORMATS
-from clearhead.options import wishes_of
+from clearhead.options import options_of
 
 DIGITS = 6
 """To which weights are written."""
@@ -23,7 +23,7 @@ DIGITS = 6
 def save_explanation(explanation: Explanation, path: Path, view: str | None = None, **choice: Any) -> Path:
     """A file of the kind that its ending says; a folder gets every picture there is."""
     check_place(path)
-    kind, chosen = _kind(path), wishes_of(Choice, choice)
+    kind, chosen = _kind(path), options_of(Choice, choice)
     if _is_folder(path):
         path.mkdir(parents=True, exist_ok=True)
         for name in [view] if view else views(explanation):

@@ -20,14 +20,14 @@ from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import FeedForward, SwiGLU
 from clearhead.layers.norm import PostNorm, PreNorm
-from clearhead.layers.positions import Rotary, Unplaced
+from clearhead.layers.positions import NoPosition, Rotary
 from clearhead.models import GPT, Translator
 
 Listener = Callable[[Tensor], Tensor]
 """Is shown a tensor, and gives back what the model goes on with."""
 Remove = Callable[[], None]
 
-ATTENTION = ("queries", "keys", "values", "scores", "masked", "weights", "mixed")
+ATTENTION = ("queries", "keys", "values", "scores", "masked", "weights", "head_output")
 """The steps of an attention; whoever listens to one makes it compute them one by one."""
 
 
@@ -43,19 +43,19 @@ def _hidden(feedforward: nn.Module, show: Listener) -> Remove:
     return outer.register_forward_pre_hook(lambda _, given: (show(given[0]),)).remove
 
 
-def _words(embedding: nn.Module, show: Listener) -> Remove:
+def _token_embeddings(embedding: nn.Module, show: Listener) -> Remove:
     position = embedding.get_submodule("position")
     return position.register_forward_pre_hook(lambda _, given: (show(given[0]), *given[1:])).remove
 
 
-def _placed(embedding: nn.Module, show: Listener) -> Remove:
+def _position_ids(embedding: nn.Module, show: Listener) -> Remove:
     def hook(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
         return given[0], show(_rows(given[1])), *given[2:]
 
     return embedding.get_submodule("position").register_forward_pre_hook(hook).remove
 
 
-def _positions(embedding: nn.Module, show: Listener) -> Remove:
+def _position_embeddings(embedding: nn.Module, show: Listener) -> Remove:
     def hook(position: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor:
         added = cast(Tensor, position.forward(torch.zeros_like(given[0]), *given[1:]))
         shown = show(added)
@@ -65,27 +65,27 @@ def _positions(embedding: nn.Module, show: Listener) -> Remove:
     return embedding.get_submodule("position").register_forward_hook(hook).remove
 
 
-def _turned(stack: nn.Module, show: Listener) -> Remove:
+def _rotary_position_ids(stack: nn.Module, show: Listener) -> Remove:
     def hook(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
         x, mask, *rest = given
-        places = rest.pop(0) if rest else named.pop("places", None)
-        places = torch.arange(x.shape[1], device=x.device) if places is None else places
-        return (x, mask, show(_rows(places)), *rest), named
+        positions = rest.pop(0) if rest else named.pop("positions", None)
+        positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions
+        return (x, mask, show(_rows(positions)), *rest), named
 
     return stack.register_forward_pre_hook(hook, with_kwargs=True).remove
 
 
-def _rows(places: Tensor) -> Tensor:
-    """Places with the batch's axis, which they lack where all rows have the same."""
-    return places if places.dim() == 2 else places[None]
+def _rows(positions: Tensor) -> Tensor:
+    """Positions with the batch's axis, which they lack where all rows have the same."""
+    return positions if positions.dim() == 2 else positions[None]
 
 
 Way = Callable[[nn.Module, Listener], Remove] | None
 """How one gets to see what a module shows; None: through its tap."""
-EMBEDDING: dict[str, Way] = {"words": _words, "stream": _output}
+EMBEDDING: dict[str, Way] = {"token_embeddings": _token_embeddings, "stream": _output}
 """The vectors of the words, and these with their positions: where the stream begins."""
-ADDED: dict[str, Way] = {"positions": _positions, "places": _placed}
-"""What is added to the words, and for which places."""
+ADDED: dict[str, Way] = {"position_embeddings": _position_embeddings, "position_ids": _position_ids}
+"""What is added to the words, and for which positions."""
 
 
 def _ways(module: nn.Module) -> dict[str, Way]:
@@ -98,11 +98,11 @@ def _ways(module: nn.Module) -> dict[str, Way]:
         case PostNorm() | PreNorm():
             return {"stream": _output}
         case Embedding():
-            return EMBEDDING if isinstance(module.position, Unplaced) else {**ADDED, **EMBEDDING}
+            return EMBEDDING if isinstance(module.position, NoPosition) else {**ADDED, **EMBEDDING}
         case Stack():
             block = module.blocks[0]
             turns = isinstance(block, Block) and isinstance(block.attention.relative, Rotary)
-            return {"places": _turned, "states": _output} if turns else {"states": _output}
+            return {"position_ids": _rotary_position_ids, "states": _output} if turns else {"states": _output}
         case Translator() | GPT():
             return {"logits": None}
         case _:

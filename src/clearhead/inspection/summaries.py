@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 Weights = Float[Tensor, "heads queries keys"]
-RoleName = Literal["previous", "self", "next", "first", "last", "diagonal", "alignment", "mixed"]
+RoleName = Literal["previous", "self", "next", "first", "last", "diagonal", "alignment", "head_output"]
 
 # A head has a role when so much of its weight is explained by it, and that is twice what even looking gives.
 CLEAR, TIMES_EVEN = 0.4, 2.0
@@ -22,7 +22,7 @@ class Role:
     strength: float
 
     def __str__(self) -> str:
-        return "mixed" if self.name == "mixed" else f"{LABELS[self.name]} {self.strength:.0%}"
+        return "head_output" if self.name == "head_output" else f"{LABELS[self.name]} {self.strength:.0%}"
 
 
 LABELS: dict[RoleName, str] = {
@@ -33,7 +33,7 @@ LABELS: dict[RoleName, str] = {
     "last": "last token",
     "diagonal": "diagonal",
     "alignment": "alignment",
-    "mixed": "mixed",
+    "head_output": "head_output",
 }
 """How a role is written in pictures and on the page."""
 
@@ -44,7 +44,7 @@ def entropy(weights: Weights) -> Float[Tensor, "heads queries"]:
 
 
 def mean_distance(weights: Weights) -> Float[Tensor, "heads queries"]:
-    """How many places lie between a query and the keys it looks at, on average; of self-attention."""
+    """How many positions lie between a query and the keys it looks at, on average; of self-attention."""
     return (weights * _offsets(weights).abs()).sum(-1)
 
 
@@ -67,14 +67,14 @@ def head_roles(weights: Weights, across: bool = False) -> list[Role]:
         ]
         # The diagonal holds itself and its neighbours: it is what remains when none of them is clear.
         exact = [role for role in clear if role.name != "diagonal"]
-        roles.append(max(exact or clear, key=lambda role: role.strength, default=Role("mixed", 0.0)))
+        roles.append(max(exact or clear, key=lambda role: role.strength, default=Role("head_output", 0.0)))
     return roles
 
 
 def rollout(
-    layers: Float[Tensor, "layers heads places places"],
-) -> Float[Tensor, "layers places places"]:
-    """How much of each first token is in each place after every layer (Abnar and Zuidema 2020).
+    layers: Float[Tensor, "layers heads positions positions"],
+) -> Float[Tensor, "layers positions positions"]:
+    """How much of each first token is in each position after every layer (Abnar and Zuidema 2020).
 
     Heads count alike, and half of what a layer gives is what came in through the residual.
     """
@@ -88,15 +88,15 @@ def rollout(
 
 @dataclass(frozen=True)
 class Brought:
-    """What one sub-layer did to the residual stream, at every place."""
+    """What one sub-layer did to the residual stream, at every position."""
 
     name: str
     """Its path: `decoder.blocks.0.cross_attention`."""
-    norm: Float[Tensor, " places"]
+    norm: Float[Tensor, " positions"]
     """The length of the stream after it."""
-    added: Float[Tensor, " places"]
+    added: Float[Tensor, " positions"]
     """The length of what it added."""
-    share: Float[Tensor, " places"]
+    share: Float[Tensor, " positions"]
     """How large a part that is of what met in the residual."""
 
     @property
@@ -110,8 +110,8 @@ class Brought:
 
 
 def residual_share(
-    before: Float[Tensor, "places width"], added: Float[Tensor, "places width"]
-) -> Float[Tensor, " places"]:
+    before: Float[Tensor, "positions width"], added: Float[Tensor, "positions width"]
+) -> Float[Tensor, " positions"]:
     """How large a part of what meets in a residual the sub-layer has brought, by the lengths of both."""
     brought = added.norm(dim=-1)
     return brought / (brought + before.norm(dim=-1)).clamp(min=1e-12)
@@ -143,7 +143,7 @@ def _patterns(weights: Weights, across: bool) -> dict[RoleName, Int[Tensor, "que
     own = torch.arange(keys - queries, keys, device=weights.device)[:, None]
     ends: dict[RoleName, Tensor] = {"first": torch.zeros_like(own), "last": torch.full_like(own, keys - 1)}
     if across:
-        # As the other text may be longer, its places are stretched; a place to either side still counts.
+        # As the other text may be longer, its positions are stretched; a position to either side still counts.
         line = torch.linspace(0, keys - 1, queries, device=weights.device)[:, None]
         near = line.floor() + torch.arange(-1, 3, device=weights.device)
         return {**ends, "diagonal": near.masked_fill((near - line).abs() > 1, -1).long()}
@@ -152,7 +152,7 @@ def _patterns(weights: Weights, across: bool) -> dict[RoleName, Int[Tensor, "que
 
 
 def _offsets(weights: Weights) -> Float[Tensor, "queries keys"]:
-    """How many places each key lies before each query; the queries are the last of the keys."""
+    """How many positions each key lies before each query; the queries are the last of the keys."""
     queries, keys = weights.shape[1:]
-    places = torch.arange(keys, device=weights.device)
-    return (places[keys - queries :, None] - places).to(weights.dtype)
+    positions = torch.arange(keys, device=weights.device)
+    return (positions[keys - queries :, None] - positions).to(weights.dtype)

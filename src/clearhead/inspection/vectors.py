@@ -1,4 +1,4 @@
-"""Vectors compared: which words of a vocabulary lie near one, and how alike places are."""
+"""Vectors compared: which words of a vocabulary lie near one, and how alike positions are."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ def nearest(
 
 @dataclass(frozen=True)
 class ComparedPlaces:
-    """What a kind of position says of each place, and how alike it makes places that lie apart."""
+    """What a kind of position says of each position, and how alike it makes positions that lie apart."""
 
     kind: PositionKind
-    rows: Float[Tensor, "places features"]
+    rows: Float[Tensor, "positions features"]
     """What is added; cosines of the angles (rotary); what a distance adds to the scores of a head (alibi)."""
-    similarity: Float[Tensor, "places places"]
+    similarity: Float[Tensor, "positions positions"]
     """Cosine of two rows; of a query and an equal key that are turned (rotary); the mean bias (alibi)."""
 
 
@@ -39,27 +39,27 @@ def compared_places(
     kind: PositionKind,
     position: nn.Module,
     relative: Relative,
-    places: int,
+    positions: int,
     width: int,
     device: torch.device | str = "cpu",
 ) -> ComparedPlaces | None:
-    """The first places of a model's positions, on the processor; None where it has none."""
+    """The first positions of a model's positions, on the processor; None where it has none."""
     match relative:
         case Rotary():
-            angles = relative.cosines[:places]
-            turned = relative.turn(torch.ones(1, 1, places, 2 * angles.shape[1], device=device))[0, 0]
+            angles = relative.cosines[:positions]
+            turned = relative.turn(torch.ones(1, 1, positions, 2 * angles.shape[1], device=device))[0, 0]
             return ComparedPlaces(kind, angles.cpu(), _cosines(turned.cpu()))
         case Alibi():
-            bias = relative.bias(places, places)
+            bias = relative.bias(positions, positions)
             assert bias is not None
             return ComparedPlaces(kind, bias[:, :, 0].T.cpu(), bias.mean(0).cpu())
     if kind == "none":
         return None
-    at, length = torch.arange(places, device=device), torch.tensor([places], device=device)
-    rows = position(torch.zeros(1, places, width, device=device), at, length)[0].cpu()
+    at, length = torch.arange(positions, device=device), torch.tensor([positions], device=device)
+    rows = position(torch.zeros(1, positions, width, device=device), at, length)[0].cpu()
     return ComparedPlaces(kind, rows, _cosines(rows))
 
 
-def _cosines(rows: Float[Tensor, "places width"]) -> Float[Tensor, "places places"]:
+def _cosines(rows: Float[Tensor, "positions width"]) -> Float[Tensor, "positions positions"]:
     unit = F.normalize(rows, dim=-1)
     return unit @ unit.T

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from clearhead.errors import ModelError
-from clearhead.interop.weight_map import READOUT, Family, Theirs
+from clearhead.interop.weight_map import READOUT, Family, WeightMap
 from clearhead.models.gpt import GPTConfig
 
 GELUS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
-FREE = ("initial", "norm_epsilon", "dropout", "attention.dropout")
+FREE = ("init", "norm_epsilon", "dropout", "attention.dropout")
 """Settings that a trained model computes the same without, or that both sides have a default for."""
 
 
@@ -25,7 +25,7 @@ def family_for(config: GPTConfig) -> Family:
     """The family that holds a model of ours exactly."""
     kind = "gpt2"
     if config.position == "rotary":
-        kind = "qwen3" if config.attention.norm == "rms" else "mistral" if config.window else "llama"
+        kind = "qwen3" if config.attention.qk_norm == "rms" else "mistral" if config.window else "llama"
     family = next(family for family in FAMILIES if family.kind == kind)
     theirs = _flat(GPTConfig.model_validate(family.read(family.written(config))))
     differing = [name for name, value in _flat(config).items() if name not in FREE and value != theirs[name]]
@@ -50,7 +50,7 @@ def _flat(config: GPTConfig) -> dict[str, Any]:
     """All settings by name, nothing left out."""
     values = config.model_dump()
     inner = values.pop("attention")
-    inner |= {"key_heads": inner["key_heads"] or inner["heads"], "size": config.head_size}
+    inner |= {"kv_heads": inner["kv_heads"] or inner["heads"], "size": config.head_size}
     return values | {f"attention.{name}": value for name, value in inner.items()}
 
 
@@ -73,7 +73,7 @@ def _gpt2(settings: Mapping[str, Any]) -> dict[str, Any]:
     width = settings.get("n_embd", 768)
     return {
         "width": width,
-        "hidden": settings.get("n_inner") or 4 * width,
+        "ffn_width": settings.get("n_inner") or 4 * width,
         "layers": settings.get("n_layer", 12),
         "attention": {
             "heads": settings.get("n_head", 12),
@@ -83,7 +83,7 @@ def _gpt2(settings: Mapping[str, Any]) -> dict[str, Any]:
         "activation": GELUS[settings.get("activation_function", "gelu_new")],
         "norm_epsilon": float(settings.get("layer_norm_epsilon", 1e-5)),
         "dropout": float(settings.get("resid_pdrop", 0.1)),
-        "longest": settings.get("n_positions", 1024),
+        "max_length": settings.get("n_positions", 1024),
         "tied": "all" if settings.get("tie_word_embeddings", True) else "none",
     }
 
@@ -92,7 +92,7 @@ def _as_gpt2(config: GPTConfig) -> dict[str, Any]:
     named = {ours: theirs for theirs, ours in reversed(GELUS.items())}
     return {
         "n_embd": config.width,
-        "n_inner": config.hidden,
+        "n_inner": config.ffn_width,
         "n_layer": config.layers,
         "n_head": config.attention.heads,
         "scale_attn_weights": config.attention.score != "dot",
@@ -101,7 +101,7 @@ def _as_gpt2(config: GPTConfig) -> dict[str, Any]:
         "layer_norm_epsilon": config.norm_epsilon or 1e-5,
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
-        "n_positions": config.longest,
+        "n_positions": config.max_length,
         "tie_word_embeddings": config.tied == "all",
     }
 
@@ -119,17 +119,17 @@ def _llama(settings: Mapping[str, Any]) -> dict[str, Any]:
     bias = bool(settings.get("attention_bias", False))
     _refuse(settings, {"hidden_act": ("silu",), "mlp_bias": (bias,)})
     heads = settings.get("num_attention_heads", 32)
-    key_heads = settings.get("num_key_value_heads") or heads
+    kv_heads = settings.get("num_key_value_heads") or heads
     width = settings.get("hidden_size", 4096)
     size = settings.get("head_dim") or width // heads
     attention = {"heads": heads, "dropout": float(settings.get("attention_dropout") or 0.0)}
-    if key_heads != heads:
-        attention["key_heads"] = key_heads
+    if kv_heads != heads:
+        attention["kv_heads"] = kv_heads
     if size * heads != width:
         attention["size"] = size
     return {
         "width": width,
-        "hidden": settings.get("intermediate_size", 11008),
+        "ffn_width": settings.get("intermediate_size", 11008),
         "layers": settings.get("num_hidden_layers", 32),
         "attention": attention,
         "position": "rotary",
@@ -138,7 +138,7 @@ def _llama(settings: Mapping[str, Any]) -> dict[str, Any]:
         "norm": "rms",
         "norm_epsilon": float(settings.get("rms_norm_eps", 1e-6)),
         "bias": bias,
-        "longest": settings.get("max_position_embeddings", 2048),
+        "max_length": settings.get("max_position_embeddings", 2048),
         "tied": "all" if settings.get("tie_word_embeddings", False) else "none",
     }
 
@@ -146,10 +146,10 @@ def _llama(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _as_llama(config: GPTConfig) -> dict[str, Any]:
     return {
         "hidden_size": config.width,
-        "intermediate_size": config.hidden,
+        "intermediate_size": config.ffn_width,
         "num_hidden_layers": config.layers,
         "num_attention_heads": config.attention.heads,
-        "num_key_value_heads": config.attention.key_heads or config.attention.heads,
+        "num_key_value_heads": config.attention.kv_heads or config.attention.heads,
         "head_dim": config.head_size,
         "attention_dropout": config.attention.dropout,
         "rope_theta": config.rotary_base,
@@ -158,7 +158,7 @@ def _as_llama(config: GPTConfig) -> dict[str, Any]:
         "rms_norm_eps": config.norm_epsilon or 1e-6,
         "attention_bias": config.bias,
         "mlp_bias": config.bias,
-        "max_position_embeddings": config.longest,
+        "max_position_embeddings": config.max_length,
         "tie_word_embeddings": config.tied == "all",
     }
 
@@ -186,34 +186,34 @@ def _as_qwen3(config: GPTConfig) -> dict[str, Any]:
 
 
 GPT2_BLOCK = {
-    "attention.project.weight": Theirs(("h.{}.attn.c_attn.weight",), turned=True),
-    "attention.project.bias": Theirs(("h.{}.attn.c_attn.bias",)),
-    "attention.output.weight": Theirs(("h.{}.attn.c_proj.weight",), turned=True),
-    "attention.output.bias": Theirs(("h.{}.attn.c_proj.bias",)),
-    "attention_residual.norm.weight": Theirs(("h.{}.ln_1.weight",)),
-    "attention_residual.norm.bias": Theirs(("h.{}.ln_1.bias",)),
-    "feedforward.inner.weight": Theirs(("h.{}.mlp.c_fc.weight",), turned=True),
-    "feedforward.inner.bias": Theirs(("h.{}.mlp.c_fc.bias",)),
-    "feedforward.outer.weight": Theirs(("h.{}.mlp.c_proj.weight",), turned=True),
-    "feedforward.outer.bias": Theirs(("h.{}.mlp.c_proj.bias",)),
-    "feedforward_residual.norm.weight": Theirs(("h.{}.ln_2.weight",)),
-    "feedforward_residual.norm.bias": Theirs(("h.{}.ln_2.bias",)),
+    "attention.project.weight": WeightMap(("h.{}.attn.c_attn.weight",), turned=True),
+    "attention.project.bias": WeightMap(("h.{}.attn.c_attn.bias",)),
+    "attention.output.weight": WeightMap(("h.{}.attn.c_proj.weight",), turned=True),
+    "attention.output.bias": WeightMap(("h.{}.attn.c_proj.bias",)),
+    "attention_residual.norm.weight": WeightMap(("h.{}.ln_1.weight",)),
+    "attention_residual.norm.bias": WeightMap(("h.{}.ln_1.bias",)),
+    "feedforward.inner.weight": WeightMap(("h.{}.mlp.c_fc.weight",), turned=True),
+    "feedforward.inner.bias": WeightMap(("h.{}.mlp.c_fc.bias",)),
+    "feedforward.outer.weight": WeightMap(("h.{}.mlp.c_proj.weight",), turned=True),
+    "feedforward.outer.bias": WeightMap(("h.{}.mlp.c_proj.bias",)),
+    "feedforward_residual.norm.weight": WeightMap(("h.{}.ln_2.weight",)),
+    "feedforward_residual.norm.bias": WeightMap(("h.{}.ln_2.bias",)),
 }
 GPT2_REST = {
-    "embedding.weight": Theirs(("wte.weight",)),
-    "embedding.position.weight": Theirs(("wpe.weight",)),
-    "decoder.norm.weight": Theirs(("ln_f.weight",)),
-    "decoder.norm.bias": Theirs(("ln_f.bias",)),
-    "readout_weight": Theirs((READOUT,)),
+    "embedding.weight": WeightMap(("wte.weight",)),
+    "embedding.position.weight": WeightMap(("wpe.weight",)),
+    "decoder.norm.weight": WeightMap(("ln_f.weight",)),
+    "decoder.norm.bias": WeightMap(("ln_f.bias",)),
+    "readout_weight": WeightMap((READOUT,)),
 }
 QUERY_KEY_VALUE = tuple(f"layers.{{}}.self_attn.{letter}_proj" for letter in "qkv")
 LLAMA_BLOCK = {
     **{
-        f"attention.project.{kind}": Theirs(tuple(f"{name}.{kind}" for name in QUERY_KEY_VALUE))
+        f"attention.project.{kind}": WeightMap(tuple(f"{name}.{kind}" for name in QUERY_KEY_VALUE))
         for kind in ("weight", "bias")
     },
     **{
-        f"{ours}.{kind}": Theirs((f"layers.{{}}.{theirs}.{kind}",))
+        f"{ours}.{kind}": WeightMap((f"layers.{{}}.{theirs}.{kind}",))
         for kind in ("weight", "bias")
         for ours, theirs in (
             ("attention.output", "self_attn.o_proj"),
@@ -228,9 +228,9 @@ LLAMA_BLOCK = {
     },
 }
 LLAMA_REST = {
-    "embedding.weight": Theirs(("embed_tokens.weight",)),
-    "decoder.norm.weight": Theirs(("norm.weight",)),
-    "readout_weight": Theirs((READOUT,)),
+    "embedding.weight": WeightMap(("embed_tokens.weight",)),
+    "decoder.norm.weight": WeightMap(("norm.weight",)),
+    "readout_weight": WeightMap((READOUT,)),
 }
 FAMILIES = (
     Family("gpt2", "GPT2LMHeadModel", "transformer.", _gpt2, _as_gpt2, GPT2_REST, GPT2_BLOCK),

@@ -16,7 +16,7 @@ DROPPED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
 
 
 @dataclass(frozen=True)
-class Theirs:
+class WeightMap:
     """The tensors that together are one of ours: one below the other, each turned where theirs are."""
 
     names: tuple[str, ...]
@@ -36,11 +36,11 @@ class Family:
     """From their settings to ours."""
     written: Callable[[GPTConfig], dict[str, Any]]
     """From our settings to theirs."""
-    outside: Mapping[str, Theirs]
-    inside: Mapping[str, Theirs]
+    outside: Mapping[str, WeightMap]
+    inside: Mapping[str, WeightMap]
     """Of each block, {} being its number."""
 
-    def names(self, model: GPT) -> Iterator[tuple[str, Theirs]]:
+    def names(self, model: GPT) -> Iterator[tuple[str, WeightMap]]:
         """Which of their tensors each of our weights is, a shared one once."""
         held = dict(model.named_parameters())
         outside = dict(self.outside)
@@ -56,9 +56,9 @@ class Family:
                 if ours in held:
                     yield ours, self._placed(theirs, number)
 
-    def _placed(self, theirs: Theirs, number: int = 0) -> Theirs:
+    def _placed(self, theirs: WeightMap, number: int = 0) -> WeightMap:
         names = (one.format(number) for one in theirs.names)
-        return Theirs(tuple(one if one == READOUT else self.prefix + one for one in names), theirs.turned)
+        return WeightMap(tuple(one if one == READOUT else self.prefix + one for one in names), theirs.turned)
 
 
 def ours(family: Family, model: GPT, theirs: Mapping[str, Tensor], place: str) -> dict[str, Tensor]:
@@ -110,11 +110,11 @@ def _fit(parts: Sequence[Tensor], whole: Tensor) -> bool:
     return same and sum(map(len, parts)) == len(whole)
 
 
-def _differing(theirs: Theirs, parts: Sequence[Tensor], whole: Tensor) -> str:
+def _differing(theirs: WeightMap, parts: Sequence[Tensor], whole: Tensor) -> str:
     """The shapes as they are in their file."""
     held = " and ".join(f"{name} is {_by(part)}" for name, part in zip(theirs.names, parts, strict=True))
     asked = _by(whole.t() if theirs.turned else whole)
-    return f"{held}, config.json asks for {asked}{' together' if len(parts) > 1 else ''}"
+    return f"{held}, config.json asks for {asked}{' batches_per_step' if len(parts) > 1 else ''}"
 
 
 def _by(tensor: Tensor) -> str:

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from clearhead.config import Settings
 from clearhead.layers.mask import Causal, Mask
 from clearhead.layers.norm import RMSNorm
-from clearhead.layers.positions import Places, Relative
+from clearhead.layers.positions import Positions, Relative
 from clearhead.layers.scores import ProductScore, make_score
-from clearhead.layers.segments import sentence_kernel
+from clearhead.layers.segments import segment_kernel
 
 Tap = Callable[[str, Tensor], Tensor]
 """Is shown each intermediate by name, and gives back what the attention goes on with."""
@@ -27,12 +27,12 @@ Product = Float[Tensor, "batch _ parts heads size"]
 
 class AttentionConfig(Settings):
     heads: PositiveInt = 8
-    key_heads: PositiveInt | None = None
+    kv_heads: PositiveInt | None = None
     """Heads of keys and values, each asked by several of queries (Ainslie et al. 2023). Left out: `heads`."""
     size: PositiveInt | None = None
     """Of a head. Left out: width / heads."""
     score: Literal["dot", "scaled", "general", "additive", "cosine", "location"] = "scaled"
-    norm: Literal["none", "rms"] = "none"
+    qk_norm: Literal["none", "rms"] = "none"
     """Of queries and keys before they meet, so that no score can run away (Henry et al. 2020)."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Of the weights; the paper has none."""
@@ -75,7 +75,7 @@ class Projections(nn.Linear):
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017) with any score; it knows no cache and has no mode.
 
-    `ask` makes queries, `read` makes keys and values of a memory, `both` does the two in one product for
+    `project_q` makes queries, `project_kv` makes keys and values of a memory, `project_qkv` does the two in one product for
     self-attention; `forward` lets the queries look at what was read.
     """
 
@@ -83,21 +83,21 @@ class Attention(nn.Module):
         self,
         width: int,
         config: AttentionConfig,
-        longest: int,
+        max_length: int,
         relative: Relative | None = None,
         bias: bool = True,
     ):
         super().__init__()
         self.size = config.size or width // config.heads
-        self.shared = config.heads // (config.key_heads or config.heads)
+        self.shared = config.heads // (config.kv_heads or config.heads)
         """How many heads of queries ask the same keys."""
         self.dropout = config.dropout
         asked = config.heads * self.size
         self.project = Projections(width, (asked, asked // self.shared, asked // self.shared), bias)
         self.output = nn.Linear(asked, width, bias)
-        self.query_norm = _norm(config.norm, self.size)
-        self.key_norm = _norm(config.norm, self.size)
-        self.score = make_score(config.score, config.heads, self.size, longest)
+        self.query_norm = _norm(config.qk_norm, self.size)
+        self.key_norm = _norm(config.qk_norm, self.size)
+        self.score = make_score(config.score, config.heads, self.size, max_length)
         self.relative = relative or Relative()
         self.tap: Tap | None = None
         for part in self.project.weight.split(self.project.sizes):
@@ -106,24 +106,28 @@ class Attention(nn.Module):
         for linear in (self.project, self.output) if bias else ():
             nn.init.zeros_(linear.bias)
 
-    def ask(self, x: Float[Tensor, "batch queries width"], places: Places | None = None) -> Queries:
-        """The queries of states that stand at these places; at 0, 1, 2 … if none are given."""
+    def project_q(
+        self, x: Float[Tensor, "batch queries width"], positions: Positions | None = None
+    ) -> Queries:
+        """The queries of states that stand at these positions; at 0, 1, 2 … if none are given."""
         (queries,), _ = self._parts(x, 0, 1)
-        return self.relative.turn(self.query_norm(queries), places)
+        return self.relative.turn(self.query_norm(queries), positions)
 
-    def read(self, memory: Float[Tensor, "batch keys width"], places: Places | None = None) -> KeyValues:
-        """The keys and values of a memory that stands at these places."""
+    def project_kv(
+        self, memory: Float[Tensor, "batch keys width"], positions: Positions | None = None
+    ) -> KeyValues:
+        """The keys and values of a memory that stands at these positions."""
         (keys, values), product = self._parts(memory, 1, 3)
-        turned = self.relative.turn(self.key_norm(keys), places)
+        turned = self.relative.turn(self.key_norm(keys), positions)
         return KeyValues(turned, values, product if turned is keys else None)
 
-    def both(
-        self, x: Float[Tensor, "batch queries width"], places: Places | None = None
+    def project_qkv(
+        self, x: Float[Tensor, "batch queries width"], positions: Positions | None = None
     ) -> tuple[Queries, KeyValues]:
-        """What `ask` and `read` give for the same states."""
+        """What `project_q` and `project_kv` give for the same states."""
         (queries, keys, values), product = self._parts(x, 0, 3)
         turn = self.relative.turn
-        asked, turned = turn(self.query_norm(queries), places), turn(self.key_norm(keys), places)
+        asked, turned = turn(self.query_norm(queries), positions), turn(self.key_norm(keys), positions)
         if asked is not queries or turned is not keys:
             product = None
         return asked, KeyValues(turned, values, product, asked)
@@ -132,13 +136,13 @@ class Attention(nn.Module):
         self, queries: Queries, memory: KeyValues, mask: Mask
     ) -> Float[Tensor, "batch queries width"]:
         if self.tap is None and isinstance(self.score, ProductScore):
-            mixed = self._fused(self.score, queries, memory, mask)
+            head_output = self._fused(self.score, queries, memory, mask)
         else:
-            mixed = self._explicit(self.tap or _show, queries, memory, mask)
-        return self.output(mixed.transpose(1, 2).flatten(2))
+            head_output = self._explicit(self.tap or _show, queries, memory, mask)
+        return self.output(head_output.transpose(1, 2).flatten(2))
 
     def _parts(self, x: Tensor, first: int, last: int) -> tuple[tuple[Tensor, ...], Product | None]:
-        """Parts first to last of (queries, keys, values), each (batch, heads, places, size).
+        """Parts first to last of (queries, keys, values), each (batch, heads, positions, size).
 
         And the product that they are parts of, if each has as many heads as the others.
         """
@@ -153,11 +157,11 @@ class Attention(nn.Module):
         return tuple(part.unflatten(-1, (-1, self.size)).transpose(1, 2) for part in parts), None
 
     def _fused(self, score: ProductScore, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
-        places, length, kind = queries.shape[2], memory.keys.shape[2], _kernel_type(queries)
+        positions, length, kind = queries.shape[2], memory.keys.shape[2], _kernel_type(queries)
         prepared, keys = score.prepare(queries, memory.keys)
-        bias = self.relative.bias(places, length)
+        bias = self.relative.bias(positions, length)
         dropout = self.dropout if self.training else 0.0
-        kernel = None if bias is not None or dropout else sentence_kernel(prepared, keys, mask)
+        kernel = None if bias is not None or dropout else segment_kernel(prepared, keys, mask)
         if kernel is not None:
             if prepared is not queries or keys is not memory.keys or self.shared > 1:
                 # A score may have prepared them in more digits than the values have.
@@ -165,13 +169,13 @@ class Attention(nn.Module):
                 memory = KeyValues(keys, self._for_each_head(memory.values.to(kind)))
             return kernel(memory.beside(prepared), score.scale)
         # SDPA's causal form counts from the first key, so it fits only where queries and keys are the same.
-        square = isinstance(mask, Causal) and bias is None and places == length
-        allowed = None if square else mask.dense(places, length, queries.device)
+        square = isinstance(mask, Causal) and bias is None and positions == length
+        allowed = None if square else mask.dense(positions, length, queries.device)
         if bias is not None:
             allowed = bias[None] if allowed is None else bias.masked_fill(~allowed, float("-inf"))
             allowed = allowed.to(kind)
         with torch.autocast(queries.device.type, enabled=False):
-            mixed = F.scaled_dot_product_attention(
+            head_output = F.scaled_dot_product_attention(
                 prepared.to(kind),
                 keys.to(kind),
                 memory.values.to(kind),
@@ -181,20 +185,20 @@ class Attention(nn.Module):
                 scale=score.scale,
                 enable_gqa=self.shared > 1,
             )
-        return mixed.to(queries.dtype)
+        return head_output.to(queries.dtype)
 
     def _explicit(self, tap: Tap, queries: Queries, memory: KeyValues, mask: Mask) -> Queries:
         """The same in the steps of the textbook, each shown to the tap."""
         queries, keys = tap("queries", queries), tap("keys", self._for_each_head(memory.keys))
-        places, length = queries.shape[2], keys.shape[2]
+        positions, length = queries.shape[2], keys.shape[2]
         scores = self.score(queries, keys)
-        bias = self.relative.bias(places, length)
+        bias = self.relative.bias(positions, length)
         scores = tap("scores", scores if bias is None else scores + bias)
-        allowed = mask.dense(places, length, queries.device)
+        allowed = mask.dense(positions, length, queries.device)
         masked = tap("masked", scores if allowed is None else scores.masked_fill(~allowed, float("-inf")))
         weights = tap("weights", masked.softmax(-1))
         weights = F.dropout(weights, self.dropout, self.training)
-        return tap("mixed", weights @ tap("values", self._for_each_head(memory.values)))
+        return tap("head_output", weights @ tap("values", self._for_each_head(memory.values)))
 
     def _for_each_head(self, x: Keys) -> Keys:
         """Keys or values once more for each head of queries that asks them."""

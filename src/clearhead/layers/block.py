@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 from clearhead.config import Settings
 from clearhead.layers.attention import Attention, AttentionConfig, KeyValues
-from clearhead.layers.cache import Remembers
+from clearhead.layers.cache import Cache
 from clearhead.layers.feedforward import ActivationKind, make_feedforward
 from clearhead.layers.mask import Mask, Window
-from clearhead.layers.norm import NormKind, NormPlace, make_norm, make_residual
-from clearhead.layers.positions import Places, PositionKind, Relative, make_relative
+from clearhead.layers.norm import NormKind, NormPosition, make_norm, make_residual
+from clearhead.layers.positions import PositionKind, Positions, Relative, make_relative
 
 NARROW = 0.02
 """The deviation with which the matrices of GPT-2 begin."""
-Stream = Float[Tensor, "batch places width"]
+Stream = Float[Tensor, "batch positions width"]
 Encoded = Float[Tensor, "batch source width"]
 
 
@@ -28,25 +28,25 @@ class BlockConfig(Settings):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
     width: PositiveInt = 512
-    hidden: PositiveInt = 2048
+    ffn_width: PositiveInt = 2048
     attention: AttentionConfig = AttentionConfig()
     window: PositiveInt | None = None
-    """How far a word sees to either side, itself counted. Left out: all that its mask allows."""
+    """How far a token sees to either side, itself counted. Left out: all that its mask allows."""
     position: PositionKind = "sinusoidal"
     rotary_base: float = Field(default=10000.0, gt=1)
     """The larger, the slower the slowest rotary positions turn."""
     activation: ActivationKind = "relu"
     norm: NormKind = "layer"
-    norm_place: NormPlace = "post"
+    norm_position: NormPosition = "post"
     norm_epsilon: float | None = Field(default=None, gt=0)
     """Added to what a norm divides by. Left out: 1e-5 for layer, 1e-6 for rms."""
     bias: bool = True
     """Whether products and layer norms add something of their own."""
-    initial: Literal["xavier", "gpt2", "zero"] = "xavier"
+    init: Literal["xavier", "gpt2", "zero"] = "xavier"
     """How matrices begin. gpt2: narrowly, outputs by depth (Radford et al. 2019). zero: as xavier, but what
     blocks add to the stream begins as nothing (Zhang et al. 2019)."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    longest: PositiveInt = 512
+    max_length: PositiveInt = 512
     """The most tokens a text may have."""
 
     @property
@@ -76,11 +76,11 @@ class BlockConfig(Settings):
 
     @model_validator(mode="after")
     def _heads_fit(self) -> "BlockConfig":
-        heads, key_heads = self.attention.heads, self.attention.key_heads
+        heads, kv_heads = self.attention.heads, self.attention.kv_heads
         if self.attention.size is None and self.width % heads:
             raise ValueError(f"width {self.width} is not divisible by attention.heads {heads}")
-        if key_heads and heads % key_heads:
-            raise ValueError(f"attention.heads {heads} is not divisible by attention.key_heads {key_heads}")
+        if kv_heads and heads % kv_heads:
+            raise ValueError(f"attention.heads {heads} is not divisible by attention.kv_heads {kv_heads}")
         if self.position == "rotary" and self.head_size % 2:
             raise ValueError(f"rotary positions need an even size of head, not {self.head_size}")
         return self
@@ -88,7 +88,7 @@ class BlockConfig(Settings):
 
 @dataclass(frozen=True)
 class Source:
-    """Encoded states as each block of a decoder has read them, and which of them are words."""
+    """Encoded states as each block of a decoder has read them, and which of them are tokens."""
 
     read: list[KeyValues]
     mask: Mask
@@ -98,8 +98,8 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Unread:
-    """Encoded states that each block reads when its turn comes, and which of them are words."""
+class EncodedSource:
+    """Encoded states that each block reads when its turn comes, and which of them are tokens."""
 
     states: Encoded
     mask: Mask
@@ -113,39 +113,39 @@ class Block(nn.Module):
 
     def __init__(self, config: BlockConfig, cross: bool, relative: Relative):
         super().__init__()
-        width, longest, bias = config.width, config.longest, config.bias
+        width, max_length, bias = config.width, config.max_length, config.bias
 
         def residual() -> nn.Module:
-            return make_residual(config.norm_place, norm_of(config), config.dropout)
+            return make_residual(config.norm_position, norm_of(config), config.dropout)
 
-        self.attention = Attention(width, config.attention, longest, relative, bias)
+        self.attention = Attention(width, config.attention, max_length, relative, bias)
         self.attention_residual = residual()
         if cross:
-            self.cross_attention = Attention(width, config.attention, longest, bias=bias)
+            self.cross_attention = Attention(width, config.attention, max_length, bias=bias)
             self.cross_residual = residual()
-        self.feedforward = make_feedforward(config.activation, width, config.hidden, bias)
+        self.feedforward = make_feedforward(config.activation, width, config.ffn_width, bias)
         self.feedforward_residual = residual()
 
     def read(self, states: Encoded) -> KeyValues:
         """What the cross-attention reads in encoded states."""
-        return self.cross_attention.read(states)
+        return self.cross_attention.project_kv(states)
 
     def forward(
         self,
         x: Stream,
         mask: Mask,
-        places: Places | None = None,
+        positions: Positions | None = None,
         source: KeyValues | Encoded | None = None,
         source_mask: Mask | None = None,
-        memory: Remembers | None = None,
+        memory: Cache | None = None,
     ) -> Stream:
         def look(y: Stream) -> Stream:
-            queries, own = self.attention.both(y, places)
+            queries, own = self.attention.project_qkv(y, positions)
             return self.attention(queries, memory.extend(own) if memory else own, mask)
 
         def consult(y: Stream) -> Stream:
-            read = self.cross_attention.read(source) if isinstance(source, Tensor) else source
-            return self.cross_attention(self.cross_attention.ask(y), read, source_mask)
+            read = self.cross_attention.project_kv(source) if isinstance(source, Tensor) else source
+            return self.cross_attention(self.cross_attention.project_q(y), read, source_mask)
 
         x = self.attention_residual(x, look)
         if source is not None:
@@ -160,12 +160,12 @@ class Stack(nn.Module):
         super().__init__()
         # One for all blocks: its tables grow with the longest text, and hold nothing that is learned.
         relative = make_relative(
-            config.position, config.attention.heads, config.head_size, config.longest, config.rotary_base
+            config.position, config.attention.heads, config.head_size, config.max_length, config.rotary_base
         )
         self.blocks = nn.ModuleList(Block(config, cross, relative) for _ in range(layers))
-        self.norm = norm_of(config) if config.norm_place == "pre" else nn.Identity()
+        self.norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
         self.window = Window(config.window - 1) if config.window else None
-        begin(self, config.initial)
+        begin(self, config.init)
 
     def read(self, states: Encoded, mask: Mask) -> Source:
         """What each block's cross-attention reads in encoded states."""
@@ -175,15 +175,15 @@ class Stack(nn.Module):
         self,
         x: Stream,
         mask: Mask,
-        places: Places | None = None,
-        source: Source | Unread | None = None,
-        memories: Sequence[Remembers] | None = None,
+        positions: Positions | None = None,
+        source: Source | EncodedSource | None = None,
+        caches: Sequence[Cache] | None = None,
     ) -> Stream:
-        """The last states of words that stand at these places; at 0, 1, 2 … if none are given."""
+        """The last states of tokens that stand at these positions; at 0, 1, 2 … if none are given."""
         mask = mask & self.window if self.window else mask
         for number, block in enumerate(self.blocks):
             given, source_mask = (source.for_block(number), source.mask) if source else (None, None)
-            x = block(x, mask, places, given, source_mask, memories[number] if memories else None)
+            x = block(x, mask, positions, given, source_mask, caches[number] if caches else None)
         return self.end(x)
 
     def end(self, x: Stream) -> Stream:

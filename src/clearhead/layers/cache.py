@@ -9,16 +9,16 @@ from clearhead.layers.attention import KeyValues
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class Cache(Protocol):
     """What a block asks of its memory."""
 
     def extend(self, new: KeyValues, /) -> KeyValues:
-        """All keys and values so far, the new ones in their places."""
+        """All keys and values so far, the new ones in their positions."""
         ...
 
 
-class Memory:
-    """One block's cache: the keys and values of the words so far, in room that doubles when it is full."""
+class KVCache:
+    """One block's cache: the keys and values of the tokens so far, in room that doubles when it is full."""
 
     def __init__(self, room: int = 16):
         self.length = 0
@@ -49,31 +49,31 @@ class Memory:
             self._values = self._values.index_select(0, rows)
 
     def _written(self, held: Tensor | None, new: Tensor) -> Tensor:
-        """What is held with the new places behind it; moved where there is room, if there is too little."""
-        rows, heads, places, size = new.shape
+        """What is held with the new positions behind it; moved where there is room, if there is too little."""
+        rows, heads, positions, size = new.shape
         if held is None or held.shape[2] < self.room:
             larger = new.new_empty(rows, heads, self.room, size)
             if held is not None:
                 larger[:, :, : self.length] = held[:, :, : self.length]
             held = larger
-        held[:, :, self.length : self.length + places] = new
+        held[:, :, self.length : self.length + positions] = new
         return held
 
 
-class FixedMemory:
-    """The same in room that never moves, so that steps can be recorded: a tensor tells where a word goes."""
+class StaticKVCache:
+    """The same in room that never moves, so that steps can be recorded: a tensor tells where a token goes."""
 
-    def __init__(self, keys: Tensor, values: Tensor, place: Int[Tensor, "1"]):
-        self.keys, self.values, self.place = keys, values, place
+    def __init__(self, keys: Tensor, values: Tensor, position: Int[Tensor, "1"]):
+        self.keys, self.values, self.position = keys, values, position
 
     def extend(self, new: KeyValues) -> KeyValues:
-        """All of the room; what lies behind the new word is not to be seen yet."""
-        self.keys.index_copy_(2, self.place, new.keys)
-        self.values.index_copy_(2, self.place, new.values)
+        """All of the room; what lies behind the new token is not to be seen yet."""
+        self.keys.index_copy_(2, self.position, new.keys)
+        self.values.index_copy_(2, self.position, new.values)
         return KeyValues(self.keys, self.values)
 
     def held(self, length: int) -> KeyValues:
-        """The first places, so many."""
+        """The first positions, so many."""
         return KeyValues(self.keys[:, :, :length], self.values[:, :, :length])
 
     def adopt(self, read: KeyValues) -> None:

@@ -6,13 +6,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from clearhead.accel import kernels
-from clearhead.layers.positions import Places, PositionKind, check_length, make_position
+from clearhead.layers.positions import PositionKind, Positions, check_length, make_position
 
-Vectors = Float[Tensor, "batch places width"]
+Vectors = Float[Tensor, "batch positions width"]
 
 
 class Embedding(nn.Module):
-    """A row of the matrix for each word, times √width, plus the position (Vaswani et al. 2017).
+    """A row of the matrix for each token, times √width, plus the position (Vaswani et al. 2017).
 
     Another `scale` may stand for √width: GPT-2 has 1 (Radford et al. 2019).
     """
@@ -22,39 +22,39 @@ class Embedding(nn.Module):
         vocabulary: int,
         width: int,
         position: PositionKind,
-        longest: int,
+        max_length: int,
         dropout: float,
         scale: float | None = None,
     ):
         super().__init__()
         self.scale = width**0.5 if scale is None else scale
         self.weight = nn.Parameter(torch.randn(vocabulary, width) * width**-0.5)
-        self.position = make_position(position, width, longest)
-        self.longest = longest
+        self.position = make_position(position, width, max_length)
+        self.max_length = max_length
         self.dropout = dropout
 
     def forward(
         self,
-        words: Int[Tensor, "batch places"],
-        places: Places | None = None,
+        tokens: Int[Tensor, "batch positions"],
+        positions: Positions | None = None,
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> Vectors:
-        """The vectors of words that stand at these places, each below `longest`; at 0, 1, 2 … if none are."""
-        if places is None:
-            check_length(words.shape[1], self.longest)
-            places = torch.arange(words.shape[1], device=words.device)
-        return self.placed(self._rows(words), places, lengths)
+        """The vectors of tokens that stand at these positions, each below `longest`; at 0, 1, 2 … if none are."""
+        if positions is None:
+            check_length(tokens.shape[1], self.max_length)
+            positions = torch.arange(tokens.shape[1], device=tokens.device)
+        return self.placed(self._rows(tokens), positions, lengths)
 
-    def _rows(self, words: Int[Tensor, "batch places"]) -> Vectors:
+    def _rows(self, tokens: Int[Tensor, "batch positions"]) -> Vectors:
         if self.weight.is_cuda and torch.is_grad_enabled() and kernels.compilable():
             from clearhead.accel.kernels.embedding import look_up
 
-            return look_up(words, self.weight)
-        return F.embedding(words, self.weight)
+            return look_up(tokens, self.weight)
+        return F.embedding(tokens, self.weight)
 
-    def placed(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None) -> Vectors:
-        """The rows of words with what their places add, as they enter a stack."""
-        x = self.position(x if self.scale == 1 else x * self.scale, places, lengths)
+    def placed(self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None) -> Vectors:
+        """The rows of tokens with what their positions add, as they enter a stack."""
+        x = self.position(x if self.scale == 1 else x * self.scale, positions, lengths)
         return F.dropout(x.to(_stream_type(x)), self.dropout, self.training)
 
 

@@ -1,4 +1,4 @@
-"""The two products between attentions, at each place alone."""
+"""The two products between attentions, at each position alone."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -35,13 +35,13 @@ KERNELS: dict[Callable[[Tensor], Tensor], str] = {
 class FeedForward(nn.Module):
     """width -> hidden -> width with an activation between (Vaswani et al. 2017)."""
 
-    def __init__(self, width: int, hidden: int, activation: Callable[[Tensor], Tensor], bias: bool = True):
+    def __init__(self, width: int, ffn_width: int, activation: Callable[[Tensor], Tensor], bias: bool = True):
         super().__init__()
         self.activation, self.kernel = activation, KERNELS.get(activation)
-        self.inner = _linear(width, hidden, bias)
-        self.outer = _linear(hidden, width, bias)
+        self.inner = _linear(width, ffn_width, bias)
+        self.outer = _linear(ffn_width, width, bias)
 
-    def forward(self, x: Float[Tensor, "batch places width"]) -> Float[Tensor, "batch places width"]:
+    def forward(self, x: Float[Tensor, "batch positions width"]) -> Float[Tensor, "batch positions width"]:
         inner, outer = self.inner, self.outer
         fast = torch.is_grad_enabled() and kernels.serve(x) and not kernels.looked_at(inner, outer)
         if self.kernel and fast:
@@ -54,28 +54,28 @@ class FeedForward(nn.Module):
 class SwiGLU(nn.Module):
     """The hidden values are gated by a second product through swish (Shazeer 2020)."""
 
-    def __init__(self, width: int, hidden: int, bias: bool = True):
+    def __init__(self, width: int, ffn_width: int, bias: bool = True):
         super().__init__()
-        self.inner = _linear(width, hidden, bias)
-        self.gate = _linear(width, hidden, bias)
-        self.outer = _linear(hidden, width, bias)
+        self.inner = _linear(width, ffn_width, bias)
+        self.gate = _linear(width, ffn_width, bias)
+        self.outer = _linear(ffn_width, width, bias)
 
-    def forward(self, x: Float[Tensor, "batch places width"]) -> Float[Tensor, "batch places width"]:
+    def forward(self, x: Float[Tensor, "batch positions width"]) -> Float[Tensor, "batch positions width"]:
         return self.outer(F.silu(self.gate(x)) * self.inner(x))
 
 
-def make_feedforward(kind: ActivationKind, width: int, hidden: int, bias: bool = True) -> nn.Module:
+def make_feedforward(kind: ActivationKind, width: int, ffn_width: int, bias: bool = True) -> nn.Module:
     match kind:
         case "relu":
-            return FeedForward(width, hidden, F.relu, bias)
+            return FeedForward(width, ffn_width, F.relu, bias)
         case "gelu":
-            return FeedForward(width, hidden, F.gelu, bias)
+            return FeedForward(width, ffn_width, F.gelu, bias)
         case "gelu_tanh":
-            return FeedForward(width, hidden, gelu_tanh, bias)
+            return FeedForward(width, ffn_width, gelu_tanh, bias)
         case "squared_relu":
-            return FeedForward(width, hidden, squared_relu, bias)
+            return FeedForward(width, ffn_width, squared_relu, bias)
         case "swiglu":
-            return SwiGLU(width, hidden, bias)
+            return SwiGLU(width, ffn_width, bias)
 
 
 def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:

@@ -1,12 +1,12 @@
-"""How sentences lie in the rows of a batch: which place each word has, and which words see each other."""
+"""How sentences lie in the rows of a batch: which position each token has, and which tokens see each other."""
 
 from dataclasses import dataclass
 
 from jaxtyping import Int
 from torch import Tensor
 
-from clearhead.layers.mask import Causal, Lengths, Mask, Sentences
-from clearhead.layers.positions import Places
+from clearhead.layers.mask import Causal, Lengths, Mask, SameSegment
+from clearhead.layers.positions import Positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,8 +14,8 @@ class Padded:
     """One sentence in a row, from its beginning on; behind a source of that length comes padding."""
 
     lengths: Int[Tensor, " batch"]
-    source_places: None = None
-    target_places: None = None
+    source_positions: None = None
+    target_positions: None = None
 
     @property
     def source(self) -> Mask:
@@ -25,7 +25,7 @@ class Padded:
     @property
     def target(self) -> Mask:
         """What targets see of themselves."""
-        # Padding lies behind the words that are asked for, so the causal rule alone hides it.
+        # Padding lies behind the tokens that are asked for, so the causal rule alone hides it.
         return Causal()
 
     @property
@@ -36,25 +36,25 @@ class Padded:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Several sentences in a row: each cell has its sentence's number in the row and its place in there."""
+    """Several sentences in a row: each cell has its sentence's number in the row and its position in there."""
 
-    source_sentences: Int[Tensor, "batch source"]
-    source_places: Places
-    target_sentences: Int[Tensor, "batch target"]
-    target_places: Places
+    source_segments: Int[Tensor, "batch source"]
+    source_positions: Positions
+    target_segments: Int[Tensor, "batch target"]
+    target_positions: Positions
     lengths: None = None
 
     @property
     def source(self) -> Mask:
-        return Sentences(self.source_sentences, self.source_sentences)
+        return SameSegment(self.source_segments, self.source_segments)
 
     @property
     def target(self) -> Mask:
-        return Sentences(self.target_sentences, self.target_sentences) & Causal()
+        return SameSegment(self.target_segments, self.target_segments) & Causal()
 
     @property
     def across(self) -> Mask:
-        return Sentences(self.target_sentences, self.source_sentences)
+        return SameSegment(self.target_segments, self.source_segments)
 
 
 Layout = Padded | Packed
@@ -64,24 +64,24 @@ Layout = Padded | Packed
 class Plain:
     """Rows that each are one text, from its beginning or from anywhere on."""
 
-    places: None = None
+    positions: None = None
 
     @property
     def mask(self) -> Mask:
-        """What words see of the words before them."""
+        """What tokens see of the tokens before them."""
         return Causal()
 
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Rows of several texts: each cell has its text's number in the row (0: none) and its place in there."""
+    """Rows of several texts: each cell has its text's number in the row (0: none) and its position in there."""
 
-    documents: Int[Tensor, "batch places"]
-    places: Places
+    documents: Int[Tensor, "batch positions"]
+    positions: Positions
 
     @property
     def mask(self) -> Mask:
-        return Sentences(self.documents, self.documents) & Causal()
+        return SameSegment(self.documents, self.documents) & Causal()
 
 
 TextLayout = Plain | Documents

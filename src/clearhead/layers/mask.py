@@ -1,7 +1,7 @@
 """Which keys each query may look at: rules, not tensors, so that a kernel can choose its own form of them.
 
 True means "may look", everywhere. The queries are the last of the keys: with 10 keys and 3 queries, the
-queries stand at places 7, 8 and 9. That makes one rule serve a full pass and a cached step alike.
+queries stand at positions 7, 8 and 9. That makes one rule serve a full pass and a cached step alike.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class Causal(Mask):
-    """A query sees its own place and the places before it."""
+    """A query sees its own position and the positions before it."""
 
     def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
         if queries == 1:
@@ -35,7 +35,7 @@ class Causal(Mask):
 
 @dataclass(frozen=True)
 class Window(Mask):
-    """A query sees its own place and so many places on either side."""
+    """A query sees its own position and so many positions on either side."""
 
     reach: int
 
@@ -65,8 +65,8 @@ class Lengths(Mask):
 
 
 @dataclass(frozen=True, eq=False)
-class Behind(Mask):
-    """Each row of the batch begins with so many places of padding, which no word sees.
+class LeftPadding(Mask):
+    """Each row of the batch begins with so many positions of padding, which no token sees.
 
     Padding sees all itself, as what sees nothing is no number.
     """
@@ -74,16 +74,16 @@ class Behind(Mask):
     padding: Int[Tensor, " batch"]
 
     def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
-        places = torch.arange(keys, device=device)
-        words = places >= self.padding[:, None]
-        return (words[:, None] | ~words[:, keys - queries :, None])[:, None]
+        positions = torch.arange(keys, device=device)
+        tokens = positions >= self.padding[:, None]
+        return (tokens[:, None] | ~tokens[:, keys - queries :, None])[:, None]
 
 
 @dataclass(frozen=True, eq=False)
-class Sentences(Mask):
-    """Rows hold several sentences, and a word sees the words of its own: those with the same number.
+class SameSegment(Mask):
+    """Rows hold several sentences, and a token sees the tokens of its own: those with the same number.
 
-    Number 0 means no word. Nobody sees such a place; it sees all itself, as what sees nothing is no number.
+    Number 0 means no token. Nobody sees such a position; it sees all itself, as what sees nothing is no number.
     """
 
     queries: Int[Tensor, "batch queries"]
@@ -109,6 +109,6 @@ class Both(Mask):
 
 
 def _distance(queries: int, keys: int, device: torch.device) -> Int[Tensor, "queries keys"]:
-    """How many places each key lies before each query."""
-    places = torch.arange(keys, device=device)
-    return places[keys - queries :, None] - places
+    """How many positions each key lies before each query."""
+    positions = torch.arange(keys, device=device)
+    return positions[keys - queries :, None] - positions

@@ -1,4 +1,4 @@
-"""Normalisation, and the two places it can have around a sub-layer."""
+"""Normalisation, and the two positions it can have around a sub-layer."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -13,8 +13,8 @@ from clearhead.accel import kernels
 # The longest rows that a program of a kernel can hold.
 WIDEST = 4096
 NormKind = Literal["layer", "rms"]
-NormPlace = Literal["post", "pre"]
-Stream = Float[Tensor, "batch places width"]
+NormPosition = Literal["post", "pre"]
+Stream = Float[Tensor, "batch positions width"]
 
 
 class LayerNorm(nn.LayerNorm):
@@ -95,5 +95,5 @@ def _has_kernels(norm: nn.Module, x: Stream) -> bool:
     return kernels.serve(x) and x.shape[-1] <= WIDEST and not kernels.looked_at(norm)
 
 
-def make_residual(place: NormPlace, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:
-    return PostNorm(norm, dropout) if place == "post" else PreNorm(norm, dropout)
+def make_residual(position: NormPosition, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:
+    return PostNorm(norm, dropout) if position == "post" else PreNorm(norm, dropout)

@@ -1,4 +1,4 @@
-"""How a model learns where a word stands: added to the embedding, or worked into the attention.
+"""How a model learns where a token stands: added to the embedding, or worked into the attention.
 
 Of the seven kinds, `order` and `fraction` are the two options that lectures try before the sinusoids, kept
 for comparison: the first is not bounded, the second means another distance in every length.
@@ -14,21 +14,23 @@ from clearhead.errors import TextError
 
 PositionKind = Literal["sinusoidal", "learned", "rotary", "alibi", "none", "order", "fraction"]
 ROTARY_BASE = 10000.0
-Places = Int[Tensor, "... places"]
-Vectors = Float[Tensor, "... places width"]
+Positions = Int[Tensor, "... positions"]
+Vectors = Float[Tensor, "... positions width"]
 
 
-def sinusoids(places: Places, width: int) -> Vectors:
-    """sin and cos of place / 10000^(2i/width), in turn (Vaswani et al. 2017)."""
-    even = torch.arange(0, width, 2, device=places.device, dtype=torch.float32)
-    angles = places[..., None] * 10000 ** (-even / width)
+def sinusoids(positions: Positions, width: int) -> Vectors:
+    """sin and cos of position / 10000^(2i/width), in turn (Vaswani et al. 2017)."""
+    even = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32)
+    angles = positions[..., None] * 10000 ** (-even / width)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :width]
 
 
-class Unplaced(nn.Module):
+class NoPosition(nn.Module):
     """Adds nothing at the embedding: for models without positions, or with positions in the attention."""
 
-    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
+    def forward(
+        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
+    ) -> Vectors:
         return x
 
 
@@ -37,49 +39,59 @@ class Sinusoidal(nn.Module):
 
     table: Tensor
 
-    def __init__(self, width: int, longest: int):
+    def __init__(self, width: int, max_length: int):
         super().__init__()
-        self.register_buffer("table", sinusoids(torch.arange(longest), width), persistent=False)
+        self.register_buffer("table", sinusoids(torch.arange(max_length), width), persistent=False)
 
-    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
-        return x + self.table[places].to(x.dtype)
+    def forward(
+        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
+    ) -> Vectors:
+        return x + self.table[positions].to(x.dtype)
 
 
 class Learned(nn.Module):
-    """A learned vector for each place (Gehring et al. 2017)."""
+    """A learned vector for each position (Gehring et al. 2017)."""
 
-    def __init__(self, width: int, longest: int):
+    def __init__(self, width: int, max_length: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(longest, width) * width**-0.5)
+        self.weight = nn.Parameter(torch.randn(max_length, width) * width**-0.5)
 
-    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
-        return x + self.weight[places]
+    def forward(
+        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
+    ) -> Vectors:
+        return x + self.weight[positions]
 
 
 class Order(nn.Module):
     """The order number itself, in every dimension."""
 
-    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
-        return x + places[..., None].to(x.dtype)
+    def forward(
+        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
+    ) -> Vectors:
+        return x + positions[..., None].to(x.dtype)
 
 
 class Fraction(nn.Module):
-    """The place as a share of the length; of the longest length where a text is still being written."""
+    """The position as a share of the length; of the longest length where a text is still being written."""
 
-    def __init__(self, longest: int):
+    def __init__(self, max_length: int):
         super().__init__()
-        self.longest = longest
+        self.max_length = max_length
 
-    def forward(self, x: Vectors, places: Places, lengths: Int[Tensor, " batch"] | None = None) -> Vectors:
-        last = max(self.longest - 1, 1) if lengths is None else (lengths[:, None] - 1).clamp(min=1)
-        return x + (places / last)[..., None].to(x.dtype)
+    def forward(
+        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
+    ) -> Vectors:
+        last = max(self.max_length - 1, 1) if lengths is None else (lengths[:, None] - 1).clamp(min=1)
+        return x + (positions / last)[..., None].to(x.dtype)
 
 
 class Relative(nn.Module):
     """Positions inside the attention; this base leaves queries, keys and scores as they are."""
 
-    def turn(self, x: Float[Tensor, "batch heads places size"], places: Places | None = None) -> Tensor:
-        """Queries or keys that stand at these places; at 0, 1, 2 … if none are given."""
+    def turn(
+        self, x: Float[Tensor, "batch heads positions size"], positions: Positions | None = None
+    ) -> Tensor:
+        """Queries or keys that stand at these positions; at 0, 1, 2 … if none are given."""
         return x
 
     def bias(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"] | None:
@@ -88,21 +100,23 @@ class Relative(nn.Module):
 
 
 class Rotary(Relative):
-    """Turns queries and keys by an angle that grows with the place: only distance counts (Su et al. 2021)."""
+    """Turns queries and keys by an angle that grows with the position: only distance counts (Su et al. 2021)."""
 
     cosines: Tensor
     sines: Tensor
 
-    def __init__(self, size: int, longest: int, base: float = ROTARY_BASE):
+    def __init__(self, size: int, max_length: int, base: float = ROTARY_BASE):
         super().__init__()
         half = size // 2
-        angles = torch.arange(longest)[:, None] * base ** (-torch.arange(half, dtype=torch.float32) / half)
+        angles = torch.arange(max_length)[:, None] * base ** (-torch.arange(half, dtype=torch.float32) / half)
         self.register_buffer("cosines", angles.cos(), persistent=False)
         self.register_buffer("sines", angles.sin(), persistent=False)
 
-    def turn(self, x: Float[Tensor, "batch heads places size"], places: Places | None = None) -> Tensor:
-        at = slice(x.shape[2]) if places is None else places
-        # A head's axis before the places: all heads turn alike.
+    def turn(
+        self, x: Float[Tensor, "batch heads positions size"], positions: Positions | None = None
+    ) -> Tensor:
+        at = slice(x.shape[2]) if positions is None else positions
+        # A head's axis before the positions: all heads turn alike.
         cosines, sines = (table[at].unsqueeze(-3).to(x.dtype) for table in (self.cosines, self.sines))
         first, second = x.chunk(2, dim=-1)
         return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
@@ -119,39 +133,41 @@ class Alibi(Relative):
         self.register_buffer("slopes", slopes[:, None, None], persistent=False)
 
     def bias(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"] | None:
-        places = torch.arange(keys, device=self.slopes.device)
-        distance = (places[keys - queries :, None] - places).abs()
+        positions = torch.arange(keys, device=self.slopes.device)
+        distance = (positions[keys - queries :, None] - positions).abs()
         return -self.slopes * distance
 
 
-def make_position(kind: PositionKind, width: int, longest: int) -> nn.Module:
+def make_position(kind: PositionKind, width: int, max_length: int) -> nn.Module:
     """What is added at the embedding."""
     match kind:
         case "sinusoidal":
-            return Sinusoidal(width, longest)
+            return Sinusoidal(width, max_length)
         case "learned":
-            return Learned(width, longest)
+            return Learned(width, max_length)
         case "order":
             return Order()
         case "fraction":
-            return Fraction(longest)
+            return Fraction(max_length)
         case "rotary" | "alibi" | "none":
-            return Unplaced()
+            return NoPosition()
 
 
 def make_relative(
-    kind: PositionKind, heads: int, size: int, longest: int, base: float = ROTARY_BASE
+    kind: PositionKind, heads: int, size: int, max_length: int, base: float = ROTARY_BASE
 ) -> Relative:
     """What is worked into self-attention."""
     match kind:
         case "rotary":
-            return Rotary(size, longest, base)
+            return Rotary(size, max_length, base)
         case "alibi":
             return Alibi(heads)
         case _:
             return Relative()
 
 
-def check_length(places: int, longest: int) -> None:
-    if places > longest:
-        raise TextError(f"a text of {places} tokens, and the model takes {longest}: shorten or split it")
+def check_length(positions: int, max_length: int) -> None:
+    if positions > max_length:
+        raise TextError(
+            f"a text of {positions} tokens, and the model takes {max_length}: shorten or split it"
+        )

@@ -76,27 +76,29 @@ class Additive(nn.Module):
     def forward(
         self, queries: Float[Tensor, "batch heads queries size"], keys: Float[Tensor, "batch heads keys size"]
     ) -> Scores:
-        together = (queries @ self.query)[:, :, :, None] + (keys @ self.key)[:, :, None]
-        return torch.einsum("bhqks,hs->bhqk", together.tanh(), self.value)
+        batches_per_step = (queries @ self.query)[:, :, :, None] + (keys @ self.key)[:, :, None]
+        return torch.einsum("bhqks,hs->bhqk", batches_per_step.tanh(), self.value)
 
 
 class Location(nn.Module):
-    """Wq: the query alone says which places to look at, whatever stands there (Luong et al. 2015)."""
+    """Wq: the query alone says which positions to look at, whatever stands there (Luong et al. 2015)."""
 
-    def __init__(self, heads: int, size: int, longest: int):
+    def __init__(self, heads: int, size: int, max_length: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(heads, size, longest) * size**-0.5)
+        self.weight = nn.Parameter(torch.randn(heads, size, max_length) * size**-0.5)
 
     def forward(
         self, queries: Float[Tensor, "batch heads queries size"], keys: Float[Tensor, "batch heads keys size"]
     ) -> Scores:
-        places, longest = keys.shape[2], self.weight.shape[2]
-        if places > longest:
-            raise TextError(f"the location score knows {longest} places, the text has {places}: shorten it")
-        return queries @ self.weight[:, :, :places]
+        positions, max_length = keys.shape[2], self.weight.shape[2]
+        if positions > max_length:
+            raise TextError(
+                f"the location score knows {max_length} positions, the text has {positions}: shorten it"
+            )
+        return queries @ self.weight[:, :, :positions]
 
 
-def make_score(kind: str, heads: int, size: int, longest: int) -> nn.Module:
+def make_score(kind: str, heads: int, size: int, max_length: int) -> nn.Module:
     """The score of a name, for heads of a size and texts up to a longest length."""
     match kind:
         case "dot":
@@ -110,5 +112,5 @@ def make_score(kind: str, heads: int, size: int, longest: int) -> nn.Module:
         case "additive":
             return Additive(heads, size)
         case "location":
-            return Location(heads, size, longest)
+            return Location(heads, size, max_length)
     raise ValueError(f"unknown score {kind!r}")

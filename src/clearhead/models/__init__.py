@@ -1,35 +1,28 @@
-"""Models assembled from layers, and the one list of them."""
+"""Models assembled from layers, and the one table of them."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
-
-from clearhead.config import parse_settings
+from clearhead.config import Settings, parse_settings
 from clearhead.errors import SettingsError
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 
-__all__ = ["GPT", "GPTConfig", "ModelConfig", "Translator", "TranslatorConfig", "build", "read_config"]
+__all__ = ["GPT", "MODELS", "GPTConfig", "Translator", "TranslatorConfig", "build", "read_config"]
 
-ModelConfig = TranslatorConfig | GPTConfig
-"""The settings of any model, told apart by `kind`."""
-KINDS: dict[str, type[ModelConfig]] = {"translator": TranslatorConfig, "gpt": GPTConfig}
+MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT}
+"""Every family by its `kind`; a family of your own is added here before it is used (`models/model.py`)."""
 
 
-def read_config(values: Mapping[str, Any], place: str = "") -> ModelConfig:
-    """The settings of a model by their kind; `place` is the file they are from."""
+def read_config(values: Mapping[str, Any], location: str = "") -> Settings:
+    """The settings of a model by their kind; `location` is the file they are from."""
     kind = values.get("kind", "translator")
-    if kind not in KINDS:
-        before = f"{place}: " if place else ""
-        raise SettingsError(f"{before}model.kind: {kind!r} is not one of {', '.join(KINDS)}")
-    return parse_settings(KINDS[kind], values, place, "model")
+    if kind not in MODELS:
+        before = f"{location}: " if location else ""
+        raise SettingsError(f"{before}model.kind: {kind!r} is not one of {', '.join(MODELS)}")
+    return parse_settings(MODELS[kind].Config, values, location, "model")
 
 
-def build(config: ModelConfig, vocabulary: int) -> nn.Module:
-    """A model with fresh weights."""
-    match config:
-        case TranslatorConfig():
-            return Translator(config, vocabulary)
-        case GPTConfig():
-            return GPT(config, vocabulary)
+def build(config: Settings, processor: Any) -> Any:
+    """A model of a kind with fresh weights, for the processor that makes its input."""
+    return MODELS[getattr(config, "kind")].build(config, processor)

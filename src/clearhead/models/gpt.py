@@ -1,7 +1,7 @@
 """The decoder-only Transformer that continues a text (Radford et al. 2019)."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -11,15 +11,17 @@ from torch import Tensor, nn
 
 from clearhead.layers.attention import AttentionConfig, Tap
 from clearhead.layers.block import NARROW, BlockConfig, Stack
-from clearhead.layers.cache import Memory, Remembers
+from clearhead.layers.cache import Cache, KVCache
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import ActivationKind
 from clearhead.layers.layout import Plain, TextLayout
-from clearhead.layers.mask import Behind, Causal, Mask
-from clearhead.layers.norm import NormPlace
+from clearhead.layers.mask import Causal, LeftPadding, Mask
+from clearhead.layers.norm import NormPosition
 from clearhead.layers.positions import Learned, PositionKind, check_length
+from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
+from clearhead.text.tokenizer import Tokenizer
 
-Words = Int[Tensor, "batch places"]
+Tokens = Int[Tensor, "batch positions"]
 
 # What newer models have in common: rotary positions, RMSNorm, norms of queries and keys, squared ReLU,
 # no biases, and blocks that begin as nothing.
@@ -28,30 +30,30 @@ MODERN: dict[str, Any] = {
     "norm": "rms",
     "activation": "squared_relu",
     "bias": False,
-    "initial": "zero",
+    "init": "zero",
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "gpt2": {},  # Radford et al. 2019, the smallest: the defaults
-    "gpt2-medium": {"width": 1024, "hidden": 4096, "layers": 24, "attention": {"heads": 16}},
-    "gpt2-large": {"width": 1280, "hidden": 5120, "layers": 36, "attention": {"heads": 20}},
-    "gpt2-xl": {"width": 1600, "hidden": 6400, "layers": 48, "attention": {"heads": 25}},
-    "modern": {**MODERN, "attention": {"heads": 12, "key_heads": 4, "norm": "rms"}, "window": 512},
+    "gpt2-medium": {"width": 1024, "ffn_width": 4096, "layers": 24, "attention": {"heads": 16}},
+    "gpt2-large": {"width": 1280, "ffn_width": 5120, "layers": 36, "attention": {"heads": 20}},
+    "gpt2-xl": {"width": 1600, "ffn_width": 6400, "layers": 48, "attention": {"heads": 25}},
+    "modern": {**MODERN, "attention": {"heads": 12, "kv_heads": 4, "qk_norm": "rms"}, "window": 512},
     "shakespeare": {  # the size of nanoGPT's, for characters
         **MODERN,
         "width": 384,
-        "hidden": 1536,
+        "ffn_width": 1536,
         "layers": 6,
-        "attention": {"heads": 6, "norm": "rms"},
+        "attention": {"heads": 6, "qk_norm": "rms"},
         "dropout": 0.2,
-        "longest": 256,
+        "max_length": 256,
     },
     "shakespeare-small": {
         **MODERN,
         "width": 128,
-        "hidden": 512,
+        "ffn_width": 512,
         "layers": 4,
-        "attention": {"heads": 4, "norm": "rms"},
-        "longest": 64,
+        "attention": {"heads": 4, "qk_norm": "rms"},
+        "max_length": 64,
     },
 }
 
@@ -67,14 +69,14 @@ class GPTConfig(BlockConfig):
     kind: Literal["gpt"] = "gpt"
     layers: PositiveInt = 12
     width: PositiveInt = 768
-    hidden: PositiveInt = 3072
+    ffn_width: PositiveInt = 3072
     attention: AttentionConfig = AttentionConfig(heads=12)
     position: PositionKind = "learned"
     activation: ActivationKind = "gelu_tanh"
-    norm_place: NormPlace = "pre"
-    initial: Literal["xavier", "gpt2", "zero"] = "gpt2"
+    norm_position: NormPosition = "pre"
+    init: Literal["xavier", "gpt2", "zero"] = "gpt2"
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    longest: PositiveInt = 1024
+    max_length: PositiveInt = 1024
     """The most tokens that are seen at once."""
     tied: Literal["all", "none"] = "all"
     """Whether embedding and readout are one matrix."""
@@ -82,53 +84,53 @@ class GPTConfig(BlockConfig):
 
 @runtime_checkable
 class Place(Protocol):
-    """Where a decoding stands, as a pass over the next words asks for it."""
+    """Where a decoding stands, as a pass over the next tokens asks for it."""
 
     @property
     def length(self) -> int:
-        """The most words that any row has read."""
+        """The most tokens that any row has read."""
         ...
 
     @property
-    def memories(self) -> Sequence[Remembers]: ...
+    def caches(self) -> Sequence[Cache]: ...
     @property
     def mask(self) -> Mask: ...
-    def places(self, count: int, device: torch.device) -> Int[Tensor, "... places"]:
-        """Where the next words stand, counted from the first word of each row."""
+    def positions(self, count: int, device: torch.device) -> Int[Tensor, "... positions"]:
+        """Where the next tokens stand, counted from the first token of each row."""
         ...
 
 
 class GPTState:
-    """Where a decoding stands: a memory for each block, and the places of padding before each row."""
+    """Where a decoding stands: a memory for each block, and the positions of padding before each row."""
 
     def __init__(self, layers: int, padding: Int[Tensor, " rows"] | None, room: int):
-        self.memories = [Memory(room) for _ in range(layers)]
+        self.caches = [KVCache(room) for _ in range(layers)]
         self.padding = padding
         self.spare = 0
-        """So many of the places read are padding in every row."""
+        """So many of the positions read are padding in every row."""
 
     @property
     def read(self) -> int:
-        """The places read so far, padding counted."""
-        return self.memories[0].length
+        """The positions read so far, padding counted."""
+        return self.caches[0].length
 
     @property
     def length(self) -> int:
-        """The most words that any row has read."""
+        """The most tokens that any row has read."""
         return self.read - self.spare
 
     @property
     def mask(self) -> Mask:
-        return Causal() if self.padding is None else Behind(self.padding) & Causal()
+        return Causal() if self.padding is None else LeftPadding(self.padding) & Causal()
 
-    def places(self, count: int, device: torch.device) -> Int[Tensor, "... places"]:
-        """Where the next words stand, counted from the first word of each row."""
-        places = torch.arange(self.read, self.read + count, device=device)
-        return places if self.padding is None else (places - self.padding[:, None]).clamp(min=0)
+    def positions(self, count: int, device: torch.device) -> Int[Tensor, "... positions"]:
+        """Where the next tokens stand, counted from the first token of each row."""
+        positions = torch.arange(self.read, self.read + count, device=device)
+        return positions if self.padding is None else (positions - self.padding[:, None]).clamp(min=0)
 
     def select(self, rows: Int[Tensor, " chosen"]) -> None:
         """Keeps these rows, in this order; a row may come several times."""
-        for memory in self.memories:
+        for memory in self.caches:
             memory.select(rows)
         if self.padding is not None:
             self.padding = self.padding[rows]
@@ -136,14 +138,17 @@ class GPTState:
 
 
 class GPT(nn.Module):
-    """An embedding, a stack in which words see those before them, and a readout."""
+    """An embedding, a stack in which tokens see those before them, and a readout."""
+
+    Config = GPTConfig
+    Processor = Tokenizer
 
     def __init__(self, config: GPTConfig, vocabulary: int):
         super().__init__()
         self.config = config
         self.tap: Tap | None = None
         self.embedding = Embedding(
-            vocabulary, config.width, config.position, config.longest, config.dropout, scale=1.0
+            vocabulary, config.width, config.position, config.max_length, config.dropout, scale=1.0
         )
         nn.init.normal_(self.embedding.weight, std=NARROW)
         if isinstance(self.embedding.position, Learned):
@@ -154,40 +159,53 @@ class GPT(nn.Module):
             self.readout_weight = nn.Parameter(torch.empty(vocabulary, config.width))
             nn.init.normal_(self.readout_weight, std=NARROW)
 
-    def states(self, words: Words, layout: TextLayout) -> Float[Tensor, "batch places width"]:
-        """The last states at every place."""
-        x = self.embedding(words, layout.places)
-        return self.decoder(x, layout.mask, layout.places)
+    @classmethod
+    def build(cls, config: GPTConfig, processor: Tokenizer) -> Self:
+        """A model with fresh weights for a vocabulary."""
+        return cls(config, processor.size)
+
+    def anatomy(self) -> Anatomy:
+        """Its parts, for whoever looks inside."""
+        return Anatomy(
+            embeddings={"text": "embedding"},
+            stacks=(StackPart("decoder", "text", self.config.layers, ("attention", "feedforward")),),
+            attentions=(AttentionPart("decoder", "decoder", "attention", "text", "text", causal=True),),
+        )
+
+    def states(self, tokens: Tokens, layout: TextLayout) -> Float[Tensor, "batch positions width"]:
+        """The last states at every position."""
+        x = self.embedding(tokens, layout.positions)
+        return self.decoder(x, layout.mask, layout.positions)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
         logits, tap = F.linear(states, self.readout_weight), self.tap
         return logits if tap is None else tap("logits", logits)
 
     def forward(
-        self, words: Words, layout: TextLayout | None = None
-    ) -> Float[Tensor, "batch places vocabulary"]:
-        """The logits of the next word at every place."""
-        return self.readout(self.states(words, layout or Plain()))
+        self, tokens: Tokens, layout: TextLayout | None = None
+    ) -> Float[Tensor, "batch positions vocabulary"]:
+        """The logits of the next token at every position."""
+        return self.readout(self.states(tokens, layout or Plain()))
 
-    def start(self, words: Words, lengths: Int[Tensor, " batch"] | None = None, room: int = 16) -> GPTState:
-        """Reads the beginnings of texts, all but the word that the first step is given.
+    def start(self, tokens: Tokens, lengths: Int[Tensor, " batch"] | None = None, room: int = 16) -> GPTState:
+        """Reads the beginnings of texts, all but the token that the first step is given.
 
-        Rows end together: one that has fewer words, `lengths` of them, begins with padding. `room` is made
-        for so many places in all.
+        Rows end together: one that has fewer tokens, `lengths` of them, begins with padding. `room` is made
+        for so many positions in all.
         """
-        places = words.shape[1]
-        padding = None if lengths is None or bool((lengths == places).all()) else places - lengths
-        state = GPTState(self.config.layers, padding, max(room, places))
-        for part in words.split(PREFILL, dim=1) if places else ():
+        positions = tokens.shape[1]
+        padding = None if lengths is None or bool((lengths == positions).all()) else positions - lengths
+        state = GPTState(self.config.layers, padding, max(room, positions))
+        for part in tokens.split(PREFILL, dim=1) if positions else ():
             self._read(part, state)
         return state
 
-    def step(self, words: Int[Tensor, " rows"], state: Place) -> Float[Tensor, "rows vocabulary"]:
-        """The logits of the word after these; the state moves on."""
-        return self.readout(self._read(words[:, None], state)[:, 0])
+    def step(self, tokens: Int[Tensor, " rows"], state: Place) -> Float[Tensor, "rows vocabulary"]:
+        """The logits of the token after these; the state moves on."""
+        return self.readout(self._read(tokens[:, None], state)[:, 0])
 
-    def _read(self, words: Words, state: Place) -> Float[Tensor, "batch places width"]:
-        """The last states of words that follow what was read before."""
-        check_length(state.length + words.shape[1], self.config.longest)
-        mask, places = state.mask, state.places(words.shape[1], words.device)
-        return self.decoder(self.embedding(words, places), mask, places, memories=state.memories)
+    def _read(self, tokens: Tokens, state: Place) -> Float[Tensor, "batch positions width"]:
+        """The last states of tokens that follow what was read before."""
+        check_length(state.length + tokens.shape[1], self.config.max_length)
+        mask, positions = state.mask, state.positions(tokens.shape[1], tokens.device)
+        return self.decoder(self.embedding(tokens, positions), mask, positions, caches=state.caches)

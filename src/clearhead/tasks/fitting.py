@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from clearhead.config import changed, parse_settings
-from clearhead.tasks.init_from import inheriting
+from clearhead.tasks.init_from import inherited
 from clearhead.tasks.recipes import Recipe
 
 R = TypeVar("R", bound=Recipe)
@@ -13,20 +13,20 @@ R = TypeVar("R", bound=Recipe)
 def settled(recipe: R, asked: Mapping[str, Any], changes: Sequence[str]) -> R:
     """The recipe after the changes; a preset that is named, or a model to begin with, is not fitted."""
     values = recipe.model_dump(mode="json", exclude_none=True)
-    if wish(asked, "training", "begin") or wish(asked, "model", "preset"):
+    if options(asked, "training", "init_from") or options(asked, "model", "preset"):
         del values["model"]
-    found = inheriting(parse_settings(type(recipe), changed(values, changes)))
+    found = inherited(parse_settings(type(recipe), changed(values, changes)))
     assert isinstance(found, type(recipe))
     return found
 
 
 def steps_of(asked: Mapping[str, Any], usual: int) -> int:
     """As many steps as were asked for, or else the usual; what is no number of them is refused later."""
-    steps = wish(asked, "training", "steps")
+    steps = options(asked, "training", "steps")
     return steps if isinstance(steps, int) and steps > 0 else usual
 
 
-def wish(asked: Mapping[str, Any], group: str, setting: str) -> Any:
+def options(asked: Mapping[str, Any], group: str, setting: str) -> Any:
     """The value of a setting, if it was asked for; what is no group of settings is refused later, by name."""
     settings = asked.get(group)
     return settings.get(setting) if isinstance(settings, Mapping) else None

@@ -24,12 +24,12 @@ FREE = {"dropout": True, "attention": {"dropout"}}
 TEACHER = "training.distillation.teacher"
 
 
-def inheriting(recipe: Recipe) -> Recipe:
+def inherited(recipe: Recipe) -> Recipe:
     """The same with whole paths, and with the settings of the tokenizer and the shape that are taken over."""
     training = recipe.training
     paths: dict[str, object] = {}
-    if training.begin:
-        paths["begin"] = _folder("training.begin", training.begin)
+    if training.init_from:
+        paths["init_from"] = _folder("training.init_from", training.init_from)
     if training.distillation:
         teacher = _folder(TEACHER, training.distillation.teacher)
         paths["distillation"] = training.distillation.model_copy(update={"teacher": teacher})
@@ -42,7 +42,7 @@ def inheriting(recipe: Recipe) -> Recipe:
     values = tokenizer.config.model_dump(exclude_none=True) | {"dropout": recipe.tokenizer.dropout}
     settings = parse_settings(TokenizerConfig, values, group="tokenizer")
     recipe = recipe.model_copy(update={"tokenizer": settings})
-    return _shaped(recipe, Path(recipe.training.begin)) if recipe.training.begin else recipe
+    return _shaped(recipe, Path(recipe.training.init_from)) if recipe.training.init_from else recipe
 
 
 def _folder(setting: str, name: str) -> str:
@@ -53,11 +53,11 @@ def _folder(setting: str, name: str) -> str:
 
 def _shaped(recipe: Recipe, folder: Path) -> Recipe:
     """The same with the model to begin with, but for what the recipe itself says of its own."""
-    with _named("training.begin"):
+    with _named("training.init_from"):
         begun = read_config(read_toml(folder / SETTINGS).get("model", {}), str(folder / SETTINGS))
     if begun.kind != recipe.model.kind:
         raise ModelError(
-            f"training.begin: {folder} holds a model of kind {begun.kind}, this recipe needs a "
+            f"training.init_from: {folder} holds a model of kind {begun.kind}, this recipe needs a "
             f"{recipe.model.kind}; name another folder"
         )
     values = recipe.model_dump(mode="json", exclude_none=True)
@@ -79,7 +79,7 @@ def _check_shape(wanted: Settings, begun: Settings, folder: Path) -> None:
     for name, value in wanted.model_dump(exclude=FREE).items():
         if found.get(name) != value:
             raise ModelError(
-                f"training.begin: {folder} has model.{name} {_shown(found.get(name))}, this recipe "
+                f"training.init_from: {folder} has model.{name} {_shown(found.get(name))}, this recipe "
                 f"{_shown(value)}; make them equal, or leave it out of the recipe"
             )
 
@@ -88,13 +88,13 @@ def _check_tags(recipe: TranslationRecipe, tokenizer: Tokenizer) -> None:
     """The tokenizer that is taken over knows the languages, and a teacher translates them."""
     if recipe.training.distillation:
         _check_languages(recipe, Path(recipe.training.distillation.teacher))
-    with _named("training.begin" if recipe.training.begin else TEACHER):
+    with _named("training.init_from" if recipe.training.init_from else TEACHER):
         tag_ids(recipe.data.directions, tokenizer)
 
 
 def inherited_tokenizer(training: TrainingConfig) -> Tokenizer | None:
     """That of the model to begin with or of the teacher, who must agree; None where there is neither."""
-    named = {"training.begin": training.begin}
+    named = {"training.init_from": training.init_from}
     if training.distillation:
         named[TEACHER] = training.distillation.teacher
     folders = {setting: Path(folder) for setting, folder in named.items() if folder}
@@ -104,7 +104,7 @@ def inherited_tokenizer(training: TrainingConfig) -> Tokenizer | None:
             found.append(Tokenizer.load(folder / TOKENIZER))
     if len({tokenizer.fingerprint for tokenizer in found}) > 1:
         raise ModelError(
-            f"{TEACHER}: {folders[TEACHER]} has another tokenizer than training.begin, {training.begin}; "
+            f"{TEACHER}: {folders[TEACHER]} has another tokenizer than training.init_from, {training.init_from}; "
             "train one of them with the tokenizer of the other"
         )
     return found[0] if found else None
@@ -123,18 +123,18 @@ def _check_languages(recipe: TranslationRecipe, folder: Path) -> None:
         )
 
 
-def begin_with(model: nn.Module, folder: Path) -> None:
+def init_weights_from(model: nn.Module, folder: Path) -> None:
     """Gives a model the weights of another one of its shape."""
-    with _named("training.begin"):
+    with _named("training.init_from"):
         begun = load_checkpoint(folder).model
-    set_weights(model, weights(begun), place=f"training.begin: {folder}")
+    set_weights(model, weights(begun), place=f"training.init_from: {folder}")
 
 
 def make_loss(recipe: TranslationRecipe, tokenizer: Tokenizer) -> TranslationLoss:
     """What a recipe asks to be lowered."""
     training = recipe.training
     taught = training.distillation.weight if training.distillation else 0.0
-    criterion = Criterion(training.smoothing, training.regulariser, taught)
+    criterion = Criterion(training.label_smoothing, training.regulariser, taught)
     return TranslationLoss(criterion, len(tokenizer.specials), _teacher(recipe, tokenizer))
 
 
@@ -150,10 +150,10 @@ def _teacher(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Translator | No
     place = f"{TEACHER}: {folder}"
     if its_tokenizer.fingerprint != tokenizer.fingerprint:
         raise ModelError(f"{place} has another tokenizer than the run; bring the old one back, or start anew")
-    if teacher.config.longest < recipe.model.longest:
+    if teacher.config.max_length < recipe.model.max_length:
         raise ModelError(
-            f"{place} takes {teacher.config.longest} tokens, this model {recipe.model.longest}; lower "
-            "model.longest"
+            f"{place} takes {teacher.config.max_length} tokens, this model {recipe.model.max_length}; lower "
+            "model.max_length"
         )
     if recipe.batches.kind == "packed" and not teacher.config.packs:
         raise ModelError(f"{place} needs a row for each sentence; set batches.kind to 'padded'")

@@ -17,10 +17,10 @@ from clearhead.tasks.recipes import Recipe
 from clearhead.tasks.records import NoRecords, Records
 from clearhead.tasks.task import Epochs, Loss, Measure
 from clearhead.training import (
-    Ahead,
     DivergedError,
     Feed,
     Interrupt,
+    Prefetcher,
     Ranks,
     Report,
     StateFolder,
@@ -32,7 +32,7 @@ INTERRUPTED = "interrupted"
 # What a resumed run may change: where, how long and how often; and what may save a run that diverged.
 CHANGEABLE = (
     "average",
-    "clip",
+    "clip_norm",
     "device",
     "keep_best",
     "keep_last",
@@ -47,7 +47,7 @@ CHANGEABLE = (
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TrainData:
     """What there is to learn from, and how it is shared among the ranks."""
 
     batches: Callable[[int, int, int], Epochs]
@@ -56,14 +56,14 @@ class Lessons:
     """by which the files of the corpus are known again"""
     ranks: Ranks
 
-    def feed(self, together: int, number: int = 0, consumed: int = 0) -> Feed:
+    def feed(self, batches_per_step: int, number: int = 0, consumed: int = 0) -> Feed:
         """This rank's batches from a place in the data on, when so many of all ranks make a step."""
         rank, count = self.ranks.rank, self.ranks.count
-        return Feed(self.batches(rank, count, together).epoch, number, consumed, count)
+        return Feed(self.batches(rank, count, batches_per_step).epoch, number, consumed, count)
 
 
 @dataclass
-class Standing:
+class EarlyStopping:
     """The best validation so far, and how many have passed since."""
 
     best: float | None = None
@@ -78,7 +78,7 @@ class Standing:
 
 
 @dataclass
-class Stretch:
+class MetricWindow:
     """The steps since the last measurement; saved, so that a resumed run measures the same."""
 
     loss: float = 0.0
@@ -98,7 +98,7 @@ class Stretch:
         """Leaves out the steps after one: those that a device had begun before one was found to be broken."""
         self._unread = [report for report in self._unread if report.step <= after]
 
-    def read(self) -> "Stretch":
+    def read(self) -> "MetricWindow":
         """The same, with all reports taken in."""
         for report in self._unread:
             self.loss += report.loss * report.tokens
@@ -117,7 +117,7 @@ class Stretch:
             "tokens": self.tokens,
             "tokens_per_second": self.tokens / self.seconds,
             "padding": self.padding / self.steps,
-            "rate": last.rate,
+            "learning_rate": last.learning_rate,
             "gradient": last.gradient,
         }
 
@@ -130,7 +130,7 @@ class Run:
         recipe: Recipe,
         model: nn.Module,
         loss: Loss,
-        lessons: Lessons,
+        lessons: TrainData,
         validator: Measure | None,
         states: StateFolder,
     ):
@@ -139,8 +139,8 @@ class Run:
         self.trainer = Trainer(model, loss, recipe.training, recipe.model.width, self.ranks)
         self.place: dict[str, int] = {}
         self.settings = _lasting(recipe)
-        self.standing = Standing()
-        self.stretch = Stretch()
+        self.standing = EarlyStopping()
+        self.stretch = MetricWindow()
         self.saved_at = perf_counter()
 
     def events(self, out: Path) -> Generator[Event, None, Finished]:
@@ -149,7 +149,7 @@ class Run:
             self._load(saved)
             yield Note(f"resumed after step {self.trainer.step:,}{self._since(len(saved['random']))}")
         if self.ranks.count > 1:
-            has, batches = f"a {self.config.parallel}", f"{self.trainer.together} batches"
+            has, batches = f"a {self.config.parallel}", f"{self.trainer.batches_per_step} batches"
             yield Note(
                 f"ranks: {self.ranks.count}, each with {has} of the model; a step takes {batches} of all"
             )
@@ -165,7 +165,7 @@ class Run:
                 self._save(None, passing=True)
             raise
         finally:
-            if isinstance(self.feed, Ahead):
+            if isinstance(self.feed, Prefetcher):
                 self.feed.close()
             records.close()
         return Finished(out, self.trainer.step, reason == INTERRUPTED, reason)
@@ -185,17 +185,17 @@ class Run:
             return self.trainer.whole_weights()
         return average_weights(chosen) if self.ranks.rank == 0 else {}
 
-    def _fed(self) -> Feed | Ahead:
+    def _fed(self) -> Feed | Prefetcher:
         """The batches from the run's place on; for a GPU they are made ready in the background."""
-        feed = self.lessons.feed(self.trainer.together, **self.place)
+        feed = self.lessons.feed(self.trainer.batches_per_step, **self.place)
         if self.trainer.device.type != "cuda":
             return feed
-        return Ahead(feed, lambda batch: batch.each(torch.Tensor.pin_memory))
+        return Prefetcher(feed, lambda batch: batch.map(torch.Tensor.pin_memory))
 
     def _loop(
         self, out: Path, records: Records | NoRecords, interrupt: Interrupt
     ) -> Generator[Event, None, str]:
-        config, wishes = self.config, self.ranks.wishes()
+        config, options = self.config, self.ranks.stop_requests()
         for report in self._steps():
             step = report.step
             last = step == config.steps
@@ -203,10 +203,10 @@ class Run:
             occasions = (config.report_every, config.validate_every, config.save_every)
             # At the same steps in all ranks: a broken one is then noticed by all of them at once.
             if last or not all(step % every for every in occasions):
-                self.trainer.settle()
+                self.trainer.synchronize()
             if step % config.report_every == 0 or last:
                 records.add(step, "train", self.stretch.measurement(report))
-                self.stretch = Stretch()
+                self.stretch = MetricWindow()
             yield report
             validation = self._validate(step) if step % config.validate_every == 0 or last else None
             if validation:
@@ -214,9 +214,9 @@ class Run:
                 yield validation
             in_turn = bool(validation) or step % config.save_every == 0 or last
             overdue = perf_counter() - self.saved_at > 60 * config.save_minutes
-            interrupted, overdue = wishes.heard(interrupt.requested, overdue)
+            interrupted, overdue = options.heard(interrupt.requested, overdue)
             if in_turn or overdue or interrupted:
-                self.trainer.settle()
+                self.trainer.synchronize()
                 self._save(validation, passing=not in_turn)
                 yield Saved(step)
             if validation and validation.best:
@@ -245,7 +245,7 @@ class Run:
         with self.trainer.published() as model:
             scores = self.ranks.first(lambda: measure(model, self.trainer.autocast()))
         # Settings see to it that BLEU is measured where the run is judged by it.
-        judged_by = self.config.stop_on
+        judged_by = self.config.monitor
         best = self.standing.improved(scores[judged_by], higher_is_better=judged_by == "bleu")
         return Validation(step, scores, best, perf_counter() - began)
 
@@ -253,7 +253,7 @@ class Run:
         standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
         place = {"feed": self.feed.position, "stretch": asdict(self.stretch.read()), "standing": standing}
         made_with = {"files": self.lessons.files, "settings": self.settings}
-        score = validation.scores.get(self.config.stop_on) if validation else None
+        score = validation.scores.get(self.config.monitor) if validation else None
         self.states.save(self.trainer.state() | place | made_with, score, passing)
         self.saved_at = perf_counter()
 
@@ -271,8 +271,8 @@ class Run:
             )
         self.trainer.load_state(state)
         self.place = state["feed"]
-        self.standing = Standing(**state["standing"])
-        self.stretch = Stretch(**state["stretch"])
+        self.standing = EarlyStopping(**state["standing"])
+        self.stretch = MetricWindow(**state["stretch"])
 
 
 def _lasting(recipe: Recipe) -> dict[str, Any]:

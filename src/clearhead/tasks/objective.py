@@ -24,16 +24,16 @@ def layout(batch: Batch, times: int = 1) -> Layout:
     if isinstance(batch, PairBatch):
         return Padded(repeated(batch.source_lengths))
     return Packed(
-        repeated(batch.source_sentences),
-        repeated(batch.source_places),
-        repeated(batch.target_sentences),
-        repeated(batch.target_places),
+        repeated(batch.source_segments),
+        repeated(batch.source_positions),
+        repeated(batch.target_segments),
+        repeated(batch.target_positions),
     )
 
 
-def translation_loss(model: Translator, batch: Batch, smoothing: float) -> Tensor:
+def translation_loss(model: Translator, batch: Batch, label_smoothing: float) -> Tensor:
     """The summed cross-entropy of a batch."""
-    return TranslationLoss(Criterion(smoothing))(model, batch)
+    return TranslationLoss(Criterion(label_smoothing))(model, batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class TranslationLoss:
 
 def text_layout(batch: TextBatch | CropBatch) -> TextLayout:
     """How the documents of a batch lie in its rows."""
-    return Documents(batch.documents, batch.places) if isinstance(batch, TextBatch) else Plain()
+    return Documents(batch.documents, batch.positions) if isinstance(batch, TextBatch) else Plain()
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +92,8 @@ class TextLoss:
     criterion: Criterion
 
     @classmethod
-    def of(cls, smoothing: float = 0.0) -> "TextLoss":
-        return cls(Criterion(smoothing, ignore=IGNORED))
+    def of(cls, label_smoothing: float = 0.0) -> "TextLoss":
+        return cls(Criterion(label_smoothing, ignore=IGNORED))
 
     def __call__(self, model: GPT, batch: TextBatch | CropBatch) -> Tensor:
         states = model.states(batch.inputs, text_layout(batch))

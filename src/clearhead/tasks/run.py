@@ -8,15 +8,15 @@ import torch
 
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights
 from clearhead.config import changed, read_toml, settings_toml
-from clearhead.data.progress import Follow, followed, unfollowed
+from clearhead.data.progress import ProgressCallback, followed, unfollowed
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.files import half_written
 from clearhead.models import build
 from clearhead.tasks.events import Event, Note
-from clearhead.tasks.init_from import begin_with, inherited_tokenizer, inheriting
+from clearhead.tasks.init_from import inherited, inherited_tokenizer, init_weights_from
 from clearhead.tasks.language.recipe import LanguageRecipe
 from clearhead.tasks.language.task import VALIDATION, Modelling
-from clearhead.tasks.loop import CHANGEABLE, Lessons, Run
+from clearhead.tasks.loop import CHANGEABLE, Run, TrainData
 from clearhead.tasks.recipes import Recipe, parse_recipe
 from clearhead.tasks.records import add_final, draw_curves, naming, write_named
 from clearhead.tasks.task import Task
@@ -29,31 +29,31 @@ from clearhead.training.devices import on_gpu
 STATES = "training"
 
 
-def train(recipe: Recipe, out: Path, follow: Follow = unfollowed) -> Iterator[Event]:
+def train(recipe: Recipe, out: Path, follow: ProgressCallback = unfollowed) -> Iterator[Event]:
     """Trains a model into a new folder; the events tell how it goes, and `follow` hears what is read.
 
     Under torchrun all its processes train together: rank 0 does what is done once, and every rank tells of
     the same events.
     """
     anchored = recipe.model_copy(update={"data": recipe.data.anchored()})
-    recipe = inheriting(anchored).settled(on_gpu(recipe.training.device))
+    recipe = inherited(anchored).settled(on_gpu(recipe.training.device))
     with (
         joined(recipe.training.device) as ranks,
         StateFolder.of(out / STATES, recipe.training, ranks) as states,
     ):
-        ranks.share(ranks.together(recipe.training.accumulate))
+        ranks.share(ranks.batches_per_step(recipe.training.accumulate))
         ranks.first(lambda: _begin(recipe, out))
         yield from _run(recipe, out, states, ranks, follow)
 
 
-def resume(out: Path, changes: Sequence[str] = (), follow: Follow = unfollowed) -> Iterator[Event]:
+def resume(out: Path, changes: Sequence[str] = (), follow: ProgressCallback = unfollowed) -> Iterator[Event]:
     """Goes on with the run in a folder as if it had never stopped; a change is 'training.steps=9'."""
     if not (out / SETTINGS).exists():
         raise TrainingError(f"{out}: no run to resume here, {SETTINGS} is missing")
     if (out / WEIGHTS).exists() and not StateFolder(out / STATES).steps():
         raise TrainingError(
             f"{out}: holds a model, but no state of a run to resume; train on from its weights in another "
-            f"folder: --set training.begin={out}"
+            f"folder: --set training.init_from={out}"
         )
     recipe = _resumed(out, changes)
     with (
@@ -95,7 +95,9 @@ def task_of(recipe: Recipe) -> Task:
             return Modelling(recipe)
 
 
-def _run(recipe: Recipe, out: Path, states: StateFolder, ranks: Ranks, follow: Follow) -> Iterator[Event]:
+def _run(
+    recipe: Recipe, out: Path, states: StateFolder, ranks: Ranks, follow: ProgressCallback
+) -> Iterator[Event]:
     """Prepares the data, then trains; what an earlier try has prepared is not made again."""
     task = task_of(recipe)
     yield Note(f"for example: {task.check()}")
@@ -117,12 +119,12 @@ def _run(recipe: Recipe, out: Path, states: StateFolder, ranks: Ranks, follow: F
     held_out = ranks.first(lambda: task.hold_out(tokenizer, out))
 
     torch.manual_seed(recipe.training.seed)
-    model = build(recipe.model, tokenizer.size)
-    if recipe.training.begin and not states.steps():
-        begin_with(model, Path(recipe.training.begin))
+    model = build(recipe.model, tokenizer)
+    if recipe.training.init_from and not states.steps():
+        init_weights_from(model, Path(recipe.training.init_from))
     yield Note(f"model: {sum(parameter.numel() for parameter in model.parameters()):,} parameters")
     validator = task.validator(held_out, tokenizer)
-    lessons = Lessons(partial(task.batches, store, tokenizer), task.files(store), ranks)
+    lessons = TrainData(partial(task.batches, store, tokenizer), task.files(store), ranks)
     run = Run(recipe, model, task.loss(tokenizer), lessons, validator, states)
     if recipe.training.compile == "on":
         yield Note("the first step compiles the model, which can take a minute …")

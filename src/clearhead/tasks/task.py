@@ -74,7 +74,9 @@ class Task(Protocol):
 
     def loss(self, tokenizer: Tokenizer) -> Loss: ...
 
-    def batches(self, store: Any, tokenizer: Tokenizer, rank: int, ranks: int, together: int) -> Epochs:
+    def batches(
+        self, store: Any, tokenizer: Tokenizer, rank: int, ranks: int, batches_per_step: int
+    ) -> Epochs:
         """This rank's batches, when so many of all ranks make a step."""
         ...
 

@@ -33,7 +33,7 @@ class Validator:
         if not fitting:
             raise DataError(
                 f"validation: none of {sum(map(len, pairs.values()))} pairs has from 1 to "
-                f"{recipe.model.most_words} tokens; give shorter ones or raise model.longest"
+                f"{recipe.model.max_tokens} tokens; give shorter ones or raise model.max_length"
             )
         self.batches = Batches(self._store(fitting), BatchingConfig(tokens=recipe.batches.tokens), seed=0)
         share = -(-recipe.validation.sentences // len(fitting))
@@ -50,7 +50,7 @@ class Validator:
         total, tokens = 0.0, 0
         for batch in self.batches.epoch(0):
             with autocast:
-                loss = translation_loss(model, batch.to(model.readout_weight.device), smoothing=0.0)
+                loss = translation_loss(model, batch.to(model.readout_weight.device), label_smoothing=0.0)
             total, tokens = total + loss.item(), tokens + batch.tokens
         return total / tokens
 
@@ -77,9 +77,9 @@ class Validator:
         return PairStore.of(sources, targets)
 
     def _fits(self, pair: Pair) -> bool:
-        longest = self.recipe.model.most_words
+        max_length = self.recipe.model.max_tokens
         source, target = (len(self.tokenizer.encode(text)) for text in pair)
-        return 0 < source <= longest - bool(self.tags) and 0 < target <= longest
+        return 0 < source <= max_length - bool(self.tags) and 0 < target <= max_length
 
 
 class TextValidator:

@@ -26,7 +26,7 @@ TRAIN = "clearhead train recipes/translation/quickstart.toml --out runs/quicksta
 
 
 @dataclass(frozen=True)
-class Shelved:
+class ModelInfo:
     """A model as its folder tells of it."""
 
     folder: str
@@ -45,13 +45,13 @@ class Shelved:
         return asdict(self)
 
 
-def find_models(folders: Sequence[Path]) -> list[Shelved]:
+def find_models(folders: Sequence[Path]) -> list[ModelInfo]:
     """Models in these folders and right below them, each once."""
     candidates = {path.resolve(): path for folder in folders for path in (folder, *_below(folder))}
     return [model for path in candidates.values() if (model := _read(path))]
 
 
-def built_in() -> list[Shelved]:
+def built_in() -> list[ModelInfo]:
     """The models in the package."""
     language = _read(SHAKESPEARE_FOLDER)
     found = [_read(BOX), language and replace(language, languages=SHAKESPEARE)]
@@ -126,7 +126,7 @@ def _below(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
 
 
-def _read(folder: Path) -> Shelved | None:
+def _read(folder: Path) -> ModelInfo | None:
     if not (folder / SETTINGS).is_file() or not (folder / WEIGHTS).is_file():
         return None
     try:
@@ -139,7 +139,7 @@ def _read(folder: Path) -> Shelved | None:
     language = isinstance(model, dict) and model.get("kind") == "gpt"
     directions = [TEXT] if language else [str(direction) for direction in saved_directions(settings)]
     tests = [line for line in measured if line["kind"] == TEST]
-    return Shelved(
+    return ModelInfo(
         str(folder),
         ", ".join(directions),
         round((folder / WEIGHTS).stat().st_size / 1e6, 1),

@@ -10,7 +10,7 @@ HALF = "\ufffd"
 BEFORE = 6
 
 
-class Teller:
+class StreamDetokenizer:
     """Tells one text; what it has told is the text without the stop string that ended it."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stops: Sequence[str] = ()):

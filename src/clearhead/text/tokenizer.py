@@ -34,6 +34,9 @@ class Tokenizer:
     has signs instead.
     """
 
+    FILE = "tokenizer.json"
+    """Its name in a model's folder."""
+
     def __init__(
         self,
         inner: tokenizers.Tokenizer,

@@ -6,16 +6,15 @@ from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
 from clearhead.training.devices import choose_device, choose_precision, find_device
 from clearhead.training.feed import Feed
 from clearhead.training.interrupt import Interrupt
-from clearhead.training.loss import Readout, readout_loss, smoothed_loss
+from clearhead.training.loss import Readout, cross_entropy_loss, readout_loss
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
-from clearhead.training.prefetch import Ahead
+from clearhead.training.prefetch import Prefetcher
 from clearhead.training.ranks import Ranks, joined
-from clearhead.training.schedule import ScheduleConfig, rate
+from clearhead.training.schedule import ScheduleConfig, learning_rate_at
 from clearhead.training.state import StateFolder
 from clearhead.training.trainer import DivergedError, Report, Trainer
 
 __all__ = [
-    "Ahead",
     "AverageConfig",
     "Criterion",
     "DivergedError",
@@ -24,6 +23,7 @@ __all__ = [
     "MovingAverage",
     "Optimizer",
     "OptimizerConfig",
+    "Prefetcher",
     "RDropConfig",
     "Ranks",
     "Readout",
@@ -36,9 +36,9 @@ __all__ = [
     "average_weights",
     "choose_device",
     "choose_precision",
+    "cross_entropy_loss",
     "find_device",
     "joined",
-    "rate",
+    "learning_rate_at",
     "readout_loss",
-    "smoothed_loss",
 ]

@@ -42,10 +42,10 @@ def _(total: Tensor, left: Tensor, right: Tensor) -> None:
 def sum_of_products(first: Tensor, second: Tensor, third: Tensor, weight: Tensor) -> Tensor:
     """Three matrices side by side, times one; they need not be brought together for that."""
     if kernels.serve(first):
-        from clearhead.accel.kernels import product
+        from clearhead.accel.kernels import matmul
 
-        if product.serves(first, second, third, weight):
-            return product.sum_of_products(first, second, third, weight)
+        if matmul.serves(first, second, third, weight):
+            return matmul.sum_of_products(first, second, third, weight)
     out = first @ weight[: first.shape[1]]
     for part, rows in zip((second, third), weight.split(first.shape[1])[1:], strict=True):
         out.addmm_(part, rows)
@@ -79,7 +79,7 @@ class Rewrites(CustomGraphPass):
 def add_in_place(graph: fx.Graph, total: fx.Node, left: fx.Node, right: fx.Node) -> fx.Node | None:
     """Adds a product to what a kernel has made for this sum alone: `addmm` would copy that first.
 
-    Such are the slopes that come around a sublayer, to which those that come through it are added.
+    Such are the gradients that come around a sublayer, to which those that come through it are added.
     """
     here, rows, columns = _value(total), _value(left).shape[0], _value(right).shape[1]
     if total.target is not getitem or len(total.users) > 1 or here.shape != (rows, columns):
@@ -97,7 +97,7 @@ def add_in_place(graph: fx.Graph, total: fx.Node, left: fx.Node, right: fx.Node)
 def multiply_parts(graph: fx.Graph, left: fx.Node, right: fx.Node) -> fx.Node | None:
     """Multiplies matrices that stand side by side as they are: to bring them together takes time.
 
-    Such are the slopes of queries, keys and values, which were parts of one product.
+    Such are the gradients of queries, keys and values, which were parts of one product.
     """
     if parts := _parts(graph, left):
         return _call(graph, torch.ops.clearhead.sum_of_products.default, *parts, right)

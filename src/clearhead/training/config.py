@@ -30,15 +30,15 @@ class TrainingConfig(Settings):
     """batches whose gradients make one step, over all ranks together; one a rank at least"""
     parallel: ParallelKind = "copy"
     """what each of several ranks has: a copy of the model, or a shard of a model too large for one"""
-    clip: Annotated[float, Field(ge=0)] = 1.0
+    clip_norm: Annotated[float, Field(ge=0)] = 1.0
     """the longest gradient; longer ones are shortened to it; 0: none is"""
-    smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
     regulariser: RegulariserConfig | None = None
     """what two passes over each sentence should agree in: rdrop or simcut; a step then costs about twice"""
     distillation: DistillationConfig | None = None
-    begin: str | None = None
+    init_from: str | None = None
     """folder of a trained model: its weights are the first ones; its tokenizer and shape are taken over"""
-    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     """the decay of a moving average of the weights"""
     average: AverageConfig | None = None
     device: Device = "auto"
@@ -53,7 +53,7 @@ class TrainingConfig(Settings):
     """the state is saved at least so often, between the turns too"""
     keep_last: PositiveInt = 2
     keep_best: PositiveInt = 1
-    stop_on: Literal["loss", "bleu"] = "loss"
+    monitor: Literal["loss", "bleu"] = "loss"
     """what validation must improve"""
     patience: Annotated[int, Field(ge=0)] = 0
     """validations without improvement before the run ends; 0: it goes to the last step"""

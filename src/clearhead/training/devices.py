@@ -18,9 +18,9 @@ WIDE_ENOUGH = 128
 log = logging.getLogger(__name__)
 
 
-def choose_device(wish: Device = "auto", asked_by: str = "training.device") -> torch.device:
+def choose_device(options: Device = "auto", asked_by: str = "training.device") -> torch.device:
     """The device of a run, said in the log."""
-    device = find_device(wish, asked_by)
+    device = find_device(options, asked_by)
     threads = torch.get_num_threads()
     working = f"{threads} thread{'s' if threads > 1 else ''}"
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else working
@@ -28,16 +28,16 @@ def choose_device(wish: Device = "auto", asked_by: str = "training.device") -> t
     return device
 
 
-def find_device(wish: Device = "auto", asked_by: str = "training.device") -> torch.device:
+def find_device(options: Device = "auto", asked_by: str = "training.device") -> torch.device:
     """A GPU where there is one and nobody said otherwise; under torchrun, that of this process."""
-    if wish == "cuda" and not torch.cuda.is_available():
+    if options == "cuda" and not torch.cuda.is_available():
         raise SettingsError(f"{asked_by}: 'cuda', but torch finds no GPU here; use 'auto' or 'cpu'")
-    return torch.device("cuda", _own_gpu()) if on_gpu(wish) else torch.device("cpu")
+    return torch.device("cuda", _own_gpu()) if on_gpu(options) else torch.device("cpu")
 
 
-def on_gpu(wish: Device) -> bool:
+def on_gpu(options: Device) -> bool:
     """Whether a run with this wish would compute on a GPU."""
-    return wish != "cpu" and torch.cuda.is_available()
+    return options != "cpu" and torch.cuda.is_available()
 
 
 def _own_gpu() -> int:
@@ -53,17 +53,17 @@ def _own_gpu() -> int:
     return int(place)
 
 
-def choose_precision(wish: Precision, device: torch.device, width: int) -> torch.dtype:
+def choose_precision(options: Precision, device: torch.device, width: int) -> torch.dtype:
     """The type in which products are taken; bfloat16 means autocast, the weights stay in float32."""
     if device.type == "cuda":
         able, reason = torch.cuda.is_bf16_supported(including_emulation=False), "the GPU computes in it"
     else:
         able, reason = _processor_has_bf16() and width >= WIDE_ENOUGH, "the processor computes in it"
-    if wish == "bf16" and not able and device.type == "cuda":
+    if options == "bf16" and not able and device.type == "cuda":
         log.warning("precision: fp32, as this GPU cannot compute in bf16 (training.precision)")
         return torch.float32
-    if wish == "bf16" or (wish == "auto" and able):
-        log.info("precision: bf16 autocast (%s)", "asked for" if wish == "bf16" else reason)
+    if options == "bf16" or (options == "auto" and able):
+        log.info("precision: bf16 autocast (%s)", "asked for" if options == "bf16" else reason)
         if device.type == "cuda" and not kernels.HAS_TRITON:
             log.warning("kernels: torch's own, which are slower; install triton for those of clearhead")
         return torch.bfloat16

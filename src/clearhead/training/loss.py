@@ -27,16 +27,16 @@ not_compiled = torch._disable_dynamo  # pyright: ignore[reportPrivateImportUsage
 
 
 @not_compiled
-def smoothed_loss(
+def cross_entropy_loss(
     states: Float[Tensor, "*positions width"],
     weight: Float[Tensor, "vocabulary width"],
     labels: Int[Tensor, "*positions"],
-    smoothing: float = 0.0,
+    label_smoothing: float = 0.0,
     bias: Float[Tensor, " vocabulary"] | None = None,
     ignore: int = PAD,
 ) -> Float[Tensor, ""]:
     """The sum of the smoothed cross-entropies at positions that are not padding."""
-    return readout_loss(states[None], weight, labels, Criterion(smoothing, ignore=ignore), bias)
+    return readout_loss(states[None], weight, labels, Criterion(label_smoothing, ignore=ignore), bias)
 
 
 @not_compiled
@@ -54,9 +54,9 @@ def readout_loss(
         teacher = Readout(teacher.states.detach().flatten(0, -2), teacher.weight.detach())
     if states.device.type == "cpu":
         # A GPU would have to tell how many there are, and wait; there, padding passes through without effect.
-        places = (labels != criterion.ignore).nonzero().squeeze(1)
-        states, labels = states[:, places], labels[places]
-        teacher = teacher and Readout(teacher.states[places], teacher.weight)
+        positions = (labels != criterion.ignore).nonzero().squeeze(1)
+        states, labels = states[:, positions], labels[positions]
+        teacher = teacher and Readout(teacher.states[positions], teacher.weight)
     if bias is None:
         bias = weight.new_zeros(())
     learned = any(tensor.requires_grad for tensor in (states, weight, bias))
@@ -81,8 +81,8 @@ class _ReadoutLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *outer):
-        slopes = (None if made is None else _scaled(made, outer[0]) for made in ctx.saved_tensors)
-        return *slopes, None, None, None
+        gradients = (None if made is None else _scaled(made, outer[0]) for made in ctx.saved_tensors)
+        return *gradients, None, None, None
 
 
 def _scaled(made: Tensor, factor: Tensor) -> Tensor:
@@ -101,15 +101,15 @@ class _Gradients:
         self.weight = torch.zeros_like(weight, dtype=exact(weight)) if needed[1] else None
         self.bias = torch.zeros_like(bias, dtype=exact(bias)) if needed[2] else None
 
-    def add(self, here: slice, slopes: Views, chunks: Views, weight: Tensor) -> None:
-        """What follows from the slopes at the logits of chunks, which are these times the weight."""
-        for view, (slope, chunk) in enumerate(zip(slopes, chunks, strict=True)):
+    def add(self, here: slice, gradients: Views, chunks: Views, weight: Tensor) -> None:
+        """What follows from the gradients at the logits of chunks, which are these times the weight."""
+        for view, (gradient, chunk) in enumerate(zip(gradients, chunks, strict=True)):
             if self.states is not None:
-                self.states[view, here] = slope @ weight
+                self.states[view, here] = gradient @ weight
             if self.weight is not None:
-                _add_product(self.weight, slope.T, chunk)
+                _add_product(self.weight, gradient.T, chunk)
             if self.bias is not None:
-                self.bias += slope.sum(0, dtype=self.bias.dtype)
+                self.bias += gradient.sum(0, dtype=self.bias.dtype)
 
 
 def _walk(
@@ -127,18 +127,18 @@ def _walk(
     teacher = teacher and Readout(teacher.states, teacher.weight.to(fast))
     judge = _judge(criterion, states.device.type, fast)
     total = torch.zeros((), dtype=exact(weight), device=states.device)
-    views, places, _ = states.shape
-    rows = _rows(places, _chunk_size(states.device) // (views * len(weight)))
+    views, positions, _ = states.shape
+    rows = _rows(positions, _chunk_size(states.device) // (views * len(weight)))
     with torch.autocast(states.device.type, enabled=False):
-        for start in range(0, places, rows):
+        for start in range(0, positions, rows):
             here = slice(start, start + rows)
             chunks = [view[here].to(fast) for view in states]
             logits = [_logits(chunk, narrow, bias) for chunk in chunks]
             taught = teacher and teacher.states[here].to(fast) @ teacher.weight.T
-            losses, slopes = judge(logits, labels[here], taught)
+            losses, logit_gradients = judge(logits, labels[here], taught)
             total += losses.sum()
             if gradients is not None:
-                gradients.add(here, slopes, chunks, narrow)
+                gradients.add(here, logit_gradients, chunks, narrow)
     return total
 
 
@@ -149,7 +149,7 @@ def _logits(chunk: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 @functools.cache
 def _judge(criterion: Criterion, device: str, kind: torch.dtype) -> Callable[..., tuple[Tensor, Views]]:
-    """The way to losses and slopes that suits a device and the type of logits."""
+    """The way to losses and gradients that suits a device and the type of logits."""
     if device == "cpu":
         return criterion.sparing if criterion.plain else criterion.fused
     if not kernels.compilable():
@@ -160,15 +160,15 @@ def _judge(criterion: Criterion, device: str, kind: torch.dtype) -> Callable[...
         return torch.compile(criterion.fused)
 
     def in_one(logits: Views, labels: Tensor, teacher: None) -> tuple[Tensor, Views]:
-        return judged(logits[0], labels, criterion.smoothing, criterion.ignore), logits
+        return judged(logits[0], labels, criterion.label_smoothing, criterion.ignore), logits
 
     return in_one
 
 
-def _rows(places: int, most: int) -> int:
+def _rows(positions: int, most: int) -> int:
     """How many places a chunk has, such that chunks are alike, and if they are large made of whole tiles."""
-    chunks = -(-places // max(1, most))
-    rows = -(-places // max(1, chunks)) or 1
+    chunks = -(-positions // max(1, most))
+    rows = -(-positions // max(1, chunks)) or 1
     # Of fewer, those that the last chunk then lacks would be more than one in ROUND.
     return rows if rows < ROUND**2 else -(-rows // ROUND) * ROUND
 

@@ -17,7 +17,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Betas = Annotated[tuple[Share, Share], Field(strict=False)]
 Small = Annotated[float, Field(gt=0)]
 
-# Linear layers of these names end a model: their rows are words or classes, so they are no hidden matrices.
+# Linear layers of these names end a model: their rows are tokens or classes, so they are no hidden matrices.
 READOUTS = ("readout", "classifier")
 
 

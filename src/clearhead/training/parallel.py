@@ -13,14 +13,14 @@ from clearhead.checkpoint import set_weights, weights
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
 from clearhead.training.manifest import anywhere
-from clearhead.training.passes import Loss, Objective, Passes, RecordedPasses, Regions
+from clearhead.training.passes import CudaGraphPasses, Loss, Objective, Passes, Regions
 from clearhead.training.ranks import Group, Ranks
 
 # Gradients travel in parcels: large enough for the network, and the next is packed while one is on its way.
 PARCEL = 1 << 24
 
 
-class Whole:
+class SingleProcess:
     """The model as it is, in one process."""
 
     retries = True
@@ -34,7 +34,7 @@ class Whole:
         compiled = self.config.compile
         if self.device.type == "cuda":
             regions = Regions(self.model) if compiled != "off" else None
-            return RecordedPasses(Objective(self.model, self.loss), self.device, autocast, regions)
+            return CudaGraphPasses(Objective(self.model, self.loss), self.device, autocast, regions)
         chosen = torch.compile(self.loss, dynamic=True) if compiled == "on" else self.loss
         return Passes(Objective(self.model, chosen), self.device, autocast)
 
@@ -70,7 +70,7 @@ class Whole:
             yield self.model
 
 
-class Copies(Whole):
+class DataParallel(SingleProcess):
     """Every rank has the whole model, and gradients are summed over the ranks once a step.
 
     They are sent after the passes, not during them as torch's DistributedDataParallel does: so passes can be
@@ -110,13 +110,15 @@ def _send(parcel: list[Tensor]) -> tuple[list[Tensor], Tensor, Any]:
     return parcel, flat, dist.all_reduce(flat, async_op=True)
 
 
-def parallel(config: TrainingConfig, model: Any, loss: Loss, device: torch.device, ranks: Ranks) -> Whole:
+def parallel(
+    config: TrainingConfig, model: Any, loss: Loss, device: torch.device, ranks: Ranks
+) -> SingleProcess:
     """The model as these ranks train it."""
     if not isinstance(ranks, Group):
-        return Whole(config, model, loss, device)
+        return SingleProcess(config, model, loss, device)
     if config.parallel == "copy":
-        return Copies(config, model, loss, device)
+        return DataParallel(config, model, loss, device)
     # Imported here because it takes half a second, which nobody should wait who only translates.
-    from clearhead.training.shards import Shards
+    from clearhead.training.shards import FullySharded
 
-    return Shards(config, model, loss, device, ranks)
+    return FullySharded(config, model, loss, device, ranks)

@@ -23,15 +23,15 @@ class Trainable(Protocol):
     @property
     def padding(self) -> float: ...
     @property
-    def fixed(self) -> bool:
+    def static_shape(self) -> bool:
         """Whether its shape is one of a few that come again and again."""
         ...
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         """The same with every tensor changed."""
         ...
 
-    def parts(self, count: int) -> list[Self]:
+    def split(self, count: int) -> list[Self]:
         """Its rows in so many batches, or in one for each row if there are fewer."""
         ...
 
@@ -74,7 +74,7 @@ class Passes(Generic[Batch]):
 
     def __call__(self, batch: Batch) -> Tensor:
         with self.autocast():
-            loss = self.objective(batch.each(lambda tensor: tensor.to(self.device, non_blocking=True)))
+            loss = self.objective(batch.map(lambda tensor: tensor.to(self.device, non_blocking=True)))
         loss.backward()
         return loss.detach()
 
@@ -87,7 +87,7 @@ class _Recording:
     gradients: list[Tensor | None]
 
 
-class RecordedPasses(Passes[Batch]):
+class CudaGraphPasses(Passes[Batch]):
     """Passes on a GPU; batches of fixed shapes are recorded once and then replayed without the processor.
 
     The first pass after `clear` makes gradients, later ones add to them: these are recordings of their own,
@@ -117,7 +117,7 @@ class RecordedPasses(Passes[Batch]):
         torch.cuda.empty_cache()
 
     def __call__(self, batch: Batch) -> Tensor:
-        if not batch.fixed:
+        if not batch.static_shape:
             return super().__call__(batch)
         shapes = tuple((tensor.shape, tensor.dtype) for tensor in _tensors(batch))
         found = self._recordings.get((shapes, self._first))
@@ -135,7 +135,7 @@ class RecordedPasses(Passes[Batch]):
         before = [parameter.grad for parameter in self.parameters]
         kept = [gradient if gradient is None else gradient.clone() for gradient in before]
         chance = torch.cuda.get_rng_state(self.device)
-        room = batch.each(lambda tensor: tensor.to(self.device).clone())
+        room = batch.map(lambda tensor: tensor.to(self.device).clone())
         graph = torch.cuda.CUDAGraph()
         with self.regions.compiled() if self.regions else nullcontext():
             aside = torch.cuda.Stream(self.device)
@@ -192,5 +192,5 @@ class Regions:
 
 def _tensors(batch: Trainable) -> list[Tensor]:
     found: list[Tensor] = []
-    batch.each(lambda tensor: found.append(tensor) or tensor)
+    batch.map(lambda tensor: found.append(tensor) or tensor)
     return found

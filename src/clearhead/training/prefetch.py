@@ -13,7 +13,7 @@ Batch = TypeVar("Batch")
 READY = 16
 
 
-class Ahead(Generic[Batch]):
+class Prefetcher(Generic[Batch]):
     """A feed that is some batches ahead; `position` is still the place after the last one given."""
 
     def __init__(self, feed: Feed[Batch], prepare: Callable[[Batch], Batch]):

@@ -45,30 +45,32 @@ class Ranks:
         """The sum over all ranks, computed where the tensor lies."""
         return tensor
 
-    def wishes(self) -> "Wishes":
-        return Wishes()
+    def stop_requests(self) -> "StopRequests":
+        return StopRequests()
 
-    def together(self, accumulate: int) -> int:
+    def batches_per_step(self, accumulate: int) -> int:
         """How many batches all ranks take for a step: as many as asked for, but one a rank at least."""
         return max(accumulate, self.count)
 
-    def share(self, together: int) -> int:
+    def share(self, batches_per_step: int) -> int:
         """How many of the batches of a step each rank takes; TrainingError if they cannot be dealt out."""
-        if together % self.count:
-            able = ", ".join(str(count) for count in range(1, together + 1) if together % count == 0)
+        if batches_per_step % self.count:
+            able = ", ".join(
+                str(count) for count in range(1, batches_per_step + 1) if batches_per_step % count == 0
+            )
             raise TrainingError(
-                f"{self.count} ranks cannot share the {together} batches of a step; use one of these numbers "
+                f"{self.count} ranks cannot share the {batches_per_step} batches of a step; use one of these numbers "
                 f"of ranks: {able}; or begin a new run with training.accumulate a multiple of {self.count}"
             )
-        return together // self.count
+        return batches_per_step // self.count
 
 
-class Wishes:
+class StopRequests:
     """What some rank wishes, told to all; a process alone hears itself at once."""
 
-    def heard(self, *wishes: bool) -> list[bool]:
+    def heard(self, *options: bool) -> list[bool]:
         """For each wish, whether some rank has it. Every rank asks once a step, and all hear the same."""
-        return list(wishes)
+        return list(options)
 
 
 class Group(Ranks):
@@ -104,37 +106,37 @@ class Group(Ranks):
         dist.all_reduce(tensor)
         return tensor
 
-    def wishes(self) -> "Wishes":
-        return _SharedWishes(self.control)
+    def stop_requests(self) -> "StopRequests":
+        return _SharedStopRequests(self.control)
 
 
-class _SharedWishes(Wishes):
-    """Wishes travel while the next step is computed, and are heard after it: nobody waits for them."""
+class _SharedStopRequests(StopRequests):
+    """StopRequests travel while the next step is computed, and are heard after it: nobody waits for them."""
 
     def __init__(self, control: Any):
         self._control = control
         self._sent: tuple[Any, Tensor] | None = None
 
-    def heard(self, *wishes: bool) -> list[bool]:
-        before = [False] * len(wishes)
+    def heard(self, *options: bool) -> list[bool]:
+        before = [False] * len(options)
         if self._sent:
             self._sent[0].wait()
             before = [bool(count) for count in self._sent[1].tolist()]
         # What is granted now need not be wished for again.
         flags = torch.tensor(
-            [wish and not granted for wish, granted in zip(wishes, before, strict=True)]
+            [options and not granted for options, granted in zip(options, before, strict=True)]
         ).int()
         self._sent = dist.all_reduce(flags, group=self._control, async_op=True), flags
         return before
 
 
 @contextmanager
-def joined(wish: Device) -> Iterator[Ranks]:
+def joined(options: Device) -> Iterator[Ranks]:
     """The processes that torchrun has started, this one among them; without torchrun, this one alone.
 
     A group that the caller has made is used and left as it is.
     """
-    device = find_device(wish)
+    device = find_device(options)
     if dist.is_initialized():
         group = Group()
         with _naming_loss(group):

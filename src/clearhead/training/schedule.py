@@ -24,7 +24,7 @@ class InverseSquareRootSchedule(Settings):
     """The paper's curve given by its peak: straight up to it, then down with the root of the step."""
 
     kind: Literal["inverse-sqrt"] = "inverse-sqrt"
-    peak: Rate = 7e-4
+    learning_rate: Rate = 7e-4
     warmup: Annotated[int, Field(gt=0)] = 4000
 
 
@@ -32,7 +32,7 @@ class CosineSchedule(Settings):
     """Half a cosine from the peak down to a share of it at the last step (Loshchilov and Hutter 2017)."""
 
     kind: Literal["cosine"] = "cosine"
-    peak: Rate = 7e-4
+    learning_rate: Rate = 7e-4
     warmup: Warmup = 1000
     floor: Share = 0.0
 
@@ -41,7 +41,7 @@ class StableSchedule(Settings):
     """Warm-up, a long plateau, then a straight fall over the last share of the steps (Hu et al. 2024)."""
 
     kind: Literal["warmup-stable-decay"] = "warmup-stable-decay"
-    peak: Rate = 7e-4
+    learning_rate: Rate = 7e-4
     warmup: Warmup = 1000
     decay: Share = 0.2
     floor: Share = 0.0
@@ -49,7 +49,7 @@ class StableSchedule(Settings):
 
 class ConstantSchedule(Settings):
     kind: Literal["constant"] = "constant"
-    peak: Rate = 1e-3
+    learning_rate: Rate = 1e-3
     warmup: Warmup = 0
 
 
@@ -59,21 +59,21 @@ ScheduleConfig = Annotated[
 ]
 
 
-def rate(config: ScheduleConfig, step: int, steps: int, width: int) -> float:
+def learning_rate_at(config: ScheduleConfig, step: int, steps: int, width: int) -> float:
     """The learning rate of a step in 1 … steps, for a model of a width."""
     match config:
         case PaperSchedule(factor=factor, warmup=warmup):
             return factor * width**-0.5 * min(step**-0.5, step * warmup**-1.5)
-        case InverseSquareRootSchedule(peak=peak, warmup=warmup):
-            return peak * min(step / warmup, math.sqrt(warmup / step))
-        case CosineSchedule(peak=peak, warmup=warmup, floor=floor):
+        case InverseSquareRootSchedule(learning_rate=learning_rate, warmup=warmup):
+            return learning_rate * min(step / warmup, math.sqrt(warmup / step))
+        case CosineSchedule(learning_rate=learning_rate, warmup=warmup, floor=floor):
             fall = 0.5 + 0.5 * math.cos(math.pi * _progress(step, warmup, steps))
-            return peak * min(_rise(step, warmup), floor + (1 - floor) * fall)
-        case StableSchedule(peak=peak, warmup=warmup, decay=decay, floor=floor):
+            return learning_rate * min(_rise(step, warmup), floor + (1 - floor) * fall)
+        case StableSchedule(learning_rate=learning_rate, warmup=warmup, decay=decay, floor=floor):
             fall = 1 - _progress(step, round(steps * (1 - decay)), steps)
-            return peak * min(_rise(step, warmup), floor + (1 - floor) * fall)
-        case ConstantSchedule(peak=peak, warmup=warmup):
-            return peak * _rise(step, warmup)
+            return learning_rate * min(_rise(step, warmup), floor + (1 - floor) * fall)
+        case ConstantSchedule(learning_rate=learning_rate, warmup=warmup):
+            return learning_rate * _rise(step, warmup)
 
 
 def _rise(step: int, warmup: int) -> float:

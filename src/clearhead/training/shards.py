@@ -17,12 +17,12 @@ from clearhead.layers.block import Block
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
 from clearhead.training.manifest import gathered
-from clearhead.training.parallel import Whole
+from clearhead.training.parallel import SingleProcess
 from clearhead.training.passes import Batch, Loss, Objective, Passes
 from clearhead.training.ranks import Group
 
 
-class Shards(Whole):
+class FullySharded(SingleProcess):
     """Blocks are put together when it is their turn, and taken apart again (FSDP; Zhao et al. 2023).
 
     Gradients are shared out after every batch: kept whole over several, they would take the room that is

@@ -57,7 +57,7 @@ class StateFolder:
             best = max(best, config.average.count)
         elif config.average:
             last = max(last, config.average.count)
-        better = "higher" if config.stop_on == "bleu" else "lower"
+        better = "higher" if config.monitor == "bleu" else "lower"
         form = FileARank() if config.parallel == "shard" and isinstance(ranks, Group) else OneFile()
         return cls(folder, config.keep_last, best, keep_weights=last, better=better, ranks=ranks, form=form)
 

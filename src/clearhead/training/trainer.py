@@ -24,7 +24,7 @@ from clearhead.training.parallel import parallel
 from clearhead.training.passes import Batch, Loss, Model, Passes
 from clearhead.training.randomness import begin_stream, random_state, set_random_state
 from clearhead.training.ranks import Ranks
-from clearhead.training.schedule import rate
+from clearhead.training.schedule import learning_rate_at
 
 # Steps that a GPU may have before it, so that it never waits for the processor.
 LAG = 2
@@ -64,7 +64,7 @@ class Report:
     """One step in numbers, those of all ranks together."""
 
     step: int
-    rate: float
+    learning_rate: float
     seconds: float
     """of this step, waiting for its batches included"""
     measured: Numbers
@@ -90,7 +90,7 @@ class Report:
 
     @property
     def padding(self) -> float:
-        """The share of the cells that hold no word."""
+        """The share of the cells that hold no token."""
         return self.measured.values[3]
 
     @property
@@ -119,14 +119,14 @@ class Trainer(Generic[Model, Batch]):
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         self.precision = choose_precision(config.precision, self.device, width)
-        self.together = self.ranks.together(config.accumulate)
+        self.batches_per_step = self.ranks.batches_per_step(config.accumulate)
         self.parallel = parallel(config, model, loss, self.device, self.ranks)
         self.model = model
         self.config = config
         self.width = width
         self.step = 0
         self.optimizer = Optimizer(model, config.optimizer)
-        self.average = MovingAverage(model, config.ema) if config.ema else None
+        self.average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
         self.parts = 1
         self._passes: Passes[Batch] = self.parallel.passes(self.autocast)
         self._broken = torch.zeros((), device=self.device)
@@ -138,7 +138,7 @@ class Trainer(Generic[Model, Batch]):
     def steps(self, batches: Iterable[Batch]) -> Iterator[Report]:
         """Takes the steps that are left, one per report, for as long as there are batches of this rank."""
         batches = iter(batches)
-        share = self.ranks.share(self.together)
+        share = self.ranks.share(self.batches_per_step)
         while self.step < self.config.steps:
             began = time.perf_counter()
             group = list(islice(batches, share))
@@ -146,11 +146,11 @@ class Trainer(Generic[Model, Batch]):
                 break
             report = self._take(group, began)
             self._unread.append(report)
-            self.settle(self._lag)
+            self.synchronize(self._lag)
             yield report
-        self.settle()
+        self.synchronize()
 
-    def settle(self, lag: int = 0) -> None:
+    def synchronize(self, lag: int = 0) -> None:
         """Waits for all steps but the last few, and sees whether they were good."""
         while len(self._unread) > lag:
             self._check(self._unread.popleft())
@@ -181,7 +181,7 @@ class Trainer(Generic[Model, Batch]):
             state["model"] = weights(self.model)
         random = {str(rank): one for rank, one in enumerate(self.ranks.gather(random_state()))}
         parts = self.ranks.gather(self.parts)
-        return state | {"random": random, "parts": parts, "together": self.together}
+        return state | {"random": random, "parts": parts, "together": self.batches_per_step}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Goes on from a state of the same model and optimizer, whatever the number of ranks that saved it.
@@ -192,13 +192,13 @@ class Trainer(Generic[Model, Batch]):
         state = self.parallel.spread(state)
         if bool(self.average) != ("model" in state):
             raise TrainingError(
-                "training.ema: the run began with another choice; resume with the same settings"
+                "training.ema_decay: the run began with another choice; resume with the same settings"
             )
         set_weights(self.model, state.get("model", state["weights"]), place="the saved state")
         if self.average:
             self.average.load(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.together = state["step"], state["together"]
+        self.step, self.batches_per_step = state["step"], state["together"]
         self.parts = max(state["parts"])
         if len(state["random"]) == self.ranks.count:
             self.parts = state["parts"][self.ranks.rank]
@@ -218,18 +218,22 @@ class Trainer(Generic[Model, Batch]):
         gradients = self.parallel.summed([p.grad for p in self.optimizer.parameters if p.grad is not None])
         loss, norm = total / tokens, self.parallel.norm(gradients).to(total) / tokens
         self._broken = torch.maximum(self._broken, (~(loss + norm).isfinite()).float())
-        measured = Numbers(torch.stack([loss, norm, tokens, padding / self.together]))
-        speed = rate(self.config.schedule, self.step + 1, self.config.steps, self.width)
+        measured = Numbers(torch.stack([loss, norm, tokens, padding / self.batches_per_step]))
+        speed = learning_rate_at(self.config.schedule, self.step + 1, self.config.steps, self.width)
         self.step += 1
         if self.optimizer.skips or all(map(math.isfinite, measured.values)):
             self._move(norm, tokens, speed)
         # Before the time is taken: a step is as long as the device needs for one.
-        self.settle(max(0, self._lag - 1))
+        self.synchronize(max(0, self._lag - 1))
         return Report(self.step, speed, time.perf_counter() - began, measured)
 
     def _move(self, norm: Tensor, tokens: Tensor, speed: float) -> None:
         # The gradient is that of the sum; divided, it is that of the mean, and shortened if need be.
-        longer = ((norm + 1e-6) / self.config.clip).clamp(min=1.0) if self.config.clip else norm.new_ones(())
+        longer = (
+            ((norm + 1e-6) / self.config.clip_norm).clamp(min=1.0)
+            if self.config.clip_norm
+            else norm.new_ones(())
+        )
         self.optimizer.step(speed, self._broken, (longer * tokens).float())
         if self.average:
             self.average.update(self.step, self._broken)
@@ -237,7 +241,7 @@ class Trainer(Generic[Model, Batch]):
     def _gradients(self, group: list[Batch]) -> Tensor:
         """The summed loss, its gradients being in the parameters; in smaller parts where memory is short."""
         while True:
-            parts = [part for batch in group for part in batch.parts(self.parts)]
+            parts = [part for batch in group for part in batch.split(self.parts)]
             try:
                 self._passes.clear()
                 return torch.stack([self._passes(part) for part in parts]).sum()
@@ -250,9 +254,9 @@ class Trainer(Generic[Model, Batch]):
                     f"rank {self.ranks.rank}: out of memory ({shortage}); lower batches.tokens, and raise "
                     "training.accumulate as much in another folder, or use more ranks"
                 )
-            if len(parts) == sum(len(batch.parts(1 << 30)) for batch in group):
+            if len(parts) == sum(len(batch.split(1 << 30)) for batch in group):
                 raise TrainingError(
-                    f"out of memory with a single row ({shortage}); make batches.places or the model smaller"
+                    f"out of memory with a single row ({shortage}); make batches.row_length or the model smaller"
                 )
             self.parts *= 2
             log.warning(
@@ -270,5 +274,5 @@ class Trainer(Generic[Model, Batch]):
         raise DivergedError(
             f"step {report.step}: the run diverged (loss {report.loss:g}, gradient {report.gradient:g}); the"
             f" weights are still those of step {self.step}; lower the learning rate (training.schedule),"
-            " lengthen its warm-up, or lower training.clip"
+            " lengthen its warm-up, or lower training.clip_norm"
         )

@@ -5,17 +5,17 @@ import torch
 
 from clearhead.accel import kernels
 from clearhead.layers.block import BlockConfig, Stack
-from clearhead.layers.mask import Causal, Sentences
+from clearhead.layers.mask import Causal, SameSegment
 
 SETTINGS = {
     "plain": {},
     "rotary": {"position": "rotary"},
-    "shared keys": {"attention": {"heads": 4, "key_heads": 2}},
+    "shared keys": {"attention": {"heads": 4, "kv_heads": 2}},
     "cosine": {"attention": {"heads": 4, "score": "cosine"}},
     "no bias": {"bias": False},
-    "before": {"norm_place": "pre"},
-    "before, no bias": {"norm_place": "pre", "bias": False},
-    "before, rms": {"norm_place": "pre", "norm": "rms"},
+    "before": {"norm_position": "pre"},
+    "before, no bias": {"norm_position": "pre", "bias": False},
+    "before, rms": {"norm_position": "pre", "norm": "rms"},
     "gelu": {"activation": "gelu"},
     "gelu by tanh": {"activation": "gelu_tanh"},
 }
@@ -25,13 +25,13 @@ SETTINGS = {
 def test_a_block_with_kernels_of_its_own_is_as_exact_as_with_those_of_torch(device, monkeypatch, settings):
     torch.manual_seed(0)
     config = BlockConfig.model_validate(
-        {"width": 64, "hidden": 96, "attention": {"heads": 4}, "dropout": 0.0} | settings
+        {"width": 64, "ffn_width": 96, "attention": {"heads": 4}, "dropout": 0.0} | settings
     )
     [block] = Stack(config, layers=1, cross=True).to(device).blocks
     numbers = torch.tensor([[1] * 10 + [2] * 22, [1] * 32], dtype=torch.int32, device=device)
-    own, across = Sentences(numbers, numbers) & Causal(), Sentences(numbers, numbers)
+    own, across = SameSegment(numbers, numbers) & Causal(), SameSegment(numbers, numbers)
     narrow = torch.bfloat16 if device == "cuda" else torch.float32
-    x, source, slope = (torch.randn(2, 32, 64, device=device, dtype=narrow) for _ in range(3))
+    x, source, gradient = (torch.randn(2, 32, 64, device=device, dtype=narrow) for _ in range(3))
 
     def gradients(ours: bool, kind: torch.dtype) -> list[torch.Tensor]:
         monkeypatch.setattr(kernels, "serve", lambda x: ours)
@@ -40,7 +40,7 @@ def test_a_block_with_kernels_of_its_own_is_as_exact_as_with_those_of_torch(devi
         with torch.autocast(device, torch.bfloat16, enabled=kind == torch.bfloat16):
             out = block(inputs[0], own, None, inputs[1], across)
         learned = [*inputs, *block.parameters()]
-        return [out, *torch.autograd.grad(out, learned, slope.to(kind))]
+        return [out, *torch.autograd.grad(out, learned, gradient.to(kind))]
 
     every = (
         gradients(ours, kind) for ours, kind in ((True, narrow), (False, narrow), (False, torch.float64))

@@ -10,18 +10,18 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow")
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("tiles", [0.0125, 0.6, 1.0, 2.0, 2.3])
-def test_rows_have_the_losses_and_slopes_of_the_formula(device, tiles, smoothing, kind):
+def test_rows_have_the_losses_and_slopes_of_the_formula(device, tiles, label_smoothing, kind):
     logits = 3 * torch.randn(9, words_in(tiles), generator=torch.Generator().manual_seed(0))
-    compare(device, logits.to(kind), smoothing)
+    compare(device, logits.to(kind), label_smoothing)
 
 
 def test_logits_far_above_those_before_them_are_no_overflow(device):
     logits = torch.zeros(9, words_in(2.3))
     logits[1, words_in(1.5)], logits[2, -1], logits[3, -1] = 300.0, 1000.0, 70.0
     # Of a number of a hundred, a float32 leaves e^x five digits.
-    compare(device, logits, smoothing=0.0, atol=1e-5)
+    compare(device, logits, label_smoothing=0.0, atol=1e-5)
 
 
 def test_words_that_cannot_come_take_nothing_from_the_others(device):
@@ -36,21 +36,21 @@ def test_words_that_cannot_come_take_nothing_from_the_others(device):
 
 
 def words_in(tiles: float) -> int:
-    """How many words so many tiles of the kernel hold; in the first, it looks for the highest logit."""
+    """How many tokens so many tiles of the kernel hold; in the first, it looks for the highest logit."""
     from clearhead.accel.kernels.cross_entropy import TILE
 
     return int(tiles * TILE)
 
 
-def compare(device: str, logits: torch.Tensor, smoothing: float, atol: float = 1e-6) -> None:
+def compare(device: str, logits: torch.Tensor, label_smoothing: float, atol: float = 1e-6) -> None:
     from clearhead.accel.kernels.cross_entropy import judged
 
-    logits, words = logits.to(device), logits.shape[1]
-    labels = torch.tensor([1, 2, 0, words - 1, 7, 0, 5, 98, 3], device=device)
-    losses, (slopes,) = Criterion(smoothing=smoothing).fused([logits], labels)
-    torch.testing.assert_close(judged(logits, labels, smoothing, ignore=0), losses)
+    logits, tokens = logits.to(device), logits.shape[1]
+    labels = torch.tensor([1, 2, 0, tokens - 1, 7, 0, 5, 98, 3], device=device)
+    losses, (gradients,) = Criterion(label_smoothing=label_smoothing).fused([logits], labels)
+    torch.testing.assert_close(judged(logits, labels, label_smoothing, ignore=0), losses)
     rtol = 1e-2 if logits.dtype == torch.bfloat16 else 1e-5
-    torch.testing.assert_close(logits, slopes, rtol=rtol, atol=atol)
+    torch.testing.assert_close(logits, gradients, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.float32, torch.float64])

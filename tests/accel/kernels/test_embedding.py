@@ -8,20 +8,20 @@ import torch.nn.functional as F
 @pytest.mark.parametrize(
     ("count", "vocabulary"),
     [(300, 7), (300, 2000), (64, 1), (33, 3), (1, 5)],
-    ids=["long", "short", "one word", "over the end", "one place"],
+    ids=["long", "short", "one token", "over the end", "one position"],
 )
 def test_slopes_of_equal_words_are_summed(device, count, vocabulary):
     from clearhead.accel.kernels.embedding import look_up
 
     torch.manual_seed(0)
-    words = torch.randint(vocabulary, (1, count), device=device)
+    tokens = torch.randint(vocabulary, (1, count), device=device)
     weight = torch.randn(vocabulary, 24, device=device, requires_grad=True)
-    slope = torch.randn(1, count, 24, device=device)
-    ours, theirs = look_up(words, weight), F.embedding(words, weight)
+    gradient = torch.randn(1, count, 24, device=device)
+    ours, theirs = look_up(tokens, weight), F.embedding(tokens, weight)
     assert torch.equal(ours, theirs)
-    (mine,), (other,) = (torch.autograd.grad(out, weight, slope) for out in (ours, theirs))
+    (mine,), (other,) = (torch.autograd.grad(out, weight, gradient) for out in (ours, theirs))
     torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
-    again = torch.autograd.grad(look_up(words, weight), weight, slope)
+    again = torch.autograd.grad(look_up(tokens, weight), weight, gradient)
     assert torch.equal(mine, again[0])
 
 
@@ -29,9 +29,9 @@ def test_words_that_fill_whole_stretches_are_summed_once(device):
     from clearhead.accel.kernels.embedding import STRETCH, look_up
 
     counts = [STRETCH, 2 * STRETCH, STRETCH - 1, 1, 3 * STRETCH + 5, 2]
-    words = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts)).to(device)
+    tokens = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts)).to(device)
     weight = torch.zeros(len(counts) + 1, 8, device=device, requires_grad=True)
-    look_up(words[None], weight).sum().backward()
+    look_up(tokens[None], weight).sum().backward()
     assert weight.grad is not None
     assert weight.grad[:, 0].tolist() == [*counts, 0]
 
@@ -40,8 +40,10 @@ def test_sums_are_as_exact_as_the_slopes(device):
     from clearhead.accel.kernels.embedding import look_up
 
     torch.manual_seed(0)
-    words = torch.randint(3, (2, 50), device=device, dtype=torch.int32)
+    tokens = torch.randint(3, (2, 50), device=device, dtype=torch.int32)
     weight = torch.randn(3, 20, device=device, dtype=torch.float64, requires_grad=True)
-    slope = torch.randn(2, 50, 20, device=device, dtype=torch.float64)
-    mine, other = (torch.autograd.grad(way(words, weight), weight, slope) for way in (look_up, F.embedding))
+    gradient = torch.randn(2, 50, 20, device=device, dtype=torch.float64)
+    mine, other = (
+        torch.autograd.grad(way(tokens, weight), weight, gradient) for way in (look_up, F.embedding)
+    )
     torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)

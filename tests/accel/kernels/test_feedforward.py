@@ -33,19 +33,19 @@ def test_a_feed_forward_by_kernels_is_what_its_parts_are(device, way, kind, bias
     wide = [x.detach().float().requires_grad_() for x in narrow]
     for given in (narrow, wide):
         given[1].data /= 8
-    places = [0, 1, 2, 3, 4] if biased else [0, 1, 3]
+    positions = [0, 1, 2, 3, 4] if biased else [0, 1, 3]
 
-    def own(x, inner, inner_bias, outer, outer_bias, slope):
+    def own(x, inner, inner_bias, outer, outer_bias, gradient):
         return fed(x, inner, inner_bias if biased else None, outer, outer_bias if biased else None, kind)
 
-    def plain(x, inner, inner_bias, outer, outer_bias, slope):
-        hidden = ALL[kind](F.linear(x, inner, inner_bias if biased else None))
-        return F.linear(hidden, outer, outer_bias if biased else None)
+    def plain(x, inner, inner_bias, outer, outer_bias, gradient):
+        ffn_width = ALL[kind](F.linear(x, inner, inner_bias if biased else None))
+        return F.linear(ffn_width, outer, outer_bias if biased else None)
 
     ours, theirs = own(*narrow), plain(*wide)
     near(ours, theirs)
-    mine = torch.autograd.grad(ours, [narrow[place] for place in places], narrow[5])
-    others = torch.autograd.grad(theirs, [wide[place] for place in places], wide[5])
+    mine = torch.autograd.grad(ours, [narrow[position] for position in positions], narrow[5])
+    others = torch.autograd.grad(theirs, [wide[position] for position in positions], wide[5])
     for one, other in zip(mine, others, strict=True):
         near(one, other)
 
@@ -63,13 +63,13 @@ def test_an_activation_is_within_a_millionth_of_the_library_from_far_below_to_fa
     from clearhead.accel.kernels.feedforward import activate
 
     monkeypatch.setattr("clearhead.accel.kernels.feedforward.serves", lambda *matrices: False)
-    places = torch.linspace(-20, 20, 4001, device=device, dtype=torch.float64)
-    exact = places[:, None].requires_grad_()
-    ours, slope = activate(places.float()[:, None], torch.ones(1, 1, device=device), None, kind)
+    positions = torch.linspace(-20, 20, 4001, device=device, dtype=torch.float64)
+    exact = positions[:, None].requires_grad_()
+    ours, gradient = activate(positions.float()[:, None], torch.ones(1, 1, device=device), None, kind)
     theirs = BENT[kind](exact)
     torch.testing.assert_close(ours.double(), theirs, rtol=1e-6, atol=1e-6)
     other = torch.autograd.grad(theirs.sum(), exact)[0]
-    torch.testing.assert_close(slope.double(), other, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient.double(), other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["relu", "gelu"])
@@ -95,4 +95,4 @@ def test_no_rows_have_no_slopes(device, kind):
     given = [torch.randn(*shape, device=device).half().requires_grad_() for shape in shapes]
     out = fed(*given, kind)
     assert out.shape == shapes[0]
-    assert not any(slope.any() for slope in torch.autograd.grad(out.sum(), given))
+    assert not any(gradient.any() for gradient in torch.autograd.grad(out.sum(), given))

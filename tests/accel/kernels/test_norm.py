@@ -1,4 +1,4 @@
-"""A stream that forks into itself and its norm gets the slopes of both."""
+"""A stream that forks into itself and its norm gets the gradients of both."""
 
 import pytest
 import torch
@@ -16,14 +16,14 @@ def test_a_fork_by_kernel_is_the_stream_and_its_norm(device, kind, bias, width, 
     norm = make_norm(kind, width, bias).to(device)
     torch.nn.init.normal_(norm.weight)
     x = torch.randn(3, 77, width, device=device, requires_grad=True)
-    around, slope = torch.randn_like(x), torch.randn_like(x)
+    around, gradient = torch.randn_like(x), torch.randn_like(x)
     learned = [x, *norm.parameters()]
     on, ours = kernel.fork(x, norm.weight, norm.bias if bias else None, norm.eps, kind == "layer")
     theirs = norm(x)
     torch.testing.assert_close(ours, theirs)
     assert torch.equal(on, x)
-    mine = torch.autograd.grad([on, ours], learned, [around, slope])
-    others = torch.autograd.grad(theirs, learned, slope)
+    mine = torch.autograd.grad([on, ours], learned, [around, gradient])
+    others = torch.autograd.grad(theirs, learned, gradient)
     torch.testing.assert_close(mine[0], around + others[0], rtol=1e-4, atol=1e-5)
     for one, other in zip(mine[1:], others[1:], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
@@ -36,12 +36,12 @@ def test_a_fork_with_narrow_weights_is_as_exact_as_the_norm(device, kind):
     torch.manual_seed(0)
     norm = make_norm(kind, 200).to(device).half()
     x = torch.randn(5, 10, 200, device=device).half().requires_grad_()
-    slope, learned = torch.randn_like(x), [x, norm.weight]
+    gradient, learned = torch.randn_like(x), [x, norm.weight]
     _, ours = fork(x, norm.weight, getattr(norm, "bias", None), norm.eps, kind == "layer")
     theirs = norm(x)
-    mine, others = ([out, *torch.autograd.grad(out, learned, slope)] for out in (ours, theirs))
-    x, slope, norm = x.detach().double().requires_grad_(), slope.double(), norm.double()
+    mine, others = ([out, *torch.autograd.grad(out, learned, gradient)] for out in (ours, theirs))
+    x, gradient, norm = x.detach().double().requires_grad_(), gradient.double(), norm.double()
     out = norm(x)
-    exact = [out, *torch.autograd.grad(out, [x, norm.weight], slope)]
+    exact = [out, *torch.autograd.grad(out, [x, norm.weight], gradient)]
     for one, other, right in zip(mine, others, exact, strict=True):
         assert (one - right).norm() <= 1.1 * (other - right).norm()

@@ -8,7 +8,7 @@ SHAPE = (3, 37)
 
 
 def problem(width: int, device: str) -> list[torch.Tensor]:
-    """x, y, weight, bias and the slopes from above."""
+    """x, y, weight, bias and the gradients from above."""
     torch.manual_seed(width)
     kind = torch.bfloat16 if device == "cuda" else torch.float32
     shapes = ((*SHAPE, width), (*SHAPE, width), (width,), (width,), (*SHAPE, width))
@@ -24,15 +24,15 @@ def problem(width: int, device: str) -> list[torch.Tensor]:
 def test_one_kernel_adds_drops_and_normalises(device, width, dropout):
     from clearhead.accel.kernels import residual
 
-    *inputs, slope = problem(width, device)
+    *inputs, gradient = problem(width, device)
     out = residual.add_and_norm(*inputs, dropout, 1e-5)
-    ours = torch.autograd.grad(out, inputs, slope)
-    # Where a number was dropped no slope comes through; the others are made up for.
+    ours = torch.autograd.grad(out, inputs, gradient)
+    # Where a number was dropped no gradient comes through; the others are made up for.
     kept = (ours[1] != 0).double() / (1 - dropout)
     assert kept.mean().item() == pytest.approx(1.0, abs=0.05)
     x, y, weight, bias = (one.detach().double().requires_grad_() for one in inputs)
     expected = F.layer_norm(x + y * kept, (width,), weight, bias)
-    theirs = torch.autograd.grad(expected, (x, y, weight, bias), slope.double())
+    theirs = torch.autograd.grad(expected, (x, y, weight, bias), gradient.double())
     for mine, other in zip((out, *ours), (expected, *theirs), strict=True):
         torch.testing.assert_close(mine.double(), other, atol=2e-2, rtol=2e-2)
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 HEADS, SCALE = 2, 0.3
-# The number of the sentence at each place; 0 where there is none.
+# The number of the sentence at each position; 0 where there is none.
 ASKING = {
     128: [[1] * 40 + [2] * 30 + [3] * 58, [1] * 100 + [0] * 28],
     64: [[1] * 20 + [2] * 44, [1] * 64],
@@ -17,8 +17,8 @@ ANSWERING = {**ASKING, 40: [[1] * 3 + [2] * 20 + [0] * 17, [1] * 40]}
 def laid_out(queries: int, keys: int, split: tuple[int, ...], size: int, device: str) -> list[torch.Tensor]:
     """Random queries, keys and values, in tensors of so many each."""
     kind = torch.bfloat16 if device == "cuda" else torch.float32
-    places = [queries if place == 0 else keys for place in range(len(split))]
-    shapes = [(2, length, n, HEADS, size) for length, n in zip(places, split, strict=True)]
+    positions = [queries if position == 0 else keys for position in range(len(split))]
+    shapes = [(2, length, n, HEADS, size) for length, n in zip(positions, split, strict=True)]
     return [torch.randn(shape, device=device, dtype=kind, requires_grad=True) for shape in shapes]
 
 
@@ -33,18 +33,18 @@ def laid_out(queries: int, keys: int, split: tuple[int, ...], size: int, device:
     ],
 )
 def test_tiles_give_what_a_mask_gives(device, queries, keys, causal, split, size):
-    from clearhead.accel.kernels.tile_attention import attend_in_tiles
+    from clearhead.accel.kernels.tile_attention import tile_attention
 
     torch.manual_seed(0)
     asking = torch.tensor(ASKING[queries], dtype=torch.int32, device=device)
     answering = torch.tensor(ANSWERING[keys], dtype=torch.int32, device=device)
     parts = laid_out(queries, keys, split, size, device)
     kind = parts[0].dtype
-    words = (asking > 0)[:, None, :, None]
-    slope = torch.randn(2, HEADS, queries, size, device=device, dtype=kind) * words
+    tokens = (asking > 0)[:, None, :, None]
+    gradient = torch.randn(2, HEADS, queries, size, device=device, dtype=kind) * tokens
 
-    out = attend_in_tiles(parts, asking, answering, causal, SCALE)[0].transpose(1, 2)
-    ours = [out * words, *torch.autograd.grad(out, parts, slope)]
+    out = tile_attention(parts, asking, answering, causal, SCALE)[0].transpose(1, 2)
+    ours = [out * tokens, *torch.autograd.grad(out, parts, gradient)]
 
     allowed = (asking[:, :, None] == answering[:, None]) | (asking == 0)[:, :, None]
     if causal:
@@ -54,9 +54,9 @@ def test_tiles_give_what_a_mask_gives(device, queries, keys, causal, split, size
         inputs = [part.detach().to(kind).requires_grad_() for part in parts]
         heads = (one.transpose(1, 2) for part in inputs for one in part.unbind(2))
         out = F.scaled_dot_product_attention(*heads, allowed[:, None], scale=SCALE)
-        return [out * words, *torch.autograd.grad(out, inputs, slope.to(kind))]
+        return [out * tokens, *torch.autograd.grad(out, inputs, gradient.to(kind))]
 
     for mine, usual, true in zip(ours, by_mask(kind), by_mask(torch.float64), strict=True):
-        # As near to the truth as the usual kernel is, which rounds in the same places.
+        # As near to the truth as the usual kernel is, which rounds in the same positions.
         near, usually = ((made.double() - true).abs().max() for made in (mine, usual))
         assert near <= 1.5 * usually + (1e-3 if device == "cuda" else 1e-5)

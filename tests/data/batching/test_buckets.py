@@ -18,10 +18,10 @@ from clearhead.errors import DataError
 from clearhead.text.tokenizer import END, PAD, START, Tokenizer, TokenizerConfig
 
 
-def random_store(count: int = 700, longest: int = 30, seed: int = 0) -> PairStore:
+def random_store(count: int = 700, max_length: int = 30, seed: int = 0) -> PairStore:
     random = np.random.default_rng(seed)
     sides = [
-        [random.integers(4, 99, size=n).tolist() for n in random.integers(1, longest, count)] for _ in "st"
+        [random.integers(4, 99, size=n).tolist() for n in random.integers(1, max_length, count)] for _ in "st"
     ]
     return PairStore.of(*sides)
 
@@ -100,13 +100,15 @@ def test_ranks_together_see_what_one_rank_alone_sees():
     assert len(alone) == len(store)
 
 
-@pytest.mark.parametrize(("ranks", "together"), [(1, 4), (2, 2), (2, 4), (4, 4)])
-def test_the_ranks_share_each_step_of_one_process_from_anywhere_on(ranks, together):
+@pytest.mark.parametrize(("ranks", "batches_per_step"), [(1, 4), (2, 2), (2, 4), (4, 4)])
+def test_the_ranks_share_each_step_of_one_process_from_anywhere_on(ranks, batches_per_step):
     store, config = random_store(), BatchingConfig(tokens=300)
-    alone = list(Batches(store, config, 3, together=together).epoch(1))
-    assert len(alone) % together == 0
-    for skip in (0, 3 * together):
-        shares = [Batches(store, config, 3, rank, ranks, together).epoch(1, skip) for rank in range(ranks)]
+    alone = list(Batches(store, config, 3, batches_per_step=batches_per_step).epoch(1))
+    assert len(alone) % batches_per_step == 0
+    for skip in (0, 3 * batches_per_step):
+        shares = [
+            Batches(store, config, 3, rank, ranks, batches_per_step).epoch(1, skip) for rank in range(ranks)
+        ]
         mixed = [batch for step in zip(*shares, strict=True) for batch in step]
         assert all(itertools.starmap(same, zip(alone[skip:], mixed, strict=True)))
 

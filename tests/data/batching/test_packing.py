@@ -16,10 +16,10 @@ from clearhead.text.tokenizer import END, PAD, START
 Pairs = list[tuple[list[int], list[int]]]
 
 
-def make_store(count: int, longest: int = 40, seed: int = 0) -> PairStore:
-    """Pairs that are all different: the first word on each side is the pair's number."""
+def make_store(count: int, max_length: int = 40, seed: int = 0) -> PairStore:
+    """Pairs that are all different: the first token on each side is the pair's number."""
     random = np.random.default_rng(seed)
-    lengths = random.integers(1, longest, (count, 2))
+    lengths = random.integers(1, max_length, (count, 2))
     sides = [
         [[10 + n, *random.integers(4, 9, size - 1)] for n, size in enumerate(side)] for side in lengths.T
     ]
@@ -30,16 +30,20 @@ def pairs_in(batch: PackedBatch) -> Pairs:
     """The pairs of a batch, read off its cells by their numbers."""
     found: Pairs = []
     for row in range(len(batch)):
-        source, source_number, source_place, inputs, labels, number, place = batch.cells[:, row]
+        source, source_number, source_place, inputs, labels, number, position = batch.cells[:, row]
         for pair in range(1, int(number.max()) + 1):
-            words, said, asked = source[source_number == pair], inputs[number == pair], labels[number == pair]
-            assert words[-1] == END
+            tokens, said, asked = (
+                source[source_number == pair],
+                inputs[number == pair],
+                labels[number == pair],
+            )
+            assert tokens[-1] == END
             assert said[0] == START
             assert asked[-1] == END
             assert said[1:].tolist() == asked[:-1].tolist()
-            assert source_place[source_number == pair].tolist() == list(range(len(words)))
-            assert place[number == pair].tolist() == list(range(len(said)))
-            found.append((words[:-1].tolist(), asked[:-1].tolist()))
+            assert source_place[source_number == pair].tolist() == list(range(len(tokens)))
+            assert position[number == pair].tolist() == list(range(len(said)))
+            found.append((tokens[:-1].tolist(), asked[:-1].tolist()))
     return found
 
 
@@ -53,31 +57,33 @@ def all_pairs(batches: Iterable[PackedBatch]) -> Pairs:
 
 def test_a_batch_is_laid_out_as_told():
     sources, targets = Side.of([[7, 8], [9], [5]]), Side.of([[6], [7, 7], [8]])
-    batch = PackedBatch.lay(sources, targets, np.array([0, 0, 2]), count=3, places=6)
+    batch = PackedBatch.lay(sources, targets, np.array([0, 0, 2]), count=3, positions=6)
     assert batch.source.tolist() == [[7, 8, END, 9, END, PAD], [PAD] * 6, [5, END, PAD, PAD, PAD, PAD]]
-    assert batch.source_sentences.tolist() == [[1, 1, 1, 2, 2, 0], [0] * 6, [1, 1, 0, 0, 0, 0]]
-    assert batch.source_places.tolist() == [[0, 1, 2, 0, 1, 0], [0] * 6, [0, 1, 0, 0, 0, 0]]
+    assert batch.source_segments.tolist() == [[1, 1, 1, 2, 2, 0], [0] * 6, [1, 1, 0, 0, 0, 0]]
+    assert batch.source_positions.tolist() == [[0, 1, 2, 0, 1, 0], [0] * 6, [0, 1, 0, 0, 0, 0]]
     assert batch.inputs[0].tolist() == [START, 6, START, 7, 7, PAD]
     assert batch.labels[0].tolist() == [6, END, 7, 7, END, PAD]
-    assert batch.target_sentences[0].tolist() == [1, 1, 2, 2, 2, 0]
-    assert batch.target_places[0].tolist() == [0, 1, 0, 1, 2, 0]
+    assert batch.target_segments[0].tolist() == [1, 1, 2, 2, 2, 0]
+    assert batch.target_positions[0].tolist() == [0, 1, 0, 1, 2, 0]
     assert (batch.source_tokens, batch.tokens, len(batch)) == (7, 7, 3)
     assert batch.padding == pytest.approx(1 - 14 / 36)
 
 
 @pytest.mark.parametrize("tokens", [64, 512, 4096])
-@pytest.mark.parametrize(("ranks", "together"), [(1, 1), (1, 3), (2, 2), (2, 4)])
-def test_every_pair_comes_once_whatever_the_ranks(tokens: int, ranks: int, together: int):
-    store, config = make_store(500), BatchingConfig(tokens=tokens, places=64)
-    shares = [list(PackedBatches(store, config, 1, rank, ranks, together).epoch(0)) for rank in range(ranks)]
+@pytest.mark.parametrize(("ranks", "batches_per_step"), [(1, 1), (1, 3), (2, 2), (2, 4)])
+def test_every_pair_comes_once_whatever_the_ranks(tokens: int, ranks: int, batches_per_step: int):
+    store, config = make_store(500), BatchingConfig(tokens=tokens, row_length=64)
+    shares = [
+        list(PackedBatches(store, config, 1, rank, ranks, batches_per_step).epoch(0)) for rank in range(ranks)
+    ]
     assert all_pairs(batch for share in shares for batch in share) == stored(store)
     assert len({len(share) for share in shares}) == 1
-    assert sum(map(len, shares)) % together == 0
+    assert sum(map(len, shares)) % batches_per_step == 0
 
 
 def test_the_ranks_together_have_the_batches_of_one_process():
     store, config = make_store(300), BatchingConfig(tokens=512)
-    alone = list(PackedBatches(store, config, 1, together=2).epoch(3))
+    alone = list(PackedBatches(store, config, 1, batches_per_step=2).epoch(3))
     for skip in (0, 4):
         shares = [list(PackedBatches(store, config, 1, rank, 2).epoch(3, skip)) for rank in range(2)]
         mixed = [batch for step in zip(*shares, strict=True) for batch in step]
@@ -123,7 +129,7 @@ def test_long_pairs_get_rows_of_their_own_length_filled_with_others():
 
 
 def test_other_ids_for_an_epoch_are_packed_by_their_own_lengths():
-    store = make_store(50, longest=10)
+    store = make_store(50, max_length=10)
 
     def twice(epoch: int, rows: np.ndarray) -> tuple[Side, Side]:
         return Side.of([[*store.source[r], *store.source[r]] for r in rows]), store.target.gather(rows)
@@ -138,7 +144,7 @@ def test_other_ids_for_an_epoch_are_packed_by_their_own_lengths():
 )
 def test_no_row_is_ever_overfull(lengths: list[tuple[int, int]], count: int):
     sources, targets = np.array(lengths, dtype=np.int32).T
-    rows = fill(sources, targets, count, places=30)
+    rows = fill(sources, targets, count, positions=30)
     for row in range(count):
         assert sources[rows == row].sum() <= 30
         assert targets[rows == row].sum() <= 30

@@ -70,17 +70,17 @@ def long_translator() -> TranslationModel:
     """A translator that has learned nothing, for texts of more than 512 tokens."""
     text = " ".join(f"word{number}" for number in range(100))
     words = Tokenizer.train([text], TokenizerConfig(kind="word", vocabulary=200))
-    settings = {"kind": "translator", "width": 64, "hidden": 64, "longest": 600, "attention": {"heads": 4}}
+    settings = {"kind": "translator", "width": 64, "hidden": 64, "max_length": 600, "attention": {"heads": 4}}
     config = read_config({**settings, "encoder_layers": 2, "decoder_layers": 2})
-    model = build(config, words.size)
+    model = build(config, words)
     return TranslationModel(model, words, [Direction("en", "de")], SearchConfig())  # pyright: ignore
 
 
 def writer(layers: int = 2, heads: int = 4) -> LanguageModel:
     """A GPT that has learned nothing, but can read anything."""
     words = Tokenizer.train(["Once upon a time"], TokenizerConfig(kind="bytes", vocabulary=300))
-    settings = {"kind": "gpt", "width": 32, "hidden": 32, "longest": 600, "attention": {"heads": heads}}
-    return LanguageModel(build(read_config({**settings, "layers": layers}), words.size), words)  # pyright: ignore
+    settings = {"kind": "gpt", "width": 32, "ffn_width": 32, "max_length": 600, "attention": {"heads": heads}}
+    return LanguageModel(build(read_config({**settings, "layers": layers}), words), words)  # pyright: ignore
 
 
 @dataclass
@@ -98,16 +98,16 @@ class Opened:
         """Goes to a place of the page, and waits until all is there."""
         self.page.goto("about:blank")
         self.page.goto(f"{self.address}#{urlencode({'door': door, **selection})}")
-        self.settle(selection.get("view"))
+        self.synchronize(selection.get("view"))
         return self.page
 
     def turn(self, view: str) -> None:
         """Goes to another view of the same trace, as a reader does."""
         title = self.page.get_by_text(TITLES[view], exact=True)
         self.page.locator("nav.views button", has=title).click()
-        self.settle(view)
+        self.synchronize(view)
 
-    def settle(self, view: object = None) -> None:
+    def synchronize(self, view: object = None) -> None:
         """Waits until a view is there, no answer is awaited, and all is drawn."""
         self.page.wait_for_selector(f"[data-view={view}]" if view else "[data-view]")
         quiet, end = 0, time.monotonic() + 4 * WAIT / 1000

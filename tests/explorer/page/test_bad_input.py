@@ -23,7 +23,7 @@ STRANGE = (
 def ask(opened, text: str) -> None:
     opened.page.fill("#text", text)
     opened.page.press("#text", "Enter")
-    opened.settle()
+    opened.synchronize()
 
 
 def test_a_text_that_is_too_long_is_refused_in_the_page_and_the_next_is_read(opened):

@@ -37,7 +37,7 @@ def test_what_is_written_while_numbers_arrive_stays_in_the_field(opened):
     page.locator("#text").fill("The cat sleeps in")
     let_go(page, WHOLE, routes)
     page.wait_for_selector("#agreement")
-    opened.settle()
+    opened.synchronize()
     assert page.locator("#text").input_value() == "The cat sleeps in"
 
 
@@ -49,7 +49,7 @@ def test_what_is_written_while_a_trace_is_made_stays_in_the_field(opened):
     page.locator("#text").fill("The cat sleeps in")
     let_go(page, "**/api/trace", routes)
     page.wait_for_selector(".text:has-text('The cat sleeps.')")
-    opened.settle()
+    opened.synchronize()
     assert page.locator("#text").input_value() == "The cat sleeps in"
 
 
@@ -63,7 +63,7 @@ def test_back_while_a_trace_is_under_way_leads_to_what_was_there_before(opened, 
     page.wait_for_url(re.compile(r"text=The\+dog"))
     opened.waiting.clear()
     page.wait_for_selector("#agreement")
-    opened.settle()
+    opened.synchronize()
     assert page.locator("#output").inner_text() == box.translate(TEXT).text
     assert page.locator("#text").input_value() == TEXT
 
@@ -78,7 +78,7 @@ def test_a_lesson_left_before_its_trace_was_there_leaves_nothing_behind(opened):
     page.get_by_label(re.compile(r"^1\. ")).click()
     opened.waiting.clear()
     page.wait_for_selector(".busy:not(.on)", state="attached")
-    opened.settle()
+    opened.synchronize()
     assert page.locator("#text").input_value() == first
     assert page.locator("[data-view] .text").first.inner_text() == first
 
@@ -118,5 +118,5 @@ def test_a_token_that_was_under_way_when_the_reader_went_back_is_not_written(ope
     until(page, routes)
     page.get_by_role("button", name="From the start").click()
     let_go(page, "**/api/step", routes)
-    opened.settle()
+    opened.synchronize()
     assert page.locator(".piece").count() == 0

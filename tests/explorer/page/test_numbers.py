@@ -95,7 +95,7 @@ def test_muting_changes_the_translation_undo_restores_it_and_python_does_the_sam
     for head in range(4):
         page.get_by_role("button", name=f"mute head {head}", exact=True).click()
         page.wait_for_selector(f"button[aria-label='mute head {head}'][aria-pressed=true]:enabled")
-    opened.settle()
+    opened.synchronize()
     muted = page.locator("#output").inner_text()
     assert muted != plain
     assert page.locator("#before").inner_text() == plain

@@ -54,7 +54,7 @@ def test_lessons_follow_each_other_and_fit_a_phone(phone, model):
     titles = set()
     for number in range(steps.count()):
         steps.nth(number).click()
-        phone.settle()
+        phone.synchronize()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, number
         assert page.locator("[role=alert]").count() == 0, (number, phone.alert())
         titles.add(page.locator("#lesson").inner_text())

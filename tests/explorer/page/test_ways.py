@@ -22,7 +22,7 @@ def test_the_page_can_be_walked_by_keyboard_alone(opened):
     page.keyboard.press("Enter")
     reach(page, "Cross-attention")
     page.keyboard.press("Enter")
-    opened.settle("cross")
+    opened.synchronize("cross")
     reach(page, "mute head 0")
     page.keyboard.press("Enter")
     page.wait_for_selector("button[aria-label='mute head 0'][aria-pressed=true]:enabled")
@@ -36,9 +36,9 @@ def test_what_is_looked_at_is_in_the_address(opened):
     opened.turn("residual")
     assert "view=residual" in page.url
     page.go_back()
-    opened.settle("heads")
+    opened.synchronize("heads")
     page.reload()
-    opened.settle("heads")
+    opened.synchronize("heads")
 
 
 def test_a_file_opens_without_a_server_or_a_network(browser, box, saved, watched):

@@ -17,11 +17,11 @@ TEXT = "to be or not to be, that is the question: whether 'tis nobler in the min
 PROMPTS = ["to be", "the question whether", "n", "or not to be, that"]
 
 
-def make_language(longest: int = 64, kind: str = "character", **changes: object) -> LanguageModel:
+def make_language(max_length: int = 64, kind: str = "character", **changes: object) -> LanguageModel:
     torch.manual_seed(3)
     tokenizer = Tokenizer.train([TEXT], TokenizerConfig(kind=kind, vocabulary=300, normalize=False))
-    small = {"width": 16, "hidden": 24, "attention": {"heads": 2}, "layers": 2, "longest": longest}
-    config = GPTConfig.model_validate(small | {"tied": "none", "initial": "xavier"} | changes)
+    small = {"width": 16, "ffn_width": 24, "attention": {"heads": 2}, "layers": 2, "max_length": max_length}
+    config = GPTConfig.model_validate(small | {"tied": "none", "init": "xavier"} | changes)
     model = GPT(config, tokenizer.size)
     torch.nn.init.normal_(model.embedding.weight)
     torch.nn.init.normal_(model.readout_weight, std=0.5)
@@ -39,35 +39,35 @@ def language() -> LanguageModel:
 
 @torch.no_grad()
 def uncached(language: LanguageModel, prompt: str, tokens: int) -> list[int]:
-    """Greedy words by full passes alone; where the context is full, its older half is forgotten."""
-    seen, said, longest = language.encode(prompt)[-language.longest :], [], language.longest
+    """Greedy tokens by full passes alone; where the context is full, its older half is forgotten."""
+    seen, said, max_length = language.encode(prompt)[-language.max_length :], [], language.max_length
     for _ in range(tokens):
         logits = language.model(torch.tensor([seen]))[0, -1]
         said.append(int(logits.argmax()))
         if said[-1] == END:
             break
-        seen = (seen[-(longest // 2) :] if len(seen) == longest else seen) + said[-1:]
+        seen = (seen[-(max_length // 2) :] if len(seen) == max_length else seen) + said[-1:]
     return said
 
 
-@pytest.mark.parametrize("longest", [64, 12, 7, 2])
-def test_greedy_text_equals_full_passes_even_where_the_context_slides(longest):
-    language = make_language(longest, position="rotary")
+@pytest.mark.parametrize("max_length", [64, 12, 7, 2])
+def test_greedy_text_equals_full_passes_even_where_the_context_slides(max_length):
+    language = make_language(max_length, position="rotary")
     for prompt in PROMPTS[:2]:
-        words = uncached(language, prompt, tokens=25)
-        text = language.tokenizer.decode(words)
+        tokens = uncached(language, prompt, tokens=25)
+        text = language.tokenizer.decode(tokens)
         assert language.generate(prompt, tokens=25, temperature=0).text == text
 
 
-@pytest.mark.parametrize("longest", [64, 12])
+@pytest.mark.parametrize("max_length", [64, 12])
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
 @pytest.mark.parametrize("score", ["scaled", "location"])
-def test_prompts_together_give_what_each_gives_alone(longest, temperature, score):
-    language = make_language(longest, attention={"heads": 2, "score": score})
-    wishes = {"tokens": 15, "temperature": temperature, "repetition_penalty": 1.2}
-    together = language.generate(PROMPTS, **wishes, seed=5)
-    for number, (prompt, one) in enumerate(zip(PROMPTS, together, strict=True)):
-        alone = language.generate(prompt, **wishes, seed=5 + number)
+def test_prompts_together_give_what_each_gives_alone(max_length, temperature, score):
+    language = make_language(max_length, attention={"heads": 2, "score": score})
+    options = {"tokens": 15, "temperature": temperature, "repetition_penalty": 1.2}
+    batches_per_step = language.generate(PROMPTS, **options, seed=5)
+    for number, (prompt, one) in enumerate(zip(PROMPTS, batches_per_step, strict=True)):
+        alone = language.generate(prompt, **options, seed=5 + number)
         assert (one.text, one.ended) == (alone.text, alone.ended)
         assert one.log_probabilities == pytest.approx(alone.log_probabilities, abs=1e-4)
 
@@ -76,10 +76,10 @@ def test_prompts_together_give_what_each_gives_alone(longest, temperature, score
 @pytest.mark.parametrize("stop", [(), ("e", "th"), ("never met",)])
 def test_streamed_text_is_the_text(kind, stop):
     language = make_language(kind=kind)
-    wishes = {"tokens": 30, "temperature": 1.2, "samples": 3, "stop": stop, "seed": 1}
-    whole = language.generate("to be", **wishes)
+    options = {"tokens": 30, "temperature": 1.2, "samples": 3, "stop": stop, "seed": 1}
+    whole = language.generate("to be", **options)
     told = ["", "", ""]
-    for sample, text in language.stream("to be", **wishes):
+    for sample, text in language.stream("to be", **options):
         told[sample] += text
     assert told == [one.text for one in whole.samples]
     for one in whole.samples:
@@ -114,11 +114,11 @@ def test_log_probabilities_are_those_of_a_full_pass(language):
     with torch.no_grad():
         expected = language.model(torch.tensor([ids[:-1]]))[0].log_softmax(-1)[4:]
     assert found.ended == "length"
-    gains = expected.gather(1, torch.tensor(ids[5:])[:, None])[:, 0].tolist()
-    assert found.log_probabilities == pytest.approx(gains, abs=1e-4)
-    assert found.log_probability == pytest.approx(sum(gains), abs=1e-3)
+    log_probs = expected.gather(1, torch.tensor(ids[5:])[:, None])[:, 0].tolist()
+    assert found.log_probabilities == pytest.approx(log_probs, abs=1e-4)
+    assert found.log_probability == pytest.approx(sum(log_probs), abs=1e-3)
     for best, row in zip(found.alternatives, expected, strict=True):
-        assert [gain for _, gain in best] == pytest.approx(row.topk(3).values.tolist(), abs=1e-4)
+        assert [log_prob for _, log_prob in best] == pytest.approx(row.topk(3).values.tolist(), abs=1e-4)
         assert len(best) == 3
     assert "".join(found.tokens).replace("▁", " ").replace("↵", "\n") == found.text
 
@@ -149,7 +149,7 @@ def test_signs_that_are_no_text_are_never_said(temperature):
     for one in found.samples:
         assert len(one.text) == len(one.tokens)
         assert {len(best) for best in one.alternatives} == {many - 3}
-        assert all(gain > -torch.inf for best in one.alternatives for _, gain in best)
+        assert all(log_prob > -torch.inf for best in one.alternatives for _, log_prob in best)
 
 
 def test_a_repetition_penalty_sees_the_prompt(language):
@@ -166,12 +166,12 @@ def test_a_repetition_penalty_sees_the_prompt(language):
 
 def test_the_narrowest_draw_is_greedy(language):
     greedy = language.generate("to be", tokens=30, temperature=0).text
-    for wishes in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}):
-        assert language.generate("to be", tokens=30, temperature=1.0, **wishes).text == greedy
+    for options in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}):
+        assert language.generate("to be", tokens=30, temperature=1.0, **options).text == greedy
 
 
 def test_a_prompt_longer_than_the_context_is_cut_and_that_is_told():
-    language = make_language(longest=20)
+    language = make_language(max_length=20)
     found = language.generate(TEXT[:50], tokens=5, temperature=0)
     assert found.unseen == 30
     assert found.text == language.generate(TEXT[30:50], tokens=5, temperature=0).text
@@ -194,7 +194,7 @@ def test_a_text_that_the_model_ends_is_ended_by_it():
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("options", "message"),
     [
         ({"tokens": 0}, "tokens: 0 should be at least 1"),
         ({"tokens": 10**11}, "tokens: 100000000000 should be at most 1,000,000; ask several times"),
@@ -212,9 +212,9 @@ def test_a_text_that_the_model_ends_is_ended_by_it():
         ({"overflow": "wrap"}, "overflow: 'wrap' is not one of slide, cut"),
     ],
 )
-def test_wrong_wishes_are_named(language, wishes, message):
+def test_wrong_wishes_are_named(language, options, message):
     with pytest.raises(SettingsError) as caught:
-        language.generate("to be", **wishes)
+        language.generate("to be", **options)
     assert str(caught.value).startswith(message)
 
 
@@ -267,7 +267,7 @@ def test_laying_matrices_for_steps_changes_no_value(language):
 
 
 def test_the_context_of_a_row_slides_when_that_row_is_full():
-    language = make_language(longest=8)
+    language = make_language(max_length=8)
     sliding = Sliding(language.model, room=30)
     state = sliding.start([[5] * 9, [6] * 4])
     assert state.lengths.tolist() == [7, 3]

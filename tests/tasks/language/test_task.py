@@ -29,10 +29,10 @@ from ..conftest import finish, interrupted_at
 MODEL = {
     "preset": "shakespeare-small",
     "width": 16,
-    "hidden": 32,
+    "ffn_width": 32,
     "layers": 2,
     "attention": {"heads": 2},
-    "longest": 16,
+    "max_length": 16,
     "dropout": 0.1,
 }
 TRAINING = {
@@ -41,7 +41,7 @@ TRAINING = {
     "report_every": 5,
     "validate_every": 8,
     "save_every": 5,
-    "schedule": {"kind": "warmup-stable-decay", "peak": 1e-2, "warmup": 5, "decay": 0.5},
+    "schedule": {"kind": "warmup-stable-decay", "learning_rate": 1e-2, "warmup": 5, "decay": 0.5},
 }
 
 
@@ -115,18 +115,20 @@ def test_what_is_held_out_is_kept_beside_the_model_and_not_trained_on(tmp_path, 
 def test_packed_documents_have_the_loss_of_each_alone():
     torch.manual_seed(0)
     texts = [torch.randint(4, 50, (length,)).tolist() for length in (3, 9, 1, 14, 6)]
-    model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "initial": "gpt2"}), 50).double().eval()
-    config, loss = TextBatchingConfig(tokens=64, places=16), TextLoss.of()
-    [together] = PackedTexts(Enclosed(TextStore.of(texts), (2, 3)), config, seed=0).whole()
+    model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double().eval()
+    config, loss = TextBatchingConfig(tokens=64, row_length=16), TextLoss.of()
+    [batches_per_step] = PackedTexts(Enclosed(TextStore.of(texts), (2, 3)), config, seed=0).whole()
     alone = [PackedTexts(Enclosed(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
     apart = sum(loss(model, batch) for batches in alone for batch in batches.whole())
-    torch.testing.assert_close(loss(model, together), apart)
+    torch.testing.assert_close(loss(model, batches_per_step), apart)
 
 
 def test_prompts_are_read_but_only_answers_are_learned(texts):
-    model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "initial": "gpt2"}), 50).double()
+    model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double()
     store = PairStore.of([[10, 11, 12]], [[13, 14]])
-    [batch] = PackedTexts(Enclosed(store, (2, 3)), TextBatchingConfig(tokens=16, places=16), seed=0).whole()
+    [batch] = PackedTexts(
+        Enclosed(store, (2, 3)), TextBatchingConfig(tokens=16, row_length=16), seed=0
+    ).whole()
     logits = model(torch.tensor([[2, 10, 11, 12, 13, 14]])).log_softmax(-1)[0]
     wanted = -(logits[3, 13] + logits[4, 14] + logits[5, 3])
     torch.testing.assert_close(TextLoss.of()(model, batch), wanted)
@@ -207,8 +209,14 @@ def test_a_template_holds_the_prompt_and_then_the_answer(texts):
     config = TextConfig(train=(str(texts / "pairs.jsonl"),), template="Q: {prompt} {{x}}\nA: {answer}!")
     assert next(Instructions(config, seed=1).pairs("train")).source.startswith("Q: ")
     assert Instructions(config, seed=1).example() == "Q: 0 {x}↵A:  | 1!"
-    hidden = ("{prompt} {answer!r}", "{prompt} {answer:>9}", "{{answer}} {prompt} {answer}")
-    for wrong in ("{answer} {prompt}", "{prompt}", "{prompt {answer}", "{prompt} {answer} {answer}", *hidden):
+    ffn_width = ("{prompt} {answer!r}", "{prompt} {answer:>9}", "{{answer}} {prompt} {answer}")
+    for wrong in (
+        "{answer} {prompt}",
+        "{prompt}",
+        "{prompt {answer}",
+        "{prompt} {answer} {answer}",
+        *ffn_width,
+    ):
         with pytest.raises(SettingsError, match="template"):
             recipe({"train": ["x.jsonl"], "template": wrong})
     with pytest.raises(SettingsError, match="once; double the braces of the text"):
@@ -216,19 +224,19 @@ def test_a_template_holds_the_prompt_and_then_the_answer(texts):
 
 
 def test_a_run_reads_its_files_once_to_know_them_again(tmp_path, texts, monkeypatch):
-    place, read = str(texts / "many.jsonl"), []
+    position, read = str(texts / "many.jsonl"), []
     monkeypatch.setattr("clearhead.tasks.language.data.texts_hash", lambda file: read.append(file) or "one")
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
-    finish(train(recipe({"train": [place]}), tmp_path / "run"))
-    assert read == [place]
+    finish(train(recipe({"train": [position]}), tmp_path / "run"))
+    assert read == [position]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_what_a_run_reads_of_its_files_can_be_followed(variant, tmp_path, texts, monkeypatch):
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
     data, changes = VARIANTS[variant]
-    place, heard, marks = texts / data["train"][0], [], {}
-    asked = recipe({**data, "train": [str(place)]}, *changes)
+    position, heard, marks = texts / data["train"][0], [], {}
+    asked = recipe({**data, "train": [str(position)]}, *changes)
     for event in train(asked, tmp_path / "run", lambda *one: heard.append(one)):
         if isinstance(event, Begun):
             break
@@ -237,7 +245,7 @@ def test_what_a_run_reads_of_its_files_can_be_followed(variant, tmp_path, texts,
     # Once to choose what is held out, and once to tokenise.
     chosen, tokenised = marks["tokenizer"], marks["reading and tokenising the text …"]
     assert 1 < chosen == tokenised < len(heard) - 1
-    size = place.stat().st_size
+    size = position.stat().st_size
     assert heard[chosen - 1] == heard[-1] == (size, size)
     assert {total for _, total in heard} == {size}
 
@@ -245,7 +253,7 @@ def test_what_a_run_reads_of_its_files_can_be_followed(variant, tmp_path, texts,
 def test_another_model_is_where_a_run_begins(tmp_path, texts):
     data = {"train": [str(texts / "text.txt")]}
     finish(train(recipe(data, "training.steps=100", "training.validate_every=50"), tmp_path / "first"))
-    on = recipe(data, f'training.begin="{tmp_path / "first"}"', "training.schedule.peak=1e-6")
+    on = recipe(data, f'training.init_from="{tmp_path / "first"}"', "training.schedule.learning_rate=1e-6")
     [first, *_] = (one for one in train(on, tmp_path / "second") if isinstance(one, Validation))
     assert first.loss < 2.0
 
@@ -255,7 +263,7 @@ def test_prompts_with_answers_go_on_from_a_model_of_text_by_the_recipe_of_the_re
     tuned = {
         "kind": "language",
         "data": {"train": [str(texts / "pairs.jsonl")], "template": "{prompt}\n{answer}"},
-        "training": {**TRAINING, "begin": str(tmp_path / "first")},
+        "training": {**TRAINING, "init_from": str(tmp_path / "first")},
     }
     finish(train(parse_recipe(tuned), tmp_path / "tuned"))
     assert load_language(tmp_path / "tuned").model.config == load_language(tmp_path / "first").model.config
@@ -266,7 +274,7 @@ def test_what_a_tokenizer_that_is_taken_over_does_not_know_is_said_and_a_frame_o
     tuned = {
         "kind": "language",
         "data": {"train": [str(texts / "pairs.jsonl")], "template": "«{prompt}»{answer}"},
-        "training": {**TRAINING, "begin": str(tmp_path / "first")},
+        "training": {**TRAINING, "init_from": str(tmp_path / "first")},
     }
     events = list(train(parse_recipe(tuned), tmp_path / "tuned"))
     (told,) = [one.text for one in events if isinstance(one, Note) and "answers to train on" in one.text]
@@ -283,8 +291,8 @@ def test_what_a_tokenizer_that_is_taken_over_does_not_know_is_said_and_a_frame_o
     [
         ('tokenizer.kind="bpe"', "tokenizer.kind bpe does not keep blanks as they are"),
         ("tokenizer.normalize=true", "tokenizer: normalize and dropout change what a language model reads"),
-        ("batches.places=17", "batches.places 17 is more than model.longest 16"),
-        ('training.stop_on="bleu"', "training: stop_on is 'bleu', which is for translators"),
+        ("batches.row_length=17", "batches.row_length 17 is more than model.max_length 16"),
+        ('training.monitor="bleu"', "training: monitor is 'bleu', which is for translators"),
         (
             'training.regulariser={kind = "rdrop"}',
             "training: regulariser and distillation are for translators",
@@ -302,7 +310,7 @@ def test_what_the_machine_chooses_is_settled_when_a_run_begins(texts):
     def kind(name: str) -> tuple:
         settled = recipe({"train": [str(texts / name)]}).settled(on_gpu=False)
         assert isinstance(settled, LanguageRecipe)
-        return settled.batches.kind, settled.batches.places, settled.training.compile
+        return settled.batches.kind, settled.batches.row_length, settled.training.compile
 
     assert kind("text.txt") == ("crops", 16, "off")
     assert kind("many.jsonl") == ("packed", 16, "off")

@@ -136,7 +136,7 @@ def recipe(file) -> TranslationRecipe:
     settings = {
         "data": config(file).model_dump(),
         "tokenizer": {"vocabulary": 80},
-        "model": {"preset": "tiny", "longest": 5},
+        "model": {"preset": "tiny", "max_length": 5},
     }
     return TranslationRecipe.model_validate(settings)
 
@@ -216,7 +216,7 @@ def test_the_tally_of_a_store_counts_what_the_model_could_not_hold(file, recipe,
     assert tally(fitting).kept == 600 - (train - len(fitting))
     assert str(tally(fitting)).startswith("600 pairs read, ")
 
-    roomy = recipe.model_copy(update={"model": recipe.model.model_copy(update={"longest": 200})})
+    roomy = recipe.model_copy(update={"model": recipe.model.model_copy(update={"max_length": 200})})
     file.write_text(file.read_text() + "\nsentence 1\t")
     again = store(Corpus(recipe.data, 1), "train", tokenizer, roomy)
     assert str(tally(again)) == "601 pairs read, 600 kept; dropped: 1 empty"

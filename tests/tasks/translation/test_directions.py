@@ -100,18 +100,18 @@ def test_a_typed_tag_is_plain_text(model):
 
 
 def test_the_tag_takes_one_place_of_the_source(model, many_model):
-    longest = read_toml(many_model / "config.toml")["model"]["longest"]
-    assert model.longest == longest - 2
-    model.translate("one " * model.longest, to="de")
-    with pytest.raises(TextError, match=f"and the model takes {model.longest}"):
-        model.translate("one " * (model.longest + 1), to="de")
+    max_length = read_toml(many_model / "config.toml")["model"]["max_length"]
+    assert model.max_length == max_length - 2
+    model.translate("one " * model.max_length, to="de")
+    with pytest.raises(TextError, match=f"and the model takes {model.max_length}"):
+        model.translate("one " * (model.max_length + 1), to="de")
 
 
 def test_a_tokenizer_without_the_tags_is_refused(many_model, number_model, tmp_path):
-    shutil.copytree(number_model, tmp_path / "mixed")
-    shutil.copy(many_model / "config.toml", tmp_path / "mixed")
+    shutil.copytree(number_model, tmp_path / "head_output")
+    shutil.copy(many_model / "config.toml", tmp_path / "head_output")
     with pytest.raises(ModelError, match="has no <2de>; it belongs to a model for other languages"):
-        load(tmp_path / "mixed")
+        load(tmp_path / "head_output")
 
 
 def test_directions_are_read_from_whatever_settings_there_are():
@@ -177,7 +177,7 @@ def test_the_tokenizer_reads_every_sentence_once(recipe):
 
 def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
-    values = changed(recipe.model_dump(mode="json", exclude_none=True), ["model.longest=64"])
+    values = changed(recipe.model_dump(mode="json", exclude_none=True), ["model.max_length=64"])
     values["tokenizer"] = {"kind": "bpe", "vocabulary": 80, "dropout": 0.9}
     dropping = parse_settings(TranslationRecipe, values)
     corpus = Corpus(dropping.data, 1)

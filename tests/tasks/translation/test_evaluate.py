@@ -38,8 +38,8 @@ def test_pairs_are_normalised_as_in_training_and_empty_ones_left_out(tmp_path):
 
 def test_a_source_too_long_for_the_model_is_left_empty(number_model):
     model = load(number_model)
-    longest = "one " * model.longest
-    assert within_reach(model, [longest, longest + "two", "three"]) == [longest, "", "three"]
+    max_length = "one " * model.max_length
+    assert within_reach(model, [max_length, max_length + "two", "three"]) == [max_length, "", "three"]
 
 
 def test_the_scores_are_those_of_the_evaluation(tmp_path):

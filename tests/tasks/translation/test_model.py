@@ -48,22 +48,22 @@ def assert_same(found: clearhead.Translation, expected: clearhead.Translation) -
     assert scores == pytest.approx(others, rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
+@pytest.mark.parametrize("options", WISHES.values(), ids=WISHES)
 @pytest.mark.parametrize("budget", [10, 4096])
-def test_a_text_alone_gives_what_it_gives_among_others(model, wishes, budget, monkeypatch):
-    alone = [model.translate(text, **wishes) for text in TEXTS]
+def test_a_text_alone_gives_what_it_gives_among_others(model, options, budget, monkeypatch):
+    alone = [model.translate(text, **options) for text in TEXTS]
     monkeypatch.setattr(translation, "BATCH_TOKENS", budget)
     order = random.Random(3).sample(range(len(TEXTS)), len(TEXTS))
-    together = model.translate([TEXTS[place] for place in order], **wishes)
-    for place, found in zip(order, together, strict=True):
+    batches_per_step = model.translate([TEXTS[place] for place in order], **options)
+    for place, found in zip(order, batches_per_step, strict=True):
         assert_same(found, alone[place])
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])
 def test_a_stream_gives_what_a_list_gives(model, at_once):
-    for wishes in ({}, {"sampling": Sampling(temperature=2.0, seed=7)}):
-        streamed = list(model.stream(iter(TEXTS), at_once, **wishes))
-        for found, expected in zip(streamed, model.translate(TEXTS, **wishes), strict=True):
+    for options in ({}, {"sampling": Sampling(temperature=2.0, seed=7)}):
+        streamed = list(model.stream(iter(TEXTS), at_once, **options))
+        for found, expected in zip(streamed, model.translate(TEXTS, **options), strict=True):
             assert_same(found, expected)
 
 
@@ -137,12 +137,14 @@ def test_drawing_among_one_token_is_greedy_search(model):
 
 
 def test_the_settings_of_the_model_are_the_default(model):
-    assert (model.search.beam, model.search.alpha) == (5, 0.6)
-    assert_same(model.translate("one two three"), model.translate("one two three", beam=5, alpha=0.6))
+    assert (model.search.beam, model.search.length_penalty) == (5, 0.6)
+    assert_same(
+        model.translate("one two three"), model.translate("one two three", beam=5, length_penalty=0.6)
+    )
 
 
 def test_the_longest_text_is_taken_and_a_longer_one_refused_by_number(model):
-    assert model.longest == 15
+    assert model.max_length == 15
     assert model.translate("one " * 15).text
     with pytest.raises(
         TextError, match=r"text 2 \('one one .*…'\): 16 tokens, and the model takes 15: split it"
@@ -168,7 +170,7 @@ def test_what_goes_wrong_while_reading_comes_after_what_was_read(model):
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("options", "message"),
     [
         ({"beam": 0}, "beam: 0 should be at least 1"),
         ({"nbest": 6}, "nbest: 6 should be from 1 to the beam, 5"),
@@ -181,10 +183,10 @@ def test_what_goes_wrong_while_reading_comes_after_what_was_read(model):
         ({"alpha": 0.5, "sampling": Sampling()}, r"alpha: 0\.5 goes with a search"),
     ],
 )
-def test_wishes_that_contradict_are_refused(model, wishes, message):
+def test_wishes_that_contradict_are_refused(model, options, message):
     for texts in ("one", "", []):
         with pytest.raises(SettingsError, match=message):
-            model.translate(texts, **wishes)
+            model.translate(texts, **options)
 
 
 def test_seeds_that_torch_could_not_take_are_refused():

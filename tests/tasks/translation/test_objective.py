@@ -21,13 +21,13 @@ def padded() -> PairBatch:
 
 
 def packed() -> PackedBatch:
-    return PackedBatch.lay(Side.of(SOURCES), Side.of(TARGETS), np.array([0, 0, 1]), count=2, places=10)
+    return PackedBatch.lay(Side.of(SOURCES), Side.of(TARGETS), np.array([0, 0, 1]), count=2, row_length=10)
 
 
 def model(dropout: float = 0.0) -> Translator:
     torch.manual_seed(1)
     config = TranslatorConfig(
-        width=16, hidden=32, encoder_layers=1, decoder_layers=1, dropout=dropout, longest=12
+        width=16, ffn_width=32, encoder_layers=1, decoder_layers=1, dropout=dropout, max_length=12
     )
     return Translator(config, VOCABULARY).double()
 
@@ -42,7 +42,7 @@ def gradients(loss, translator, batch):
 def test_views_that_do_not_differ_give_the_plain_loss_and_gradient(batch, regulariser):
     loss = TranslationLoss(Criterion(0.1, regulariser))
     translator = model()
-    plain = gradients(lambda *given: translation_loss(*given, smoothing=0.1), translator, batch())
+    plain = gradients(lambda *given: translation_loss(*given, label_smoothing=0.1), translator, batch())
     torch.testing.assert_close(gradients(loss, translator, batch()), plain)
 
 
@@ -52,7 +52,7 @@ def test_one_pass_over_both_views_equals_two_passes(batch):
     loss, given, translator = TranslationLoss(criterion, FIRST_WORD), batch(), model()
 
     torch.manual_seed(2)
-    together = gradients(loss, translator, given)
+    batches_per_step = gradients(loss, translator, given)
     torch.manual_seed(2)
     words = [(side, loss._cut(side, 0.4)) for side in (given.source, given.inputs)]
     assert any((whole != cut).any() for whole, cut in words)
@@ -62,12 +62,14 @@ def test_one_pass_over_both_views_equals_two_passes(batch):
         losses, _ = Criterion.fused(criterion, [one.flatten(0, 1) for one in logits], batch.labels.flatten())
         return losses.sum()
 
-    torch.testing.assert_close(together, gradients(apart, translator, given))
+    torch.testing.assert_close(batches_per_step, gradients(apart, translator, given))
 
 
 def test_with_dropout_two_views_differ():
     translator = model(dropout=0.3).train()
-    losses = [TranslationLoss(Criterion(0.1, RDropConfig(alpha=a)))(translator, padded()) for a in (0.0, 9.0)]
+    losses = [
+        TranslationLoss(Criterion(0.1, RDropConfig(weight=a)))(translator, padded()) for a in (0.0, 9.0)
+    ]
     assert losses[1].item() > losses[0].item()
 
 
@@ -87,7 +89,7 @@ def test_a_layout_comes_several_times_below_itself():
     twice, once = layout(packed(), 2), layout(packed())
     assert isinstance(twice, Packed)
     assert isinstance(once, Packed)
-    for name in ("source_sentences", "source_places", "target_sentences", "target_places"):
+    for name in ("source_segments", "source_positions", "target_segments", "target_positions"):
         assert torch.equal(getattr(twice, name), torch.cat([getattr(once, name)] * 2))
 
 
@@ -96,6 +98,6 @@ def test_a_layout_comes_several_times_below_itself():
 def test_a_teacher_that_is_the_model_itself_leaves_the_loss_without_its_uncertainty(batch, regulariser):
     translator, given = model(), batch()
     loss = TranslationLoss(Criterion(0.0, regulariser, taught=1.0), teacher=model().requires_grad_(False))
-    total, slopes = gradients(loss, translator, given)
+    total, found = gradients(loss, translator, given)
     torch.testing.assert_close(total, torch.zeros_like(total))
-    assert all(slope.abs().max() < 1e-12 for slope in slopes)
+    assert all(gradient.abs().max() < 1e-12 for gradient in found)

@@ -73,12 +73,12 @@ def test_several_corpora_have_their_directions_each_once():
         ),
         ({"data": DATA | {"hold_out": {"validation": -1}}}, "data.hold_out.validation: -1 should be"),
         (
-            {"data": DATA | {"hold_out": {"validation": 0}}, "training": {"stop_on": "bleu"}},
-            "training.stop_on is 'bleu', but no sentences are kept for validation",
+            {"data": DATA | {"hold_out": {"validation": 0}}, "training": {"monitor": "bleu"}},
+            "training.monitor is 'bleu', but no sentences are kept for validation",
         ),
         (
-            {"data": DATA, "validation": {"sentences": 0}, "training": {"stop_on": "bleu"}},
-            "training.stop_on is 'bleu', but validation.sentences is 0; let it be some hundred",
+            {"data": DATA, "validation": {"sentences": 0}, "training": {"monitor": "bleu"}},
+            "training.monitor is 'bleu', but validation.sentences is 0; let it be some hundred",
         ),
         (
             {"data": DATA | {"hold_out": {"validation": 0}}, "training": {"average": {"of": "best"}}},
@@ -108,7 +108,7 @@ def test_rows_are_packed_on_a_gpu_where_the_model_can_do_with_it():
 
 
 @pytest.mark.parametrize(
-    ("on_gpu", "steps", "wish", "settled"),
+    ("on_gpu", "steps", "options", "settled"),
     [
         (True, 50_000, "auto", "on"),
         (True, 100, "auto", "off"),
@@ -116,8 +116,8 @@ def test_rows_are_packed_on_a_gpu_where_the_model_can_do_with_it():
         (False, 100, "on", "on"),
     ],
 )
-def test_a_run_is_compiled_on_a_gpu_where_that_pays(on_gpu, steps, wish, settled):
-    training = {"steps": steps, "compile": wish}
+def test_a_run_is_compiled_on_a_gpu_where_that_pays(on_gpu, steps, options, settled):
+    training = {"steps": steps, "compile": options}
     recipe = parse_settings(TranslationRecipe, {"data": DATA, "training": training})
     assert recipe.settled(on_gpu).training.compile == settled
 

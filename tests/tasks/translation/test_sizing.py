@@ -85,7 +85,7 @@ def test_a_value_where_a_group_of_settings_belongs_is_refused_by_name(tmp_path, 
 
 def test_a_run_that_begins_with_a_model_takes_its_shape_and_tokenizer(tmp_path):
     path = write(tmp_path / "a.en-de.tsv", 200)
-    fitted = fit([path], None, ["training.begin=en-de", "model.dropout=0.2"])
+    fitted = fit([path], None, ["training.init_from=en-de", "model.dropout=0.2"])
     begun = load_checkpoint(BOX)
     assert fitted.recipe.model == begun.model.config.model_copy(update={"dropout": 0.2})
     assert fitted.recipe.tokenizer == begun.tokenizer.config

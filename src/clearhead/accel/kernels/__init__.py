@@ -22,7 +22,7 @@ def serve(x: Tensor) -> bool:
 
 
 def looked_at(*modules: nn.Module) -> bool:
-    """Whether somebody looks at one of these by a hook, which a kernel in its place would not call."""
+    """Whether somebody looks at one of these by a hook, which a kernel in its position would not call."""
     return any(
         module._forward_hooks
         or module._forward_pre_hooks

@@ -7,7 +7,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 TILE = 128
 
 
-def attend_in_blocks(
+def block_attention(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -16,7 +16,7 @@ def attend_in_blocks(
     causal: bool,
     scale: float,
 ) -> Tensor:
-    """What queries (rows, heads, places, size) find; places are multiples of `TILE`. To be compiled.
+    """What queries (rows, heads, positions, size) find; positions are multiples of `TILE`. To be compiled.
 
     A query sees the keys whose sentence in `answering` is its own in `asking`, and all if that is 0.
     """

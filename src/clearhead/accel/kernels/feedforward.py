@@ -1,6 +1,6 @@
 """Two products and the activation between them: what is done to each number is done where a product ends.
 
-Onwards, the activation's slope is kept, which backwards is all that has to be known: a product that ends with
+Onwards, the activation's gradient is kept, which backwards is all that has to be known: a product that ends with
 one more multiplication is hardly slower than without. GELU by erf takes erf from e^(-x²/2) and a polynomial,
 within 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26): a library's erf takes longer than the memory does.
 """
@@ -24,7 +24,7 @@ LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _bend(x, kind: tl.constexpr):
-    """The activation, and its slope."""
+    """The activation, and its gradient."""
     if kind == "gelu":
         far = tl.abs(x)
         bell = tl.exp2(x * x * (-0.5 * LOG2E))
@@ -33,18 +33,18 @@ def _bend(x, kind: tl.constexpr):
         steep = (0.5307027145 * t - 0.726576013) * t + 0.7107068705
         beyond = ((steep * t - 0.142248368) * t + 0.127414796) * t
         more = (0.3989422804 * far - beyond) * bell  # 1 / √(2π)
-        value, slope = tl.maximum(x, 0.0) - far * (beyond * bell), tl.where(x > 0, 1.0 + more, -more)
+        value, gradient = tl.maximum(x, 0.0) - far * (beyond * bell), tl.where(x > 0, 1.0 + more, -more)
     elif kind == "gelu_tanh":
         square = x * x
         twice = x * (1.5957691216 + 0.0713548163 * square)  # 2 √(2/π), and 0.044715 times that
         root = tl.rsqrt(1.0 + tl.exp2(twice * (-1.0 * LOG2E)))
         share = root * root  # (1 + tanh) / 2
         value = x * share
-        slope = share + value * (1.0 - share) * (1.5957691216 + 0.2140644488 * square)
+        gradient = share + value * (1.0 - share) * (1.5957691216 + 0.2140644488 * square)
     else:  # squared_relu
         above = tl.maximum(x, 0.0)
-        value, slope = above * above, 2.0 * above
-    return value, slope
+        value, gradient = above * above, 2.0 * above
+    return value, gradient
 
 
 @triton.jit
@@ -53,21 +53,21 @@ def _halves(x, rows: tl.constexpr, columns: tl.constexpr):
 
 
 @triton.jit
-def _end(x, bias, out, slopes, row, column, hidden, kind: tl.constexpr, columns: tl.constexpr):
+def _end(x, bias, out, gradients, row, column, ffn_width, kind: tl.constexpr, columns: tl.constexpr):
     if bias is not None:
-        place = column + tl.arange(0, columns)
-        x += tl.load(bias + place, mask=place < hidden, other=0.0).to(tl.float32)[None, :]
-    value, slope = _bend(x, kind)
+        position = column + tl.arange(0, columns)
+        x += tl.load(bias + position, mask=position < ffn_width, other=0.0).to(tl.float32)[None, :]
+    value, gradient = _bend(x, kind)
     out.store([row, column], value.to(out.dtype))
-    slopes.store([row, column], slope.to(slopes.dtype))
+    gradients.store([row, column], gradient.to(gradients.dtype))
 
 
 @triton.jit
 def _onwards(
-    x, weight, bias, out, slopes, rows, hidden, width,
+    x, weight, bias, out, gradients, rows, ffn_width, width,
     kind: tl.constexpr, tile: tl.constexpr, deep: tl.constexpr,
 ):  # fmt: skip
-    across = tl.cdiv(hidden, tile)
+    across = tl.cdiv(ffn_width, tile)
     for number in tl.range(tl.program_id(0), tl.cdiv(rows, tile) * across, tl.num_programs(0), flatten=True):
         row, column = number // across * tile, number % across * tile
         total = tl.zeros((tile, tile), tl.float32)
@@ -77,59 +77,59 @@ def _onwards(
         a, b = _halves(left, tile, tile // 2)
         c, d = _halves(right, tile, tile // 2)
         quarter: tl.constexpr = tile // 4
-        _end(a, bias, out, slopes, row, column, hidden, kind, quarter)
-        _end(b, bias, out, slopes, row, column + quarter, hidden, kind, quarter)
-        _end(c, bias, out, slopes, row, column + 2 * quarter, hidden, kind, quarter)
-        _end(d, bias, out, slopes, row, column + 3 * quarter, hidden, kind, quarter)
+        _end(a, bias, out, gradients, row, column, ffn_width, kind, quarter)
+        _end(b, bias, out, gradients, row, column + quarter, ffn_width, kind, quarter)
+        _end(c, bias, out, gradients, row, column + 2 * quarter, ffn_width, kind, quarter)
+        _end(d, bias, out, gradients, row, column + 3 * quarter, ffn_width, kind, quarter)
 
 
 @triton.jit
 def _backwards(
-    slope, weight, kept, out, sums, hidden, width,
+    gradient, weight, kept, out, sums, ffn_width, width,
     positive: tl.constexpr, tile: tl.constexpr, deep: tl.constexpr,
 ):  # fmt: skip
-    across = tl.cdiv(hidden, tile)
+    across = tl.cdiv(ffn_width, tile)
     row, column = tl.program_id(0) // across * tile, tl.program_id(0) % across * tile
     total = tl.zeros((tile, tile), tl.float32)
-    total = multiply(total, slope, weight, row, column, 0, width, False, deep)
+    total = multiply(total, gradient, weight, row, column, 0, width, False, deep)
     here = kept.load([row, column]).to(tl.float32)
     total = tl.where(here > 0, total, 0.0) if positive else total * here
     out.store([row, column], total.to(out.dtype))
     if sums is not None:
-        place = column + tl.arange(0, tile)
-        mine = sums + tl.program_id(0) // across * hidden
-        tl.store(mine + place, tl.sum(total, 0), mask=place < hidden)
+        position = column + tl.arange(0, tile)
+        mine = sums + tl.program_id(0) // across * ffn_width
+        tl.store(mine + position, tl.sum(total, 0), mask=position < ffn_width)
 
 
 @triton.jit
-def _bend_all(before, out, slopes, count, kind: tl.constexpr, stretch: tl.constexpr):
+def _bend_all(before, out, gradients, count, kind: tl.constexpr, stretch: tl.constexpr):
     where = tl.program_id(0).to(tl.int64) * stretch + tl.arange(0, stretch)
     x = tl.load(before + where, mask=where < count, other=0.0).to(tl.float32)
-    value, slope = _bend(x, kind)
+    value, gradient = _bend(x, kind)
     tl.store(out + where, value.to(out.dtype.element_ty), mask=where < count)
-    tl.store(slopes + where, slope.to(slopes.dtype.element_ty), mask=where < count)
+    tl.store(gradients + where, gradient.to(gradients.dtype.element_ty), mask=where < count)
 
 
 @torch.library.custom_op("clearhead::activate", mutates_args=())
 def activate(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
-    """The activation of x Wᵀ + b, and its slope."""
+    """The activation of x Wᵀ + b, and its gradient."""
     x, weight = x.contiguous(), weight.contiguous()
-    (rows, width), hidden = x.shape, len(weight)
-    out, slopes = x.new_empty(rows, hidden), x.new_empty(rows, hidden)
+    (rows, width), ffn_width = x.shape, len(weight)
+    out, gradients = x.new_empty(rows, ffn_width), x.new_empty(rows, ffn_width)
     if not serves(x, weight, out):
         before = F.linear(x, weight, bias)
         _bend_all[(triton.cdiv(out.numel(), STRETCH),)](  # pyright: ignore[reportIndexIssue]
-            before, out, slopes, out.numel(), kind, STRETCH
+            before, out, gradients, out.numel(), kind, STRETCH
         )
-        return out, slopes
-    _onwards[(min(_programs(x), triton.cdiv(rows, TILE) * triton.cdiv(hidden, TILE)),)](  # pyright: ignore
+        return out, gradients
+    _onwards[(min(_programs(x), triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE)),)](  # pyright: ignore
         tiles(x, TILE, DEEP),
         tiles(weight, TILE, DEEP),
         bias,
         tiles(out, TILE, TILE // 4),
-        tiles(slopes, TILE, TILE // 4),
+        tiles(gradients, TILE, TILE // 4),
         rows,
-        hidden,
+        ffn_width,
         width,
         kind,
         TILE,
@@ -137,7 +137,7 @@ def activate(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple
         num_warps=4,
         num_stages=3,
     )
-    return out, slopes
+    return out, gradients
 
 
 @activate.register_fake
@@ -150,31 +150,31 @@ def _programs(x: Tensor) -> int:
     return AT_ONCE * torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 2
 
 
-@torch.library.custom_op("clearhead::slope_before", mutates_args=())
-def slope_before(
-    slope: Tensor, weight: Tensor, kept: Tensor, positive: bool, summed: bool
+@torch.library.custom_op("clearhead::gradient_before", mutates_args=())
+def gradient_before(
+    gradient: Tensor, weight: Tensor, kept: Tensor, positive: bool, summed: bool
 ) -> tuple[Tensor, Tensor]:
-    """The slope before the activation, and its sums over some of the rows each, if they are asked for.
+    """The gradient before the activation, and its sums over some of the rows each, if they are asked for.
 
-    What is kept is the activation's slope; or, with `positive`, what came out, which let it through if so.
+    What is kept is the activation's gradient; or, with `positive`, what came out, which let it through if so.
     """
-    slope, weight = slope.contiguous(), weight.contiguous()
-    (rows, width), hidden = slope.shape, weight.shape[1]
-    out, sums = torch.empty_like(kept), _sums(slope, weight, summed)
-    if not serves(slope, weight):
-        torch.mm(slope, weight, out=out)
+    gradient, weight = gradient.contiguous(), weight.contiguous()
+    (rows, width), ffn_width = gradient.shape, weight.shape[1]
+    out, sums = torch.empty_like(kept), _sums(gradient, weight, summed)
+    if not serves(gradient, weight):
+        torch.mm(gradient, weight, out=out)
         out = out.masked_fill_(kept <= 0, 0) if positive else out.mul_(kept)
         if summed:
             sums[1:] = 0
             torch.sum(out, 0, dtype=sums.dtype, out=sums[0])
         return out, sums
-    _backwards[(triton.cdiv(rows, TILE) * triton.cdiv(hidden, TILE),)](  # pyright: ignore[reportIndexIssue]
-        tiles(slope, TILE, DEEP),
+    _backwards[(triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE),)](  # pyright: ignore[reportIndexIssue]
+        tiles(gradient, TILE, DEEP),
         tiles(weight, DEEP, TILE),
         tiles(kept, TILE, TILE),
         tiles(out, TILE, TILE),
         sums if summed else None,
-        hidden,
+        ffn_width,
         width,
         positive,
         TILE,
@@ -185,14 +185,14 @@ def slope_before(
     return out, sums
 
 
-@slope_before.register_fake
-def _(slope: Tensor, weight: Tensor, kept: Tensor, positive: bool, summed: bool) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(kept), _sums(slope, weight, summed)
+@gradient_before.register_fake
+def _(gradient: Tensor, weight: Tensor, kept: Tensor, positive: bool, summed: bool) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(kept), _sums(gradient, weight, summed)
 
 
-def _sums(slope: Tensor, weight: Tensor, summed: bool) -> Tensor:
-    tall = max(1, -(-len(slope) // TILE)) if summed else 0
-    return slope.new_empty(tall, weight.shape[1], dtype=torch.float32)
+def _sums(gradient: Tensor, weight: Tensor, summed: bool) -> Tensor:
+    tall = max(1, -(-len(gradient) // TILE)) if summed else 0
+    return gradient.new_empty(tall, weight.shape[1], dtype=torch.float32)
 
 
 class _Fed(torch.autograd.Function):
@@ -217,13 +217,13 @@ class _Fed(torch.autograd.Function):
         return F.linear(out, outer, outer_bias)
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, inner, outer, out, kept = ctx.saved_tensors
-        slope, (summed, outer_biased) = slopes[0], ctx.biased
-        before, sums = slope_before(slope, outer, kept, ctx.kind == "relu", summed)
+        gradient, (summed, outer_biased) = gradients[0], ctx.biased
+        before, sums = gradient_before(gradient, outer, kept, ctx.kind == "relu", summed)
         inner_bias = sums.sum(0).to(inner.dtype) if summed else None
-        outer_bias = slope.sum(0) if outer_biased else None
-        return before @ inner, before.T @ x, inner_bias, slope.T @ out, outer_bias, None
+        outer_bias = gradient.sum(0) if outer_biased else None
+        return before @ inner, before.T @ x, inner_bias, gradient.T @ out, outer_bias, None
 
 
 def fed(

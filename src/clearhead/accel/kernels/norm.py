@@ -1,6 +1,6 @@
-"""A stream that goes on and is normalised: backwards, both slopes come together in one GPU kernel.
+"""A stream that goes on and is normalised: backwards, both gradients come together in one GPU kernel.
 
-A compiler needs two kernels or three for the slopes of input and weights, and reads everything again in each.
+A compiler needs two kernels or three for the gradients of input and weights, and reads everything again in each.
 """
 
 from typing import Any
@@ -30,16 +30,16 @@ def _slopes(
         there = (row < count)[:, None] & (column < width)[None, :]
         where = row.to(tl.int64)[:, None] * width + column[None, :]
         x = tl.load(x_base + where, mask=there, other=0.0).to(tl.float32)
-        slope = tl.load(slope_base + where, mask=there, other=0.0).to(tl.float32)
+        gradient = tl.load(slope_base + where, mask=there, other=0.0).to(tl.float32)
         around = tl.load(around_base + where, mask=there, other=0.0).to(tl.float32)
         inverse = tl.load(inverses + row, mask=row < count, other=0.0)[:, None]
         if centred:
             x = x - tl.load(means + row, mask=row < count, other=0.0)[:, None]
-        normed, inner = x * inverse, slope * w[None, :]
-        weight_sum += slope * normed
+        normed, inner = x * inverse, gradient * w[None, :]
+        weight_sum += gradient * normed
         inside = inner - normed * (tl.sum(inner * normed, 1) / width)[:, None]
         if centred:
-            bias_sum += slope
+            bias_sum += gradient
             inside -= (tl.sum(inner, 1) / width)[:, None]
         tl.store(result + where, (around + inside * inverse).to(result.dtype.element_ty), mask=there)
     mine = sums + tl.program_id(0) * 2 * width + column
@@ -47,28 +47,28 @@ def _slopes(
     tl.store(mine + width, tl.sum(bias_sum, 0), mask=column < width)
 
 
-@torch.library.custom_op("clearhead::slopes_at_fork", mutates_args=())
-def slopes_at_fork(
-    around: Tensor, slope: Tensor, x: Tensor, mean: Tensor | None, inverse: Tensor, weight: Tensor
+@torch.library.custom_op("clearhead::fork_gradients", mutates_args=())
+def fork_gradients(
+    around: Tensor, gradient: Tensor, x: Tensor, mean: Tensor | None, inverse: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The slope of the stream; and those of weight and bias, (programs, 2, width), to be summed.
+    """The gradient of the stream; and those of weight and bias, (programs, 2, width), to be summed.
 
     Without means, rows were not centred.
     """
-    around, slope, x = around.contiguous(), slope.contiguous(), x.contiguous()
+    around, gradient, x = around.contiguous(), gradient.contiguous(), x.contiguous()
     (count, width), tile = x.shape, max(64, triton.next_power_of_2(x.shape[1]))
     result, sums = torch.empty_like(x), _sums(x)
     rows = max(1, SHARE // tile)
     _slopes[(PROGRAMS,)](  # pyright: ignore[reportIndexIssue]
-        around, slope, x, inverse if mean is None else mean, inverse, weight, result, sums, count,
+        around, gradient, x, inverse if mean is None else mean, inverse, weight, result, sums, count,
         mean is not None, width, tile, rows,
         num_warps=max(1, rows * tile // SHARE),
     )  # fmt: skip
     return result, sums
 
 
-@slopes_at_fork.register_fake
-def _(around: Tensor, slope: Tensor, x: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+@fork_gradients.register_fake
+def _(around: Tensor, gradient: Tensor, x: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(x, memory_format=torch.contiguous_format), _sums(x)
 
 
@@ -93,8 +93,8 @@ class _Fork(torch.autograd.Function):
         return x.view_as(x), normed.to(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        result, sums = slopes_at_fork(*slopes, *ctx.saved_tensors)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        result, sums = fork_gradients(*gradients, *ctx.saved_tensors)
         weight, bias = sums.sum(0).to(ctx.saved_tensors[3].dtype)
         return result, weight, bias if ctx.biased else None, None, None
 

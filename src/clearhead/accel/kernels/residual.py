@@ -18,8 +18,8 @@ PROGRAMS = 1056
 @triton.jit
 def _kept(seed, row, dropout, rows: tl.constexpr, tile: tl.constexpr):
     """What each number of y is multiplied with: 0, or so much that the mean stays."""
-    place = row[:, None] * (tile // 4) + tl.arange(0, tile // 4)[None, :]
-    a, b, c, d = tl.rand4x(seed, place)
+    position = row[:, None] * (tile // 4) + tl.arange(0, tile // 4)[None, :]
+    a, b, c, d = tl.rand4x(seed, position)
     drawn = tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), (rows, tile))
     return tl.where(drawn < dropout, 0.0, 1 / (1 - dropout))
 
@@ -65,12 +65,12 @@ def _backward(
         where = row.to(tl.int64)[:, None] * width + column[None, :]
         x = tl.load(x_base + where, mask=there, other=0.0)
         y = tl.load(y_base + where, mask=there, other=0.0)
-        slope = tl.load(slope_base + where, mask=there, other=0.0).to(tl.float32)
+        gradient = tl.load(slope_base + where, mask=there, other=0.0).to(tl.float32)
         factor = _kept(tl.load(seed), row, dropout, rows, tile) if drops else 1.0
         normed, inverse = _normed(x, y, factor, there, eps, width)
-        weight_sum += slope * normed
-        bias_sum += slope
-        inner = slope * w[None, :]
+        weight_sum += gradient * normed
+        bias_sum += gradient
+        inner = gradient * w[None, :]
         along = tl.sum(inner * normed, 1) / width
         mean = tl.sum(inner, 1) / width
         sum_slope = (inner - normed * along[:, None] - mean[:, None]) * inverse[:, None]
@@ -107,21 +107,21 @@ def _(x: Tensor, *others: Any) -> Tensor:
 
 @torch.library.custom_op("clearhead::add_and_norm_backwards", mutates_args=())
 def _backwards(
-    slope: Tensor, x: Tensor, y: Tensor, weight: Tensor, seed: Tensor, dropout: float, eps: float
+    gradient: Tensor, x: Tensor, y: Tensor, weight: Tensor, seed: Tensor, dropout: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The slopes at x and y; and those at weight and bias, (programs, 2, width), to be summed."""
-    slope, x, y = slope.contiguous(), x.contiguous(), y.contiguous()
-    slopes, (count, width, tile) = _slopes(x), _shape(x)
+    """The gradients at x and y; and those at weight and bias, (programs, 2, width), to be summed."""
+    gradient, x, y = gradient.contiguous(), x.contiguous(), y.contiguous()
+    gradients, (count, width, tile) = _slopes(x), _shape(x)
     rows = max(1, 1024 // tile)
     _backward[(PROGRAMS,)](  # pyright: ignore[reportIndexIssue]
-        slope, x, y, weight, seed, *slopes, count, dropout, eps, width, tile, rows, dropout > 0,
+        gradient, x, y, weight, seed, *gradients, count, dropout, eps, width, tile, rows, dropout > 0,
         num_warps=max(2, tile // 512),
     )  # fmt: skip
-    return slopes
+    return gradients
 
 
 @_backwards.register_fake
-def _(slope: Tensor, x: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _(gradient: Tensor, x: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
     return _slopes(x)
 
 
@@ -130,8 +130,8 @@ def _keep(ctx: Any, inputs: tuple, output: Tensor) -> None:
     ctx.save_for_backward(x, y, weight, seed)
 
 
-def _derive(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-    x_slope, y_slope, sums = _backwards(slope, *ctx.saved_tensors, ctx.dropout, ctx.eps)
+def _derive(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    x_slope, y_slope, sums = _backwards(gradient, *ctx.saved_tensors, ctx.dropout, ctx.eps)
     weight, bias = sums.sum(0).to(ctx.saved_tensors[2].dtype)
     return x_slope, y_slope, weight, bias, None, None, None
 

@@ -1,7 +1,7 @@
 """Attention within short rows of several sentences: one GPU kernel forwards, one backwards.
 
 A general kernel walks over tiles, and takes several passes backwards so that no two programs write to one
-place. A short row is a single tile: a program holds one head of one row whole, reads every number once and
+position. A short row is a single tile: a program holds one head of one row whole, reads every number once and
 writes every result once.
 """
 
@@ -20,20 +20,20 @@ HALF = 64
 
 
 @triton.jit
-def _load(base, row, head, strides, first, places: tl.constexpr, tile: tl.constexpr, size: tl.constexpr):
-    """Places of one head of one row, (tile, size); zeros behind the last place."""
-    place = first + tl.arange(0, tile)[:, None]
-    where = row * strides[0] + head * strides[1] + place * strides[2] + tl.arange(0, size)[None, :]
-    return tl.load(base + where, mask=place < places, other=0.0)
+def _load(base, row, head, strides, first, positions: tl.constexpr, tile: tl.constexpr, size: tl.constexpr):
+    """Positions of one head of one row, (tile, size); zeros behind the last position."""
+    position = first + tl.arange(0, tile)[:, None]
+    where = row * strides[0] + head * strides[1] + position * strides[2] + tl.arange(0, size)[None, :]
+    return tl.load(base + where, mask=position < positions, other=0.0)
 
 
 @triton.jit
 def _store(
-    base, row, head, strides, first, value, places: tl.constexpr, tile: tl.constexpr, size: tl.constexpr
+    base, row, head, strides, first, value, positions: tl.constexpr, tile: tl.constexpr, size: tl.constexpr
 ):  # fmt: skip
-    place = first + tl.arange(0, tile)[:, None]
-    where = row * strides[0] + head * strides[1] + place * strides[2] + tl.arange(0, size)[None, :]
-    tl.store(base + where, value.to(base.dtype.element_ty), mask=place < places)
+    position = first + tl.arange(0, tile)[:, None]
+    where = row * strides[0] + head * strides[1] + position * strides[2] + tl.arange(0, size)[None, :]
+    tl.store(base + where, value.to(base.dtype.element_ty), mask=position < positions)
 
 
 @triton.jit
@@ -88,10 +88,10 @@ def _backward(
 ):  # fmt: skip
     """All queries of one head of one row; so many keys at once as registers hold without spilling."""
     row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
-    slope = _load(slope_base, row, head, slope_strides, 0, queries, asks, size)
+    gradient = _load(slope_base, row, head, slope_strides, 0, queries, asks, size)
     mixed = _load(out, row, head, out_strides, 0, queries, asks, size)
-    # Softmax takes off the mean of the slopes at its results, each by its weight.
-    mean = tl.sum(mixed.to(tl.float32) * slope.to(tl.float32), 1)
+    # Softmax takes off the mean of the gradients at its results, each by its weight.
+    mean = tl.sum(mixed.to(tl.float32) * gradient.to(tl.float32), 1)
     q = _load(q_base, row, head, q_strides, 0, queries, asks, size)
     i = tl.arange(0, asks)
     log = tl.load(logs + (row * heads + head) * queries + i, mask=i < queries, other=0.0)
@@ -101,24 +101,24 @@ def _backward(
         k = _load(k_base, row, head, k_strides, after, keys, answers, size)
         scores = _scores(q, k, mine, answering, row, 0, after, scale, keys, asks, answers, causal)
         weights = tl.exp2(scores - log[:, None]).to(k.dtype)
-        v_new = tl.dot(tl.trans(weights), slope)
+        v_new = tl.dot(tl.trans(weights), gradient)
         _store(v_slope, row, head, v_slope_strides, after, v_new, keys, answers, size)
         v = _load(v_base, row, head, v_strides, after, keys, answers, size)
-        inner = (weights * (tl.dot(slope, tl.trans(v)) - mean[:, None]) * scale_e).to(v.dtype)
+        inner = (weights * (tl.dot(gradient, tl.trans(v)) - mean[:, None]) * scale_e).to(v.dtype)
         k_new = tl.dot(tl.trans(inner), q)
         _store(k_slope, row, head, k_slope_strides, after, k_new, keys, answers, size)
         total = tl.dot(inner, k, total)
     _store(q_slope, row, head, q_slope_strides, 0, total, queries, asks, size)
 
 
-@torch.library.custom_op("clearhead::attend_in_tiles", mutates_args=())
-def attend_in_tiles(
+@torch.library.custom_op("clearhead::tile_attention", mutates_args=())
+def tile_attention(
     parts: list[Tensor], asking: Tensor, answering: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """What queries find, (rows, places, heads, size), and what the way back needs.
+    """What queries find, (rows, positions, heads, size), and what the way back needs.
 
-    The parts are queries, keys and values in this order, (rows, places, n, heads, size): in one tensor, two
-    or three. So are their slopes, which nobody need put together then. A query sees the keys whose sentence
+    The parts are queries, keys and values in this order, (rows, positions, n, heads, size): in one tensor, two
+    or three. So are their gradients, which nobody need put together then. A query sees the keys whose sentence
     in `answering` is its own in `asking`, and all if that is 0.
     """
     queries, keys, values = _apart(parts)
@@ -127,25 +127,25 @@ def attend_in_tiles(
     return out, logs
 
 
-@attend_in_tiles.register_fake
+@tile_attention.register_fake
 def _(parts: list[Tensor], *others: Any) -> tuple[Tensor, Tensor]:
     return _room(parts)
 
 
 @torch.library.custom_op("clearhead::attend_in_tiles_backwards", mutates_args=())
 def attend_backwards(
-    slope: Tensor, parts: list[Tensor], asking: Tensor, answering: Tensor,
+    gradient: Tensor, parts: list[Tensor], asking: Tensor, answering: Tensor,
     out: Tensor, logs: Tensor, causal: bool, scale: float,
 ) -> list[Tensor]:  # fmt: skip
-    """The slopes at the parts."""
-    slopes = _slopes(parts)
-    tensors = (*_apart(parts), _heads(out), _heads(slope), *_apart(slopes))
+    """The gradients at the parts."""
+    gradients = _slopes(parts)
+    tensors = (*_apart(parts), _heads(out), _heads(gradient), *_apart(gradients))
     _launch(_backward, tensors, causal, asking, answering, logs, scale * LOG2_E, scale)
-    return slopes
+    return gradients
 
 
 @attend_backwards.register_fake
-def _(slope: Tensor, parts: list[Tensor], *others: Any) -> list[Tensor]:
+def _(gradient: Tensor, parts: list[Tensor], *others: Any) -> list[Tensor]:
     return _slopes(parts)
 
 
@@ -154,21 +154,21 @@ def _keep(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*parts, asking, answering, *output)
 
 
-def _derive(ctx: Any, slope: Tensor, _: Tensor) -> tuple[list[Tensor] | None, ...]:
+def _derive(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[list[Tensor] | None, ...]:
     *parts, asking, answering, out, logs = ctx.saved_tensors
-    slopes = attend_backwards(slope, parts, asking, answering, out, logs, ctx.causal, ctx.scale)
-    return slopes, None, None, None, None
+    gradients = attend_backwards(gradient, parts, asking, answering, out, logs, ctx.causal, ctx.scale)
+    return gradients, None, None, None, None
 
 
-attend_in_tiles.register_autograd(_derive, setup_context=_keep)
+tile_attention.register_autograd(_derive, setup_context=_keep)
 
 
 def _launch(
     kernel: Any, tensors: Sequence[Tensor], causal: bool, asking: Tensor, answering: Tensor, *more: Any
 ) -> None:
     """Programs for each head of each row: forwards one for every 64 queries, backwards one for all."""
-    (rows, heads, places, size), length = tensors[0].shape, tensors[1].shape[2]
-    asks, answers = (max(16, triton.next_power_of_2(count)) for count in (places, length))
+    (rows, heads, positions, size), length = tensors[0].shape, tensors[1].shape[2]
+    asks, answers = (max(16, triton.next_power_of_2(count)) for count in (positions, length))
     if kernel is _forward:
         asks = min(asks, HALF)
     else:
@@ -177,19 +177,19 @@ def _launch(
     # processor.
     wide = {"num_warps": 8, "maxnreg": 128, "num_stages": 2} if asks > HALF else {"num_warps": 4}
     tensors = [tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in tensors]
-    kernel[rows * heads, triton.cdiv(places, asks)](
+    kernel[rows * heads, triton.cdiv(positions, asks)](
         *tensors,
         *(tensor.stride()[:3] for tensor in tensors),
         asking.contiguous(),
         answering.contiguous(),
         *more,
-        *(heads, places, length, asks, answers, size, causal),
+        *(heads, positions, length, asks, answers, size, causal),
         **wide,
     )
 
 
 def _apart(parts: Sequence[Tensor]) -> list[Tensor]:
-    """Queries, keys and values, each (rows, heads, places, size)."""
+    """Queries, keys and values, each (rows, heads, positions, size)."""
     return [_heads(one) for part in parts for one in part.unbind(2)]
 
 
@@ -198,9 +198,9 @@ def _heads(part: Tensor) -> Tensor:
 
 
 def _room(parts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    rows, places, _, heads, size = parts[0].shape
-    return parts[0].new_empty(rows, places, heads, size), parts[0].new_empty(
-        rows, heads, places, dtype=torch.float32
+    rows, positions, _, heads, size = parts[0].shape
+    return parts[0].new_empty(rows, positions, heads, size), parts[0].new_empty(
+        rows, heads, positions, dtype=torch.float32
     )
 
 

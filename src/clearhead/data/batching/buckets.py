@@ -23,10 +23,10 @@ class BatchingConfig(Settings):
     """How pairs are put together."""
 
     tokens: Annotated[int, Field(gt=0)] = 4096
-    """the most cells of a batch on either side: rows times places"""
+    """the most cells of a batch on either side: rows times positions"""
     kind: Literal["auto", "padded", "packed"] = "auto"
     """one pair a row, padded; or as many as fit, packed; auto: packed on a GPU"""
-    places: Annotated[int, Field(gt=0)] = 128
+    row_length: Annotated[int, Field(gt=0)] = 128
     """of a packed row; a pair longer than that gets a row of twice as many, or four times"""
     window: Annotated[int, Field(gt=0)] = 1_000_000
     """pairs that are sorted together by their lengths for padded rows"""
@@ -38,7 +38,7 @@ class Batches:
     An epoch is planned in full from (seed, epoch), the same way in every rank; then each rank takes its
     share. So it can be resumed anywhere, by any number of ranks, without reading what was skipped. A step
     takes `together` batches over all ranks, and an epoch has a multiple of that. `encode` may give other ids
-    for the rows of an epoch, for instance with words split at random.
+    for the rows of an epoch, for instance with tokens split at random.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class Batches:
         seed: int,
         rank: int = 0,
         ranks: int = 1,
-        together: int | None = None,
+        batches_per_step: int | None = None,
         encode: Encode | None = None,
     ):
         self.store, self.config, self.seed = store, config, seed
-        self.rank, self.ranks, self.together = rank, ranks, together or ranks
-        if len(store) < self.together:
+        self.rank, self.ranks, self.batches_per_step = rank, ranks, batches_per_step or ranks
+        if len(store) < self.batches_per_step:
             raise DataError(
-                f"{len(store)} pairs cannot be shared among the {self.together} batches of a step; use fewer "
+                f"{len(store)} pairs cannot be shared among the {self.batches_per_step} batches of a step; use fewer "
                 "ranks, a lower training.accumulate or more pairs"
             )
         self.encode: Encode = encode or store.gather
@@ -73,7 +73,10 @@ class Batches:
     def plan(self, epoch: int) -> list[Rows]:
         """The rows of every batch of every rank, in order; their number is a multiple of `together`."""
         if self._plan is None or self._plan[0] != epoch:
-            self._plan = epoch, plan(*self.store.lengths, self.config, (self.seed, epoch), self.together)
+            self._plan = (
+                epoch,
+                plan(*self.store.lengths, self.config, (self.seed, epoch), self.batches_per_step),
+            )
         return self._plan[1]
 
 
@@ -82,7 +85,7 @@ def plan(
     targets: NDArray[np.int32],
     config: BatchingConfig,
     seed: tuple[int, int],
-    together: int = 1,
+    batches_per_step: int = 1,
 ) -> list[Rows]:
     """Batches as arrays of row numbers: every row once, shuffled, alike in length within a batch."""
     random = np.random.default_rng(seed)
@@ -91,12 +94,12 @@ def plan(
     for start in range(0, len(shuffled), config.window):
         window = shuffled[start : start + config.window]
         rows = window[_snake_of_chance(sources[window], targets[window], config.tokens, random)]
-        # Encoder and decoder each see one sign more than there are words.
+        # Encoder and decoder each see one sign more than there are tokens.
         longer = np.maximum(sources[rows], targets[rows]) + 1
         batches += np.split(rows, cuts(longer, config.tokens, first=random.uniform(0.1, 1.0)))
-    batches = _divisible(batches, together)
-    count = len(batches) - len(batches) % together
-    return [batches[place] for place in random.permutation(len(batches))[:count]]
+    batches = _divisible(batches, batches_per_step)
+    count = len(batches) - len(batches) % batches_per_step
+    return [batches[position] for position in random.permutation(len(batches))[:count]]
 
 
 def snake_order(first: NDArray[np.int32], second: NDArray[np.int32], budget: int, upwards: int = 0) -> Rows:
@@ -117,15 +120,15 @@ def cuts(lengths: NDArray[np.int32], budget: int, first: float = 1.0) -> list[in
 
     The first batch gets a share of the budget: drawn anew for each epoch, it shifts all later cuts.
     """
-    places: list[int] = []
+    positions: list[int] = []
     start, room = 0, int(budget * first)
     while start < len(lengths):
         ahead = lengths[start : start + room // int(lengths[start]) + 1]
         cells = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
         start += max(1, int(np.searchsorted(cells, room, side="right")))
-        places.append(start)
+        positions.append(start)
         room = budget
-    return places[:-1]
+    return positions[:-1]
 
 
 def _snake_of_chance(
@@ -138,9 +141,9 @@ def _snake_of_chance(
     return order[::-1] if backwards else order
 
 
-def _divisible(batches: list[Rows], together: int) -> list[Rows]:
+def _divisible(batches: list[Rows], batches_per_step: int) -> list[Rows]:
     """Halves the largest batches until they fill whole steps, so that no pair is left out."""
-    while (missing := -len(batches) % together) and any(len(batch) > 1 for batch in batches):
+    while (missing := -len(batches) % batches_per_step) and any(len(batch) > 1 for batch in batches):
         batches = sorted(batches, key=len)
         largest = batches[-missing:]
         halves = [half for batch in largest for half in np.array_split(batch, 2) if len(half)]

@@ -72,7 +72,7 @@ class Line:
 def arithmetic_picture(subject: Subject, row: Arithmetic) -> Picture:
     """The steps from scores to weights, for each key of one query; of many keys, the rest together."""
     shown: list[int] = row.weights.topk(min(SHOWN, len(row.keys))).indices.sort().values.tolist()
-    labels = [shortened(row.keys[place], 10) for place in shown]
+    labels = [shortened(row.keys[position], 10) for position in shown]
     if rest := len(row.keys) - len(shown):
         labels.append(f"{rest} others")
 
@@ -105,15 +105,15 @@ def _lines(row: Arithmetic, shown: list[int]) -> list[Line]:
     divided = "score" if row.products is None else f"÷ {1 / row.scale:.4g} = score"
     lines.append(_signed(divided, row.scores, shown, rest))
     if bool(hidden.any()):
-        texts = ["hidden" if hidden[place] else "seen" for place in shown]
+        texts = ["hidden" if hidden[position] else "seen" for position in shown]
         texts += [f"{int(hidden[others].sum())} hidden"] * rest
         inks = [FAINT if "hidden" in text else INK for text in texts]
         lines.append(Line("mask", texts, ["white"] * len(texts), inks))
-    powers = [f"{float(row.exponentials[place]):.3g}" for place in shown]
+    powers = [f"{float(row.exponentials[position]):.3g}" for position in shown]
     powers += [f"{float(row.exponentials[others].sum()):.3g}"] * rest
     lifted = f"e^(score − {row.shift:.1f})" if row.shift else "e^score"
     lines.append(Line(f"{lifted}, Σ = {total:.4g}", powers, ["white"] * len(powers), [INK] * len(powers)))
-    weights = [float(row.weights[place]) for place in shown] + [float(row.weights[others].sum())] * rest
+    weights = [float(row.weights[position]) for position in shown] + [float(row.weights[others].sum())] * rest
     colours = [WEIGHT(weight_scale()(weight)) for weight in weights]
     inks = ["white" if weight > 0.3 else INK for weight in weights]
     lines.append(Line(f"÷ {total:.4g} = weight", [f"{weight:.4f}" for weight in weights], colours, inks))
@@ -122,7 +122,7 @@ def _lines(row: Arithmetic, shown: list[int]) -> list[Line]:
 
 def _signed(name: str, values: Float[Tensor, " keys"], shown: list[int], rest: bool) -> Line:
     """Numbers around zero, coloured gently; those of the rest stay unsaid."""
-    told = [float(values[place]) for place in shown]
+    told = [float(values[position]) for position in shown]
     scale = signed_scale(1.6 * max(map(abs, told)))
     texts = [f"{value:.2f}" for value in told] + ["…"] * rest
     return Line(name, texts, [SIGNED(scale(value)) for value in told] + ["white"] * rest, [INK] * len(texts))

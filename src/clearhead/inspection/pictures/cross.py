@@ -23,7 +23,9 @@ def cross_picture(subject: Subject, words: WordAlignment) -> Picture:
     rows, columns = words.weights.shape
     aligner, curved = words.aligner, max(rows, columns) <= CURVED
     when = (
-        "at the place where the word is read" if aligner.reads else "at the place where the word is written"
+        "at the position where the word is read"
+        if aligner.reads
+        else "at the position where the word is written"
     )
 
     def draw(figure: Figure) -> None:
@@ -56,7 +58,10 @@ def _mark(axes: Axes, words: WordAlignment) -> None:
     """A dot at each word's largest weight, a frame around each link."""
     corner = 0.0 if max(words.weights.shape) > NUMBERED else 0.34
     largest = words.weights.argmax(-1).tolist()
-    across, down = [place + corner for place in largest], [place - corner for place in range(len(largest))]
+    across, down = (
+        [position + corner for position in largest],
+        [position - corner for position in range(len(largest))],
+    )
     axes.scatter(across, down, s=9, color=DOT, zorder=3)
     for source, target in words.links:
         axes.add_patch(Rectangle((source - 0.45, target - 0.45), 0.9, 0.9, fill=False, edgecolor=DOT, lw=1.2))

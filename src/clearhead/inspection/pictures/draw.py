@@ -32,7 +32,7 @@ from clearhead.options import check_types
 NEAR = 6
 """How many neighbours a token is shown with."""
 PLACES = 64
-"""How many places a picture of positions has, if the model has so many."""
+"""How many positions a picture of positions has, if the model has so many."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Drawing:
         query = len(queries) // 2 if self.choice.query is None else self.choice.query
         if not 0 <= query < len(queries):
             raise SettingsError(
-                f"query: {query} is not from 0 to {len(queries) - 1}, the places of this text"
+                f"query: {query} is not from 0 to {len(queries) - 1}, the positions of this text"
             )
         asked, read, scores, masked, weights = (
             self.summaries.tensor(f"{path}.{shown}")[head]
@@ -156,9 +156,9 @@ class Drawing:
         embedding = model.embedding if isinstance(model, GPT) else model.target_embedding
         block = model.decoder.blocks[0]
         assert isinstance(block, Block)
-        config, places = model.config, min(PLACES, model.config.longest)
+        config, positions = model.config, min(PLACES, model.config.max_length)
         parts = (config.position, embedding.position, block.attention.relative)
-        table = compared_places(*parts, places, config.width, model.readout_weight.device)
+        table = compared_places(*parts, positions, config.width, model.readout_weight.device)
         return positions_picture(self.subject.model, table)
 
     def neighbours(self) -> Picture:
@@ -195,8 +195,8 @@ class Drawing:
             ranked = [(one.layer, one.head) for one in self.summaries.aligners()]
         else:
             roles = self.summaries.roles(kind)
-            places = [(one, other) for one, heads in enumerate(roles) for other in range(len(heads))]
-            ranked = sorted(places, key=lambda place: -roles[place[0]][place[1]].strength)
+            positions = [(one, other) for one, heads in enumerate(roles) for other in range(len(heads))]
+            ranked = sorted(positions, key=lambda position: -roles[position[0]][position[1]].strength)
         return next((one, other) for one, other in ranked if layer in (None, one) and head in (None, other))
 
 

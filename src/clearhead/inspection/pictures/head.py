@@ -67,11 +67,11 @@ def draw_lines(
                 path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
                 line_style = {"lw": 0.3 + 3.2 * weight, "alpha": 0.15 + 0.75 * weight**0.5}
                 axes.add_patch(PathPatch(path, facecolor="none", edgecolor=colour, **line_style))
-    for place, token in enumerate(queries):
-        bold = chosen is not None and place in chosen
-        write(axes, -0.04, left[place], shortened(token), ha="right", weight="bold" if bold else "normal")
-    for place, token in enumerate(keys):
-        write(axes, 1.04, right[place], shortened(token), ha="left")
+    for position, token in enumerate(queries):
+        bold = chosen is not None and position in chosen
+        write(axes, -0.04, left[position], shortened(token), ha="right", weight="bold" if bold else "normal")
+    for position, token in enumerate(keys):
+        write(axes, 1.04, right[position], shortened(token), ha="left")
     write(axes, -0.04, -1.0, "query", ha="right", color="#6b6b6b", fontsize=TINY)
     write(axes, 1.04, -1.0, "key", ha="left", color="#6b6b6b", fontsize=TINY)
     axes.set(xlim=(-0.9, 1.9), ylim=(tall - 0.3, -1.5))
@@ -80,4 +80,4 @@ def draw_lines(
 
 def _spread(count: int, tall: int) -> list[float]:
     """Where so many tokens stand in a column of that height."""
-    return [place + (tall - count) / 2 for place in range(count)]
+    return [position + (tall - count) / 2 for position in range(count)]

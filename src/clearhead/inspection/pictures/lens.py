@@ -1,4 +1,4 @@
-"""The logit lens as a grid: after each layer, what the model would say at each place."""
+"""The logit lens as a grid: after each layer, what the model would say at each position."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,19 +10,19 @@ from clearhead.inspection.pictures.picture import Picture, drawn
 from clearhead.inspection.pictures.style import INK, SMALL, TINY, WEIGHT, shortened, weight_scale, write
 from clearhead.inspection.pictures.subject import Subject
 
-# Of a longer text, its last places.
+# Of a longer text, its last positions.
 MOST = 24
 
 
 def lens_picture(
     subject: Subject, lens: Lens, tokens: Sequence[str], comes: Sequence[str], piece: Callable[[int], str]
 ) -> Picture:
-    """Layers upwards, places to the right: the best token, coloured by its probability."""
+    """Layers upwards, positions to the right: the best token, coloured by its probability."""
     first = max(0, len(tokens) - MOST)
     tokens, comes = tokens[first:], comes[first:]
     sure = lens.probabilities[:, first:, 0]
     said = [[piece(one) for one in line] for line in lens.ids[:, first:, 0].tolist()]
-    rows, places = sure.shape
+    rows, positions = sure.shape
 
     def draw(figure: Figure) -> None:
         title = "Logit lens: what would be said if the model stopped here"
@@ -30,12 +30,12 @@ def lens_picture(
         axes = figure.subplots()
         image = axes.imshow(sure.numpy(), cmap=WEIGHT, norm=weight_scale(), aspect="auto", origin="lower")
         for row, line in enumerate(said):
-            for place, token in enumerate(line):
-                colour = "white" if sure[row, place] > 0.3 else INK
-                weight = "bold" if token == comes[place] else "normal"
-                write(axes, place, row, shortened(token, 10), fontsize=TINY, color=colour, weight=weight)
+            for position, token in enumerate(line):
+                colour = "white" if sure[row, position] > 0.3 else INK
+                weight = "bold" if token == comes[position] else "normal"
+                write(axes, position, row, shortened(token, 10), fontsize=TINY, color=colour, weight=weight)
         slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor", "parse_math": False}
-        axes.set_xticks(range(places), [shortened(one, 10) for one in tokens], fontsize=SMALL, **slanted)
+        axes.set_xticks(range(positions), [shortened(one, 10) for one in tokens], fontsize=SMALL, **slanted)
         axes.set_yticks(range(rows), lens.rows, fontsize=SMALL)
         axes.tick_params(length=0)
         axes.set_xlabel("token that is read", fontsize=SMALL)
@@ -46,11 +46,11 @@ def lens_picture(
         "token that comes; colour by √p of the token that is written, 0 to 1."
     )
     told = [
-        f"{token}: {said[-1][place]} from {lens.rows[_since([line[place] for line in said])]} on"
-        for place, token in enumerate(tokens)
+        f"{token}: {said[-1][position]} from {lens.rows[_since([line[position] for line in said])]} on"
+        for position, token in enumerate(tokens)
     ]
     alt = f"Logit lens. After each token, what is said in the end, and since when: {', '.join(told)}."
-    return drawn(draw, (0.72 * places + 2.2, 0.3 * rows + 1.9), caption, alt)
+    return drawn(draw, (0.72 * positions + 2.2, 0.3 * rows + 1.9), caption, alt)
 
 
 def _since(said: list[str]) -> int:

@@ -57,16 +57,16 @@ def draw_cells(axes: Axes, weights: Cells, seen: Seen, at: Box) -> AxesImage:
     shown = {"cmap": WEIGHT, "norm": weight_scale(), "aspect": "equal", "interpolation": "nearest"}
     image = axes.imshow(weights.numpy(), extent=(left, left + width, top + height, top), **shown)
     rows, columns = weights.shape
-    place = Affine2D().scale(width / columns, height / rows).translate(left, top)
+    position = Affine2D().scale(width / columns, height / rows).translate(left, top)
     for cells, hatch in ((seen.later, LATER), (seen.outside, OUTSIDE)):
         if cells is not None and bool(cells.any()):
             # One patch for all cells: thousands of them would make a vector file large.
-            path = place.transform_path(_outline(cells))
+            path = position.transform_path(_outline(cells))
             # As an artist, not a patch: the limits of the axes need not be looked for in it.
             axes.add_artist(PathPatch(path, facecolor="white", edgecolor="#c4c4c4", hatch=hatch, linewidth=0))
     if max(rows, columns) <= GRIDDED:
-        lines = [place.transform([(0, row), (columns, row)]) for row in range(1, rows)]
-        lines += [place.transform([(column, 0), (column, rows)]) for column in range(1, columns)]
+        lines = [position.transform([(0, row), (columns, row)]) for row in range(1, rows)]
+        lines += [position.transform([(column, 0), (column, rows)]) for column in range(1, columns)]
         axes.add_collection(LineCollection(lines, colors="#eeeeee", linewidths=0.5), autolim=False)
     return image
 
@@ -77,8 +77,8 @@ def label_tokens(axes: Axes, queries: Sequence[str], keys: Sequence[str]) -> Non
     label_places(axes, queries, keys, size)
     for axis, count in ((axes.xaxis, len(keys)), (axes.yaxis, len(queries))):
         each = step(count, LABELLED)
-        for place, tick in enumerate(axis.get_ticklabels()):
-            tick.set_visible(place % each == 0)
+        for position, tick in enumerate(axis.get_ticklabels()):
+            tick.set_visible(position % each == 0)
     axes.set_ylabel("query ↓ attends to key →", fontsize=SMALL, color=FAINT)
 
 
@@ -94,10 +94,12 @@ def number(axes: Axes, weights: Cells, hidden: Hidden | None) -> None:
 
 
 def legend_of_weights(
-    figure: Figure, image: AxesImage, axes: Axes | list[Axes], name: str = "α", **place: Any
+    figure: Figure, image: AxesImage, axes: Axes | list[Axes], name: str = "α", **position: Any
 ) -> None:
     """The scale, in weights."""
-    bar = figure.colorbar(image, ax=axes, ticks=TICKS, **{"shrink": 0.8, "pad": 0.02, "aspect": 30, **place})
+    bar = figure.colorbar(
+        image, ax=axes, ticks=TICKS, **{"shrink": 0.8, "pad": 0.02, "aspect": 30, **position}
+    )
     bar.ax.set_title(name, fontsize=SMALL, color=FAINT)
     bar.ax.tick_params(labelsize=TINY, length=2)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]

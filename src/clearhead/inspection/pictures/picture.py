@@ -134,8 +134,8 @@ def _wrapped(caption: str, figure: Figure) -> str:
     return "\n".join(textwrap.wrap(caption, max(40, int(figure.get_size_inches()[0] * 17))))
 
 
-def _readable_tick(formatter: Formatter, value: float, place: int | None) -> str:
-    return readable(formatter(value, place))
+def _readable_tick(formatter: Formatter, value: float, position: int | None) -> str:
+    return readable(formatter(value, position))
 
 
 @contextmanager

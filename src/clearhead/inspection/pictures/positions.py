@@ -1,4 +1,4 @@
-"""How a model tells places apart: the numbers, some of them as waves, and how alike places are."""
+"""How a model tells positions apart: the numbers, some of them as waves, and how alike positions are."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,10 +12,10 @@ from clearhead.inspection.vectors import ComparedPlaces
 LANES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
 """Which columns are drawn as curves, beside the first: at these shares of all."""
 SAID = {
-    "sinusoidal": "sine and cosine of the place, slower from left to right, added to the embedding",
-    "learned": "a learned vector for each place, added to the embedding",
-    "order": "the place itself in every dimension, added to the embedding: it has no bound",
-    "fraction": "the place as a share of the length, in every dimension, added to the embedding",
+    "sinusoidal": "sine and cosine of the position, slower from left to right, added to the embedding",
+    "learned": "a learned vector for each position, added to the embedding",
+    "order": "the position itself in every dimension, added to the embedding: it has no bound",
+    "fraction": "the position as a share of the length, in every dimension, added to the embedding",
     "rotary": "cosine of the angle by which each pair of dimensions of queries and keys is turned",
     "alibi": "what is added to a score, by distance and head",
 }
@@ -25,7 +25,7 @@ def positions_picture(model: str, table: ComparedPlaces | None) -> Picture:
     """Heat map, curves and similarity of any kind of position."""
     if table is None:
         raise SettingsError(f"{model}: this model has no positions, so there is nothing to draw")
-    places, features = table.rows.shape
+    positions, features = table.rows.shape
 
     def draw(figure: Figure) -> None:
         figure.suptitle(f"{table.kind} positions: {SAID[table.kind]}", fontsize=10, x=0.01, ha="left")
@@ -38,14 +38,14 @@ def positions_picture(model: str, table: ComparedPlaces | None) -> Picture:
             axes.tick_params(labelsize=TINY, length=2)
 
     caption = (
-        f"Model {model}: its {table.kind} positions, the first {places} places. From left to right: every "
-        f"number; some columns as curves; {_alike(table)}, for all places and for three of them. Blue "
+        f"Model {model}: its {table.kind} positions, the first {positions} positions. From left to right: every "
+        f"number; some columns as curves; {_alike(table)}, for all positions and for three of them. Blue "
         "is below zero, white zero, orange above."
     )
     near, far = float(table.similarity[0, 1]), float(table.similarity[0, -1])
     alt = (
-        f"{table.kind} positions of {places} places and {features} columns: {SAID[table.kind]}. The first "
-        f"place and the next are alike by {near:.2f}, the first and the last by {far:.2f}."
+        f"{table.kind} positions of {positions} positions and {features} columns: {SAID[table.kind]}. The first "
+        f"position and the next are alike by {near:.2f}, the first and the last by {far:.2f}."
     )
     return drawn(draw, (13.0, 3.9), caption, alt)
 
@@ -61,17 +61,17 @@ def _feature(table: ComparedPlaces) -> str:
 
 
 def _place(table: ComparedPlaces) -> str:
-    return "distance ↓" if table.kind == "alibi" else "place ↓"
+    return "distance ↓" if table.kind == "alibi" else "position ↓"
 
 
 def _alike(table: ComparedPlaces) -> str:
     match table.kind:
         case "rotary":
-            return "cosine of a query and an equal key at two places"
+            return "cosine of a query and an equal key at two positions"
         case "alibi":
-            return "what is added to a score between two places, mean of all heads"
+            return "what is added to a score between two positions, mean of all heads"
         case _:
-            return "cosine of two places"
+            return "cosine of two positions"
 
 
 def _heat(figure: Figure, axes: Axes, table: ComparedPlaces) -> None:
@@ -104,24 +104,24 @@ def _similarity(figure: Figure, axes: Axes, table: ComparedPlaces) -> None:
     style = {"cmap": SIGNED, "norm": signed_scale(float(table.similarity.abs().max()))}
     image = axes.imshow(table.similarity.numpy(), aspect="auto", interpolation="nearest", **style)
     axes.set_title(_title(table), fontsize=SMALL, color=FAINT)
-    axes.set_xlabel("place →", fontsize=SMALL)
+    axes.set_xlabel("position →", fontsize=SMALL)
     _scale(figure, image, axes)
 
 
 def _from_places(axes: Axes, table: ComparedPlaces) -> None:
-    """The similarity of three places to all others."""
-    places = len(table.similarity)
-    for number, place in enumerate(sorted({0, places // 2, places - 1})):
+    """The similarity of three positions to all others."""
+    positions = len(table.similarity)
+    for number, position in enumerate(sorted({0, positions // 2, positions - 1})):
         colour = HEADS[number]
-        axes.plot(table.similarity[place].numpy(), color=colour, lw=1.2)
-        axes.plot([place], [float(table.similarity[place, place])], "o", color=colour, markersize=3)
-    axes.set_xlabel("place →", fontsize=SMALL)
-    axes.set_title("the same from three places", fontsize=SMALL, color=FAINT)
+        axes.plot(table.similarity[position].numpy(), color=colour, lw=1.2)
+        axes.plot([position], [float(table.similarity[position, position])], "o", color=colour, markersize=3)
+    axes.set_xlabel("position →", fontsize=SMALL)
+    axes.set_title("the same from three positions", fontsize=SMALL, color=FAINT)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _title(table: ComparedPlaces) -> str:
-    return "mean bias between places" if table.kind == "alibi" else "cosine between places"
+    return "mean bias between positions" if table.kind == "alibi" else "cosine between positions"
 
 
 def _scale(figure: Figure, image: AxesImage, axes: Axes) -> None:

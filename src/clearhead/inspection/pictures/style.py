@@ -33,9 +33,9 @@ def signed_scale(largest: float) -> Normalize:
     return Normalize(-largest, largest)
 
 
-def shortened(text: str, longest: int = 16) -> str:
+def shortened(text: str, max_length: int = 16) -> str:
     """A token as a label, not too long."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def label_places(axes: Axes, queries: Sequence[str], keys: Sequence[str], size: float = SMALL) -> None:
@@ -49,7 +49,7 @@ def label_places(axes: Axes, queries: Sequence[str], keys: Sequence[str], size: 
 
 
 def write(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    """Text at a place; a dollar sign in it begins no formula."""
+    """Text at a position; a dollar sign in it begins no formula."""
     given = {"fontsize": SMALL, "color": INK, "ha": "center", "va": "center", **style}
     axes.text(x, y, text, parse_math=False, **given)
 

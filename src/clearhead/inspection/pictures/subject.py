@@ -62,7 +62,7 @@ class Seen:
 
     def label(self, head: int) -> str:
         """A head's number, and its role if it has one."""
-        named = self.roles and self.roles[head].name != "mixed"
+        named = self.roles and self.roles[head].name != "head_output"
         return f"head {head} · {self.roles[head]}" if named else f"head {head}"
 
     def strongest(self, head: int, most: int = 8) -> str:
@@ -83,6 +83,6 @@ class Seen:
         return ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
 
 
-def _cut(text: str, longest: int = 120) -> str:
+def _cut(text: str, max_length: int = 120) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"

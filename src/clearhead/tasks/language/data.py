@@ -39,14 +39,14 @@ class Corpus:
 
     def paths(self) -> list[Path]:
         """The files to train on."""
-        return [path for place in self.config.train for path in files(place)]
+        return [path for position in self.config.train for path in files(position)]
 
     @cached_property
     def described(self) -> dict[str, object]:
         """What the text depends on; for that all files are read, but once."""
         return {
             "preparation": PREPARATION,
-            "files": [texts_hash(place) for place in self.config.places],
+            "files": [texts_hash(path) for path in self.config.paths],
             "counts": [len(self.config.train), len(self.config.validation)],
             "data": self.config.without_files(),
             "seed": self.seed,
@@ -73,7 +73,7 @@ class TextCorpus(Corpus):
             return read_documents(config.train if part == "train" else config.validation, config.field)
         return self.split.part(read_documents(config.train, config.field), part)
 
-    def store(self, part: Part, tokenizer: Tokenizer, longest: int) -> TextStore:
+    def store(self, part: Part, tokenizer: Tokenizer, max_length: int) -> TextStore:
         return cached_texts(
             cache_folder(), {**self.described, "part": part}, lambda: self.pieces(part), tokenizer
         )
@@ -111,18 +111,20 @@ class Instructions(Corpus):
             pass
         return iter(held["validation"])
 
-    def store(self, part: Part, tokenizer: Tokenizer, longest: int) -> PairStore:
+    def store(self, part: Part, tokenizer: Tokenizer, max_length: int) -> PairStore:
         """Those that the model can read at once, the signs counted."""
         content = {**self.described, "part": part}
         store = cached_store(
-            cache_folder(), content, lambda tally: map(Directed, self.pairs(part)), tokenizer, longest
+            cache_folder(), content, lambda tally: map(Directed, self.pairs(part)), tokenizer, max_length
         )
         ours, theirs = store.lengths
-        fits = np.flatnonzero(ours + theirs < longest)
+        fits = np.flatnonzero(ours + theirs < max_length)
         if len(fits) == len(store):
             return store
         if not len(fits):
-            raise DataError(f"no prompt fits with its answer into {longest} tokens; raise model.longest")
+            raise DataError(
+                f"no prompt fits with its answer into {max_length} tokens; raise model.max_length"
+            )
         return PairStore(store.source.gather(fits), store.target.gather(fits), store.meta)
 
     @cached_property
@@ -190,5 +192,5 @@ def _surveyed(corpus: Corpus, pieces: Iterable[Piece]) -> Survey:
     return survey
 
 
-def _named(places: Iterable[str]) -> str:
-    return " and ".join(places)
+def _named(names: Iterable[str]) -> str:
+    return " and ".join(names)

@@ -9,7 +9,7 @@ from clearhead.checkpoint import SETTINGS
 from clearhead.data.build import cached_texts
 from clearhead.data.delimited import Enclosed
 from clearhead.data.pair import Pair
-from clearhead.data.progress import Follow, followed, unfollowed
+from clearhead.data.progress import ProgressCallback, followed, unfollowed
 from clearhead.data.sources.columns import Columns, chosen
 from clearhead.data.sources.documents import check_texts, read_documents, texts_hash
 from clearhead.data.sources.documents import files as paths_of
@@ -26,7 +26,7 @@ from clearhead.text.tokenizer import PAD, UNKNOWN
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class PerplexityReport:
     """A measurement, and what there was to measure on."""
 
     measured: Perplexity
@@ -51,9 +51,9 @@ def foresee(
     files: Sequence[str],
     field: str | None = None,
     stride: int | None = None,
-    follow: Follow = unfollowed,
-    follow_reading: Follow = unfollowed,
-) -> Foreseen:
+    follow: ProgressCallback = unfollowed,
+    follow_reading: ProgressCallback = unfollowed,
+) -> PerplexityReport:
     """What a model thinks of the text in files; long ones are read from the disk as needed."""
     with followed((path for file in files for path in paths_of(file)), follow_reading):
         store, size = _stored(language, files, field)
@@ -63,7 +63,7 @@ def foresee(
         raise DataError(f"{' and '.join(files)}: too short to foresee anything in it; give more text")
     sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
     unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides) if language.tokenizer.specials else 0
-    return Foreseen(perplexity(language.model, documents, size, stride, follow), len(store), unknown)
+    return PerplexityReport(perplexity(language.model, documents, size, stride, follow), len(store), unknown)
 
 
 def _stored(

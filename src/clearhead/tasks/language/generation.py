@@ -7,31 +7,31 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import torch
 
 from clearhead.decoding import (
-    LARGEST_SEED,
+    MAX_SEED,
     Adjust,
-    Guide,
+    Constraints,
+    DecodeLoop,
     Hypothesis,
-    Walk,
     check_sampling,
-    drawn,
     most_probable,
     repetition_penalty,
+    sampled,
 )
 from clearhead.errors import SettingsError
 from clearhead.options import check_types
 from clearhead.tasks.language.sliding_window import Sliding
-from clearhead.text.detokenizer import Teller
+from clearhead.text.detokenizer import StreamDetokenizer
 
 if TYPE_CHECKING:
     from clearhead.tasks.language.model import LanguageModel
 
 # Far beyond use; what is written still fits into memory.
 MOST_TOKENS, MOST_SAMPLES = 1_000_000, 1_000
-# Stands for an end where a tokenizer has no sign for it: no word is this.
+# Stands for an end where a tokenizer has no sign for it: no token is this.
 ENDLESS = -1
 
 
-class Spoken(NamedTuple):
+class StreamedText(NamedTuple):
     """What a step has told of a continuation; several may come from one step, and none from another."""
 
     sample: int
@@ -51,7 +51,7 @@ class Generation:
     log_probabilities: tuple[float, ...] = field(default=(), repr=False)
     """The model's own, of each token and of the end."""
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = field(default=(), repr=False)
-    """The most probable tokens at each place, if so many `logprobs` were asked for."""
+    """The most probable tokens at each position, if so many `logprobs` were asked for."""
     unseen: int = 0
     """So many tokens of the prompt, the first ones, did not fit into the context."""
     answers: bool = False
@@ -68,13 +68,13 @@ class Generation:
 
 
 @dataclass(frozen=True)
-class Continuing:
+class GenerateOptions:
     """How to continue a text."""
 
     tokens: int = 200
     """The most that are added."""
     temperature: float = 0.8
-    """0 takes the most probable token at each place; 1 draws as the model has it."""
+    """0 takes the most probable token at each position; 1 draws as the model has it."""
     top_k: int | None = None
     top_p: float = 1.0
     min_p: float = 0.0
@@ -104,8 +104,8 @@ class Continuing:
                 problems.append(f"{name}: {value} should be at least {least}")
             if most and value > most:
                 problems.append(f"{name}: {value} should be at most {most:,}; ask several times")
-        if not 0 <= self.seed <= LARGEST_SEED:
-            problems.append(f"seed: {self.seed} should be from 0 to {LARGEST_SEED}")
+        if not 0 <= self.seed <= MAX_SEED:
+            problems.append(f"seed: {self.seed} should be from 0 to {MAX_SEED}")
         if "" in self.stops:
             problems.append("stop: is empty, and everything begins with that; leave it out")
         for check in (self._check_temperature, self._check_drawing, self.adjustments):
@@ -142,65 +142,69 @@ class Writing:
     """Continuations of some prompts, which share a batch: iterating over it writes them."""
 
     def __init__(
-        self, language: "LanguageModel", prompts: list[list[int]], numbers: Sequence[int], wish: Continuing
+        self,
+        language: "LanguageModel",
+        prompts: list[list[int]],
+        numbers: Sequence[int],
+        options: GenerateOptions,
     ):
-        self.language, self.prompts, self.wish = language, prompts, wish
+        self.language, self.prompts, self.options = language, prompts, options
         tokenizer, self.ends = language.tokenizer, language.tokenizer.signs.ends
-        self.seen = [language.fitting(prompt, wish) for prompt in prompts]
-        self.seeds = [wish.seed + number for number in numbers]
-        self.tellers = [Teller(tokenizer, prompt, wish.stops) for prompt in self.seen]
-        self.walk: Walk | None = None
+        self.seen = [language.fitting(prompt, options) for prompt in prompts]
+        self.seeds = [options.seed + number for number in numbers]
+        self.tellers = [StreamDetokenizer(tokenizer, prompt, options.stops) for prompt in self.seen]
+        self.walk: DecodeLoop | None = None
 
-    def __iter__(self) -> Iterator[Spoken]:
+    def __iter__(self) -> Iterator[StreamedText]:
         with torch.inference_mode():
             self.walk = walk = self._begun()
-        places = iter(walk)
+        positions = iter(walk)
         told = [0] * len(self.seen)
         while True:
             # Not around the yield: whoever iterates computes in their own mode.
             with torch.inference_mode():
-                place = next(places, None)
-                if place is None:
+                position = next(positions, None)
+                if position is None:
                     break
-                spoken = self._tell(walk, place, told)
+                spoken = self._tell(walk, position, told)
             yield from spoken
         for row, teller in enumerate(self.tellers):
             if rest := teller.rest():
-                yield Spoken(row, rest)
+                yield StreamedText(row, rest)
 
-    def _begun(self) -> Walk:
-        wish, language = self.wish, self.language
-        sliding = Sliding(language.steps, max(map(len, self.seen)) + wish.tokens)
+    def _begun(self) -> DecodeLoop:
+        options, language = self.options, self.language
+        sliding = Sliding(language.steps, max(map(len, self.seen)) + options.tokens)
         each = {prompt: row for row, prompt in enumerate(dict.fromkeys(map(tuple, self.seen)))}
         state = sliding.start(list(each))
         if len(each) < len(self.seen):
             rows = [each[tuple(prompt)] for prompt in self.seen]
             state.select(torch.tensor(rows, device=language.device))
-        guide = Guide(
+        constraints = Constraints(
             len(self.seen),
-            _past(self.seen, wish),
+            _past(self.seen, options),
             self.ends or ENDLESS,
-            wish.tokens,
-            adjust=wish.adjustments(),
+            options.tokens,
+            adjust=options.adjustments(),
             device=language.device,
-            unsaid=language.unsaid,
+            suppressed_tokens=language.suppressed_tokens,
         )
-        filters = (wish.temperature, wish.top_k, wish.top_p, wish.min_p)
-        choose = most_probable if wish.greedy else drawn(guide, self.seeds, *filters)
-        return Walk(sliding.step, state, guide, choose, wish.logprobs)
+        filters = (options.temperature, options.top_k, options.top_p, options.min_p)
+        choose = most_probable if options.greedy else sampled(constraints, self.seeds, *filters)
+        return DecodeLoop(sliding.step, state, constraints, choose, options.logprobs)
 
-    def _tell(self, walk: Walk, place: int, told: list[int]) -> list[Spoken]:
-        """What the words of a place have brought; texts that have met a stop string end."""
+    def _tell(self, walk: DecodeLoop, position: int, told: list[int]) -> list[StreamedText]:
+        """What the tokens of a position have brought; texts that have met a stop string end."""
         spoken, stopped = [], []
-        for row, (word, length) in enumerate(
-            zip(walk.words[:, place].tolist(), walk.lengths.tolist(), strict=True)
+        for row, (token, length) in enumerate(
+            zip(walk.tokens[:, position].tolist(), walk.lengths.tolist(), strict=True)
         ):
             if length == told[row]:
                 continue
             told[row] = length
-            text = "" if word in self.ends else self.tellers[row].add(word)
+            text = "" if token in self.ends else self.tellers[row].add(token)
             if text:
-                spoken.append(Spoken(row, text))
+                spoken.append(StreamedText(row, text))
             if self.tellers[row].stop is not None:
                 stopped.append(row)
         if stopped:
@@ -219,32 +223,34 @@ class Writing:
         """The ids that were written after a prompt, and the one that ended them, if any did."""
         assert self.walk is not None
         found = self.walk.hypotheses()[row]
-        place = len(found.words)
-        return found.words, int(self.walk.words[row, place]) if found.complete else None
+        position = len(found.tokens)
+        return found.tokens, int(self.walk.tokens[row, position]) if found.complete else None
 
     def _generation(self, row: int, text: str, found: Hypothesis) -> Generation:
         assert self.walk is not None
-        pieces, places = self.language.tokenizer.pieces, range(len(found.log_probabilities))
-        shown = [self.walk.alternatives[place][row] for place in places] if self.wish.logprobs else []
+        pieces, positions = self.language.tokenizer.pieces, range(len(found.log_probabilities))
+        shown = (
+            [self.walk.alternatives[position][row] for position in positions] if self.options.logprobs else []
+        )
         ended = "stop" if self.tellers[row].stop is not None else "end" if found.complete else "length"
         return Generation(
             text,
             self.tellers[row].text,
             ended,
-            tuple(pieces(found.words)),
+            tuple(pieces(found.tokens)),
             tuple(found.log_probabilities),
-            tuple(tuple((pieces([word])[0], gain) for word, gain in best) for best in shown),
+            tuple(tuple((pieces([token])[0], log_prob) for token, log_prob in best) for best in shown),
             len(self.prompts[row]) - len(self.seen[row]),
             self.language.frame is not None,
         )
 
 
-def _past(prompts: list[list[int]], wish: Continuing) -> torch.Tensor:
-    """The prompts as one table; only adjustments need more of them than the last word.
+def _past(prompts: list[list[int]], options: GenerateOptions) -> torch.Tensor:
+    """The prompts as one table; only adjustments need more of them than the last token.
 
-    Rows are filled up with their own first word, which is used whether or not it comes again.
+    Rows are filled up with their own first token, which is used whether or not it comes again.
     """
-    if not wish.adjustments():
+    if not options.adjustments():
         return torch.tensor([prompt[-1:] for prompt in prompts])
-    longest = max(map(len, prompts))
-    return torch.tensor([prompt[:1] * (longest - len(prompt)) + prompt for prompt in prompts])
+    max_length = max(map(len, prompts))
+    return torch.tensor([prompt[:1] * (max_length - len(prompt)) + prompt for prompt in prompts])

@@ -6,15 +6,15 @@ from typing import Any, overload
 
 import torch
 
-from clearhead.accel.packing import lay_for_steps
+from clearhead.accel.packing import pack_linears
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
 from clearhead.models import GPT
-from clearhead.models.cuda_graph import Recorded, can_be_recorded
-from clearhead.options import check_text, listed, wishes_of
-from clearhead.tasks.language.generation import Continuing, Generation, Spoken, Writing
+from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
+from clearhead.options import check_text, listed, options_of
+from clearhead.tasks.language.generation import GenerateOptions, Generation, StreamedText, Writing
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 
 # Where an answer stands in a template.
@@ -39,9 +39,9 @@ class LanguageModel:
         """What stood behind every answer in training."""
         self.columns: Columns | None = None
         """Under which names files held prompts and answers in training, where these are not customary."""
-        lay_for_steps(model, model.readout_weight)
-        recorded = self.device.type == "cuda" and can_be_recorded(model.config)
-        self.steps = Recorded(model) if recorded else model
+        pack_linears(model, model.readout_weight)
+        recorded = self.device.type == "cuda" and supports_cuda_graph(model.config)
+        self.steps = CudaGraphGPT(model) if recorded else model
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "LanguageModel":
@@ -56,46 +56,46 @@ class LanguageModel:
         return self.model.readout_weight.device
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The most tokens that the model sees at once."""
-        return self.model.config.longest
+        return self.model.config.max_length
 
     @property
-    def unsaid(self) -> list[int]:
+    def suppressed_tokens(self) -> list[int]:
         """The ids that no continuation holds: signs of ours that are no text, but for the end of one."""
         tokenizer = self.tokenizer
         return [number for number in range(len(tokenizer.specials)) if number != tokenizer.signs.end]
 
     @overload
-    def generate(self, prompts: str, **wishes: Any) -> Generation: ...
+    def generate(self, prompts: str, **given: Any) -> Generation: ...
     @overload
-    def generate(self, prompts: list[str], **wishes: Any) -> list[Generation]: ...
-    def generate(self, prompts: str | list[str], **wishes: Any) -> Generation | list[Generation]:
-        """Continues a text, or several in their order. Wishes are those of `Continuing`.
+    def generate(self, prompts: list[str], **given: Any) -> list[Generation]: ...
+    def generate(self, prompts: str | list[str], **given: Any) -> Generation | list[Generation]:
+        """Continues a text, or several in their order. Wishes are those of `GenerateOptions`.
 
         What a prompt gives does not depend on the prompts beside it.
         """
-        wish = wishes_of(Continuing, wishes)
+        options = options_of(GenerateOptions, given)
         texts = listed(prompts, "prompt")
         told = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
-        rows = [number for number in range(len(texts)) for _ in range(wish.samples)]
+        rows = [number for number in range(len(texts)) for _ in range(options.samples)]
         found: dict[int, Generation] = {}
         for batch in self._batches([len(told[number]) for number in rows]):
-            writing = Writing(self, [told[rows[row]] for row in batch], batch, wish)
+            writing = Writing(self, [told[rows[row]] for row in batch], batch, options)
             for _ in writing:
                 pass
             made = writing.generations([texts[rows[row]] for row in batch])
             found.update(zip(batch, made, strict=True))
         each = [found[row] for row in range(len(rows))]
-        grouped = [each[first : first + wish.samples] for first in range(0, len(each), wish.samples)]
+        grouped = [each[first : first + options.samples] for first in range(0, len(each), options.samples)]
         results = [replace(samples[0], samples=tuple(samples)) for samples in grouped]
         return results[0] if isinstance(prompts, str) else results
 
-    def stream(self, prompt: str, **wishes: Any) -> Iterator[Spoken]:
+    def stream(self, prompt: str, **given: Any) -> Iterator[StreamedText]:
         """The continuation of a text as it is written; what is told of a sample adds up to its text."""
-        wish = wishes_of(Continuing, wishes)
+        options = options_of(GenerateOptions, given)
         ids = self.encode(prompt)
-        return iter(Writing(self, [ids] * wish.samples, range(wish.samples), wish))
+        return iter(Writing(self, [ids] * options.samples, range(options.samples), options))
 
     def explain(
         self,
@@ -103,25 +103,25 @@ class LanguageModel:
         tokens: int = 0,
         names: Sequence[str] = ("*",),
         temperature: float = 0.0,
-        **wishes: Any,
+        **given: Any,
     ) -> Explanation:
         """What a text, and so many tokens that the model writes after it, do inside the model, in one pass.
 
-        Only tensors that match the names are kept. Other wishes are those of `Continuing`.
+        Only tensors that match the names are kept. Other wishes are those of `GenerateOptions`.
         """
         if not isinstance(tokens, int) or tokens < 0:
             raise SettingsError(f"tokens: {tokens!r} should be 0, which writes nothing, or so many to write")
-        wish = wishes_of(Continuing, {"tokens": tokens or 1, "temperature": temperature, **wishes})
+        options = options_of(GenerateOptions, {"tokens": tokens or 1, "temperature": temperature, **given})
         prompt = self.encode(text)
-        if len(prompt) > self.longest:
+        if len(prompt) > self.max_length:
             raise TextError(
-                f"{len(prompt)} tokens, and the model sees {self.longest} at once: shorten the text"
+                f"{len(prompt)} tokens, and the model sees {self.max_length} at once: shorten the text"
             )
         # What is written has to be seen too, in the one pass that explains it.
-        tokens = min(tokens, self.longest - len(prompt))
+        tokens = min(tokens, self.max_length - len(prompt))
         found, said, end = None, [], None
         if tokens:
-            writing = Writing(self, [prompt], [0], replace(wish, tokens=tokens))
+            writing = Writing(self, [prompt], [0], replace(options, tokens=tokens))
             for _ in writing:
                 pass
             (found,) = writing.generations([text])
@@ -137,15 +137,15 @@ class LanguageModel:
             difference=look.difference,
             model=self.model,
             tokenizer=self.tokenizer,
-            settings={"tokens": tokens, "temperature": temperature, **wishes},
+            settings={"tokens": tokens, "temperature": temperature, **given},
             name=self.name,
             found=found,
         )
 
-    def unseen(self, prompt: str, **wishes: Any) -> int:
+    def unseen(self, prompt: str, **given: Any) -> int:
         """How many tokens of a prompt, the first ones, would not fit into the context."""
         ids = self.encode(prompt)
-        return len(ids) - len(self.fitting(ids, wishes_of(Continuing, wishes)))
+        return len(ids) - len(self.fitting(ids, options_of(GenerateOptions, given)))
 
     def encode(self, prompt: str, number: int = 1) -> list[int]:
         """The ids that a prompt is read as; what the model cannot read is named."""
@@ -165,29 +165,29 @@ class LanguageModel:
     def _unreadable(self, prompt: str, number: int) -> TextError:
         """Names the first sign that is not in the vocabulary, as it is given or as it is spelled."""
         for text in (prompt, self.tokenizer.normalized(prompt)):
-            for place, sign in enumerate(text, start=1):
+            for position, sign in enumerate(text, start=1):
                 if UNKNOWN in self.tokenizer.encode(sign):
                     return TextError(
-                        f"prompt {number}: character {place}, {sign!r} (U+{ord(sign):04X}), is not in the "
+                        f"prompt {number}: character {position}, {sign!r} (U+{ord(sign):04X}), is not in the "
                         "model's vocabulary; leave it out"
                     )
         return TextError(f"prompt {number}: {prompt!r:.40} is not all in the model's vocabulary; change it")
 
-    def fitting(self, ids: list[int], wish: Continuing) -> list[int]:
+    def fitting(self, ids: list[int], options: GenerateOptions) -> list[int]:
         """The last ids of a prompt, as many as the model will see."""
-        if wish.overflow == "slide":
-            return ids[-self.longest :]
+        if options.overflow == "slide":
+            return ids[-self.max_length :]
         # The last token that is written need not be read.
-        room = self.longest - wish.tokens + 1
+        room = self.max_length - options.tokens + 1
         if room < 1:
             raise SettingsError(
-                f"tokens: {wish.tokens} do not fit into the model's context of {self.longest}; "
+                f"tokens: {options.tokens} do not fit into the model's context of {self.max_length}; "
                 "ask for fewer, or let it slide"
             )
         return ids[-room:]
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Rows that are continued together: alike in length, and the same where places count."""
+        """Rows that are continued together: alike in length, and the same where positions count."""
         batch: list[int] = []
         for row in sorted(range(len(lengths)), key=lengths.__getitem__):
             differs = batch and lengths[row] != lengths[batch[0]] and not self.model.config.packs

@@ -79,11 +79,11 @@ class TextConfig(Settings):
         return self.model_copy(update=parts)
 
     def without_files(self) -> dict[str, Any]:
-        """Everything but the places of the files, which are known by what they hold."""
+        """Everything but the positions of the files, which are known by what they hold."""
         return self.model_dump(mode="json", exclude={"train", "validation"})
 
     @property
-    def places(self) -> list[str]:
+    def paths(self) -> list[str]:
         """Everything that training reads."""
         return [*self.train, *self.validation]
 
@@ -97,7 +97,7 @@ class TextConfig(Settings):
         """Whether it is plain files, and so few that their length counts, not their number."""
         if self.template:
             return False
-        found = [path for place in self.train for path in files(place)]
+        found = [path for position in self.train for path in files(position)]
         return len(found) < FEW and all(
             ending(path) not in (".jsonl", ".ndjson", ".parquet") for path in found
         )
@@ -108,8 +108,8 @@ class LanguageTrainingConfig(TrainingConfig):
 
     steps: Annotated[int, Field(gt=0)] = 5000
     optimizer: OptimizerConfig = MuonConfig()
-    schedule: ScheduleConfig = StableSchedule(peak=3e-3, warmup=100, decay=0.4)
-    smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    schedule: ScheduleConfig = StableSchedule(learning_rate=3e-3, warmup=100, decay=0.4)
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 
 class LanguageRecipe(Settings):
@@ -134,21 +134,21 @@ class LanguageRecipe(Settings):
     def _is_for_text(cls, training: LanguageTrainingConfig) -> LanguageTrainingConfig:
         if training.regulariser or training.distillation:
             raise ValueError("regulariser and distillation are for translators; leave them out")
-        if training.stop_on == "bleu":
-            raise ValueError("stop_on is 'bleu', which is for translators; use 'loss'")
+        if training.monitor == "bleu":
+            raise ValueError("monitor is 'bleu', which is for translators; use 'loss'")
         return training
 
     @model_validator(mode="after")
     def _agrees(self) -> "LanguageRecipe":
         # One that is taken over is as it is.
-        if self.tokenizer.kind not in ("bytes", "character") and not self.training.begin:
+        if self.tokenizer.kind not in ("bytes", "character") and not self.training.init_from:
             kind = self.tokenizer.kind
             raise ValueError(
                 f"tokenizer.kind {kind} does not keep blanks as they are; use bytes or character"
             )
-        if self.batches.places and self.batches.places > self.model.longest:
+        if self.batches.row_length and self.batches.row_length > self.model.max_length:
             raise ValueError(
-                f"batches.places {self.batches.places} is more than model.longest {self.model.longest}"
+                f"batches.row_length {self.batches.row_length} is more than model.max_length {self.model.max_length}"
             )
         if self.data.template and self.batches.kind == "crops":
             raise ValueError("batches.kind is 'crops', which would cut prompts from answers; use 'packed'")
@@ -159,8 +159,8 @@ class LanguageRecipe(Settings):
     def settled(self, on_gpu: bool) -> "LanguageRecipe":
         """The same with nothing left to be chosen by the machine, so that a run goes on as it began."""
         batches = self.batches
-        if batches.places is None:
-            batches = batches.model_copy(update={"places": self.model.longest})
+        if batches.row_length is None:
+            batches = batches.model_copy(update={"row_length": self.model.max_length})
         if batches.kind == "auto":
             kind = "crops" if self.data.is_few_texts else "packed"
             batches = batches.model_copy(update={"kind": kind})

@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.config import changed, parse_settings
 from clearhead.data.batching.crops import TextBatchingConfig
-from clearhead.data.progress import Follow, followed, unfollowed
+from clearhead.data.progress import ProgressCallback, followed, unfollowed
 from clearhead.data.sources.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
@@ -34,12 +34,12 @@ class TextSize:
     layers: int
     width: int
     heads: int
-    longest: int
+    max_length: int
     dropout: float
     epochs: float
     tokens: int
     """a batch"""
-    peak: float
+    learning_rate: float
     """learning rate"""
 
 
@@ -65,7 +65,7 @@ class FittedText:
     def products(self) -> int:
         """Multiplications for each token, forwards."""
         model = self.recipe.model
-        return model.layers * (4 * model.width**2 + 2 * model.width * model.hidden) + (
+        return model.layers * (4 * model.width**2 + 2 * model.width * model.ffn_width) + (
             self.recipe.tokenizer.vocabulary * model.width
         )
 
@@ -80,18 +80,20 @@ class FittedText:
         return [
             _text(survey),
             f"tokenizer: {cut}",
-            f"model: width {model.width}, hidden {model.hidden}, {model.layers} layers, "
-            f"{model.attention.heads} heads, sees {model.longest} tokens, dropout {model.dropout}",
+            f"model: width {model.width}, hidden {model.ffn_width}, {model.layers} layers, "
+            f"{model.attention.heads} heads, sees {model.max_length} tokens, dropout {model.dropout}",
             f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
             f"epochs), validated every {recipe.training.validate_every:,}; the best model is kept",
         ]
 
 
-def fit_text(places: Sequence[str], changes: Sequence[str] = (), follow: Follow = unfollowed) -> FittedText:
+def fit_text(
+    paths: Sequence[str], changes: Sequence[str] = (), follow: ProgressCallback = unfollowed
+) -> FittedText:
     """Reads the text once and chooses by its size; changes of the form 'model.width=64' take precedence."""
-    asked = changed({"data": {"train": list(places)}}, changes)
+    asked = changed({"data": {"train": list(paths)}}, changes)
     data = parse_settings(TextConfig, asked["data"], group="data")
-    check_texts(data.places)
+    check_texts(data.paths)
     corpus = corpus_of(data, seed=1)
     corpus.example()
     with followed(corpus.paths(), follow):
@@ -125,10 +127,10 @@ def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps:
     shape: dict[str, Any] = {
         "preset": "shakespeare",
         "width": size.width,
-        "hidden": 4 * size.width,
+        "ffn_width": 4 * size.width,
         "layers": size.layers,
         "attention": {"heads": size.heads},
-        "longest": size.longest,
+        "max_length": size.max_length,
         "dropout": size.dropout,
     }
     return LanguageRecipe(
@@ -138,7 +140,9 @@ def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps:
         batches=TextBatchingConfig(tokens=size.tokens),
         training=LanguageTrainingConfig(
             steps=steps,
-            schedule=StableSchedule(peak=size.peak, warmup=max(1, min(500, steps // 20)), decay=0.5),
+            schedule=StableSchedule(
+                learning_rate=size.learning_rate, warmup=max(1, min(500, steps // 20)), decay=0.5
+            ),
             validate_every=every,
             save_every=every,
         ),

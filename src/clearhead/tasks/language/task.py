@@ -38,7 +38,7 @@ class Modelling:
         return corpus_of(self.recipe.data, self.recipe.training.seed)
 
     def check(self) -> str:
-        check_texts(self.recipe.data.places)
+        check_texts(self.recipe.data.paths)
         return _short(self.corpus.example())
 
     def paths(self) -> list[Path]:
@@ -88,12 +88,12 @@ class Modelling:
         return TextValidator(batches, size)
 
     def loss(self, tokenizer: Tokenizer) -> TextLoss:
-        return TextLoss.of(self.recipe.training.smoothing)
+        return TextLoss.of(self.recipe.training.label_smoothing)
 
     def batches(
-        self, store: Store, tokenizer: Tokenizer, rank: int, ranks: int, together: int
+        self, store: Store, tokenizer: Tokenizer, rank: int, ranks: int, batches_per_step: int
     ) -> Crops | PackedTexts:
-        return self._batches(store, self._signs(store, tokenizer), rank, ranks, together)
+        return self._batches(store, self._signs(store, tokenizer), rank, ranks, batches_per_step)
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         return text_card(self.recipe, model, step, scores)
@@ -111,11 +111,11 @@ class Modelling:
 
     def _unknown(self, store: Store) -> str:
         """How much a tokenizer that was taken over does not know; one of bytes knows everything."""
-        if not self.recipe.training.begin or self.recipe.tokenizer.kind != "character":
+        if not self.recipe.training.init_from or self.recipe.tokenizer.kind != "character":
             return ""
         sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
         unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides)
-        told = f"; {unknown:,} characters are not in the vocabulary of {self.recipe.training.begin}"
+        told = f"; {unknown:,} characters are not in the vocabulary of {self.recipe.training.init_from}"
         return told if unknown else ""
 
     def _held(self) -> list[dict[str, str]]:

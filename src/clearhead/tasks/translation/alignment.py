@@ -34,8 +34,10 @@ def look_at_words(
     for number, (source, target) in enumerate(pairs, start=1):
         read, source_numbers = _cut(model.tokenizer, source)
         said, target_numbers = _cut(model.tokenizer, target)
-        if (longest := max(len(read), len(said))) > model.longest:
-            raise TextError(f"pair {number}: {longest} tokens, and the model takes {model.longest}: split it")
+        if (max_length := max(len(read), len(said))) > model.max_length:
+            raise TextError(
+                f"pair {number}: {max_length} tokens, and the model takes {model.max_length}: split it"
+            )
         look = look_at_pair(model.model, [*tags, *read], said, [WEIGHTS])
         layers = [look.trace[name][0] for name in look.trace]
         signs = [SIGN] * len(tags)

@@ -94,8 +94,8 @@ class Corpus:
         """What the pairs depend on; languages, columns and cleaning are among the data's settings."""
         return {
             "preparation": PREPARATION,
-            "files": [corpus_hash(place) for place in self.config.places],
-            "readers": [reader_name(place) for place in self.config.places],
+            "files": [corpus_hash(place) for place in self.config.paths],
+            "readers": [reader_name(place) for place in self.config.paths],
             "data": self.config.without_files(),
             "counts": [[len(getattr(one, part)) for part in PARTS] for one in self.config.corpora],
             "seed": self.seed,
@@ -171,7 +171,7 @@ def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationR
         {**corpus.described, "part": part, "asking": asking},
         read,
         tokenizer,
-        recipe.model.most_words,
+        recipe.model.max_tokens,
     )
 
 

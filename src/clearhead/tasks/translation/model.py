@@ -13,9 +13,9 @@ from clearhead.checkpoint import Checkpoint
 from clearhead.config import Settings, parse_settings
 from clearhead.data.batch import PairBatch
 from clearhead.decoding import (
-    LARGEST_SEED,
+    MAX_SEED,
     Adjust,
-    Guide,
+    Constraints,
     Hypothesis,
     Tree,
     beam_search,
@@ -29,7 +29,7 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_pair, source_tokens, target_tokens
 from clearhead.models import Translator
-from clearhead.options import check_text, check_types, listed, wishes_of
+from clearhead.options import check_text, check_types, listed, options_of
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
 from clearhead.text.tokenizer import END, START, Tokenizer
 
@@ -37,15 +37,13 @@ from clearhead.text.tokenizer import END, START, Tokenizer
 EXTRA_TOKENS = 50
 # Rows times source length that are translated at once; beyond it, larger batches gain nothing.
 BATCH_TOKENS = 4096
-# What a wish was called before: scripts that say so still mean it.
-FORMERLY = {"repetition": "repetition_penalty"}
 
 
 class SearchConfig(Settings):
     """How the finished model looks for translations unless asked otherwise."""
 
     beam: PositiveInt = 5
-    alpha: Annotated[float, Field(ge=0, le=10)] = 0.6
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     """The length penalty's power; 0 leaves lengths alone."""
 
 
@@ -79,18 +77,18 @@ class Sampling:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise SettingsError(f"seed: {self.seed} should be from 0 to {LARGEST_SEED}")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise SettingsError(f"seed: {self.seed} should be from 0 to {MAX_SEED}")
         check_sampling(self.temperature, self.top_k, self.top_p, self.min_p)
 
 
 @dataclass(frozen=True)
-class Wishes:
+class TranslateOptions:
     """How to look for translations: a beam of one is greedy search; with `sampling`, they are drawn."""
 
     beam: int = 5
     nbest: int = 1
-    alpha: float = 0.6
+    length_penalty: float = 0.6
     prefix: str | Sequence[int] = ""
     """How each translation begins: a text, or the ids of tokens."""
     repetition_penalty: float = 1.0
@@ -104,7 +102,7 @@ class Wishes:
         check_types(self)
         if self.sampling and self.nbest > 1:
             raise SettingsError(f"nbest: {self.nbest} goes with a beam; draw with several seeds instead")
-        check_search(self.beam, self.nbest, self.alpha)
+        check_search(self.beam, self.nbest, self.length_penalty)
         if self.no_repeat < 0:
             raise SettingsError(f"no_repeat: {self.no_repeat} should be at least 0 (0 forbids nothing)")
         self.adjustments()
@@ -156,9 +154,9 @@ class TranslationModel:
         return self.model.readout_weight.device
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The most tokens a text may have, </s> and the tag of a language not counted."""
-        return self.model.config.most_words - bool(self._tags)
+        return self.model.config.max_tokens - bool(self._tags)
 
     def lead(self, to: str | None) -> list[int]:
         """What stands before each source so that the model writes this language."""
@@ -167,14 +165,14 @@ class TranslationModel:
 
     def fits(self, texts: Sequence[str]) -> list[bool]:
         """Whether each text is short enough for the model."""
-        return [len(ids) <= self.longest for ids in self.tokenizer.encode_batch(texts)]
+        return [len(ids) <= self.max_length for ids in self.tokenizer.encode_batch(texts)]
 
     @overload
-    def translate(self, texts: str, to: str | None = None, **wishes: Any) -> Translation: ...
+    def translate(self, texts: str, to: str | None = None, **given: Any) -> Translation: ...
     @overload
-    def translate(self, texts: list[str], to: str | None = None, **wishes: Any) -> list[Translation]: ...
+    def translate(self, texts: list[str], to: str | None = None, **given: Any) -> list[Translation]: ...
     def translate(
-        self, texts: str | list[str], to: str | None = None, **wishes: Any
+        self, texts: str | list[str], to: str | None = None, **given: Any
     ) -> Translation | list[Translation]:
         """Translates a text, or several in their order; blank ones stay blank. Wishes are those of `Wishes`.
 
@@ -182,18 +180,18 @@ class TranslationModel:
         texts beside it.
         """
         asked = self.lead(to)
-        found = self._translate(listed(texts), asked, self._wish(wishes))
+        found = self._translate(listed(texts), asked, self._options(given))
         return found[0] if isinstance(texts, str) else found
 
     def stream(
-        self, texts: Iterable[str], at_once: int = 512, to: str | None = None, **wishes: Any
+        self, texts: Iterable[str], at_once: int = 512, to: str | None = None, **given: Any
     ) -> Iterator[Translation]:
         """Translations in the order of the texts, so many at once, without end if the texts have none.
 
         Where a text cannot be read, the translations of all before it come first. One that is too long gives
         a blank translation, and the error comes at the end.
         """
-        asked, wish = self.lead(to), self._wish(wishes)
+        asked, options = self.lead(to), self._options(given)
         if isinstance(texts, str):
             raise TextError(f"texts: {texts!r:.40} is one text; give a list of them, or use translate")
         if at_once < 1:
@@ -205,7 +203,7 @@ class TranslationModel:
             for place in [place for place, fits in enumerate(self.fits(chunk)) if not fits]:
                 first_long = first_long or self._too_long(done + place + 1, chunk[place])
                 chunk[place], long = "", long + 1
-            yield from self._translate(chunk, asked, wish, done)
+            yield from self._translate(chunk, asked, options, done)
             if problem:
                 raise problem
             done += len(chunk)
@@ -218,7 +216,7 @@ class TranslationModel:
         to: str | None = None,
         target: str | None = None,
         names: Sequence[str] = ("*",),
-        **wishes: Any,
+        **given: Any,
     ) -> Explanation:
         """What a text does inside the model: translated at full speed, then looked at in one pass.
 
@@ -228,15 +226,15 @@ class TranslationModel:
         check_text(text)
         if target is not None:
             check_text(target, "target")
-        asked, wish = self.lead(to), self._wish(wishes)
+        asked, options = self.lead(to), self._options(given)
         (ids,) = self._encode([text])
         if not ids:
             raise TextError("the text is blank: there is nothing to explain; give a sentence")
         source, found, tree = asked + ids, [], None
         if target is None:
-            tree = None if wish.sampling else Tree(END, wish.beam)
-            (found,) = self._search([source], [0], wish, tree)
-        said = found[0].words if found else self._encode([target or ""])[0]
+            tree = None if options.sampling else Tree(END, options.beam)
+            (found,) = self._search([source], [0], options, tree)
+        said = found[0].tokens if found else self._encode([target or ""])[0]
         look = look_at_pair(self.model, source, said, names)
         return Explanation(
             text=text,
@@ -248,7 +246,7 @@ class TranslationModel:
             difference=look.difference,
             model=self.model,
             tokenizer=self.tokenizer,
-            settings={"to": check_target(self.directions, to), **asdict(wish)},
+            settings={"to": check_target(self.directions, to), **asdict(options)},
             name=self.name,
             found=self._translation(text, found) if found else None,
             tree=tree,
@@ -257,55 +255,67 @@ class TranslationModel:
     def _too_long(self, number: int, text: str) -> TextError:
         tokens, shown = len(self.tokenizer.encode(text)), " ".join(text[:40].split())
         return TextError(
-            f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {self.longest}: split it"
+            f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {self.max_length}: split it"
         )
 
-    def _wish(self, wishes: dict[str, Any]) -> Wishes:
-        if wishes.get("sampling"):
-            for name in ("beam", "alpha"):
-                if name in wishes:
+    def _options(self, given: dict[str, Any]) -> TranslateOptions:
+        if given.get("sampling"):
+            for name in ("beam", "length_penalty"):
+                if name in given:
                     raise SettingsError(
-                        f"{name}: {wishes[name]} goes with a search, but drawing was asked for"
+                        f"{name}: {given[name]} goes with a search, but drawing was asked for"
                     )
-        named = {FORMERLY.get(name, name): value for name, value in wishes.items()}
-        return wishes_of(Wishes, {"beam": self.search.beam, "alpha": self.search.alpha, **named})
+        return options_of(
+            TranslateOptions,
+            {"beam": self.search.beam, "length_penalty": self.search.length_penalty, **given},
+        )
 
     def _translate(
-        self, texts: Sequence[str], asked: list[int], wish: Wishes, before: int = 0
+        self, texts: Sequence[str], asked: list[int], options: TranslateOptions, before: int = 0
     ) -> list[Translation]:
         """Translations of texts that follow so many others: each is drawn with a seed of its own."""
         encoded = [asked + ids if ids else [] for ids in self._encode(texts)]
         found: dict[int, list[Hypothesis]] = {}
         for rows in _batches([len(ids) for ids in encoded]):
             numbers = [before + row for row in rows]
-            hypotheses = self._search([encoded[row] for row in rows], numbers, wish)
+            hypotheses = self._search([encoded[row] for row in rows], numbers, options)
             found.update(zip(rows, hypotheses, strict=True))
         return [self._translation(text, found.get(row, [])) for row, text in enumerate(texts)]
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
         encoded = self.tokenizer.encode_batch(texts)
         for number, (text, ids) in enumerate(zip(texts, encoded, strict=True), start=1):
-            if len(ids) > self.longest:
+            if len(ids) > self.max_length:
                 raise self._too_long(number, text)
         return encoded
 
     @torch.inference_mode()
     def _search(
-        self, encoded: list[list[int]], numbers: list[int], wishes: Wishes, tree: Tree | None = None
+        self,
+        encoded: list[list[int]],
+        numbers: list[int],
+        options: TranslateOptions,
+        tree: Tree | None = None,
     ) -> list[list[Hypothesis]]:
         batch = PairBatch.of(encoded, [[] for _ in encoded]).to(self.device)
         state = self.model.start(batch.source, batch.source_lengths)
-        longest = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.most_words)
-        forced = self._forced(wishes.prefix)
+        max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.max_tokens)
+        forced = self._forced(options.prefix)
         prefix = [forced] * len(encoded) if forced else None
-        guide = Guide(len(encoded), START, END, longest, prefix, wishes.adjustments(), self.device)
-        if drawn := wishes.sampling:
+        constraints = Constraints(
+            len(encoded), START, END, max_length, prefix, options.adjustments(), self.device
+        )
+        if drawn := options.sampling:
             seeds = [drawn.seed + number for number in numbers]
             filters = (drawn.temperature, drawn.top_k, drawn.top_p, drawn.min_p)
-            return [[one] for one in sample(self.model.step, state, guide, seeds, *filters)]
-        if wishes.beam == 1 and not tree:
-            return [[one] for one in greedy_search(self.model.step, state, guide, wishes.alpha)]
-        return beam_search(self.model.step, state, guide, wishes.beam, wishes.alpha, wishes.nbest, tree)
+            return [[one] for one in sample(self.model.step, state, constraints, seeds, *filters)]
+        if options.beam == 1 and not tree:
+            return [
+                [one] for one in greedy_search(self.model.step, state, constraints, options.length_penalty)
+            ]
+        return beam_search(
+            self.model.step, state, constraints, options.beam, options.length_penalty, options.nbest, tree
+        )
 
     def _forced(self, prefix: str | Sequence[int]) -> list[int]:
         """The ids with which translations begin."""
@@ -322,7 +332,7 @@ class TranslationModel:
         several = tuple(
             Translation(
                 source,
-                self.tokenizer.decode(one.words),
+                self.tokenizer.decode(one.tokens),
                 one.score,
                 one.log_probability,
                 one.complete,

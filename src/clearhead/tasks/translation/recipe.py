@@ -97,7 +97,7 @@ class CorpusConfig(Settings):
         return (there, there.turned) if self.both else (there,)
 
     @property
-    def places(self) -> list[Place]:
+    def paths(self) -> list[Place]:
         return [*self.train, *self.validation, *self.test]
 
 
@@ -163,9 +163,9 @@ class DataConfig(Settings):
         return tuple(dict.fromkeys(code for corpus in self.corpora for code in corpus.languages))
 
     @property
-    def places(self) -> list[Place]:
+    def paths(self) -> list[Place]:
         """Everything that training reads, for naming what was made of it."""
-        return [place for corpus in self.corpora for place in corpus.places]
+        return [place for corpus in self.corpora for place in corpus.paths]
 
     def holds_out(self, part: Literal["validation", "test"]) -> bool:
         """Whether there will be pairs in a part."""
@@ -237,11 +237,11 @@ class TranslationRecipe(Settings):
     @model_validator(mode="after")
     def _what_stops_the_run_is_measured(self) -> "TranslationRecipe":
         held_out = self.data.holds_out("validation")
-        if self.training.stop_on == "bleu" and not held_out:
-            raise ValueError("training.stop_on is 'bleu', but no sentences are kept for validation")
-        if self.training.stop_on == "bleu" and not self.validation.sentences:
+        if self.training.monitor == "bleu" and not held_out:
+            raise ValueError("training.monitor is 'bleu', but no sentences are kept for validation")
+        if self.training.monitor == "bleu" and not self.validation.sentences:
             raise ValueError(
-                "training.stop_on is 'bleu', but validation.sentences is 0; let it be some hundred"
+                "training.monitor is 'bleu', but validation.sentences is 0; let it be some hundred"
             )
         if self.training.average and self.training.average.of == "best" and not held_out:
             raise ValueError("training.average.of is 'best', but no sentences are kept for validation")

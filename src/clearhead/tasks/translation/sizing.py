@@ -14,7 +14,7 @@ from clearhead.config import changed, parse_settings
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
-from clearhead.data.progress import Follow, followed, unfollowed
+from clearhead.data.progress import ProgressCallback, followed, unfollowed
 from clearhead.data.sources.corpus import Place, check_files, read_pairs
 from clearhead.data.sources.languages import languages_in
 from clearhead.errors import DataError, SettingsError
@@ -45,7 +45,7 @@ class Size:
     epochs: int
     tokens: int
     """a batch"""
-    peak: float
+    learning_rate: float
     """learning rate"""
 
 
@@ -77,7 +77,7 @@ class Fitted:
         model, vocabulary = self.recipe.model, self.recipe.tokenizer.vocabulary
         square = model.width * model.width
         layers = 4 * square * (model.encoder_layers + 2 * model.decoder_layers)
-        between = 2 * model.width * model.hidden * (model.encoder_layers + model.decoder_layers)
+        between = 2 * model.width * model.ffn_width * (model.encoder_layers + model.decoder_layers)
         return layers + between + vocabulary * model.width
 
     def choices(self) -> list[str]:
@@ -87,7 +87,7 @@ class Fitted:
             f"corpus: {self.tally}",
             f"languages: {' and '.join(f'{one.source} to {one.target}' for one in recipe.data.directions)}",
             f"vocabulary: {recipe.tokenizer.vocabulary:,} subwords, shared",
-            f"model: width {model.width}, hidden {model.hidden}, {model.encoder_layers} + "
+            f"model: width {model.width}, hidden {model.ffn_width}, {model.encoder_layers} + "
             f"{model.decoder_layers} layers, {model.attention.heads} heads, dropout {model.dropout}",
             f"run: {recipe.training.steps:,} steps of about {recipe.batches.tokens:,} tokens "
             f"({self.epochs:.3g} epochs), validated every "
@@ -100,7 +100,7 @@ def fit(
     places: Sequence[Place],
     languages: tuple[str, str] | None,
     changes: Sequence[str] = (),
-    follow: Follow = unfollowed,
+    follow: ProgressCallback = unfollowed,
 ) -> Fitted:
     """Reads the corpus once and chooses by its size; changes of the form 'model.width=64' take precedence."""
     asked = _asked(places, languages, changes)
@@ -140,12 +140,14 @@ def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
         data=data,
         tokenizer=TokenizerConfig(vocabulary=size.vocabulary),
         model=TranslatorConfig.model_validate(
-            {"preset": size.preset, "dropout": size.dropout, "norm_place": "pre"}
+            {"preset": size.preset, "dropout": size.dropout, "norm_position": "pre"}
         ),
         batches=BatchingConfig(tokens=size.tokens),
         training=TrainingConfig(
             steps=steps,
-            schedule=InverseSquareRootSchedule(peak=size.peak, warmup=max(1, min(4000, steps // 10))),
+            schedule=InverseSquareRootSchedule(
+                learning_rate=size.learning_rate, warmup=max(1, min(4000, steps // 10))
+            ),
             validate_every=every,
             save_every=every,
             patience=5,

@@ -8,7 +8,7 @@ from torch import nn
 
 from clearhead.data.batching.buckets import Batches
 from clearhead.data.batching.packing import PackedBatches
-from clearhead.data.bpe_dropout import Splitting
+from clearhead.data.bpe_dropout import BPEDropout
 from clearhead.data.sources.corpus import Pair, check_files
 from clearhead.data.store import PairStore
 from clearhead.tasks.card import model_card
@@ -32,7 +32,7 @@ class Translating:
         self.corpus = Corpus(recipe.data, recipe.training.seed)
 
     def check(self) -> str:
-        check_files(self.recipe.data.places)
+        check_files(self.recipe.data.paths)
         example = next(self.corpus.examples())
         return f"{example.source} -> {example.target}"
 
@@ -76,22 +76,22 @@ class Translating:
         return make_loss(self.recipe, tokenizer)
 
     def batches(
-        self, store: PairStore, tokenizer: Tokenizer, rank: int, ranks: int, together: int
+        self, store: PairStore, tokenizer: Tokenizer, rank: int, ranks: int, batches_per_step: int
     ) -> Batches | PackedBatches:
         recipe = self.recipe
         kind = PackedBatches if recipe.batches.kind == "packed" else Batches
         encode = splitting(store, tokenizer, recipe) if recipe.tokenizer.dropout else None
-        return kind(store, recipe.batches, recipe.training.seed, rank, ranks, together, encode)
+        return kind(store, recipe.batches, recipe.training.seed, rank, ranks, batches_per_step, encode)
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         size = sum(parameter.numel() for parameter in model.parameters())
         return model_card(self.recipe, size, step, scores)
 
 
-def splitting(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> Splitting:
+def splitting(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> BPEDropout:
     """The pairs with their words split anew in every epoch."""
     dropout, seed = recipe.tokenizer.dropout, recipe.training.seed
-    return Splitting(pairs, tokenizer, dropout, seed, recipe.model.most_words)
+    return BPEDropout(pairs, tokenizer, dropout, seed, recipe.model.max_tokens)
 
 
 def _tsv(pairs: Iterable[Pair]) -> str:
