@@ -1,7 +1,7 @@
 """The decoder-only Transformer that continues a text (Radford et al. 2019)."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -160,7 +160,7 @@ class GPT(nn.Module):
             nn.init.normal_(self.readout_weight, std=NARROW)
 
     @classmethod
-    def build(cls, config: GPTConfig, processor: Tokenizer) -> Self:
+    def build(cls, config: GPTConfig, processor: Tokenizer) -> "GPT":
         """A model with fresh weights for a vocabulary."""
         return cls(config, processor.size)
 

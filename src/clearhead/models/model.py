@@ -1,7 +1,7 @@
 """What every model family offers: its settings, its processor, how it is built, and its anatomy."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from clearhead.config import Settings
 from clearhead.models.anatomy import Anatomy
@@ -17,7 +17,7 @@ class Processor(Protocol):
     def save(self, path: Path) -> None: ...
 
     @classmethod
-    def load(cls, path: Path) -> Self: ...
+    def load(cls, path: Path) -> Any: ...
 
     @property
     def fingerprint(self) -> str:
@@ -35,7 +35,7 @@ class Model(Protocol):
     config: Settings
 
     @classmethod
-    def build(cls, config: Any, processor: Any) -> Self:
+    def build(cls, config: Any, processor: Any) -> Any:
         """A model with fresh weights."""
         ...
 

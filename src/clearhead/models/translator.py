@@ -1,6 +1,6 @@
 """The encoder-decoder Transformer of "Attention is all you need" (Vaswani et al. 2017)."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -105,7 +105,7 @@ class Translator(nn.Module):
             self.readout_weight = self.target_embedding.weight
 
     @classmethod
-    def build(cls, config: TranslatorConfig, processor: Tokenizer) -> Self:
+    def build(cls, config: TranslatorConfig, processor: Tokenizer) -> "Translator":
         """A model with fresh weights for a vocabulary that both sides share."""
         return cls(config, processor.size)
 
