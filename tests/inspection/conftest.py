@@ -9,7 +9,7 @@ from torch import Tensor
 from clearhead.layers.layout import Padded
 from clearhead.models import MODELS, read_config
 
-SMALL = {"width": 16, "hidden": 24, "attention": {"heads": 2}, "max_length": 12}
+SMALL = {"width": 16, "ffn_width": 24, "attention": {"heads": 2}, "max_length": 12}
 TRANSLATOR = {**SMALL, "encoder_layers": 2, "decoder_layers": 2}
 GPT = {**SMALL, "kind": "gpt", "layers": 2, "init": "xavier"}
 MODERN = {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}
@@ -29,7 +29,8 @@ class Case:
 
     def __init__(self, kind: str):
         torch.manual_seed(1)
-        self.model = MODELS[kind](read_config(KINDS[kind]), WORDS).eval()
+        config = read_config(KINDS[kind])
+        self.model = MODELS[config.kind](config, WORDS).eval()
         self.translates = kind.startswith("translator")
 
     def text(self, seed: int = 0, source: int = 6, target: int = 5) -> tuple:

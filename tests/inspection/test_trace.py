@@ -16,7 +16,7 @@ def model() -> Translator:
     torch.manual_seed(0)
     settings = {
         "width": 16,
-        "hidden": 32,
+        "ffn_width": 32,
         "encoder_layers": 2,
         "decoder_layers": 2,
         "attention": {"heads": 2},

@@ -70,7 +70,13 @@ def long_translator() -> TranslationModel:
     """A translator that has learned nothing, for texts of more than 512 tokens."""
     text = " ".join(f"word{number}" for number in range(100))
     words = Tokenizer.train([text], TokenizerConfig(kind="word", vocabulary=200))
-    settings = {"kind": "translator", "width": 64, "hidden": 64, "max_length": 600, "attention": {"heads": 4}}
+    settings = {
+        "kind": "translator",
+        "width": 64,
+        "ffn_width": 64,
+        "max_length": 600,
+        "attention": {"heads": 4},
+    }
     config = read_config({**settings, "encoder_layers": 2, "decoder_layers": 2})
     model = build(config, words)
     return TranslationModel(model, words, [Direction("en", "de")], SearchConfig())  # pyright: ignore
