@@ -28,7 +28,7 @@ from clearhead.data.batching.buckets import Batches, BatchingConfig
 from clearhead.data.batching.packing import PackedBatches
 from clearhead.data.store import PairStore, Side
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.tasks.objective import translation_loss
+from clearhead.tasks.translation.task import translation_loss
 from clearhead.training import Feed, Prefetcher, Trainer, TrainingConfig
 from clearhead.training.schedule import ConstantSchedule
 

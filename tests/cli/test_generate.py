@@ -4,20 +4,20 @@ import json
 
 import pytest
 
-from clearhead.tasks.load import load_language
+from clearhead.tasks.load import load_for
 
 
 def test_a_text_is_continued(call, babbler):
     ended = call("generate", "to be", "--model", babbler, "--tokens", 20, "--seed", 3)
     assert ended.code == 0
     assert ended.err == ""
-    assert ended.out == str(load_language(babbler).generate("to be", tokens=20, seed=3)) + "\n"
+    assert ended.out == str(load_for("language", babbler).generate("to be", tokens=20, seed=3)) + "\n"
 
 
 def test_standard_input_is_one_prompt(call, babbler):
     ended = call("generate", "--model", babbler, "--tokens", 5, stdin=b"to be\nor not\n")
     assert ended.out.startswith("to be\nor not")
-    assert ended.out == str(load_language(babbler).generate("to be\nor not", tokens=5)) + "\n"
+    assert ended.out == str(load_for("language", babbler).generate("to be\nor not", tokens=5)) + "\n"
     windows = call("generate", "--model", babbler, "--tokens", 5, stdin=b"to be\r\nor not\r\n")
     assert windows.out == ended.out
 

@@ -12,9 +12,9 @@ from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu
 from clearhead.layers.layout import Padded
 from clearhead.tasks.load import load
-from clearhead.tasks.objective import translation_loss
 from clearhead.tasks.translation.directions import Direction
-from clearhead.tasks.validation import Validator
+from clearhead.tasks.translation.evaluate import Validator
+from clearhead.tasks.translation.task import translation_loss
 
 DIRECTION = Direction("en", "de")
 

@@ -9,7 +9,7 @@ import torch
 from clearhead.data.batch import PackedBatch, PairBatch
 from clearhead.data.store import Side
 from clearhead.models import Translator, TranslatorConfig
-from clearhead.tasks.objective import translation_loss
+from clearhead.tasks.translation.task import translation_loss
 from clearhead.training import DivergedError, Trainer, TrainingConfig
 from clearhead.training.passes import CudaGraphPasses, Objective, Passes, Regions
 from clearhead.training.schedule import ConstantSchedule

@@ -15,7 +15,6 @@ from torch import Tensor
 from clearhead.checkpoint import (
     CARD,
     SETTINGS,
-    TOKENIZER,
     WEIGHTS,
     Undrawn,
     check_counts,
@@ -66,7 +65,7 @@ def import_model(folder: Path, out: Path) -> GPT:
     }
     write_text(out / SETTINGS, tomli_w.dumps(saved))
     write_text(out / CARD, CARD_TEXT.format(name=out.name, kind=family.kind))
-    tokenizer.save(out / TOKENIZER)
+    tokenizer.save(out / Tokenizer.FILE)
     # Last: a folder is taken for a model once it has weights.
     save_weights(weights(model), out / WEIGHTS)
     return model
@@ -80,7 +79,7 @@ def export_model(folder: Path, out: Path) -> str:
         raise ModelError(
             f"{folder}: this model translates; only language models have a form for Hugging Face"
         )
-    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    model, tokenizer = checkpoint.model, checkpoint.processor
     family = _said(folder / SETTINGS, lambda: family_for(model.config))
     origin = checkpoint.settings.get("origin")
     precision = origin.get("precision") if isinstance(origin, dict) else None

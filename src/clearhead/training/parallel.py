@@ -60,7 +60,7 @@ class SingleProcess:
 
     def showing(self, weights: Mapping[str, Tensor]) -> Any:
         """The model with other whole weights, in rank 0, for looking at."""
-        set_weights(self.model, weights, place="the weights to show")
+        set_weights(self.model, weights, "the weights to show")
         return self.model
 
     @contextmanager

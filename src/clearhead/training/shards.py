@@ -81,7 +81,7 @@ class FullySharded(SingleProcess):
     def showing(self, weights: Mapping[str, Tensor]) -> Any:
         if self._plain is None:
             return None
-        set_weights(self._plain, weights, place="the weights to show")
+        set_weights(self._plain, weights, "the weights to show")
         return self._plain.to(self.device)
 
     @contextmanager

@@ -10,7 +10,7 @@ from clearhead.layers.attention import AttentionConfig
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.model import LanguageModel, frame, lead
 from clearhead.tasks.language.sliding_window import Sliding
-from clearhead.tasks.load import load, load_language, load_translator
+from clearhead.tasks.load import load, load_for
 from clearhead.text.tokenizer import END, PAD, START, UNKNOWN, Tokenizer, TokenizerConfig
 
 TEXT = "to be or not to be, that is the question: whether 'tis nobler in the mind to suffer\n" * 3
@@ -280,12 +280,13 @@ def test_a_saved_model_is_loaded_by_its_kind(babbler):
     loaded = load(babbler)
     assert isinstance(loaded, LanguageModel)
     assert (
-        loaded.generate("to be", tokens=20).text == load_language(babbler).generate("to be", tokens=20).text
+        loaded.generate("to be", tokens=20).text
+        == load_for("language", babbler).generate("to be", tokens=20).text
     )
     with pytest.raises(ModelError, match="this model continues texts, it does not translate"):
-        load_translator(babbler)
+        load_for("translation", babbler)
 
 
 def test_a_translator_continues_no_texts(number_model):
     with pytest.raises(ModelError, match="this model translates, it continues no texts; use clearhead trans"):
-        load_language(number_model)
+        load_for("language", number_model)

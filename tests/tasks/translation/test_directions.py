@@ -24,10 +24,10 @@ from clearhead.tasks.translation.directions import (
     tag_ids,
     tags,
 )
+from clearhead.tasks.translation.evaluate import Validator
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.translation.task import splitting
-from clearhead.tasks.validation import Validator
 from clearhead.text.tokenizer import Tokenizer
 
 ALL = tuple(Direction(*name.split("-")) for name in ("en-de", "de-en", "en-fr", "fr-en"))

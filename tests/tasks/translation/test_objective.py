@@ -8,7 +8,7 @@ from clearhead.data.batch import PackedBatch, PairBatch
 from clearhead.data.store import Side
 from clearhead.layers.layout import Packed, Padded
 from clearhead.models import Translator, TranslatorConfig
-from clearhead.tasks.objective import TranslationLoss, layout, translation_loss
+from clearhead.tasks.translation.task import TranslationLoss, layout, translation_loss
 from clearhead.text.tokenizer import END, PAD, START
 from clearhead.training import Criterion, RDropConfig, SimCutConfig
 

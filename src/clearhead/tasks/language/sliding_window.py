@@ -1,4 +1,4 @@
-"""Texts longer than a model's context: where a row is full, its older half is forgotten."""
+"""Texts longer than a model's context: a full row forgets its older half."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from clearhead.models.cuda_graph import CudaGraphGPT, CudaGraphState
 from clearhead.models.gpt import GPT, GPTState
 
 
-class SlidingState:
-    """A state, and the tokens that it has read, which end together as its rows do."""
+class SlidingWindowState:
+    """A decoding state and the tokens it has read, right-aligned."""
 
     def __init__(
         self,
@@ -26,19 +26,21 @@ class SlidingState:
         self.tokens, self.lengths = self.tokens[rows], self.lengths[rows]
 
 
-class Sliding:
-    """The steps of a model without an end; a text alone slides where it slides beside others."""
+class SlidingWindow:
+    """The steps of a model without a limit; a text slides at the same position alone and in a batch."""
 
-    def __init__(self, model: GPT | CudaGraphGPT, room: int):
-        self.model, self.room = model, min(room, model.config.max_length)
+    def __init__(self, model: GPT | CudaGraphGPT, capacity: int):
+        self.model, self.capacity = model, min(capacity, model.config.max_length)
 
-    def start(self, texts: Sequence[Sequence[int]]) -> SlidingState:
-        """Reads the last tokens of each text that fit, but for one: the first step is given it."""
+    def start(self, texts: Sequence[Sequence[int]]) -> SlidingWindowState:
+        """Reads the last tokens of each text that fit, except the very last, which the first step takes."""
         fitting = [text[-self.model.config.max_length : -1] for text in texts]
         tokens, lengths = left_padded(fitting, self.model.readout_weight.device)
         return self._read(tokens, lengths)
 
-    def step(self, tokens: Int[Tensor, " rows"], state: SlidingState) -> Float[Tensor, "rows vocabulary"]:
+    def step(
+        self, tokens: Int[Tensor, " rows"], state: SlidingWindowState
+    ) -> Float[Tensor, "rows vocabulary"]:
         max_length = self.model.config.max_length
         if state.inner.length == max_length:
             kept = state.lengths.where(state.lengths < max_length, max_length // 2)
@@ -49,15 +51,17 @@ class Sliding:
         state.tokens, state.lengths = torch.cat([state.tokens, tokens[:, None]], 1), state.lengths + 1
         return logits
 
-    def _read(self, tokens: Int[Tensor, "rows positions"], lengths: Int[Tensor, " rows"]) -> SlidingState:
-        return SlidingState(self.model.start(tokens, lengths, self.room), tokens, lengths)
+    def _read(
+        self, tokens: Int[Tensor, "rows positions"], lengths: Int[Tensor, " rows"]
+    ) -> SlidingWindowState:
+        return SlidingWindowState(self.model.start(tokens, lengths, self.capacity), tokens, lengths)
 
 
 def left_padded(
     texts: Sequence[Sequence[int]], device: torch.device
 ) -> tuple[Int[Tensor, "rows positions"], Int[Tensor, " rows"]]:
-    """Texts in rows that end together, and how long each is."""
-    max_length = max(map(len, texts), default=0)
-    rows = [[0] * (max_length - len(text)) + list(text) for text in texts]
-    tokens = torch.tensor(rows, dtype=torch.long, device=device).view(len(texts), max_length)
+    """Texts as right-aligned rows, and the length of each."""
+    width = max(map(len, texts), default=0)
+    rows = [[0] * (width - len(text)) + list(text) for text in texts]
+    tokens = torch.tensor(rows, dtype=torch.long, device=device).view(len(texts), width)
     return tokens, torch.tensor([len(text) for text in texts], device=device)
