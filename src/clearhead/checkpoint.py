@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import tomli_w
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -17,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from clearhead.accel.quantization import restored
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
-from clearhead.files import replacing
+from clearhead.files import check_new_folder, replacing, write_text
 from clearhead.layers.block import BlockConfig
 from clearhead.models import MODELS, build, read_config
 
@@ -78,6 +79,23 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     load_weights(model, folder / WEIGHTS)
     _check_processor(folder, kind)
     return Checkpoint(model.to(device).eval(), processor, settings)
+
+
+def save_checkpoint(
+    folder: Path, model: Any, processor: Any = None, settings: Mapping[str, Any] | None = None
+) -> None:
+    """Writes a model that was built in Python as a folder that `load` takes.
+
+    `settings` are those beside the model's own, such as {"kind": "language"}, the task.
+    """
+    check_new_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = model.config.model_dump(mode="json", exclude_none=True)
+    write_text(folder / SETTINGS, tomli_w.dumps({**(settings or {}), "model": config}))
+    if processor is not None:
+        processor.save(folder / processor.FILE)
+    # Last: a folder counts as a model once it has weights.
+    save_weights(weights(model), folder / WEIGHTS)
 
 
 def _check_there(folder: Path, name: str) -> None:
