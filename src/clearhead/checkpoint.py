@@ -85,7 +85,7 @@ def check_counts(config: BlockConfig, words: int, held: Sequence[Sequence[int]],
         f"{words:,} tokens of width {config.width:,}": words * config.width,
         f"width {config.width:,} and hidden {config.ffn_width:,}": config.width * config.ffn_width,
         f"{heads:,} heads of size {size:,}": config.width * heads * size,
-        f"places for {config.max_length:,} tokens": config.max_length * row,
+        f"places for {config.max_positions:,} tokens": config.max_positions * row,
     }
     wrong = [what for what, count in asked.items() if count > total + SPARE]
     wrong += [f"{layers:,} layers"] if layers > len(held) else []

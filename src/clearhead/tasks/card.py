@@ -62,7 +62,7 @@ def text_card(recipe: LanguageRecipe, model: nn.Module, step: int, scores: Mappi
         "# A language model",
         "",
         f"Trained with clearhead: {size:,} parameters, width {shape.width}, {shape.layers} layers, "
-        f"{shape.attention.heads} heads, {shape.max_length} places, {recipe.tokenizer.kind} vocabulary; "
+        f"{shape.attention.heads} heads, {shape.max_positions} places, {recipe.tokenizer.kind} vocabulary; "
         f"{step:,} training steps.",
         "",
         "## Use",

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clearhead.data.batch import PackedBatch, PairBatch
 from clearhead.data.text_batch import IGNORED, CropBatch, TextBatch
-from clearhead.layers.layout import Documents, Layout, Packed, Padded, Plain, TextLayout
+from clearhead.layers.layout import Documents, Packed, Padded, PairLayout, Plain, TextLayout
 from clearhead.models import GPT, Translator
 from clearhead.text.tokenizer import PAD
 from clearhead.training import Criterion, RDropConfig, Readout, SimCutConfig, readout_loss
@@ -15,7 +15,7 @@ from clearhead.training import Criterion, RDropConfig, Readout, SimCutConfig, re
 Batch = PairBatch | PackedBatch
 
 
-def layout(batch: Batch, times: int = 1) -> Layout:
+def layout(batch: Batch, times: int = 1) -> PairLayout:
     """How the sentences of a batch lie in its rows; all of them once, or several times below each other."""
 
     def repeated(tensor: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ class Instructions(Corpus):
             return store
         if not len(fits):
             raise DataError(
-                f"no prompt fits with its answer into {max_length} tokens; raise model.max_length"
+                f"no prompt fits with its answer into {max_length} tokens; raise model.context_length"
             )
         return PairStore(store.source.gather(fits), store.target.gather(fits), store.meta)
 

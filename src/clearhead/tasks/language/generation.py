@@ -15,7 +15,7 @@ from clearhead.decoding import (
     check_sampling,
     most_probable,
     repetition_penalty,
-    sampled,
+    sampler,
 )
 from clearhead.errors import SettingsError
 from clearhead.options import check_types
@@ -181,16 +181,14 @@ class Writing:
             rows = [each[tuple(prompt)] for prompt in self.seen]
             state.select(torch.tensor(rows, device=language.device))
         constraints = Constraints(
-            len(self.seen),
-            _past(self.seen, options),
+            _past(self.seen, options).to(language.device),
             self.ends or ENDLESS,
             options.tokens,
             adjust=options.adjustments(),
-            device=language.device,
             suppressed_tokens=language.suppressed_tokens,
         )
         filters = (options.temperature, options.top_k, options.top_p, options.min_p)
-        choose = most_probable if options.greedy else sampled(constraints, self.seeds, *filters)
+        choose = most_probable if options.greedy else sampler(constraints, self.seeds, *filters)
         return DecodeLoop(sliding.step, state, constraints, choose, options.logprobs)
 
     def _tell(self, walk: DecodeLoop, position: int, told: list[int]) -> list[StreamedText]:
@@ -208,7 +206,7 @@ class Writing:
             if self.tellers[row].stop is not None:
                 stopped.append(row)
         if stopped:
-            walk.end(stopped)
+            walk.stop(stopped)
         return spoken
 
     def generations(self, texts: Sequence[str]) -> list[Generation]:
@@ -228,7 +226,7 @@ class Writing:
 
     def _generation(self, row: int, text: str, found: Hypothesis) -> Generation:
         assert self.walk is not None
-        pieces, positions = self.language.tokenizer.pieces, range(len(found.log_probabilities))
+        pieces, positions = self.language.tokenizer.pieces, range(len(found.log_probs))
         shown = (
             [self.walk.alternatives[position][row] for position in positions] if self.options.logprobs else []
         )
@@ -238,7 +236,7 @@ class Writing:
             self.tellers[row].text,
             ended,
             tuple(pieces(found.tokens)),
-            tuple(found.log_probabilities),
+            tuple(found.log_probs),
             tuple(tuple((pieces([token])[0], log_prob) for token, log_prob in best) for best in shown),
             len(self.prompts[row]) - len(self.seen[row]),
             self.language.frame is not None,

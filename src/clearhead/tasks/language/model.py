@@ -56,9 +56,9 @@ class LanguageModel:
         return self.model.readout_weight.device
 
     @property
-    def max_length(self) -> int:
+    def context_length(self) -> int:
         """The most tokens that the model sees at once."""
-        return self.model.config.max_length
+        return self.model.config.context_length
 
     @property
     def suppressed_tokens(self) -> list[int]:
@@ -113,12 +113,12 @@ class LanguageModel:
             raise SettingsError(f"tokens: {tokens!r} should be 0, which writes nothing, or so many to write")
         options = options_of(GenerateOptions, {"tokens": tokens or 1, "temperature": temperature, **given})
         prompt = self.encode(text)
-        if len(prompt) > self.max_length:
+        if len(prompt) > self.context_length:
             raise TextError(
-                f"{len(prompt)} tokens, and the model sees {self.max_length} at once: shorten the text"
+                f"{len(prompt)} tokens, and the model sees {self.context_length} at once: shorten the text"
             )
         # What is written has to be seen too, in the one pass that explains it.
-        tokens = min(tokens, self.max_length - len(prompt))
+        tokens = min(tokens, self.context_length - len(prompt))
         found, said, end = None, [], None
         if tokens:
             writing = Writing(self, [prompt], [0], replace(options, tokens=tokens))
@@ -176,12 +176,12 @@ class LanguageModel:
     def fitting(self, ids: list[int], options: GenerateOptions) -> list[int]:
         """The last ids of a prompt, as many as the model will see."""
         if options.overflow == "slide":
-            return ids[-self.max_length :]
+            return ids[-self.context_length :]
         # The last token that is written need not be read.
-        room = self.max_length - options.tokens + 1
+        room = self.context_length - options.tokens + 1
         if room < 1:
             raise SettingsError(
-                f"tokens: {options.tokens} do not fit into the model's context of {self.max_length}; "
+                f"tokens: {options.tokens} do not fit into the model's context of {self.context_length}; "
                 "ask for fewer, or let it slide"
             )
         return ids[-room:]

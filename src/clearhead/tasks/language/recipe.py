@@ -146,9 +146,10 @@ class LanguageRecipe(Settings):
             raise ValueError(
                 f"tokenizer.kind {kind} does not keep blanks as they are; use bytes or character"
             )
-        if self.batches.row_length and self.batches.row_length > self.model.max_length:
+        if self.batches.row_length and self.batches.row_length > self.model.context_length:
             raise ValueError(
-                f"batches.row_length {self.batches.row_length} is more than model.max_length {self.model.max_length}"
+                f"batches.row_length {self.batches.row_length} is more than model.context_length "
+                f"{self.model.context_length}"
             )
         if self.data.template and self.batches.kind == "crops":
             raise ValueError("batches.kind is 'crops', which would cut prompts from answers; use 'packed'")
@@ -160,7 +161,7 @@ class LanguageRecipe(Settings):
         """The same with nothing left to be chosen by the machine, so that a run goes on as it began."""
         batches = self.batches
         if batches.row_length is None:
-            batches = batches.model_copy(update={"row_length": self.model.max_length})
+            batches = batches.model_copy(update={"row_length": self.model.context_length})
         if batches.kind == "auto":
             kind = "crops" if self.data.is_few_texts else "packed"
             batches = batches.model_copy(update={"kind": kind})

@@ -34,7 +34,7 @@ class TextSize:
     layers: int
     width: int
     heads: int
-    max_length: int
+    context_length: int
     dropout: float
     epochs: float
     tokens: int
@@ -81,7 +81,7 @@ class FittedText:
             _text(survey),
             f"tokenizer: {cut}",
             f"model: width {model.width}, hidden {model.ffn_width}, {model.layers} layers, "
-            f"{model.attention.heads} heads, sees {model.max_length} tokens, dropout {model.dropout}",
+            f"{model.attention.heads} heads, sees {model.context_length} tokens, dropout {model.dropout}",
             f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
             f"epochs), validated every {recipe.training.validate_every:,}; the best model is kept",
         ]
@@ -130,7 +130,7 @@ def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps:
         "ffn_width": 4 * size.width,
         "layers": size.layers,
         "attention": {"heads": size.heads},
-        "max_length": size.max_length,
+        "context_length": size.context_length,
         "dropout": size.dropout,
     }
     return LanguageRecipe(

@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.models.cuda_graph import CudaGraphGPT, CudaGraphState
-from clearhead.models.gpt import GPT, GPTState
+from clearhead.models.gpt import GPT
+from clearhead.models.state import GPTState
 
 
 class SlidingState:
@@ -30,16 +31,16 @@ class Sliding:
     """The steps of a model without an end; a text alone slides where it slides beside others."""
 
     def __init__(self, model: GPT | CudaGraphGPT, room: int):
-        self.model, self.room = model, min(room, model.config.max_length)
+        self.model, self.room = model, min(room, model.config.context_length)
 
     def start(self, texts: Sequence[Sequence[int]]) -> SlidingState:
         """Reads the last tokens of each text that fit, but for one: the first step is given it."""
-        fitting = [text[-self.model.config.max_length : -1] for text in texts]
+        fitting = [text[-self.model.config.context_length : -1] for text in texts]
         tokens, lengths = left_padded(fitting, self.model.readout_weight.device)
         return self._read(tokens, lengths)
 
     def step(self, tokens: Int[Tensor, " rows"], state: SlidingState) -> Float[Tensor, "rows vocabulary"]:
-        max_length = self.model.config.max_length
+        max_length = self.model.config.context_length
         if state.inner.length == max_length:
             kept = state.lengths.where(state.lengths < max_length, max_length // 2)
             most = int(kept.max())

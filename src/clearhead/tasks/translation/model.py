@@ -302,9 +302,8 @@ class TranslationModel:
         max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.max_tokens)
         forced = self._forced(options.prefix)
         prefix = [forced] * len(encoded) if forced else None
-        constraints = Constraints(
-            len(encoded), START, END, max_length, prefix, options.adjustments(), self.device
-        )
+        start = torch.full((len(encoded),), START, device=self.device)
+        constraints = Constraints(start, END, max_length, prefix, options.adjustments())
         if drawn := options.sampling:
             seeds = [drawn.seed + number for number in numbers]
             filters = (drawn.temperature, drawn.top_k, drawn.top_p, drawn.min_p)
@@ -334,7 +333,7 @@ class TranslationModel:
                 source,
                 self.tokenizer.decode(one.tokens),
                 one.score,
-                one.log_probability,
+                one.sum_log_prob,
                 one.complete,
             )
             for one in found
