@@ -54,7 +54,7 @@ class Bench:
             "layers": self.layers,
             "width": self.width,
             "ffn_width": 4 * self.width,
-            "max_length": self.positions,
+            "context_length": self.positions,
         }
         return GPTConfig.model_validate({**shape, "attention": {"heads": self.heads}, **settings})
 
@@ -223,10 +223,8 @@ def our_text(bench: Bench) -> Step:
 
     @torch.inference_mode()
     def step() -> int:
-        state = model.start(prompt[:, :-1], room=bench.decoded + 8)
-        constraints = Constraints(
-            1, prompt[:, -1:], end=-1, max_length=bench.decoded, device=bench.turns.device
-        )
+        state = model.start(prompt[:, :-1], capacity=bench.decoded + 8)
+        constraints = Constraints(prompt[:, -1:], end=-1, max_length=bench.decoded)
         return sum(1 for _ in DecodeLoop(model.step, state, constraints, most_probable))
 
     return step

@@ -131,7 +131,7 @@ def test_a_command_that_does_not_hang_together_is_refused(arguments, message, re
         (["--alpha", "inf"], "--alpha: inf should be from 0 to 10"),
         (
             ["--temperature", "0"],
-            "--temperature: 0.0 should be finite and at least 1e-06; greedy search is its",
+            "--temperature: 0.0 should be finite and at least 1e-06; use greedy search",
         ),
         (["--temperature", "inf"], "--temperature: inf should be finite and at least 1e-06"),
         (["--top-k", "0"], "--top-k: 0 should be at least 1"),
@@ -143,7 +143,7 @@ def test_a_command_that_does_not_hang_together_is_refused(arguments, message, re
         ),
         (["--repetition", "nan"], "--repetition-penalty: nan should be from 0.01 to 100 (1 changes nothing)"),
         (["--no-repeat", "-1"], "--no-repeat: -1 should be at least 0 (0 forbids nothing)"),
-        (["--prefix", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"], "leave nothing of longest"),
+        (["--prefix", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"], "reach its max_length"),
         (["--to", "fr"], "--to fr: this model translates en-de only"),
         (["--to", "german"], "--to german: this model translates en-de only (did you mean de?)"),
         (["--device", "tpu"], "--device tpu: is not one of auto, cpu, cuda"),

@@ -22,7 +22,13 @@ def model(many_model):
 def make_language(max_length: int = 32, kind: str = "bytes") -> LanguageModel:
     torch.manual_seed(3)
     tokenizer = Tokenizer.train(["to be or not to be\n"], TokenizerConfig(kind=kind, vocabulary=280))
-    small = {"width": 16, "ffn_width": 24, "attention": {"heads": 2}, "layers": 2, "max_length": max_length}
+    small = {
+        "width": 16,
+        "ffn_width": 24,
+        "attention": {"heads": 2},
+        "layers": 2,
+        "context_length": max_length,
+    }
     model = GPT(GPTConfig.model_validate(small | {"init": "xavier"}), tokenizer.size)
     torch.nn.init.normal_(model.embedding.weight)
     return LanguageModel(model, tokenizer)

@@ -54,8 +54,10 @@ def train(model: Translator, task: Toy) -> set[Line]:
 def translate(model: Translator, sources: list[list[int]]) -> list[list[int]]:
     batch = PairBatch.of(sources, sources)
     state = model.eval().start(batch.source, batch.source_lengths)
-    found = greedy_search(model.step, state, Constraints(len(sources), START, END, LONGEST + 1))
-    return [hypothesis.words for hypothesis in found]
+    found = greedy_search(
+        model.step, state, Constraints(torch.full((len(sources),), START), END, LONGEST + 1)
+    )
+    return [hypothesis.tokens for hypothesis in found]
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled", "general", "additive", "cosine", "location"])

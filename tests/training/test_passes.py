@@ -76,9 +76,9 @@ def test_regions_leave_the_model_as_it_was(monkeypatch):
     before = model(*_inputs())
     with Regions(model).compiled():
         assert all("forward" in vars(block) for block in model.encoder.blocks)
-        assert "placed" in vars(model.source_embedding)
+        assert "add_positions" in vars(model.source_embedding)
     assert not any("forward" in vars(block) for block in model.encoder.blocks)
-    assert "placed" not in vars(model.source_embedding)
+    assert "add_positions" not in vars(model.source_embedding)
     assert torch.equal(model(*_inputs()), before)
 
 

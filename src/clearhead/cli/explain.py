@@ -67,7 +67,7 @@ def explain(
         room = explanation.settings["tokens"]
         if room < tokens:
             say(
-                f"--tokens {tokens}: {room} fit behind the text into the model's context of {loaded.max_length}"
+                f"--tokens {tokens}: {room} fit behind the text into the model's context of {loaded.context_length}"
             )
     else:
         _refuse(model, "translates", {"--tokens": tokens or None})

@@ -76,7 +76,7 @@ def generate(
     each = [one for generation in found for one in generation.samples]
     for number, one in enumerate(each, start=1):
         if (number - 1) % samples == 0:
-            _say_unseen(one.unseen, language.max_length, (number - 1) // samples + 1)
+            _say_unseen(one.unseen, language.context_length, (number - 1) // samples + 1)
         if json:
             put(_record(one, logprobs))
         else:
@@ -85,7 +85,7 @@ def generate(
 
 def _stream(language: "LanguageModel", prompt: str, options: dict) -> None:
     spoken = language.stream(prompt, **options)
-    _say_unseen(language.unseen(prompt, **options), language.max_length, number=1)
+    _say_unseen(language.unseen(prompt, **options), language.context_length, number=1)
     if not language.frame:
         tell(prompt)
     for one in spoken:

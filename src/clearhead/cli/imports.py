@@ -30,5 +30,5 @@ def import_(
         put({"folder": str(out), "parameters": parameters, "layers": model.config.layers})
         return
     put(str(out))
-    layers, context = model.config.layers, model.config.max_length
+    layers, context = model.config.layers, model.config.context_length
     say(f"{parameters:,} parameters, {layers} layers, context {context}")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.decoding import MAX_SEED, Constraints, most_probable, sampled
+from clearhead.decoding import MAX_SEED, Constraints, most_probable, sampler
 from clearhead.errors import SettingsError, TextError
 from clearhead.explorer.architecture import Model, most_tokens
 from clearhead.explorer.distribution import Cut, distribution
@@ -63,7 +63,7 @@ def _check(model: Model, written: Sequence[int], seed: int) -> None:
 def _last_logits(model: Model, text: str, written: Sequence[int], to: str | None) -> tuple[Tensor, int]:
     """The logits after the last token, and how many tokens the decoder has read."""
     if isinstance(model, LanguageModel):
-        ids = [*model.encode(text), *written][-model.max_length :]
+        ids = [*model.encode(text), *written][-model.context_length :]
         words = torch.tensor([ids], device=model.device)
         return model.model.readout(model.model.states(words, Plain())[0, -1]), len(ids)
     source = model.tokenizer.encode(text)
@@ -91,11 +91,10 @@ def _layers(model: Model) -> int:
 
 def _chosen(logits: Tensor, place: int, cut: Cut, seed: int, suppressed_tokens: Sequence[int]) -> int:
     """As a continuation of the text chooses at this place."""
-    constraints = Constraints(
-        1, START, END, place + 1, device=logits.device, suppressed_tokens=suppressed_tokens
-    )
+    start = torch.tensor([START], device=logits.device)
+    constraints = Constraints(start, END, place + 1, suppressed_tokens=suppressed_tokens)
     drawing = (cut.temperature, cut.top_k, cut.top_p)
-    choose = sampled(constraints, [seed], *drawing) if cut.temperature else most_probable
+    choose = sampler(constraints, [seed], *drawing) if cut.temperature else most_probable
     rows = torch.zeros(1, dtype=torch.long, device=logits.device)
-    log_probabilities = constraints.log_probabilities(logits[None], rows[None, :0], rows)
-    return int(choose(log_probabilities, rows, place)[0])
+    log_probs = constraints.log_probs(logits[None], rows[None, :0], rows)
+    return int(choose(log_probs, rows, place)[0])

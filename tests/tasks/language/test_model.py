@@ -20,7 +20,13 @@ PROMPTS = ["to be", "the question whether", "n", "or not to be, that"]
 def make_language(max_length: int = 64, kind: str = "character", **changes: object) -> LanguageModel:
     torch.manual_seed(3)
     tokenizer = Tokenizer.train([TEXT], TokenizerConfig(kind=kind, vocabulary=300, normalize=False))
-    small = {"width": 16, "ffn_width": 24, "attention": {"heads": 2}, "layers": 2, "max_length": max_length}
+    small = {
+        "width": 16,
+        "ffn_width": 24,
+        "attention": {"heads": 2},
+        "layers": 2,
+        "context_length": max_length,
+    }
     config = GPTConfig.model_validate(small | {"tied": "none", "init": "xavier"} | changes)
     model = GPT(config, tokenizer.size)
     torch.nn.init.normal_(model.embedding.weight)
@@ -40,7 +46,7 @@ def language() -> LanguageModel:
 @torch.no_grad()
 def uncached(language: LanguageModel, prompt: str, tokens: int) -> list[int]:
     """Greedy tokens by full passes alone; where the context is full, its older half is forgotten."""
-    seen, said, max_length = language.encode(prompt)[-language.max_length :], [], language.max_length
+    seen, said, max_length = language.encode(prompt)[-language.context_length :], [], language.context_length
     for _ in range(tokens):
         logits = language.model(torch.tensor([seen]))[0, -1]
         said.append(int(logits.argmax()))

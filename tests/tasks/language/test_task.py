@@ -33,7 +33,7 @@ MODEL = {
     "ffn_width": 32,
     "layers": 2,
     "attention": {"heads": 2},
-    "max_length": 16,
+    "context_length": 16,
     "dropout": 0.1,
 }
 TRAINING = {
@@ -295,7 +295,7 @@ def test_what_a_tokenizer_that_is_taken_over_does_not_know_is_said_and_a_frame_o
     [
         ('tokenizer.kind="bpe"', "tokenizer.kind bpe does not keep blanks as they are"),
         ("tokenizer.normalize=true", "tokenizer: normalize and dropout change what a language model reads"),
-        ("batches.row_length=17", "batches.row_length 17 is more than model.max_length 16"),
+        ("batches.row_length=17", "batches.row_length 17 is more than model.context_length 16"),
         ('training.monitor="bleu"', "training: monitor is 'bleu', which is for translators"),
         (
             'training.regulariser={kind = "rdrop"}',

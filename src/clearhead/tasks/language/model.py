@@ -80,7 +80,7 @@ class LanguageModel:
     @property
     def context_length(self) -> int:
         """The most tokens that the model sees at once."""
-        return self.model.config.max_length
+        return self.model.config.context_length
 
     @property
     def suppressed_tokens(self) -> list[int]:

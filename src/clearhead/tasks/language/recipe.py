@@ -149,10 +149,10 @@ class LanguageRecipe(Recipe):
             raise ValueError(
                 f"tokenizer.kind {self.tokenizer.kind} does not keep white space; use bytes or character"
             )
-        if self.batches.row_length and self.batches.row_length > self.model.max_length:
+        if self.batches.row_length and self.batches.row_length > self.model.context_length:
             raise ValueError(
-                f"batches.row_length {self.batches.row_length} exceeds model.max_length "
-                f"{self.model.max_length}"
+                f"batches.row_length {self.batches.row_length} exceeds model.context_length "
+                f"{self.model.context_length}"
             )
         if self.data.template and self.batches.kind == "crops":
             raise ValueError("batches.kind is 'crops', which would cut prompts from answers; use 'packed'")
@@ -166,7 +166,7 @@ class LanguageRecipe(Recipe):
     def resolved(self, on_gpu: bool) -> Self:
         batches = self.batches
         if batches.row_length is None:
-            batches = batches.model_copy(update={"row_length": self.model.max_length})
+            batches = batches.model_copy(update={"row_length": self.model.context_length})
         if batches.kind == "auto":
             kind = "crops" if self.data.is_few_texts else "packed"
             batches = batches.model_copy(update={"kind": kind})

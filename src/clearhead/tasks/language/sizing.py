@@ -79,7 +79,7 @@ class FittedText:
             _text(survey),
             f"tokenizer: {tokens}",
             f"model: width {model.width}, ffn_width {model.ffn_width}, {model.layers} layers, "
-            f"{model.attention.heads} heads, context of {model.max_length} tokens, dropout {model.dropout}",
+            f"{model.attention.heads} heads, context of {model.context_length} tokens, dropout {model.dropout}",
             f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
             f"epochs), validated every {recipe.training.validate_every:,}; the best model is kept",
         ]
@@ -128,7 +128,7 @@ def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps:
         "ffn_width": 4 * size.width,
         "layers": size.layers,
         "attention": {"heads": size.heads},
-        "max_length": size.context_length,
+        "context_length": size.context_length,
         "dropout": size.dropout,
     }
     return LanguageRecipe(

@@ -117,7 +117,7 @@ class LanguageTask(Task):
             title="A language model",
             about=f"Trained with clearhead: {sum(p.numel() for p in model.parameters()):,} parameters, width "
             f"{config.width}, {config.layers} layers, {config.attention.heads} heads, a context of "
-            f"{config.max_length} tokens, {recipe.tokenizer.kind} vocabulary; {step:,} training steps.",
+            f"{config.context_length} tokens, {recipe.tokenizer.kind} vocabulary; {step:,} training steps.",
             use=[
                 "clearhead generate 'Once upon a time' --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER",

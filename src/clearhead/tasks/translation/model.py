@@ -55,7 +55,7 @@ class Translation:
     text: str
     score: float
     """The log-probability divided by the length penalty."""
-    log_probability: float = 0.0
+    sum_log_prob: float = 0.0
     complete: bool = True
     """False if the maximum length cut it off."""
     nbest: tuple["Translation", ...] = field(default=(), repr=False)
@@ -380,9 +380,8 @@ class TranslationModel:
         max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.max_tokens)
         forced = self._prefix_ids(options.prefix)
         prefix = [forced] * len(sources) if forced else None
-        constraints = Constraints(
-            len(sources), START, END, max_length, prefix, options.adjustments(), self.device
-        )
+        start = torch.full((len(sources),), START, device=self.device)
+        constraints = Constraints(start, END, max_length, prefix, options.adjustments())
         if sampling := options.sampling:
             seeds = [sampling.seed + number for number in numbers]
             filters = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
@@ -407,7 +406,7 @@ class TranslationModel:
             return Translation(source, "", 0.0)
         nbest = tuple(
             Translation(
-                source, self.tokenizer.decode(one.tokens), one.score, one.log_probability, one.complete
+                source, self.tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete
             )
             for one in found
         )

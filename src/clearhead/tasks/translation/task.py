@@ -17,7 +17,7 @@ from clearhead.data.progress import followed
 from clearhead.data.sources.corpus import Pair, check_files
 from clearhead.errors import ModelError
 from clearhead.evaluation.metric import BLEU, LOSS
-from clearhead.layers.layout import Layout, Packed, Padded
+from clearhead.layers.layout import Packed, Padded, PairLayout
 from clearhead.models import Translator
 from clearhead.tasks.card import card, data_line
 from clearhead.tasks.events import Note
@@ -88,7 +88,7 @@ def translation_loss(model: Translator, batch: Batch, label_smoothing: float = 0
     return TranslationLoss(Criterion(label_smoothing))(model, batch)
 
 
-def layout(batch: Batch, times: int = 1) -> Layout:
+def layout(batch: Batch, times: int = 1) -> PairLayout:
     """How the sentences of a batch lie in its rows, the whole repeated `times`."""
 
     def repeated(tensor: Tensor) -> Tensor:
