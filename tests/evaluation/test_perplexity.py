@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.data.delimited import Enclosed
+from clearhead.data.batch import IGNORE_INDEX
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.store import TextStore
-from clearhead.data.text_batch import IGNORED
 from clearhead.evaluation.perplexity import perplexity, windows
 from clearhead.models import GPT, GPTConfig
 
@@ -20,8 +20,8 @@ def model() -> GPT:
     return GPT(GPTConfig.model_validate({**MODEL, "max_length": 16, "init": "gpt2"}), 40).double()
 
 
-def documents(*texts: list[int], signs=None) -> Enclosed:
-    return Enclosed(TextStore.of(texts), signs)
+def documents(*texts: list[int], signs=None) -> DelimitedDocuments:
+    return DelimitedDocuments(TextStore.of(texts), signs)
 
 
 def test_a_text_that_fits_has_the_loss_of_one_pass(model):
@@ -58,7 +58,7 @@ def test_few_logits_are_held_at_once_and_give_the_same(model, monkeypatch):
 def test_signs_lead_documents_but_their_end_is_not_asked_for():
     texts = [TEXT[:20], TEXT[20:23], TEXT[23:24]]
     read = list(windows(documents(*texts, signs=(2, 3)), 16, 8))
-    asked = [token for _, labels in read for token in labels[labels != IGNORED].tolist()]
+    asked = [token for _, labels in read for token in labels[labels != IGNORE_INDEX].tolist()]
     assert sorted(asked) == sorted(TEXT[:24])
     assert [row[0].item() for inputs, _ in read for row in inputs].count(2) == 3
     assert (

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.data.delimited import Enclosed
-from clearhead.data.text_batch import IGNORED
+from clearhead.data.batch import IGNORE_INDEX
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.layers.layout import Plain
 from clearhead.models import GPT
 from clearhead.text.tokenizer import PAD
@@ -55,7 +55,7 @@ class Perplexity:
 @torch.no_grad()
 def perplexity(
     model: GPT,
-    documents: Enclosed,
+    documents: DelimitedDocuments,
     size: int,
     stride: int | None = None,
     follow: Callable[[int, int], None] = lambda done, total: None,
@@ -75,7 +75,7 @@ def perplexity(
     follow(done, total)
     for inputs, labels in windows(documents, window, stride):
         inputs, labels = (part.to(model.readout_weight.device) for part in (inputs, labels))
-        states, asked = model.states(inputs, Plain()), labels != IGNORED
+        states, asked = model.states(inputs, Plain()), labels != IGNORE_INDEX
         for some, wanted in zip(states[asked].split(rows), labels[asked].long().split(rows), strict=True):
             nats += F.cross_entropy(model.readout(some).float(), wanted, reduction="sum").item()
         tokens, done = tokens + int(asked.sum()), done + len(inputs)
@@ -83,7 +83,7 @@ def perplexity(
     return Perplexity(tokens, nats, size, window, stride)
 
 
-def windows(documents: Enclosed, window: int, stride: int) -> Iterator[tuple[Tensor, Tensor]]:
+def windows(documents: DelimitedDocuments, window: int, stride: int) -> Iterator[tuple[Tensor, Tensor]]:
     """What a model reads, and what it is asked for there: each token once, with the most tokens before it."""
     document, start, first, end = _places(documents, window, stride)
     rows = max(1, TOKENS // window)
@@ -92,17 +92,20 @@ def windows(documents: Enclosed, window: int, stride: int) -> Iterator[tuple[Ten
         position = start[some, None] + np.arange(min(window, int((end - start)[some].max())))
         there = position < end[some, None]
         number, inside = np.broadcast_to(document[some, None], position.shape)[there], position[there]
-        inputs, labels = np.full(position.shape, PAD, np.int32), np.full(position.shape, IGNORED, np.int32)
+        inputs, labels = (
+            np.full(position.shape, PAD, np.int32),
+            np.full(position.shape, IGNORE_INDEX, np.int32),
+        )
         inputs[there], labels[there] = documents.tokens(number, inside), documents.tokens(number, inside + 1)
         learned = np.zeros(position.shape, dtype=bool)
-        learned[there] = documents.learned(number, inside + 1)
-        labels[(position < first[some, None]) | ~learned] = IGNORED
+        learned[there] = documents.is_label(number, inside + 1)
+        labels[(position < first[some, None]) | ~learned] = IGNORE_INDEX
         yield torch.from_numpy(inputs), torch.from_numpy(labels)
 
 
-def _places(documents: Enclosed, window: int, stride: int) -> tuple[NDArray[np.int64], ...]:
+def _places(documents: DelimitedDocuments, window: int, stride: int) -> tuple[NDArray[np.int64], ...]:
     """Of each window: its document, where it starts, from where on it is asked, and where it ends."""
-    asked = documents.lengths - (2 if documents.signs else 1)
+    asked = documents.lengths - (2 if documents.delimiters else 1)
     counts = np.where(asked > 0, 1 + -(-np.maximum(asked - window, 0) // stride), 0)
     document = np.repeat(np.arange(len(asked)), counts)
     number = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -85,14 +85,13 @@ def export_model(folder: Path, out: Path) -> str:
     origin = checkpoint.settings.get("origin")
     precision = origin.get("precision") if isinstance(origin, dict) else None
     precision = precision if precision in KINDS else "float32"
-    signs = tokenizer.signs
     settings = {
         "architectures": [family.architecture],
         "model_type": family.kind,
         "dtype": precision,
         "vocab_size": tokenizer.size,
-        "bos_token_id": signs.start,
-        "eos_token_id": list(signs.several) or signs.end,
+        "bos_token_id": tokenizer.bos_id,
+        "eos_token_id": list(tokenizer.eos_ids) if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id,
         **family.written(model.config),
     }
     out.mkdir(parents=True, exist_ok=True)

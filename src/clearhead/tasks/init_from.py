@@ -135,7 +135,7 @@ def make_loss(recipe: TranslationRecipe, tokenizer: Tokenizer) -> TranslationLos
     training = recipe.training
     taught = training.distillation.weight if training.distillation else 0.0
     criterion = Criterion(training.label_smoothing, training.regulariser, taught)
-    return TranslationLoss(criterion, len(tokenizer.specials), _teacher(recipe, tokenizer))
+    return TranslationLoss(criterion, len(tokenizer.special_tokens), _teacher(recipe, tokenizer))
 
 
 def _teacher(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Translator | None:

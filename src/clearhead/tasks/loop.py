@@ -190,7 +190,7 @@ class Run:
         feed = self.lessons.feed(self.trainer.batches_per_step, **self.place)
         if self.trainer.device.type != "cuda":
             return feed
-        return Prefetcher(feed, lambda batch: batch.map(torch.Tensor.pin_memory))
+        return Prefetcher(feed, lambda batch: batch.pin())
 
     def _loop(
         self, out: Path, records: Records | NoRecords, interrupt: Interrupt

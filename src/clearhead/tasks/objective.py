@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.text_batch import IGNORED, CropBatch, TextBatch
+from clearhead.data.batch import IGNORE_INDEX, CropBatch, PackedBatch, PairBatch, TextBatch
 from clearhead.layers.layout import Documents, Layout, Packed, Padded, Plain, TextLayout
 from clearhead.models import GPT, Translator
 from clearhead.text.tokenizer import PAD
@@ -93,7 +92,7 @@ class TextLoss:
 
     @classmethod
     def of(cls, label_smoothing: float = 0.0) -> "TextLoss":
-        return cls(Criterion(label_smoothing, ignore=IGNORED))
+        return cls(Criterion(label_smoothing, ignore=IGNORE_INDEX))
 
     def __call__(self, model: GPT, batch: TextBatch | CropBatch) -> Tensor:
         states = model.states(batch.inputs, text_layout(batch))

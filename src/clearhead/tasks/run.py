@@ -8,7 +8,7 @@ import torch
 
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights
 from clearhead.config import changed, read_toml, settings_toml
-from clearhead.data.progress import ProgressCallback, followed, unfollowed
+from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.files import half_written
 from clearhead.models import build
@@ -29,7 +29,7 @@ from clearhead.training.devices import on_gpu
 STATES = "training"
 
 
-def train(recipe: Recipe, out: Path, follow: ProgressCallback = unfollowed) -> Iterator[Event]:
+def train(recipe: Recipe, out: Path, follow: ProgressCallback = ignore_progress) -> Iterator[Event]:
     """Trains a model into a new folder; the events tell how it goes, and `follow` hears what is read.
 
     Under torchrun all its processes train together: rank 0 does what is done once, and every rank tells of
@@ -46,7 +46,9 @@ def train(recipe: Recipe, out: Path, follow: ProgressCallback = unfollowed) -> I
         yield from _run(recipe, out, states, ranks, follow)
 
 
-def resume(out: Path, changes: Sequence[str] = (), follow: ProgressCallback = unfollowed) -> Iterator[Event]:
+def resume(
+    out: Path, changes: Sequence[str] = (), follow: ProgressCallback = ignore_progress
+) -> Iterator[Event]:
     """Goes on with the run in a folder as if it had never stopped; a change is 'training.steps=9'."""
     if not (out / SETTINGS).exists():
         raise TrainingError(f"{out}: no run to resume here, {SETTINGS} is missing")
@@ -104,7 +106,7 @@ def _run(
     if ranks.first(lambda: _tidied(out)):
         inherited = inherited_tokenizer(recipe.training)
         yield Note("taking over a tokenizer …" if inherited else "learning the tokenizer …")
-        with followed(task.paths(), follow):
+        with track_progress(task.paths(), follow):
             ranks.first(task.split)
         ranks.first(lambda: _keep(inherited or task.learn_tokenizer(), out / TOKENIZER))
     tokenizer = Tokenizer.load(out / TOKENIZER)
@@ -112,7 +114,7 @@ def _run(
 
     yield Note(task.reading)
     # Rank 0 makes what the others then find; on another machine, one of those there makes it again.
-    with followed(task.paths(), follow):
+    with track_progress(task.paths(), follow):
         ranks.first(lambda: len(task.store(tokenizer)))
         store = task.store(tokenizer)
     yield Note(task.about_store(store))

@@ -6,7 +6,7 @@ from math import log
 
 import torch
 
-from clearhead.data.batching.buckets import Batches, BatchingConfig
+from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
 from clearhead.data.batching.crops import Crops, PackedTexts
 from clearhead.data.sources.corpus import Pair
 from clearhead.data.store import PairStore
@@ -35,7 +35,9 @@ class Validator:
                 f"validation: none of {sum(map(len, pairs.values()))} pairs has from 1 to "
                 f"{recipe.model.max_tokens} tokens; give shorter ones or raise model.max_length"
             )
-        self.batches = Batches(self._store(fitting), BatchingConfig(tokens=recipe.batches.tokens), seed=0)
+        self.batches = PaddedBatches(
+            self._store(fitting), BatchingConfig(tokens=recipe.batches.tokens), seed=0
+        )
         share = -(-recipe.validation.sentences // len(fitting))
         self.scored = {one: _spread(some, share) for one, some in fitting.items()} if share else {}
 
@@ -94,7 +96,7 @@ class TextValidator:
         """The loss per token, and where the text is known as such, the bits that each byte of it takes."""
         model.eval()
         total, tokens = 0.0, 0
-        for batch in self.batches.whole():
+        for batch in self.batches.sequential():
             with autocast:
                 loss = self.criterion(model, batch.to(model.readout_weight.device))
             total, tokens = total + loss.item(), tokens + batch.tokens

@@ -149,7 +149,7 @@ class Writing:
         options: GenerateOptions,
     ):
         self.language, self.prompts, self.options = language, prompts, options
-        tokenizer, self.ends = language.tokenizer, language.tokenizer.signs.ends
+        tokenizer, self.ends = language.tokenizer, language.tokenizer.eos_ids
         self.seen = [language.fitting(prompt, options) for prompt in prompts]
         self.seeds = [options.seed + number for number in numbers]
         self.tellers = [StreamDetokenizer(tokenizer, prompt, options.stops) for prompt in self.seen]

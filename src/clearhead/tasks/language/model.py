@@ -15,7 +15,7 @@ from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
 from clearhead.options import check_text, listed, options_of
 from clearhead.tasks.language.generation import GenerateOptions, Generation, StreamedText, Writing
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import UNK, Tokenizer
 
 # Where an answer stands in a template.
 ANSWERED = "{answer}"
@@ -64,7 +64,7 @@ class LanguageModel:
     def suppressed_tokens(self) -> list[int]:
         """The ids that no continuation holds: signs of ours that are no text, but for the end of one."""
         tokenizer = self.tokenizer
-        return [number for number in range(len(tokenizer.specials)) if number != tokenizer.signs.end]
+        return [number for number in range(len(tokenizer.special_tokens)) if number != tokenizer.eos_id]
 
     @overload
     def generate(self, prompts: str, **given: Any) -> Generation: ...
@@ -153,11 +153,11 @@ class LanguageModel:
         if "\0" in prompt:
             raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; take it out")
         ids = self.tokenizer.encode(prompt)
-        if self.tokenizer.specials and UNKNOWN in ids:
+        if self.tokenizer.special_tokens and UNK in ids:
             raise self._unreadable(prompt, number)
         # What is unknown in the frame was so in training too.
         ids = self.tokenizer.encode(self.frame.format(prompt=prompt)) if self.frame else ids
-        start = self.tokenizer.signs.start
+        start = self.tokenizer.bos_id
         if not ids and not self.lead and start is None:
             raise TextError(f"prompt {number}: is empty; give a text to continue")
         return [*self.lead, *ids] if ids or self.lead else [int(start or 0)]
@@ -166,7 +166,7 @@ class LanguageModel:
         """Names the first sign that is not in the vocabulary, as it is given or as it is spelled."""
         for text in (prompt, self.tokenizer.normalized(prompt)):
             for position, sign in enumerate(text, start=1):
-                if UNKNOWN in self.tokenizer.encode(sign):
+                if UNK in self.tokenizer.encode(sign):
                     return TextError(
                         f"prompt {number}: character {position}, {sign!r} (U+{ord(sign):04X}), is not in the "
                         "model's vocabulary; leave it out"
@@ -201,9 +201,9 @@ class LanguageModel:
 
 def lead(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> list[int]:
     """What stands before every prompt: the sign that texts began with in training, if they did."""
-    signs, batches = tokenizer.signs, settings.get("batches")
+    start, batches = tokenizer.bos_id, settings.get("batches")
     packed = isinstance(batches, Mapping) and batches.get("kind") == "packed"
-    return [signs.start] if signs.start is not None and (signs.leads or packed) else []
+    return [start] if start is not None and (tokenizer.adds_bos or packed) else []
 
 
 def frame(settings: Mapping[str, Any]) -> str | None:

@@ -6,14 +6,14 @@ from typing import Any
 
 from clearhead.config import changed, parse_settings
 from clearhead.data.batching.crops import TextBatchingConfig
-from clearhead.data.progress import ProgressCallback, followed, unfollowed
+from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.data.sources.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
 from clearhead.tasks.fitting import settled, steps_of
 from clearhead.tasks.language.data import corpus_of, counted
 from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTrainingConfig, TextConfig
-from clearhead.text.tokenizer import SPECIALS, TokenizerConfig
+from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
 
 # A text with more distinct characters is cut into bytes and what is merged of them.
@@ -88,7 +88,7 @@ class FittedText:
 
 
 def fit_text(
-    paths: Sequence[str], changes: Sequence[str] = (), follow: ProgressCallback = unfollowed
+    paths: Sequence[str], changes: Sequence[str] = (), follow: ProgressCallback = ignore_progress
 ) -> FittedText:
     """Reads the text once and chooses by its size; changes of the form 'model.width=64' take precedence."""
     asked = changed({"data": {"train": list(paths)}}, changes)
@@ -96,7 +96,7 @@ def fit_text(
     check_texts(data.paths)
     corpus = corpus_of(data, seed=1)
     corpus.example()
-    with followed(corpus.paths(), follow):
+    with track_progress(corpus.paths(), follow):
         survey = corpus.survey
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
     tokenizer = _tokenizer(size, survey)
@@ -117,7 +117,7 @@ def _tokenizer(size: TextSize, survey: Survey) -> TokenizerConfig:
     """Characters for a short text of few different ones, else bytes with merges."""
     if size.vocabulary is None and len(survey.alphabet) <= MOST_CHARACTERS:
         # Room for all, also where validation has others than training: they are counted over both.
-        return TokenizerConfig(kind="character", vocabulary=len(survey.alphabet) + len(SPECIALS))
+        return TokenizerConfig(kind="character", vocabulary=len(survey.alphabet) + len(SPECIAL_TOKENS))
     return TokenizerConfig(kind="bytes", vocabulary=size.vocabulary or FEW_MERGES)
 
 

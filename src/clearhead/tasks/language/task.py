@@ -9,7 +9,8 @@ from typing import Any
 from torch import nn
 
 from clearhead.data.batching.crops import Crops, PackedTexts
-from clearhead.data.delimited import Enclosed, Signs
+from clearhead.data.batching.plan import SINGLE, Share
+from clearhead.data.delimited import DelimitedDocuments, Delimiters
 from clearhead.data.sources.documents import check_texts
 from clearhead.data.store import PairStore, TextStore
 from clearhead.tasks.card import text_card
@@ -18,7 +19,7 @@ from clearhead.tasks.language.recipe import ANSWER, PROMPT, LanguageRecipe
 from clearhead.tasks.objective import TextLoss
 from clearhead.tasks.records import write_named
 from clearhead.tasks.validation import TextValidator
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import UNK, Tokenizer
 
 # What a run keeps of the text that it validates on.
 VALIDATION = "validation.jsonl"
@@ -93,20 +94,20 @@ class Modelling:
     def batches(
         self, store: Store, tokenizer: Tokenizer, rank: int, ranks: int, batches_per_step: int
     ) -> Crops | PackedTexts:
-        return self._batches(store, self._signs(store, tokenizer), rank, ranks, batches_per_step)
+        return self._batches(store, self._signs(store, tokenizer), Share(rank, ranks, batches_per_step))
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         return text_card(self.recipe, model, step, scores)
 
-    def _batches(self, store: Store, signs: Signs | None, *shared: int) -> Crops | PackedTexts:
+    def _batches(self, store: Store, signs: Delimiters | None, share: Share = SINGLE) -> Crops | PackedTexts:
         kind = Crops if self.recipe.batches.kind == "crops" else PackedTexts
-        return kind(Enclosed(store, signs), self.recipe.batches, self.recipe.training.seed, *shared)
+        return kind(DelimitedDocuments(store, signs), self.recipe.batches, self.recipe.training.seed, share)
 
-    def _signs(self, trained: Store, tokenizer: Tokenizer) -> Signs | None:
+    def _signs(self, trained: Store, tokenizer: Tokenizer) -> Delimiters | None:
         """What stands around documents; nothing where a single text is all there is."""
         if self.recipe.batches.kind == "crops" and len(trained) == 1:
             return None
-        start, end = tokenizer.signs.start, tokenizer.signs.end
+        start, end = tokenizer.bos_id, tokenizer.eos_id
         return None if start is None or end is None else (start, end)
 
     def _unknown(self, store: Store) -> str:
@@ -114,7 +115,7 @@ class Modelling:
         if not self.recipe.training.init_from or self.recipe.tokenizer.kind != "character":
             return ""
         sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
-        unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides)
+        unknown = sum(int((side.ids == UNK).sum()) for side in sides)
         told = f"; {unknown:,} characters are not in the vocabulary of {self.recipe.training.init_from}"
         return told if unknown else ""
 

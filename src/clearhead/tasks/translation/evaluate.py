@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import read_toml
-from clearhead.data.sources.corpus import Pair, Place, read_pairs
+from clearhead.data.sources.corpus import DataPath, Pair, read_pairs
 from clearhead.errors import DataError
 from clearhead.evaluation import Comparison, LengthBucket, Score, by_length, paired_bootstrap, scores
 from clearhead.tasks.translation.directions import Direction, file_name, saved_directions
@@ -49,7 +49,7 @@ class Measured:
     comparisons: list[Comparison]
 
 
-def unseen_pairs(place: Place | None, folder: Path, direction: Direction) -> Unseen:
+def unseen_pairs(place: DataPath | None, folder: Path, direction: Direction) -> Unseen:
     """The pairs to measure on: those named, or those that training kept from the model in the folder."""
     if place is None:
         place = folder / file_name("test", direction, saved_directions(read_toml(folder / SETTINGS)))

@@ -31,7 +31,7 @@ from clearhead.inspection.explanation import Explanation, look_at_pair, source_t
 from clearhead.models import Translator
 from clearhead.options import check_text, check_types, listed, options_of
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.text.tokenizer import END, START, Tokenizer
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 # As in the paper: a translation may have so many tokens more than its source.
 EXTRA_TOKENS = 50
@@ -232,7 +232,7 @@ class TranslationModel:
             raise TextError("the text is blank: there is nothing to explain; give a sentence")
         source, found, tree = asked + ids, [], None
         if target is None:
-            tree = None if options.sampling else Tree(END, options.beam)
+            tree = None if options.sampling else Tree(EOS, options.beam)
             (found,) = self._search([source], [0], options, tree)
         said = found[0].tokens if found else self._encode([target or ""])[0]
         look = look_at_pair(self.model, source, said, names)
@@ -303,7 +303,7 @@ class TranslationModel:
         forced = self._forced(options.prefix)
         prefix = [forced] * len(encoded) if forced else None
         constraints = Constraints(
-            len(encoded), START, END, max_length, prefix, options.adjustments(), self.device
+            len(encoded), BOS, EOS, max_length, prefix, options.adjustments(), self.device
         )
         if drawn := options.sampling:
             seeds = [drawn.seed + number for number in numbers]
@@ -322,7 +322,7 @@ class TranslationModel:
         if isinstance(prefix, str):
             return self.tokenizer.encode(prefix) if prefix else []
         for number in prefix:
-            if not len(self.tokenizer.specials) <= number < self.tokenizer.size:
+            if not len(self.tokenizer.special_tokens) <= number < self.tokenizer.size:
                 raise SettingsError(f"prefix: {number} is not the id of a word; give ids of words, or a text")
         return list(prefix)
 

@@ -19,12 +19,12 @@ from clearhead.config import Settings
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import CleaningConfig
 from clearhead.data.datasets import SHIPPED
-from clearhead.data.sources.corpus import Place
+from clearhead.data.sources.corpus import DataPath
 from clearhead.errors import TextError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.model import SearchConfig
-from clearhead.text.languages import check
+from clearhead.text.languages import check_language
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 
@@ -64,7 +64,7 @@ class CorpusConfig(Settings):
     @classmethod
     def _is_a_language(cls, code: str) -> str:
         try:
-            return check(code)
+            return check_language(code)
         except TextError as error:
             raise ValueError(str(error)) from None
 
@@ -97,7 +97,7 @@ class CorpusConfig(Settings):
         return (there, there.turned) if self.both else (there,)
 
     @property
-    def paths(self) -> list[Place]:
+    def paths(self) -> list[DataPath]:
         return [*self.train, *self.validation, *self.test]
 
 
@@ -163,7 +163,7 @@ class DataConfig(Settings):
         return tuple(dict.fromkeys(code for corpus in self.corpora for code in corpus.languages))
 
     @property
-    def paths(self) -> list[Place]:
+    def paths(self) -> list[DataPath]:
         """Everything that training reads, for naming what was made of it."""
         return [place for corpus in self.corpora for place in corpus.paths]
 

@@ -14,16 +14,15 @@ from clearhead.config import changed, parse_settings
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
-from clearhead.data.progress import ProgressCallback, followed, unfollowed
-from clearhead.data.sources.corpus import Place, check_files, read_pairs
-from clearhead.data.sources.languages import languages_in
+from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
+from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.fitting import settled, steps_of
 from clearhead.tasks.recipes import Recipe
 from clearhead.tasks.translation.data import training_files
 from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe
-from clearhead.text.languages import NAMES, check
+from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
@@ -97,10 +96,10 @@ class Fitted:
 
 
 def fit(
-    places: Sequence[Place],
+    places: Sequence[DataPath],
     languages: tuple[str, str] | None,
     changes: Sequence[str] = (),
-    follow: ProgressCallback = unfollowed,
+    follow: ProgressCallback = ignore_progress,
 ) -> Fitted:
     """Reads the corpus once and chooses by its size; changes of the form 'model.width=64' take precedence."""
     asked = _asked(places, languages, changes)
@@ -109,7 +108,7 @@ def fit(
     check_files(corpus.train)
     tally, words = Tally(), 0
     read = chain.from_iterable(read_pairs(place, corpus.languages, corpus.columns) for place in corpus.train)
-    with followed(training_files(corpus), follow):
+    with track_progress(training_files(corpus), follow):
         for pair in clean(read, data.cleaning, tally):
             words += sum(len(written.split()) + 1 for written in (pair if corpus.both else pair[1:]))
     if tally.kept < 20:
@@ -125,10 +124,10 @@ def fit(
 
 
 def _asked(
-    places: Sequence[Place], languages: tuple[str, str] | None, changes: Sequence[str]
+    places: Sequence[DataPath], languages: tuple[str, str] | None, changes: Sequence[str]
 ) -> dict[str, Any]:
     """What is known before the corpus is read: its files and languages, and what the changes say."""
-    source, target = (check(language) for language in languages or guess_languages(places[0]))
+    source, target = (check_language(language) for language in languages or guess_languages(places[0]))
     files = [list(map(str, place)) if isinstance(place, tuple) else str(place) for place in places]
     return changed({"data": {"source": source, "target": target, "train": files}}, changes)
 
@@ -160,7 +159,7 @@ def _steps(tokens: int, batch: int) -> int:
     return max(1, tokens // batch)
 
 
-def guess_languages(place: Place) -> tuple[str, str]:
+def guess_languages(place: DataPath) -> tuple[str, str]:
     """From a data set's name, file names such as 'news.en-de.tsv' or 'news.en', or what a file says."""
     if isinstance(place, tuple):
         codes = [re.sub(r"\.(gz|xz|zst)$", "", str(part)).rpartition(".")[2] for part in place]
@@ -212,5 +211,5 @@ def _products_per_second(device: torch.device, width: int) -> float:
     return 8 * 2 * 1024 * width * 4 * width / min(seconds)
 
 
-def _shown(place: Place) -> str:
+def _shown(place: DataPath) -> str:
     return " and ".join(map(str, place)) if isinstance(place, tuple) else str(place)

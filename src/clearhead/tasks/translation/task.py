@@ -6,8 +6,9 @@ from typing import Any
 
 from torch import nn
 
-from clearhead.data.batching.buckets import Batches
+from clearhead.data.batching.buckets import PaddedBatches
 from clearhead.data.batching.packing import PackedBatches
+from clearhead.data.batching.plan import Share
 from clearhead.data.bpe_dropout import BPEDropout
 from clearhead.data.sources.corpus import Pair, check_files
 from clearhead.data.store import PairStore
@@ -77,11 +78,12 @@ class Translating:
 
     def batches(
         self, store: PairStore, tokenizer: Tokenizer, rank: int, ranks: int, batches_per_step: int
-    ) -> Batches | PackedBatches:
+    ) -> PaddedBatches | PackedBatches:
         recipe = self.recipe
-        kind = PackedBatches if recipe.batches.kind == "packed" else Batches
+        kind = PackedBatches if recipe.batches.kind == "packed" else PaddedBatches
         encode = splitting(store, tokenizer, recipe) if recipe.tokenizer.dropout else None
-        return kind(store, recipe.batches, recipe.training.seed, rank, ranks, batches_per_step, encode)
+        share = Share(rank, ranks, batches_per_step)
+        return kind(store, recipe.batches, recipe.training.seed, share, encode)
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         size = sum(parameter.numel() for parameter in model.parameters())
