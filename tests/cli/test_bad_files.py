@@ -23,7 +23,10 @@ FILES = {
     "cut.en-de.tmx": (b"<tmx><body><tu>", "line 1: not well-formed TMX (no element found)"),
     "cut.en-de.tsv.gz": (gzip.compress(b"a\tb\n" * 99)[:-9], "cut short or not a .gz file"),
     "not.en-de.jsonl": (b"{}\n", "line 1: no field 'source'; it has none"),
-    "odd.en-de.docx": (b"PK", "unknown suffix '.docx'; use one of .tsv, .txt, .csv, .jsonl, .ndjson, .parquet, .tmx"),
+    "odd.en-de.docx": (
+        b"PK",
+        "unknown suffix '.docx'; use one of .tsv, .txt, .csv, .jsonl, .ndjson, .parquet, .tmx",
+    ),
     "few.en-de.tsv": (b"a\tb\n", "1 pairs read, 1 kept; a translator needs at least 20 pairs"),
     "not.en-de.parquet": (b"PAR1", "cut short or not a Parquet file"),
 }
