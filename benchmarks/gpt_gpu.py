@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from measuring import OURS, Step, Turns, about, peak, speed, table
 from torch import nn
 
-from clearhead.data.text_batch import CropBatch
+from clearhead.data.batch import CropBatch
 from clearhead.decoding import Constraints, DecodeLoop, most_probable
 from clearhead.models.cuda_graph import CudaGraphGPT
 from clearhead.models.gpt import GPT, GPTConfig

@@ -70,7 +70,7 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     for name in ([kind.FILE] if kind else []) + [WEIGHTS]:
         _check_there(folder, name)
     processor = kind.load(folder / kind.FILE) if kind else None
-    _check_sizes(config, processor, folder)
+    check_sizes(config, processor, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
     with torch.random.fork_rng(devices=[]), Undrawn():
         model = build(config, processor)
     load_weights(model, folder / WEIGHTS)
@@ -100,11 +100,10 @@ def _check_there(folder: Path, name: str) -> None:
         raise ModelError(f"{folder}: no trained model here, {name} is missing")
 
 
-def _check_sizes(config: Any, processor: Any, folder: Path) -> None:
-    """Refuses settings that ask for far more than the file holds, before any memory is taken."""
+def check_sizes(config: Any, processor: Any, shapes: Sequence[Sequence[int]], location: str) -> None:
+    """Refuses settings that ask for far more than weights of these shapes, before any memory is taken."""
     if not hasattr(config, "tensor_sizes"):
         return
-    shapes = _shapes(folder / WEIGHTS)
     total = sum(map(prod, shapes))
     layers = max(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
     sizes = config.tensor_sizes(processor.size if processor else 0)
@@ -112,8 +111,8 @@ def _check_sizes(config: Any, processor: Any, folder: Path) -> None:
     wrong += [f"{layers:,} layers"] if layers > len(shapes) else []
     if wrong:
         raise ModelError(
-            f"{folder / SETTINGS}: asks for {wrong[0]}, but {WEIGHTS} has {total:,} numbers in all; the files "
-            "belong to different models"
+            f"{location}: asks for {wrong[0]}, but there are {total:,} weights in all; the files belong to "
+            "different models"
         )
 
 

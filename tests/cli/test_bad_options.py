@@ -110,7 +110,7 @@ def test_a_wrong_change_is_refused(change, message, refused, tmp_path, number_re
         ),
         (["evaluate", "m", "--stride", "0"], "--stride: '0' should be greater than or equal to 1"),
         (["evaluate"], "Missing argument 'M'. (see clearhead evaluate --help)"),
-        (["data", "get", "wmt99"], "wmt99: no such data set; there are tatoeba-en-de, tatoeba-en-fr"),
+        (["data", "get", "wmt99"], "wmt99: no such dataset; choose from tatoeba-en-de, tatoeba-en-fr"),
     ],
 )
 def test_a_command_that_does_not_hang_together_is_refused(arguments, message, refused):

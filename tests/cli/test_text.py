@@ -40,7 +40,7 @@ def test_a_text_alone_makes_a_model_that_can_be_measured_and_used(call, text, tm
         (b"", "bad.txt: holds no text"),
         (b" \n\n ", "bad.txt: holds no text"),
         (b"x", "bad.txt: 1 character of text; a language model needs at least 100, better a million"),
-        (b"ab\0c" * 100, "bad.txt, line 1: holds NUL bytes, so it is no UTF-8 text; convert it first"),
+        (b"ab\0c" * 100, "bad.txt, line 1: contains NUL bytes, so it is not UTF-8 text; convert it first"),
         (b"fine\n\xe9t\xe9\n" * 100, "bad.txt, line 2: not UTF-8 (byte 0xe9); save the file as UTF-8"),
     ],
 )

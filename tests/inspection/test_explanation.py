@@ -9,7 +9,7 @@ from clearhead.inspection import Mute, Row, Swap, intervene
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.load import load
-from clearhead.text.tokenizer import END, START, Tokenizer, TokenizerConfig
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 TEXT = "three one four one"
 
@@ -49,7 +49,7 @@ def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
     assert [token.piece for token in explanation.target] == ["<s>", "3", "1", "4", "1"]
     assert [token.written for token in explanation.target] == [False, True, True, True, True]
     ids = [token.id for token in explanation.target]
-    assert [token.next for token in explanation.target] == [*ids[1:], END]
+    assert [token.next for token in explanation.target] == [*ids[1:], EOS]
     assert explanation["decoder.blocks.0.cross_attention.weights"].shape == (2, 5, 6)
     assert explanation["logits"].shape == (5, model.tokenizer.size)
     log_probs = explanation["logits"].log_softmax(-1)
@@ -101,8 +101,8 @@ def test_a_translation_can_be_forced_to_begin_with_tokens_of_the_tree(model):
     explanation = model.explain(TEXT, to="de", prefix=forced)
     assert [token.id for token in explanation.target][1:3] == forced
     assert explanation.output == model.translate(TEXT, to="de", prefix=forced).text
-    with pytest.raises(SettingsError, match=f"prefix: {START} is not the id of a word"):
-        model.translate(TEXT, to="de", prefix=[START])
+    with pytest.raises(SettingsError, match=f"prefix: {BOS} is not the id of a word"):
+        model.translate(TEXT, to="de", prefix=[BOS])
 
 
 def test_what_is_changed_holds_for_the_search_and_for_the_pass(model):

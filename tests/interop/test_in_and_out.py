@@ -119,7 +119,7 @@ def test_texts_are_cut_as_theirs_are_and_no_text_makes_a_sign(whole, tmp_path):
         assert ours.decode(ours.encode(text)) == text
     assert 0 not in ours.encode("<|endoftext|>")
     assert ours.decode(ours.encode("<|endoftext|>")) == "<|endoftext|>"
-    assert (ours.size, ours.signs.start, ours.signs.end, ours.signs.leads) == (ROWS, 0, 0, False)
+    assert (ours.size, ours.bos_id, ours.eos_id, ours.adds_bos) == (ROWS, 0, 0, False)
     again = Tokenizer.from_json(ours.to_json())
     assert again.to_json() == ours.to_json()
     assert again.encode(TEXT) == ours.encode(TEXT)

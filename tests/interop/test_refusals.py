@@ -140,7 +140,7 @@ def test_stretched_positions_are_refused(folders, tmp_path):
     [
         ("config.json", "no model of Hugging Face here, config.json is missing"),
         ("model.safetensors", "model.safetensors is missing; a pytorch_model.bin may run code"),
-        ("vocab.json", "no tokenizer here; it needs tokenizer.json, or vocab.json and merges.txt"),
+        ("vocab.json", "no tokenizer; it needs tokenizer.json, or vocab.json and merges.txt"),
     ],
 )
 def test_files_that_are_missing_are_named(name, message, folders, tmp_path):

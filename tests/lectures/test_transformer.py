@@ -72,6 +72,6 @@ def test_once_upon_a_time(measuring_data: Path):
     ranks = measuring_data / "tokenizers" / "cl100k_base.tiktoken.xz"
     if not ranks.is_file():
         pytest.skip("no cl100k_base ranks among the measuring data")
-    tokenizer = Tokenizer.from_ranks(ranks)
+    tokenizer = Tokenizer.from_tiktoken(ranks)
     assert tokenizer.encode("Once upon a time") == [12805, 5304, 264, 892]
     assert tokenizer.decode([12805, 5304, 264, 892]) == "Once upon a time"

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clearhead.config import Settings, parse_settings
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.store import Side
+from clearhead.data.store import TokenSequences
 from clearhead.errors import SettingsError, TextError
 from clearhead.layers.attention import Attention
 from clearhead.layers.layout import Packed, Padded
@@ -251,8 +251,8 @@ def test_texts_of_max_tokens_are_accepted_and_longer_ones_refused():
 
 
 def packed(pairs: list[tuple[list[int], list[int]]], rows: list[int], positions: int) -> PackedBatch:
-    sources, targets = (Side.of([pair[side] for pair in pairs]) for side in (0, 1))
-    return PackedBatch.lay(sources, targets, np.array(rows), max(rows) + 2, positions)
+    sources, targets = (TokenSequences.of([pair[side] for pair in pairs]) for side in (0, 1))
+    return PackedBatch.pack(sources, targets, np.array(rows), max(rows) + 2, positions)
 
 
 @pytest.mark.parametrize("position", [kind for kind in POSITIONS if kind != "fraction"])

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clearhead.data.delimited import Enclosed
-from clearhead.data.text_batch import IGNORED
+from clearhead.data.batch import IGNORE_INDEX
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.layers.layout import Plain
 from clearhead.text.tokenizer import PAD
 
@@ -54,7 +54,7 @@ class Perplexity:
 @torch.no_grad()
 def perplexity(
     model: nn.Module,
-    documents: Enclosed,
+    documents: DelimitedDocuments,
     size: int,
     stride: int | None = None,
     follow: Callable[[int, int], None] = lambda done, total: None,
@@ -76,7 +76,7 @@ def perplexity(
     follow(done, total)
     for inputs, labels in windows(documents, window, stride):
         inputs, labels = inputs.to(device), labels.to(device)
-        predicted = labels != IGNORED
+        predicted = labels != IGNORE_INDEX
         states, targets = language_model.states(inputs, Plain())[predicted], labels[predicted].long()
         rows = max(1, LOGITS // language_model.readout(states[:0]).shape[-1])
         for some, wanted in zip(states.split(rows), targets.split(rows), strict=True):
@@ -86,7 +86,7 @@ def perplexity(
     return Perplexity(tokens, nats, size, window, stride)
 
 
-def windows(documents: Enclosed, window: int, stride: int) -> Iterator[tuple[Tensor, Tensor]]:
+def windows(documents: DelimitedDocuments, window: int, stride: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of inputs and labels in which each token is a label once, with as much context as possible."""
     document, start, first, end = _spans(documents, window, stride)
     rows = max(1, TOKENS // window)
@@ -95,17 +95,17 @@ def windows(documents: Enclosed, window: int, stride: int) -> Iterator[tuple[Ten
         position = start[some, None] + np.arange(min(window, int((end - start)[some].max())))
         valid = position < end[some, None]
         number, inside = np.broadcast_to(document[some, None], position.shape)[valid], position[valid]
-        inputs, labels = np.full(position.shape, PAD, np.int32), np.full(position.shape, IGNORED, np.int32)
+        inputs, labels = np.full(position.shape, PAD, np.int32), np.full(position.shape, IGNORE_INDEX, np.int32)
         inputs[valid], labels[valid] = documents.tokens(number, inside), documents.tokens(number, inside + 1)
         learned = np.zeros(position.shape, dtype=bool)
-        learned[valid] = documents.learned(number, inside + 1)
-        labels[(position < first[some, None]) | ~learned] = IGNORED
+        learned[valid] = documents.is_label(number, inside + 1)
+        labels[(position < first[some, None]) | ~learned] = IGNORE_INDEX
         yield torch.from_numpy(inputs), torch.from_numpy(labels)
 
 
-def _spans(documents: Enclosed, window: int, stride: int) -> tuple[NDArray[np.int64], ...]:
+def _spans(documents: DelimitedDocuments, window: int, stride: int) -> tuple[NDArray[np.int64], ...]:
     """The document, start, first predicting position and end of each window."""
-    predicted = documents.lengths - (2 if documents.signs else 1)
+    predicted = documents.lengths - (2 if documents.delimiters else 1)
     counts = np.where(predicted > 0, 1 + -(-np.maximum(predicted - window, 0) // stride), 0)
     document = np.repeat(np.arange(len(predicted)), counts)
     number = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -13,7 +13,7 @@ from clearhead.explorer.distribution import Cut, distribution
 from clearhead.layers.layout import Padded, Plain
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.translation.model import TranslationModel
-from clearhead.text.tokenizer import END, START
+from clearhead.text.tokenizer import BOS, EOS
 
 
 def next_token(
@@ -39,7 +39,7 @@ def next_token(
         "top": told["top"],
         "kept": told["kept"],
         "text": _text(model, text, [*written, chosen]),
-        "ended": chosen in model.tokenizer.signs.ends,
+        "ended": chosen in model.tokenizer.eos_ids,
         "places": positions,
         "cache": {
             "layers": layers,
@@ -72,15 +72,15 @@ def _last_logits(model: Model, text: str, written: Sequence[int], to: str | None
     if len(source) > most_tokens(model) or len(written) > model.model.config.max_tokens:
         max_length = max(len(source), len(written))
         raise TextError(f"text: {max_length} tokens, and the model takes {most_tokens(model)}: shorten it")
-    read = torch.tensor([[*model.lead(to), *source, END]], device=model.device)
-    target = torch.tensor([[START, *written]], device=model.device)
+    read = torch.tensor([[*model.lead(to), *source, EOS]], device=model.device)
+    target = torch.tensor([[BOS, *written]], device=model.device)
     layout = Padded(torch.tensor([read.shape[1]], device=model.device))
     states = model.model.states(read, layout, target)
     return model.model.readout(states[0, -1]), len(written) + 1
 
 
 def _text(model: Model, text: str, written: Sequence[int]) -> str:
-    said = model.tokenizer.decode([one for one in written if one not in model.tokenizer.signs.ends])
+    said = model.tokenizer.decode([one for one in written if one not in model.tokenizer.eos_ids])
     return said if isinstance(model, TranslationModel) else text + said
 
 
@@ -91,8 +91,8 @@ def _layers(model: Model) -> int:
 
 def _chosen(logits: Tensor, place: int, cut: Cut, seed: int, suppressed_tokens: Sequence[int]) -> int:
     """As a continuation of the text chooses at this place."""
-    start = torch.tensor([START], device=logits.device)
-    constraints = Constraints(start, END, place + 1, suppressed_tokens=suppressed_tokens)
+    start = torch.tensor([BOS], device=logits.device)
+    constraints = Constraints(start, EOS, place + 1, suppressed_tokens=suppressed_tokens)
     drawing = (cut.temperature, cut.top_k, cut.top_p)
     choose = sampler(constraints, [seed], *drawing) if cut.temperature else most_probable
     rows = torch.zeros(1, dtype=torch.long, device=logits.device)

@@ -17,7 +17,7 @@ from clearhead.checkpoint import (
     SETTINGS,
     WEIGHTS,
     Undrawn,
-    check_counts,
+    check_sizes,
     load_checkpoint,
     save_weights,
     set_weights,
@@ -52,7 +52,7 @@ def import_model(folder: Path, out: Path) -> GPT:
     config = _said(folder / CONFIG, lambda: _our_settings(family, settings))
     tensors = _their_tensors(folder)
     tokenizer = Tokenizer.from_huggingface(folder, _rows(settings, folder))
-    check_counts(config, tokenizer.size, [one.shape for one in tensors.values()], str(folder / CONFIG))
+    check_sizes(config, tokenizer, [one.shape for one in tensors.values()], str(folder / CONFIG))
     with Undrawn():
         model = GPT(config, tokenizer.size)
     place = str(folder / WEIGHTS)
@@ -84,14 +84,13 @@ def export_model(folder: Path, out: Path) -> str:
     origin = checkpoint.settings.get("origin")
     precision = origin.get("precision") if isinstance(origin, dict) else None
     precision = precision if precision in KINDS else "float32"
-    signs = tokenizer.signs
     settings = {
         "architectures": [family.architecture],
         "model_type": family.kind,
         "dtype": precision,
         "vocab_size": tokenizer.size,
-        "bos_token_id": signs.start,
-        "eos_token_id": list(signs.several) or signs.end,
+        "bos_token_id": tokenizer.bos_id,
+        "eos_token_id": list(tokenizer.eos_ids) if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id,
         **family.written(model.config),
     }
     out.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,6 @@ def read_config(values: Mapping[str, Any], location: str = "") -> Settings:
     return parse_settings(MODELS[kind].Config, values, location, "model")
 
 
-def build(config: Settings, processor: Any) -> Any:
+def build(config: Any, processor: Any) -> Any:
     """A model of the settings' kind with new weights, for the processor that makes its input."""
     return MODELS[config.kind].build(config, processor)

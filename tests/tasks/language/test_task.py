@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from clearhead.checkpoint import WEIGHTS
 from clearhead.config import changed
 from clearhead.data.batching.crops import PackedTexts, TextBatchingConfig
-from clearhead.data.delimited import Enclosed
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.sources.documents import read_documents
 from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError, SettingsError, TextError
@@ -118,9 +118,9 @@ def test_packed_documents_have_the_loss_of_each_alone():
     texts = [torch.randint(4, 50, (length,)).tolist() for length in (3, 9, 1, 14, 6)]
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double().eval()
     config, loss = TextBatchingConfig(tokens=64, row_length=16), LanguageLoss()
-    [batches_per_step] = PackedTexts(Enclosed(TextStore.of(texts), (2, 3)), config, seed=0).whole()
-    alone = [PackedTexts(Enclosed(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
-    apart = sum(loss(model, batch) for batches in alone for batch in batches.whole())
+    [batches_per_step] = PackedTexts(DelimitedDocuments(TextStore.of(texts), (2, 3)), config, seed=0).sequential()
+    alone = [PackedTexts(DelimitedDocuments(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
+    apart = sum(loss(model, batch) for batches in alone for batch in batches.sequential())
     torch.testing.assert_close(loss(model, batches_per_step), apart)
 
 
@@ -128,8 +128,8 @@ def test_prompts_are_read_but_only_answers_are_learned(texts):
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double()
     store = PairStore.of([[10, 11, 12]], [[13, 14]])
     [batch] = PackedTexts(
-        Enclosed(store, (2, 3)), TextBatchingConfig(tokens=16, row_length=16), seed=0
-    ).whole()
+        DelimitedDocuments(store, (2, 3)), TextBatchingConfig(tokens=16, row_length=16), seed=0
+    ).sequential()
     logits = model(torch.tensor([[2, 10, 11, 12, 13, 14]])).log_softmax(-1)[0]
     wanted = -(logits[3, 13] + logits[4, 14] + logits[5, 3])
     torch.testing.assert_close(LanguageLoss()(model, batch), wanted)

@@ -139,7 +139,7 @@ def test_an_english_sentence_is_in_one_part_only_over_all_directions(recipe):
         kept = corpus.by_direction(part)
         assert list(kept) == list(ALL)
         assert [len(some) for some in kept.values()] == [recipe.data.hold_out.model_dump()[part]] * 4
-        assert kept[ALL[1]] == [pair.turned for pair in kept[ALL[0]]]
+        assert kept[ALL[1]] == [pair.swapped for pair in kept[ALL[0]]]
         english[part] = {pair.source for one in (ALL[0], ALL[2]) for pair in kept[one]}
     assert sum(map(len, english.values())) == len(set().union(*english.values()))
     assert len(english["train"]) > 300
@@ -216,5 +216,5 @@ def test_one_corpus_in_both_directions_makes_a_tagged_model(tmp_path, many_recip
         pass
     model = clearhead.load(tmp_path / "out")
     assert model.directions == ALL[:2]
-    assert Tokenizer.load(tmp_path / "out" / "tokenizer.json").specials[4:] == ("<2de>", "<2en>")
+    assert Tokenizer.load(tmp_path / "out" / "tokenizer.json").special_tokens[4:] == ("<2de>", "<2en>")
     assert {path.name for path in (tmp_path / "out").glob("test*")} == {"test.en-de.tsv", "test.de-en.tsv"}

@@ -166,7 +166,7 @@ class Drawing:
         embedding = model.embedding if isinstance(model, GPT) else model.source_embedding
         matrix = embedding.weight.detach().float()
         tokens = [token for token in self.explanation.source or self.explanation.target if not token.special]
-        signs = range(len(tokenizer.specials))
+        signs = range(len(tokenizer.special_tokens))
         return neighbours_picture(
             self.subject,
             [

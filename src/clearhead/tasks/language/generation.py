@@ -146,7 +146,7 @@ class Decoder:
         options: GenerateOptions,
     ):
         self.language, self.prompts, self.options = language, prompts, options
-        tokenizer, self.ends = language.tokenizer, language.tokenizer.signs.ends
+        tokenizer, self.ends = language.tokenizer, language.tokenizer.eos_ids
         self.visible = [language.visible(prompt, options) for prompt in prompts]
         self.seeds = [options.seed + number for number in numbers]
         self.detokenizers = [StreamDetokenizer(tokenizer, ids, options.stops) for ids in self.visible]

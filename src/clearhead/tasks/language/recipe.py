@@ -10,8 +10,8 @@ from clearhead.config import Settings
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.datasets import SHIPPED_TEXTS
 from clearhead.data.sources.documents import files
-from clearhead.data.sources.streams import ending
-from clearhead.data.survey import FEW
+from clearhead.data.sources.streams import suffix
+from clearhead.data.survey import FEW_DOCUMENTS
 from clearhead.models import GPTConfig
 from clearhead.tasks.init_from import INIT_FROM, model_folder, tokenizer_of, with_model_of, with_tokenizer
 from clearhead.tasks.recipe import Recipe
@@ -102,8 +102,8 @@ class TextConfig(Settings):
         if self.template:
             return False
         found = [path for name in self.train for path in files(name)]
-        return len(found) < FEW and all(
-            ending(path) not in (".jsonl", ".ndjson", ".parquet") for path in found
+        return len(found) < FEW_DOCUMENTS and all(
+            suffix(path) not in (".jsonl", ".ndjson", ".parquet") for path in found
         )
 
 

@@ -31,7 +31,7 @@ from clearhead.inspection.explanation import Explanation, look_at_pair, source_t
 from clearhead.models import Translator
 from clearhead.options import check_text, check_types, listed
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.text.tokenizer import END, START, Tokenizer
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 # As in the paper: a translation may have this many tokens more than its source.
 EXTRA_TOKENS = 50
@@ -317,7 +317,7 @@ class TranslationModel:
             raise TextError("the text is blank: there is nothing to explain; give a sentence")
         source, found, tree = tag + ids, [], None
         if target is None:
-            tree = None if options.sampling else Tree(END, options.beam or 1)
+            tree = None if options.sampling else Tree(EOS, options.beam or 1)
             (found,) = self._search([source], [0], options, tree)
         said = found[0].tokens if found else self._encode_one(target or "")
         look = look_at_pair(self.model, source, said, names)
@@ -380,8 +380,8 @@ class TranslationModel:
         max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.max_tokens)
         forced = self._prefix_ids(options.prefix)
         prefix = [forced] * len(sources) if forced else None
-        start = torch.full((len(sources),), START, device=self.device)
-        constraints = Constraints(start, END, max_length, prefix, options.adjustments())
+        start = torch.full((len(sources),), BOS, device=self.device)
+        constraints = Constraints(start, EOS, max_length, prefix, options.adjustments())
         if sampling := options.sampling:
             seeds = [sampling.seed + number for number in numbers]
             filters = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
@@ -395,7 +395,7 @@ class TranslationModel:
         if isinstance(prefix, str):
             return self.tokenizer.encode(prefix) if prefix else []
         for number in prefix:
-            if not len(self.tokenizer.specials) <= number < self.tokenizer.size:
+            if not len(self.tokenizer.special_tokens) <= number < self.tokenizer.size:
                 raise SettingsError(
                     f"prefix: {number} is not the id of a text token; give such ids, or a text"
                 )

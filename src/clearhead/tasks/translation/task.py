@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from clearhead.checkpoint import Checkpoint, load_checkpoint
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.batching.buckets import Batches
+from clearhead.data.batching.buckets import PaddedBatches
 from clearhead.data.batching.packing import PackedBatches
+from clearhead.data.batching.plan import Share
 from clearhead.data.bpe_dropout import BPEDropout
-from clearhead.data.progress import followed
+from clearhead.data.progress import track_progress
 from clearhead.data.sources.corpus import Pair, check_files
 from clearhead.errors import ModelError
 from clearhead.evaluation.metric import BLEU, LOSS
@@ -124,7 +125,7 @@ class TranslationTask(Task):
         inherited = recipe.inherited_tokenizer()
         if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
             yield Note("taking over a tokenizer …" if inherited else "learning the tokenizer …")
-            with followed(files, context.progress):
+            with track_progress(files, context.progress):
                 context.ranks.first(self.corpus.split)
         self.processor = context.processor(
             Tokenizer, lambda: inherited or learn_tokenizer(self.corpus, recipe)
@@ -135,7 +136,7 @@ class TranslationTask(Task):
 
         yield Note("reading, cleaning and tokenising the pairs …")
         # Rank 0 writes the store and the others find it; on another machine, one rank there writes it again.
-        with followed(files, context.progress):
+        with track_progress(files, context.progress):
             context.ranks.first(lambda: len(store(self.corpus, "train", self.processor, recipe)))
             self.store = store(self.corpus, "train", self.processor, recipe)
         several = f" in {len(data.directions)} directions" if len(data.directions) > 1 else ""
@@ -145,14 +146,14 @@ class TranslationTask(Task):
         self.validator = Validator(held_out, self.processor, recipe) if any(held_out.values()) else None
         self._loss = self._make_loss()
 
-    def batches(self, rank: int, ranks: int, batches_per_step: int) -> Batches | PackedBatches:
+    def batches(self, rank: int, ranks: int, batches_per_step: int) -> PaddedBatches | PackedBatches:
         recipe = self.recipe
-        kind = PackedBatches if recipe.batches.kind == "packed" else Batches
+        kind = PackedBatches if recipe.batches.kind == "packed" else PaddedBatches
         seed, dropout = recipe.training.seed, recipe.tokenizer.dropout
         encode = None
         if dropout:
             encode = BPEDropout(self.store, self.processor, dropout, seed, recipe.model.max_tokens)
-        return kind(self.store, recipe.batches, seed, rank, ranks, batches_per_step, encode)
+        return kind(self.store, recipe.batches, seed, Share(rank, ranks, batches_per_step), encode)
 
     def loss(self, model: Translator, batch: Batch) -> Tensor:
         return self._loss(model, batch)
@@ -194,7 +195,7 @@ class TranslationTask(Task):
         training = self.recipe.training
         distilled = training.distillation.weight if training.distillation else 0.0
         criterion = Criterion(training.label_smoothing, training.regulariser, distilled)
-        return TranslationLoss(criterion, len(self.processor.specials), self._teacher())
+        return TranslationLoss(criterion, len(self.processor.special_tokens), self._teacher())
 
     def _teacher(self) -> Translator | None:
         recipe = self.recipe
