@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from clearhead.accel.quantization import restored
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
-from clearhead.files import replacing
+from clearhead.files import atomic_path
 from clearhead.layers.block import BlockConfig
 from clearhead.models import build, read_config
 from clearhead.text.tokenizer import Tokenizer
@@ -127,7 +127,7 @@ def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
     """Writes the file whole or not at all, with a hash of the tokenizer beside it."""
     tensors = {name: value.cpu().contiguous() for name, value in values.items()}
     try:
-        with replacing(path) as temporary:
+        with atomic_path(path) as temporary:
             save_file(tensors, temporary, {"tokenizer": _hash(path.with_name(TOKENIZER))})
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error

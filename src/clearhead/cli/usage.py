@@ -24,11 +24,11 @@ def refusal(error: Any) -> str:
     if error.__cause__ is not None and getattr(error, "param", None):
         from pydantic import ValidationError
 
-        from clearhead.config import sentence
+        from clearhead.config import describe
 
         if isinstance(error.__cause__, ValidationError):
             # Its own words leave out the value.
-            return f"{_option(error.param)}: {sentence(error.__cause__.errors()[0])}"
+            return f"{_option(error.param)}: {describe(error.__cause__.errors()[0])}"
     return " ".join(error.format_message().split())
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from clearhead.config import changed, parse_settings
+from clearhead.config import apply_overrides, parse_settings
 from clearhead.tasks.init_from import inherited
 from clearhead.tasks.recipes import Recipe
 
@@ -15,7 +15,7 @@ def settled(recipe: R, asked: Mapping[str, Any], changes: Sequence[str]) -> R:
     values = recipe.model_dump(mode="json", exclude_none=True)
     if options(asked, "training", "init_from") or options(asked, "model", "preset"):
         del values["model"]
-    found = inherited(parse_settings(type(recipe), changed(values, changes)))
+    found = inherited(parse_settings(type(recipe), apply_overrides(values, changes)))
     assert isinstance(found, type(recipe))
     return found
 

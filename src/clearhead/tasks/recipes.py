@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import changed, parse_settings, read_toml
+from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import SettingsError
 from clearhead.tasks.language.recipe import LanguageRecipe
 from clearhead.tasks.translation.recipe import TranslationRecipe
@@ -15,14 +15,14 @@ RECIPES: dict[str, type[Recipe]] = {"translation": TranslationRecipe, "language"
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
     """The recipe in a file, after changes of the form 'a.b=value'."""
-    return parse_recipe(changed(read_toml(path), changes), place=str(path))
+    return parse_recipe(apply_overrides(read_toml(path), changes), place=str(path))
 
 
 def parse_recipe(values: Mapping[str, Any], place: str = "") -> Recipe:
     """Values as the recipe of their kind; without one, they are for translation."""
     kind = values.get("kind", "translation")
     if kind in RECIPES:
-        return parse_settings(RECIPES[kind], values, place=place)
+        return parse_settings(RECIPES[kind], values, location=place)
     wrong = [f"{place}: " * bool(place) + f"kind: {kind!r} is not one of {', '.join(RECIPES)}"]
     try:
         # What else is wrong in it, most likely.

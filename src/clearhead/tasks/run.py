@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, save_weights
-from clearhead.config import changed, read_toml, settings_toml
+from clearhead.config import apply_overrides, read_toml, settings_toml
 from clearhead.data.progress import ProgressCallback, followed, unfollowed
 from clearhead.errors import SettingsError, TrainingError
-from clearhead.files import half_written
+from clearhead.files import leftover_files
 from clearhead.models import build
 from clearhead.tasks.events import Event, Note
 from clearhead.tasks.init_from import inherited, inherited_tokenizer, init_weights_from
@@ -83,7 +83,7 @@ def _resumed(out: Path, changes: Sequence[str]) -> Recipe:
         if group != "training" or name.partition(".")[0] not in CHANGEABLE:
             allowed = ", ".join(f"training.{setting}" for setting in CHANGEABLE)
             raise SettingsError(f"--set {change}: a resumed run keeps its settings but for {allowed}")
-    return parse_recipe(changed(read_toml(out / SETTINGS), changes), place=str(out / SETTINGS))
+    return parse_recipe(apply_overrides(read_toml(out / SETTINGS), changes), place=str(out / SETTINGS))
 
 
 def task_of(recipe: Recipe) -> Task:
@@ -137,7 +137,7 @@ def _run(
 
 def _tidied(out: Path) -> bool:
     """Removes what was half-written when an earlier try was killed; whether the tokenizer is missing."""
-    for leftover in half_written(out):
+    for leftover in leftover_files(out):
         leftover.unlink()
     return not (out / TOKENIZER).exists()
 

@@ -1,6 +1,6 @@
 """Languages by their codes, and the tag that tells a model which one to write."""
 
-from clearhead.errors import TextError, nearest
+from clearhead.errors import TextError, closest_match
 
 # ISO 639-1, and those of three letters (ISO 639-3) for which parallel text is widely shared.
 TABLE = """
@@ -60,5 +60,5 @@ def suggestion(word: str) -> str | None:
             return part
     codes = {name.lower(): code for code, name in NAMES.items()}
     begun = (name for name in codes if len(said) > 2 and name.startswith(said))
-    near = next(begun, None) or nearest(said, codes, alike=0.75)
+    near = next(begun, None) or closest_match(said, codes, cutoff=0.75)
     return codes[near] if near else None

@@ -13,7 +13,7 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
-from clearhead.options import check_text, listed, options_of
+from clearhead.options import as_texts, check_text, options_of
 from clearhead.tasks.language.generation import GenerateOptions, Generation, StreamedText, Writing
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
 
@@ -76,7 +76,7 @@ class LanguageModel:
         What a prompt gives does not depend on the prompts beside it.
         """
         options = options_of(GenerateOptions, given)
-        texts = listed(prompts, "prompt")
+        texts = as_texts(prompts, "prompt")
         told = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
         rows = [number for number in range(len(texts)) for _ in range(options.samples)]
         found: dict[int, Generation] = {}

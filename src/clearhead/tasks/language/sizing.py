@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.config import changed, parse_settings
+from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.progress import ProgressCallback, followed, unfollowed
 from clearhead.data.sources.documents import check_texts
@@ -91,7 +91,7 @@ def fit_text(
     paths: Sequence[str], changes: Sequence[str] = (), follow: ProgressCallback = unfollowed
 ) -> FittedText:
     """Reads the text once and chooses by its size; changes of the form 'model.width=64' take precedence."""
-    asked = changed({"data": {"train": list(paths)}}, changes)
+    asked = apply_overrides({"data": {"train": list(paths)}}, changes)
     data = parse_settings(TextConfig, asked["data"], group="data")
     check_texts(data.paths)
     corpus = corpus_of(data, seed=1)

@@ -29,7 +29,7 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_pair, source_tokens, target_tokens
 from clearhead.models import Translator
-from clearhead.options import check_text, check_types, listed, options_of
+from clearhead.options import as_texts, check_text, check_types, options_of
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
 from clearhead.text.tokenizer import END, START, Tokenizer
 
@@ -180,7 +180,7 @@ class TranslationModel:
         texts beside it.
         """
         asked = self.lead(to)
-        found = self._translate(listed(texts), asked, self._options(given))
+        found = self._translate(as_texts(texts), asked, self._options(given))
         return found[0] if isinstance(texts, str) else found
 
     def stream(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from clearhead.config import changed, parse_settings
+from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
@@ -130,7 +130,7 @@ def _asked(
     """What is known before the corpus is read: its files and languages, and what the changes say."""
     source, target = (check(language) for language in languages or guess_languages(places[0]))
     files = [list(map(str, place)) if isinstance(place, tuple) else str(place) for place in places]
-    return changed({"data": {"source": source, "target": target, "train": files}}, changes)
+    return apply_overrides({"data": {"source": source, "target": target, "train": files}}, changes)
 
 
 def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
