@@ -117,5 +117,5 @@ def check_search(beam: int = 1, nbest: int = 1, length_penalty: float = 0.0) -> 
         raise SettingsError(f"nbest: {nbest} should be from 1 to the beam, {beam}; widen the beam for more")
     if not 0 <= length_penalty <= MAX_LENGTH_PENALTY:
         raise SettingsError(
-            f"alpha: {length_penalty} should be from 0 to {MAX_LENGTH_PENALTY} (0 leaves lengths alone)"
+            f"length_penalty: {length_penalty} should be from 0 to {MAX_LENGTH_PENALTY} (0 leaves lengths alone)"
         )
