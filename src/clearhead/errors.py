@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 
 class ClearheadError(Exception):
-    """The message says where the problem is, names the value, and tells how to fix it."""
+    """The message names location and value, and says how to fix the problem."""
 
 
 class SettingsError(ClearheadError):

@@ -164,6 +164,12 @@ def test_a_closed_pipe_of_messages_ends_a_command_quietly(tmp_path):
     assert code == 0
 
 
+@pytest.mark.parametrize("redirection", [">&-", "2>&-"])
+def test_closed_streams_change_nothing_else(redirection, tmp_path):
+    command = f"{sys.executable} -m clearhead models {tmp_path} {redirection}"
+    assert subprocess.run(["bash", "-c", command], capture_output=True).returncode == 0
+
+
 def test_head_gets_its_lines_of_the_help():
     command = f"set -o pipefail; {sys.executable} -m clearhead --help | head -2"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True)

@@ -73,3 +73,13 @@ def test_a_custom_handler_is_kept(handler):
     signal.signal(signal.SIGINT, handler)
     with handle_sigint():
         assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_ctrl_c_during_a_command_exits_with_130_and_one_line(call, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clearhead.data.datasets.list_datasets", interrupted)
+    result = call("data", "list")
+    assert (result.code, result.out) == (130, "")
+    assert result.err == "clearhead: interrupted; all printed lines are complete\n"

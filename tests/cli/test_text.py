@@ -89,8 +89,8 @@ def test_the_field_of_a_text_can_be_chosen(call, error_of, babbler, tmp_path):
     assert json.loads(named.out) == json.loads(
         call("evaluate", babbler, "--text", tmp_path / "text.jsonl", "--json").out
     )
-    assert "no field 'nobody'; it has" in error_of(
-        "evaluate", babbler, "--text", tmp_path / "x.jsonl", "--field", "nobody"
+    assert "no field 'missing'; it has" in error_of(
+        "evaluate", babbler, "--text", tmp_path / "x.jsonl", "--field", "missing"
     )
     assert error_of("evaluate", babbler, "--field", "story").startswith("--field story: needs --text FILE")
 

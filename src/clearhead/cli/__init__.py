@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -93,6 +94,8 @@ def main() -> None:
     # torch's threads spin while they wait for each other; with the default count, training slows down several
     # times when another program needs a core. Must be set before torch is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # A stream that the shell has closed (>&-) is None.
+    sys.stdout, sys.stderr = (stream or Path(os.devnull).open("w") for stream in (sys.stdout, sys.stderr))
     try:
         with handle_sigint():
             sys.exit(_run())
