@@ -5,7 +5,6 @@ import os
 import re
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -95,7 +94,9 @@ def main() -> None:
     # times when another program needs a core. Must be set before torch is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     # A stream that the shell has closed (>&-) is None.
-    sys.stdout, sys.stderr = (stream or Path(os.devnull).open("w") for stream in (sys.stdout, sys.stderr))
+    sys.stdout, sys.stderr = (
+        stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w") for stream in (sys.stdout, sys.stderr)
+    )
     try:
         with handle_sigint():
             sys.exit(_run())
