@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from clearhead.accel.quantization import restored
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
-from clearhead.files import check_new_folder, replacing, write_text
+from clearhead.files import atomic_path, check_new_folder, write_text
 from clearhead.models import MODELS, build, read_config
 
 SETTINGS, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
@@ -149,7 +149,7 @@ def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
     """Writes the file atomically, with a hash of the processor beside it."""
     tensors = {name: value.cpu().contiguous() for name, value in values.items()}
     try:
-        with replacing(path) as temporary:
+        with atomic_path(path) as temporary:
             save_file(tensors, temporary, _processor_hashes(path.parent))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error

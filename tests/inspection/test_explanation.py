@@ -134,7 +134,7 @@ def test_a_blank_text_has_nothing_to_explain(model, text):
 @pytest.mark.parametrize("text", [["three", "one"], 3, None])
 def test_one_text_is_explained_at_a_time(model, text):
     for one in (model, make_language()):
-        with pytest.raises(TextError, match="give one text, as a str"):
+        with pytest.raises(TextError, match="pass a str"):
             one.explain(text)
 
 

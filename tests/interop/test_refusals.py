@@ -72,7 +72,7 @@ def test_tensors_that_do_not_fit_are_named(name, change, message, folders, tmp_p
         ({"model_type": "bert"}, "model_type: 'bert' is not one of gpt2, llama, mistral, qwen3"),
         ({"activation_function": "tanh"}, "activation_function: 'tanh' is not supported, but 'gelu_new'"),
         ({"n_head": 5}, "width 32 is not divisible by attention.heads 5"),
-        ({"n_layer": "two"}, "layers: 'two' is not a whole number"),
+        ({"n_layer": "two"}, "layers: 'two' is not an integer"),
         (
             {"attn_pdrop": "x"},
             "a value is of another type than gpt2 has (could not convert string to float: 'x'); "

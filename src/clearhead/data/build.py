@@ -22,7 +22,7 @@ from clearhead.data.pair import TaggedPair
 from clearhead.data.sources.plain_text import TextChunk
 from clearhead.data.store import FORMAT, PairStore, TextStore
 from clearhead.errors import DataError
-from clearhead.files import force
+from clearhead.files import fsync
 from clearhead.text.tokenizer import Tokenizer
 
 # Pairs, and characters of running text, that are tokenized at once.
@@ -111,9 +111,9 @@ class CachedBuild(Generic[Store]):
             (part / "meta.json").write_text(json.dumps(meta, indent=1, default=str), encoding="utf-8")
             part.chmod(0o755)
             for written in [*part.iterdir(), part]:
-                force(written)
+                fsync(written)
             part.rename(folder)
-            force(folder.parent)
+            fsync(folder.parent)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise

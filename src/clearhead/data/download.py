@@ -16,7 +16,7 @@ from typing import IO, Any
 from clearhead.data.datasets import DATASETS, MIRROR, Dataset, PublicFile, shipped_file
 from clearhead.data.sources.streams import content_hash
 from clearhead.errors import DataError
-from clearhead.files import replacing
+from clearhead.files import atomic_path
 
 NETWORK = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
 DECOMPRESSION = (gzip.BadGzipFile, EOFError, zlib.error)
@@ -79,7 +79,7 @@ def _download(file: PublicFile, path: Path) -> Path:
 
 def _write(content: IO[bytes] | Any, path: Path, sha256: str | None = None) -> Path:
     """Writes a file that gets its name only once it is complete and verified."""
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         with temporary.open("wb") as file:
             shutil.copyfileobj(content, file)
         if sha256 and (found := content_hash(temporary)) != sha256:

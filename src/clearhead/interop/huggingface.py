@@ -26,7 +26,7 @@ from clearhead.checkpoint import (
 )
 from clearhead.config import problems
 from clearhead.errors import ModelError
-from clearhead.files import check_new_folder, replacing, write_text
+from clearhead.files import atomic_path, check_new_folder, write_text
 from clearhead.interop.architectures import family_for, family_of
 from clearhead.interop.weight_map import Family, ours, theirs
 from clearhead.models import GPT, GPTConfig
@@ -98,7 +98,7 @@ def export_model(folder: Path, out: Path) -> str:
     for name, content in tokenizer.to_huggingface().items():
         write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     tensors = {name: tensor.to(KINDS[precision]) for name, tensor in theirs(family, model).items()}
-    with replacing(out / WEIGHTS) as temporary:
+    with atomic_path(out / WEIGHTS) as temporary:
         save_file(tensors, temporary, {"format": "pt"})
     return family.kind
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead import tasks
-from clearhead.config import changed, parse_settings, read_toml
+from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import SettingsError
 
 DEFAULT = "translation"
@@ -13,7 +13,7 @@ DEFAULT = "translation"
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Any:
     """The recipe in a file, after changes of the form 'a.b=value'."""
-    return parse_recipe(changed(read_toml(path), changes), location=str(path))
+    return parse_recipe(apply_overrides(read_toml(path), changes), location=str(path))
 
 
 def parse_recipe(values: Mapping[str, Any], location: str = "") -> Any:

@@ -1,6 +1,6 @@
 """Language codes and names, and the tags that select a target language."""
 
-from clearhead.errors import TextError, nearest
+from clearhead.errors import TextError, closest_match
 
 # ISO 639-1, and some ISO 639-3 codes for which parallel text is widely available.
 TABLE = """
@@ -58,5 +58,5 @@ def closest_language(word: str) -> str | None:
             return part
     codes = {full.lower(): code for code, full in NAMES.items()}
     begun = (full for full in codes if len(name) > 2 and full.startswith(name))
-    near = next(begun, None) or nearest(name, codes, alike=0.75)
+    near = next(begun, None) or closest_match(name, codes, cutoff=0.75)
     return codes[near] if near else None

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from clearhead.checkpoint import WEIGHTS
-from clearhead.config import changed
+from clearhead.config import apply_overrides
 from clearhead.data.batching.crops import PackedTexts, TextBatchingConfig
 from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.sources.documents import read_documents
@@ -67,7 +67,7 @@ def recipe(data: dict, *changes: str) -> Recipe:
         "batches": {"tokens": 128},
         "training": TRAINING,
     }
-    return parse_recipe(changed(values, changes))
+    return parse_recipe(apply_overrides(values, changes))
 
 
 VARIANTS = {

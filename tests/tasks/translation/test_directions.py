@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clearhead
-from clearhead.config import changed, parse_settings, read_settings, read_toml
+from clearhead.config import apply_overrides, parse_settings, read_settings, read_toml
 from clearhead.data.sources.corpus import Pair
 from clearhead.errors import ModelError, TextError
 from clearhead.evaluation.bleu import bleu
@@ -177,7 +177,7 @@ def test_the_tokenizer_reads_every_sentence_once(recipe):
 
 def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
-    values = changed(recipe.model_dump(mode="json", exclude_none=True), ["model.max_length=64"])
+    values = apply_overrides(recipe.model_dump(mode="json", exclude_none=True), ["model.max_length=64"])
     values["tokenizer"] = {"kind": "bpe", "vocabulary": 80, "dropout": 0.9}
     dropping = parse_settings(TranslationRecipe, values)
     corpus = Corpus(dropping.data, 1)
@@ -197,7 +197,7 @@ def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
 
 def test_a_validator_measures_each_direction_and_their_mean(model, many_model):
     recipe = parse_settings(
-        TranslationRecipe, changed(read_toml(many_model / "config.toml"), ["validation.sentences=28"])
+        TranslationRecipe, apply_overrides(read_toml(many_model / "config.toml"), ["validation.sentences=28"])
     )
     kept = {one: pairs_of(many_model, "validation", one) for one in ALL}
     scores = Validator(kept, model.tokenizer, recipe).measure(model.model, nullcontext())

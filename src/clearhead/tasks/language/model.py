@@ -13,7 +13,7 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
-from clearhead.options import check_text, listed
+from clearhead.options import as_texts, check_text
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
 from clearhead.text.tokenizer import UNK, Tokenizer
 
@@ -156,7 +156,7 @@ class LanguageModel:
             logprobs,
             overflow,
         )
-        texts = listed(prompts, "prompt")
+        texts = as_texts(prompts, "prompt")
         encoded = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
         rows = [number for number in range(len(texts)) for _ in range(options.samples)]
         found: dict[int, Generation] = {}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.config import changed, parse_settings
+from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.data.sources.documents import check_texts
@@ -89,7 +89,7 @@ def fit_text(
     paths: Sequence[str], changes: Sequence[str] = (), progress: ProgressCallback = ignore_progress
 ) -> FittedText:
     """Reads the text once and sizes a recipe to it; changes such as 'model.width=64' take precedence."""
-    requested = changed({"data": {"train": list(paths)}}, changes)
+    requested = apply_overrides({"data": {"train": list(paths)}}, changes)
     data = parse_settings(TextConfig, requested["data"], group="data")
     check_texts(data.paths)
     corpus = corpus_of(data, seed=1)

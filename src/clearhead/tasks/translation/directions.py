@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clearhead.errors import ModelError, TextError, meant
+from clearhead.errors import ModelError, TextError, did_you_mean
 from clearhead.text.languages import closest_language, language_tag
 from clearhead.text.tokenizer import Tokenizer
 
@@ -111,4 +111,4 @@ def _offer(directions: Sequence[Direction]) -> str:
 
 def _meant(word: str) -> str:
     near = closest_language(word)
-    return meant(near if near != word else None)
+    return did_you_mean(near if near != word else None)

@@ -29,7 +29,7 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_pair, source_tokens, target_tokens
 from clearhead.models import Translator
-from clearhead.options import check_text, check_types, listed
+from clearhead.options import as_texts, check_text, check_types
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
@@ -234,7 +234,7 @@ class TranslationModel:
         options = TranslateOptions(
             beam, nbest, length_penalty, prefix, repetition_penalty, no_repeat, sampling
         ).resolved(self.search)
-        tag, several = self.tag(to), listed(texts)
+        tag, several = self.tag(to), as_texts(texts)
         encoded = self.tokenizer.encode_batch(several)
         for number, (text, ids) in enumerate(zip(several, encoded, strict=True), start=1):
             if len(ids) > self.max_length:

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import changed, parse_settings
+from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
@@ -120,7 +120,7 @@ def _requested(
     """The settings that are known before the corpus is read: files, languages and changes."""
     source, target = (check_language(language) for language in languages or guess_languages(paths[0]))
     files = [list(map(str, path)) if isinstance(path, tuple) else str(path) for path in paths]
-    return changed({"data": {"source": source, "target": target, "train": files}}, changes)
+    return apply_overrides({"data": {"source": source, "target": target, "train": files}}, changes)
 
 
 def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
