@@ -20,7 +20,6 @@ from clearhead.cli.options import (
     given,
     option,
     pairs_location,
-    task_of,
 )
 from clearhead.cli.progress import FileProgress, Progress, track
 from clearhead.errors import DataError, ModelError, SettingsError
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
     from clearhead.tasks.language.model import LanguageModel
     from clearhead.tasks.translation.directions import Direction
-    from clearhead.tasks.translation.evaluate import Measured, Unseen
-    from clearhead.tasks.translation.model import TranslationModel
+    from clearhead.tasks.translation.evaluate import EvaluationReport, HeldOutPairs
+    from clearhead.tasks.translation.model import TranslateOptions, TranslationModel
 
 OPTIONS = {
     "translation": ("pairs", "against", "source", "target", "beam", "length_penalty", "out"),
@@ -80,7 +79,7 @@ def evaluate(
     from clearhead.tasks.load import load
 
     loaded: Any = load(model, device_named(device))
-    task = task_of(loaded)
+    task = loaded.task
     check_task_options(context, model, task, OPTIONS)
     if task == "translation":
         search = given(beam=beam, length_penalty=length_penalty)
@@ -102,24 +101,26 @@ def _evaluate_translation(
     json: bool,
 ) -> None:
     from clearhead.tasks.translation.directions import chosen
-    from clearhead.tasks.translation.evaluate import measure, unseen_pairs
+    from clearhead.tasks.translation.evaluate import evaluate as score
+    from clearhead.tasks.translation.evaluate import held_out_pairs
+    from clearhead.tasks.translation.model import TranslateOptions
     from clearhead.tasks.zoo import find
 
     direction = chosen(translator.directions, *languages, asked_by=("--from", "--to"))
-    test = unseen_pairs(pairs_location(pairs) if pairs else None, find(name)[0], direction)
+    test = held_out_pairs(pairs_location(pairs) if pairs else None, find(name)[0], direction)
     if test.blank:
         print_status(f"skipped {test.blank:,} of {test.read:,} pairs with a blank side")
     # Errors in the other system or the output file are reported before the work begins.
     other = _other_system(against, direction, test, translator.device) if against else None
     if out:
         out.touch()
-    options = {**search, "to": direction.target}
-    translations, too_long = _translations(name, translator, test, options)
+    options, to = TranslateOptions(**search), direction.target
+    translations, too_long = _translations(name, translator, test, to, options)
     if out:
         out.write_text("".join(f"{line}\n" for line in test.spread(translations)), encoding="utf-8")
     if other is not None and not isinstance(other, list):
-        other, _ = _translations(str(against), other, test, options)
-    measured = measure(test.pairs, translations, direction.target, other)
+        other, _ = _translations(str(against), other, test, to, options)
+    measured = score(test.pairs, translations, direction.target, other)
     if json:
         print_result({**asdict(measured), "blank": test.blank, "too_long": too_long})
     else:
@@ -128,14 +129,14 @@ def _evaluate_translation(
 
 
 def _other_system(
-    location: Path, direction: "Direction", test: "Unseen", device: "torch.device"
+    location: Path, direction: "Direction", test: "HeldOutPairs", device: "torch.device"
 ) -> "TranslationModel | list[str]":
     """The model in a folder, or the translations in a file."""
     from clearhead.data.sources.streams import lines
-    from clearhead.tasks.load import load_translator
+    from clearhead.tasks.load import load_for
 
     if not location.is_file():
-        other = load_translator(location, device)
+        other = load_for("translation", location, device)
         if direction not in other.directions:
             directions = ", ".join(map(str, other.directions))
             raise ModelError(f"{location}: translates {directions}, not {direction}; pass a model that does")
@@ -149,23 +150,23 @@ def _other_system(
 
 
 def _translations(
-    name: str, translator: "TranslationModel", test: "Unseen", options: dict[str, Any]
+    name: str, translator: "TranslationModel", test: "HeldOutPairs", to: str, options: "TranslateOptions"
 ) -> tuple[list[str], int]:
     """A model's translations of the sources, and the number of sources that are too long for it."""
-    from clearhead.tasks.translation.evaluate import within_reach
+    from clearhead.tasks.translation.evaluate import translate_all
 
-    sources = within_reach(translator, [pair.source for pair in test.pairs])
-    too_long = sources.count("")
+    found = translate_all(translator, test, to, options)
+    translations = list(track(found, "translating", len(test.pairs), "sentence"))
+    too_long = sum(one.too_long for one in translations)
     if too_long:
         print_status(
-            f"{name}: {too_long:,} of {len(sources):,} sources exceed the model's limit of "
+            f"{name}: {too_long:,} of {len(translations):,} sources exceed the model's limit of "
             f"{translator.max_length} tokens and count as empty translations"
         )
-    translations = translator.stream(sources, at_once=256, **options)
-    return [str(one) for one in track(translations, "translating", len(sources), "sentence")], too_long
+    return list(map(str, translations)), too_long
 
 
-def _print_scores(measured: "Measured", title: str, against: Path | None) -> None:
+def _print_scores(measured: "EvaluationReport", title: str, against: Path | None) -> None:
     print_result(f"{title} on {measured.sentences:,} sentences")
     for score in measured.scores:
         print_result(f"  {score.name:<26}{score.value:6.2f}  {score.signature}")
@@ -185,7 +186,8 @@ def _evaluate_language(
     language: "LanguageModel", name: str, text: list[str], field: str | None, stride: int | None, json: bool
 ) -> None:
     from clearhead.tasks.language.data import counted
-    from clearhead.tasks.language.evaluate import foresee, unseen_text
+    from clearhead.tasks.language.evaluate import evaluate as perplexity
+    from clearhead.tasks.language.evaluate import held_out_text
     from clearhead.tasks.zoo import find
 
     with Progress("evaluating", "window") as progress:
@@ -195,7 +197,9 @@ def _evaluate_language(
                 progress.start(total)
             progress.update(done)
 
-        report = foresee(language, unseen_text(text, find(name)[0]), field, stride, follow, FileProgress())
+        report = perplexity(
+            language, held_out_text(text, find(name)[0]), field, stride, follow, FileProgress()
+        )
     measured = report.measured
     if report.unknown:
         print_status(f"{report.unknown:,} characters of the text are not in the model's vocabulary")

@@ -14,7 +14,6 @@ from clearhead.cli.options import (
     device_named,
     given,
     option,
-    task_of,
 )
 from clearhead.errors import SettingsError
 
@@ -71,13 +70,13 @@ def explain(
     check_place(out)
     text = read_stdin("text").strip("\n") if text is None else text
     loaded: Any = load(model, device_named(device))
-    check_task_options(context, model, task_of(loaded), OPTIONS)
+    check_task_options(context, model, loaded.task, OPTIONS)
     if target is not None and not loaded.tokenizer.encode(target):
         raise SettingsError("--target: is blank; pass a translation, or omit it to explain the model's own")
     explanation = loaded.explain(text, **given(to=to, target=target, tokens=tokens))
     if tokens is not None and (generated := explanation.settings["tokens"]) < tokens:
         print_status(
-            f"--tokens {tokens}: only {generated} fit into the context of {loaded.max_length} tokens"
+            f"--tokens {tokens}: only {generated} fit into the context of {loaded.context_length} tokens"
         )
     saved = explanation.save(out, view, attention=attention, layer=layer, head=head, query=query)
     _report(explanation, saved, view, json)

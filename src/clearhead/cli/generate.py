@@ -18,7 +18,7 @@ from clearhead.cli.options import (
 from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.language.generation import Generation
+    from clearhead.tasks.language.generation import GenerateOptions, Generation
     from clearhead.tasks.language.model import LanguageModel
 
 OVERFLOW_HELP = (
@@ -59,35 +59,36 @@ def generate(
       clearhead generate --model runs/mine --temperature 0 "Once upon a time"
       clearhead generate --model runs/mine --samples 3 --json < prompt.txt
     """
-    from clearhead.tasks.load import load_language
-    from clearhead.tasks.zoo import default_language
+    from clearhead.tasks.language.generation import GenerateOptions
+    from clearhead.tasks.load import load_built_in, load_for
 
     if logprobs and not json:
         raise SettingsError(f"--logprobs {logprobs}: needs --json")
     texts = prompts or [read_stdin("prompt")]
     if model is None:
         print_default(LANGUAGE_MODEL)
-        model = default_language()
-    language = load_language(model, device_named(device))
+        language = load_built_in(LANGUAGE_MODEL, device_named(device))
+    else:
+        language = load_for("language", model, device_named(device))
     texts = list(utf8_arguments(texts, "prompt"))
-    options: dict[str, Any] = {
-        "tokens": tokens,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-        "repetition_penalty": repetition_penalty,
-        "stop": tuple(stop or ()),
-        "seed": seed,
-        "samples": samples,
-        "logprobs": logprobs,
-        "overflow": overflow,
-    }
+    options = GenerateOptions(
+        tokens,
+        temperature,
+        top_k,
+        top_p,
+        min_p,
+        repetition_penalty,
+        tuple(stop or ()),
+        seed,
+        samples,
+        logprobs,
+        overflow,  # pyright: ignore[reportArgumentType]
+    )
     if len(texts) == 1 and samples == 1 and not json:
         _stream(language, texts[0], options)
         return
-    for number, generation in enumerate(language.generate(texts, **options), start=1):
-        _print_unseen(number, generation.unseen, language.max_length)
+    for number, generation in enumerate(language.generate(texts, **vars(options)), start=1):
+        _print_truncated(number, generation.truncated, language.context_length)
         for index, sample in enumerate(generation.samples):
             if json:
                 print_result(_record(sample, logprobs))
@@ -97,26 +98,26 @@ def generate(
             print_result(str(sample))
 
 
-def _stream(language: "LanguageModel", prompt: str, options: dict[str, Any]) -> None:
-    stream = language.stream(prompt, **options)
-    _print_unseen(1, language.unseen(prompt, **options), language.max_length)
-    if not language.frame:
+def _stream(language: "LanguageModel", prompt: str, options: "GenerateOptions") -> None:
+    stream = language.stream(prompt, options)
+    _print_truncated(1, language.truncated(prompt, options), language.context_length)
+    if not language.prompt_format.prefix:
         write_result(prompt)
     for piece in stream:
         write_result(piece.text)
     write_result("\n")
 
 
-def _print_unseen(number: int, tokens: int, context: int) -> None:
+def _print_truncated(number: int, tokens: int, context: int) -> None:
     if tokens:
         first = "first token is" if tokens == 1 else f"first {tokens:,} tokens are"
         print_status(f"prompt {number}: longer than the context of {context} tokens; its {first} ignored")
 
 
 def _record(generation: "Generation", logprobs: int) -> dict[str, Any]:
-    names = ["prompt", "text", "ended", "log_probability", "unseen"]
+    names = ["prompt", "text", "ended", "sum_log_prob", "truncated"]
     record = {name: getattr(generation, name) for name in names}
     if logprobs:
-        record["tokens"], record["log_probabilities"] = generation.tokens, generation.log_probabilities
+        record["tokens"], record["log_probs"] = generation.tokens, generation.log_probs
         record["alternatives"] = [dict(tokens) for tokens in generation.alternatives]
     return record

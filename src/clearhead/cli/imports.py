@@ -31,7 +31,7 @@ def import_(
 
     model = import_model(folder, out)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    layers, context = model.config.layers, model.config.max_length
+    layers, context = model.config.layers, model.config.context_length
     if json:
         print_result({"folder": str(out), "parameters": parameters, "layers": layers})
         return

@@ -52,7 +52,13 @@ def models(
 
 def _row(model: "ModelInfo", inside: bool) -> tuple[str, ...]:
     location = "built-in" if inside else model.folder
-    return location, model.languages, f"{model.megabytes} MB", _quality(model), model.licence or ""
+    return (
+        location,
+        ", ".join(model.variants) or model.task,
+        f"{model.megabytes} MB",
+        model.quality() or "unknown",
+        model.licence or "",
+    )
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:
@@ -60,11 +66,3 @@ def _print_table(rows: list[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print_result("  ".join(map(str.ljust, row, widths)).rstrip())
-
-
-def _quality(model: "ModelInfo") -> str:
-    if model.bits_per_byte is not None:
-        return f"{model.bits_per_byte} bits per byte"
-    if model.tested:
-        return f"BLEU {', '.join(map(str, model.tested.values()))}"
-    return "unknown" if model.bleu is None else f"BLEU {model.bleu}"

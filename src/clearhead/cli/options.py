@@ -11,7 +11,7 @@ from clearhead.errors import SettingsError
 if TYPE_CHECKING:
     import torch
 
-TRANSLATOR, LANGUAGE_MODEL = "en-de", "shakespeare"
+TRANSLATOR, MULTILINGUAL, LANGUAGE_MODEL = "en-de", "en-de-fr", "shakespeare"
 """The built-in models that commands use by default."""
 MODEL_HELP = "Model folder or built-in model: en-de, de-en, en-fr, fr-en, shakespeare."
 PAIRS_HELP = (
@@ -58,9 +58,9 @@ def device_named(name: str) -> "torch.device":
 
 def print_default(name: str) -> None:
     """Say which default model is used if a folder here has the same name."""
-    from clearhead.tasks.zoo import is_taken
+    from clearhead.tasks.zoo import is_folder
 
-    if is_taken(name):
+    if is_folder(name):
         print_status(f"using the built-in model {name}; to use the folder {name} instead, pass its name")
 
 
@@ -78,8 +78,3 @@ def check_task_options(
         if context.params[name] not in (None, [], ()):
             allowed = ", ".join(written[name] for name in only[task])
             raise SettingsError(f"{written[name]}: {model} is a {task} model; it takes {allowed}")
-
-
-def task_of(model: object) -> str:
-    """The task of a loaded model."""
-    return {"TranslationModel": "translation", "LanguageModel": "language"}[type(model).__name__]

@@ -18,7 +18,7 @@ from clearhead.files import check_folder
 
 if TYPE_CHECKING:
     from clearhead.tasks.events import Event, Finished, Validation
-    from clearhead.tasks.recipes import Recipe
+    from clearhead.tasks.recipe import Recipe
     from clearhead.training import Report
 
 SHOWN_STEPS = 50
@@ -71,7 +71,7 @@ def train(
 
         chosen = read_recipe(recipe, overrides)
     else:
-        run.check_free(folder)  # before sizing, which may read large files
+        run.check_new_run(folder)  # before sizing, which may read large files
         chosen = _sized_recipe(pairs, text, (source, target), overrides)
     _show(run.train(chosen, folder, progress), progress, folder, json)
 
@@ -97,7 +97,8 @@ def _sized_recipe(
 ) -> "Recipe":
     """A recipe sized to files of pairs or text; prints what was chosen and how long it will take."""
     from clearhead.tasks.language.sizing import fit_text
-    from clearhead.tasks.translation.sizing import estimate_seconds, fit
+    from clearhead.tasks.sizing import estimate_seconds
+    from clearhead.tasks.translation.sizing import fit
     from clearhead.training.devices import choose_device
 
     if pairs:
@@ -131,7 +132,7 @@ def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bo
 
 
 def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
-    from clearhead.tasks.events import Begun, Finished, Note, Validation
+    from clearhead.tasks.events import Finished, Note, Started, Validation
     from clearhead.training import Report
 
     reports: deque[Report] = deque(maxlen=SHOWN_STEPS)
@@ -142,7 +143,7 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
                     print_status(text)
                     if text.endswith(BUSY):
                         files.label = text.removesuffix(BUSY)
-                case Begun():
+                case Started():
                     progress.start(event.steps, event.done)
                 case Report():
                     reports.append(event)
@@ -150,7 +151,7 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
                 case Validation():
                     print_status(_validation(event))
                     if json:
-                        record = event.measurement()
+                        record = event.record()
                         del record["seconds"]  # the same run prints the same lines
                         with progress.hidden():
                             print_result(record)
@@ -164,9 +165,9 @@ def _finish(event: "Finished", folder: Path, json: bool) -> None:
         print_status(f"stopped after step {event.step:,} and saved; continue with: {_resume_command(folder)}")
         raise typer.Exit(INTERRUPTED)
     print_status(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
-    name, (verb, to) = quote(str(folder)), _usage(folder)
-    print_status(f'try it: clearhead {verb} --model {name}{to} "..."')
-    print_status(f"evaluate it: clearhead evaluate {name}{to}")
+    name, (command, options) = quote(str(folder)), _usage(folder)
+    print_status(f'try it: {command} --model {name}{options} "..."')
+    print_status(f"evaluate it: clearhead evaluate {name}{options}")
     print_result({"folder": str(folder), "step": event.step} if json else str(folder))
 
 
@@ -175,16 +176,15 @@ def _resume_command(folder: Path) -> str:
 
 
 def _usage(folder: Path) -> tuple[str, str]:
-    """The command that uses a model, and the --to option of one with several target languages."""
+    """The command that uses a model, and the options that it needs."""
     from clearhead.checkpoint import SETTINGS
     from clearhead.config import read_toml
-    from clearhead.tasks.translation.directions import saved_directions, tags
+    from clearhead.tasks import TASKS
+    from clearhead.tasks.zoo import task_of
 
     settings = read_toml(folder / SETTINGS)
-    if settings.get("kind") == "language":
-        return "generate", ""
-    directions = saved_directions(settings)
-    return "translate", f" --to {directions[0].target}" if tags(directions) else ""
+    task = TASKS[task_of(settings)]
+    return task.command, task.Recipe.usage(settings)
 
 
 def _details(reports: "deque[Report]") -> tuple[str, ...]:
@@ -200,13 +200,5 @@ def _details(reports: "deque[Report]") -> tuple[str, ...]:
 
 
 def _validation(event: "Validation") -> str:
-    scores = [f"validation loss {event.loss:.3f}"]
-    if event.bleu is not None:
-        scores.append(f"BLEU {event.bleu:.1f}")
-    if event.by_direction:
-        scores[-1] += f" ({', '.join(f'{name} {value:.1f}' for name, value in event.by_direction.items())})"
-    if "bits_per_byte" in event.scores:
-        scores.append(f"{event.scores['bits_per_byte']:.3f} bits per byte")
-    if event.best:
-        scores.append("best so far")
-    return f"step {event.step:,}: {', '.join(scores)} ({event.seconds:.1f} s)"
+    best = ", best so far" if event.best else ""
+    return f"step {event.step:,}: validation {event.text()}{best} ({event.seconds:.1f} s)"

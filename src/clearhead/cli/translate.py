@@ -1,13 +1,14 @@
 """clearhead translate: texts, or stdin line by line."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearhead.cli.console import print_result, read_lines, utf8_arguments
 from clearhead.cli.options import (
     MODEL_HELP,
+    MULTILINGUAL,
     TRANSLATOR,
     Beam,
     Device,
@@ -61,29 +62,26 @@ def translate(
       clearhead translate --model fr-en --nbest 3 "Je suis fatigué."
       clearhead translate --model runs/mine < english.txt > german.txt
     """
-    from clearhead.tasks.load import load_translator
-    from clearhead.tasks.translation.model import Sampling
-    from clearhead.tasks.zoo import default_translator
+    from clearhead.tasks.load import load_built_in, load_for
+    from clearhead.tasks.translation.model import Sampling, TranslateOptions
 
     if model is None:
         print_default(TRANSLATOR)
-        model, to = default_translator(to)
-    translator = load_translator(model, device_named(device))
-    options: dict[str, Any] = {
-        "nbest": nbest,
-        "prefix": prefix,
-        "repetition_penalty": repetition_penalty,
-        "no_repeat": no_repeat,
-        **given(beam=beam, length_penalty=length_penalty),
-    }
-    if sampling := given(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p):
-        options["sampling"] = Sampling(seed=seed or 0, **sampling)
-    elif seed is not None:
+        translator = load_built_in(MULTILINGUAL, device_named(device))
+        to = to or TRANSLATOR.split("-")[1]
+    else:
+        translator = load_for("translation", model, device_named(device))
+    filters = given(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+    sampling = Sampling(seed=seed or 0, **filters) if filters else None
+    if seed is not None and not sampling:
         raise SettingsError(f"--seed {seed}: needs --temperature, --top-k, --top-p or --min-p")
     interactive = bool(sys.stdin) and sys.stdin.isatty()
-    at_once = 1 if interactive and not texts else batch_size
+    options = TranslateOptions(beam, nbest, length_penalty, prefix, repetition_penalty, no_repeat, sampling)
     translations = translator.stream(
-        utf8_arguments(texts, "text") if texts else read_lines(), at_once, to, **options
+        utf8_arguments(texts, "text") if texts else read_lines(),
+        to,
+        batch_size=1 if interactive and not texts else batch_size,
+        options=options,
     )
     if not texts and not interactive and sys.stderr.isatty() and not sys.stdout.isatty():
         translations = track(translations, "translating", None, "line")

@@ -98,8 +98,3 @@ class Task(ABC):
     def load(cls, checkpoint: Checkpoint) -> Any:
         """A trained model, ready for use."""
         return checkpoint
-
-    @classmethod
-    def variants(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a model's folder can be loaded as besides itself, by name: a translator's directions."""
-        return {}

@@ -95,9 +95,9 @@ def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
     found = [_pairs(file, form.columns) for file in files]
     if not all(found):
         return []
-    prefix, suffix = form.prefix, form.suffix
+    before, after = form.prefix, form.suffix
     return [
-        Pair(prefix.format(prompt=prompt), answer + suffix) for pairs in found for prompt, answer in pairs
+        Pair(before.format(prompt=prompt), answer + after) for pairs in found for prompt, answer in pairs
     ]
 
 

@@ -45,7 +45,9 @@ class Corpus:
         """The pairs of a part, as a stream, each in the direction of its corpus."""
         return chain.from_iterable(self._part(number, part, tally) for number in self._numbers)
 
-    def directed(self, part: Part, tags: Mapping[str, int], tally: Tally | None = None) -> Iterator[TaggedPair]:
+    def directed(
+        self, part: Part, tags: Mapping[str, int], tally: Tally | None = None
+    ) -> Iterator[TaggedPair]:
         """The pairs of a part in all directions that are learned, with the tags of the targets."""
         for number in self._numbers:
             there, *back = (tags.get(one.target) for one in self.config.corpora[number].directions)

@@ -405,9 +405,7 @@ class TranslationModel:
         if not found:
             return Translation(source, "", 0.0)
         nbest = tuple(
-            Translation(
-                source, self.tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete
-            )
+            Translation(source, self.tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete)
             for one in found
         )
         return replace(nbest[0], nbest=nbest)

@@ -32,7 +32,7 @@ from clearhead.tasks.init_from import (
     with_tokenizer,
 )
 from clearhead.tasks.recipe import Recipe
-from clearhead.tasks.translation.directions import Direction, saved_directions, tag_ids
+from clearhead.tasks.translation.directions import Direction, saved_directions, tag_ids, tags
 from clearhead.tasks.translation.model import SearchConfig
 from clearhead.text.languages import check_language
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -273,6 +273,15 @@ class TranslationRecipe(Recipe):
     def resume_settings(self) -> dict[str, Any]:
         groups = self.model_dump(mode="json", exclude={"kind", "data", "search"})
         return {**groups, "data": self.data.without_files()}
+
+    @classmethod
+    def variants(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(map(str, saved_directions(settings)))
+
+    @classmethod
+    def usage(cls, settings: Mapping[str, Any]) -> str:
+        directions = saved_directions(settings)
+        return f" --to {directions[0].target}" if tags(directions) else ""
 
     def _check_languages(self, tokenizer: Tokenizer) -> None:
         """The tokenizer has a tag for each target language, and the teacher translates all directions."""

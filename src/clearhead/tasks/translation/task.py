@@ -26,7 +26,7 @@ from clearhead.tasks.init_from import naming
 from clearhead.tasks.records import write_named
 from clearhead.tasks.task import RunContext, Task
 from clearhead.tasks.translation.data import Corpus, learn_tokenizer, store, tally, training_files
-from clearhead.tasks.translation.directions import Direction, file_name, saved_directions, tags
+from clearhead.tasks.translation.directions import Direction, file_name
 from clearhead.tasks.translation.evaluate import Validator
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TEACHER, TranslationRecipe
@@ -164,7 +164,7 @@ class TranslationTask(Task):
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, config = self.recipe, self.recipe.model
         directions = recipe.data.directions
-        to = f" --to {directions[0].target}" if tags(directions) else ""
+        to = recipe.usage(recipe.model_dump())
         kept = [
             f"`{file_name(part, one, directions)}`" for one in directions for part in ("validation", "test")
         ]
@@ -186,10 +186,6 @@ class TranslationTask(Task):
     @classmethod
     def load(cls, checkpoint: Checkpoint) -> TranslationModel:
         return TranslationModel.from_checkpoint(checkpoint)
-
-    @classmethod
-    def variants(cls, settings: Mapping[str, object]) -> dict[str, Direction]:
-        return {str(direction): direction for direction in saved_directions(settings)}
 
     def _make_loss(self) -> TranslationLoss:
         training = self.recipe.training
