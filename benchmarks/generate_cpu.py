@@ -18,8 +18,7 @@ import transformers
 
 from clearhead.accel.packing import pack_linears
 from clearhead.decoding import Constraints, DecodeLoop, most_probable
-from clearhead.interop.architectures import family_of
-from clearhead.interop.weight_map import ours
+from clearhead.interop.architectures import ARCHITECTURES
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.sliding_window import Sliding
 
@@ -57,11 +56,11 @@ def main() -> None:
 def clearhead(theirs: transformers.GPT2LMHeadModel) -> Continue:
     """Our model with their weights, as `LanguageModel` runs it."""
     model = GPT(GPTConfig(), VOCABULARY).eval()
-    family = family_of({"model_type": "gpt2"})
+    weight_map = ARCHITECTURES["gpt2"].weights
     tensors = {name: tensor for name, tensor in theirs.state_dict().items() if name != "lm_head.weight"}
     with torch.no_grad():
         weights = dict(model.named_parameters())
-        for name, value in ours(family, model, tensors, "theirs").items():
+        for name, value in weight_map.from_huggingface(model, tensors, "GPT-2").items():
             weights[name].copy_(value)
     pack_linears(model, model.readout_weight)
 
