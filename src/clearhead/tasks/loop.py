@@ -149,7 +149,8 @@ class Run:
             self._load(saved)
             yield Note(f"resumed after step {self.trainer.step:,}{self._since(len(saved['random']))}")
         if self.ranks.count > 1:
-            has, batches = f"a {self.config.parallel}", f"{self.trainer.batches_per_step} batches"
+            has = "a shard" if self.config.parallel == "fsdp" else "a copy"
+            batches = f"{self.trainer.batches_per_step} batches"
             yield Note(
                 f"ranks: {self.ranks.count}, each with {has} of the model; a step takes {batches} of all"
             )
