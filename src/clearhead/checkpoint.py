@@ -20,6 +20,7 @@ from clearhead.errors import ModelError, SettingsError
 from clearhead.files import replacing
 from clearhead.layers.block import BlockConfig
 from clearhead.models import build, read_config
+from clearhead.retired import is_first_edition
 from clearhead.text.tokenizer import Tokenizer
 
 SETTINGS, TOKENIZER, WEIGHTS, CARD = "config.toml", "tokenizer.json", "model.safetensors", "README.md"
@@ -62,6 +63,11 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
             raise ModelError(f"{folder}: no trained model here, {name} is missing")
     try:
         settings = read_toml(folder / SETTINGS)
+        if is_first_edition(settings):
+            raise ModelError(
+                f"{folder}: written by an earlier edition of clearhead; "
+                f"convert it: python scripts/convert.py {quote(str(folder))}"
+            )
         config = read_config(settings.get("model", {}), str(folder / SETTINGS))
     except SettingsError as error:
         raise ModelError(str(error)) from None

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from clearhead.errors import SettingsError, meant, nearest
+from clearhead.retired import renaming
 
 
 class Settings(BaseModel):
@@ -104,7 +105,9 @@ def problems(kind: type[Settings], error: ValidationError, group: str = "") -> I
             continue  # pydantic counts only the items that are right
         inner, parent = _locate(kind, detail["loc"])
         path = ".".join(part for part in (group, inner) if part)
-        said = sentence(detail, parent, path.rpartition(".")[0])
+        unknown = detail["type"] in ("extra_forbidden", "literal_error")
+        said = renaming(path, detail["input"], parent.names()) if unknown and parent else None
+        said = said or sentence(detail, parent, path.rpartition(".")[0])
         yield f"{path}: {said}" if path else said
 
 
