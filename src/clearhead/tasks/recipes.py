@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from clearhead import assets
 from clearhead.config import changed, parse_settings, read_toml
 from clearhead.errors import SettingsError
 from clearhead.tasks.language.recipe import LanguageRecipe
@@ -14,7 +15,8 @@ RECIPES: dict[str, type[Recipe]] = {"translation": TranslationRecipe, "language"
 
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
-    """The recipe in a file, after changes of the form 'a.b=value'."""
+    """The recipe in a file, or the shipped one of that name, after changes of the form 'a.b=value'."""
+    path = assets.recipe_path(path)
     return parse_recipe(changed(read_toml(path), changes), place=str(path))
 
 
