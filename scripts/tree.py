@@ -75,7 +75,7 @@ def _line(path: Path, depth: int) -> str:
     module = path / "__init__.py" if path.is_dir() else path
     summary = (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "").partition("\n")[0]
     name = f"{path.name}/" if path.is_dir() else path.name
-    return f"{'  ' * depth + name:<28}{summary}"
+    return f"{'  ' * depth + name:<27} {summary}"
 
 
 def _block(lines: Iterable[str]) -> str:
