@@ -37,12 +37,12 @@ def copied(folders: dict[str, Path], out: Path, name: str = "gpt2") -> Path:
         (
             "llama",
             lambda tensors: tensors.update({"model.norm.weight": torch.zeros(31)}),
-            "model.norm.weight is 31, config.json asks for 32; the files belong to different models",
+            "model.norm.weight is 31, config.json expects 32; the files belong to different models",
         ),
         (
             "gpt2",
             lambda tensors: tensors.update({"transformer.h.0.attn.c_attn.weight": torch.zeros(3, 5)}),
-            "transformer.h.0.attn.c_attn.weight is 3 x 5, config.json asks for 32 x 96; "
+            "transformer.h.0.attn.c_attn.weight is 3 x 5, config.json expects 32 x 96; "
             "the files belong to different models",
         ),
         (
@@ -50,7 +50,7 @@ def copied(folders: dict[str, Path], out: Path, name: str = "gpt2") -> Path:
             lambda tensors: tensors.update({"model.layers.0.self_attn.k_proj.weight": torch.tensor(1.0)}),
             "model.layers.0.self_attn.q_proj.weight is 32 x 32 and "
             "model.layers.0.self_attn.k_proj.weight is a single number and "
-            "model.layers.0.self_attn.v_proj.weight is 16 x 32, config.json asks for 64 x 32 "
+            "model.layers.0.self_attn.v_proj.weight is 16 x 32, config.json expects 64 x 32 "
             "together; the files belong to different models",
         ),
     ],

@@ -69,7 +69,7 @@ class WeightMap:
                 )
                 expected = _shape(parameters[path].t() if entry.transposed else parameters[path])
                 raise ModelError(
-                    f"{location}: {found}, config.json asks for {expected}"
+                    f"{location}: {found}, config.json expects {expected}"
                     f"{' together' if len(parts) > 1 else ''}; the files belong to different models"
                 )
             values[path] = torch.cat(turned)
