@@ -51,7 +51,7 @@ def measure(folder: Path, count: int) -> None:
     print(f"  {tally}")
     sample = min(count, 100_000)
     with timed("used to train the tokenizer", sample):
-        texts = (text for pair in islice(cleaned(path, Tally()), sample) for text in pair)
+        texts = (text for example in islice(cleaned(path, Tally()), sample) for text in example.pair)
         tokenizer = Tokenizer.train(texts, TokenizerConfig(kind="bpe", vocabulary=8000))
     content = {"files": corpus_hash(path), "cleaning": CleaningConfig().model_dump()}
     with timed("read, cleaned, tokenised and stored", count):

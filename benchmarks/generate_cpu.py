@@ -71,7 +71,7 @@ def clearhead(original: transformers.GPT2LMHeadModel) -> Continue:
         loop = DecodeLoop(sliding.step, sliding.start([prompt]), constraints, most_probable)
         for _ in loop:
             pass
-        return loop.words[0].tolist()
+        return loop.tokens[0].tolist()
 
     return run
 

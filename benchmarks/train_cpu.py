@@ -1,7 +1,7 @@
 """Training speed compared with other libraries, in target tokens per CPU-second.
 
 All models have the same shape and run whole steps on the same batches in turn: forward, loss, backward, Adam.
-The first table is fp32 at width 256; the second is width 512, ours in bf16 and Hugging Face in fp32. The texts
+The first table is fp32 at width 256; the second is width 512, ours in bf16, Hugging Face in fp32. The texts
 are Multi30k if CLEARHEAD_DATA has it, otherwise the shipped Tatoeba pairs.
 
     python benchmarks/train_cpu.py [--threads 1] [--rounds 8] [--tokens 2048] [--json FILE]

@@ -24,7 +24,7 @@ QUOTED = re.compile(r"<br>→")
 # A word as a pattern, what to write instead, and phrases in which it is good English or another term.
 # Words match whole parts of names too: `place` is found in `their_place` and `GraphPlace`, not in `replace`.
 WORDS = (
-    ("slopes?", "gradient", r"al?i_?bi.*|.*ali_?bi|head_slopes?"),
+    ("slopes?", "gradient", r".*ali_?bi.*|head_slopes?"),
     ("wish(es|ed)?", "options", ""),
     (
         "places?",
