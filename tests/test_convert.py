@@ -93,7 +93,8 @@ def test_a_converted_run_resumes(tmp_path):
     settings = read_toml(run / SETTINGS)
     (run / SETTINGS).write_text(tomli_w.dumps(retired(settings)))
     for path in run.glob("training/state-*"):
-        state = read_tree(path)
+        former = {new: old for old, new in convert.STATE_KEYS.items()}
+        state = {former.get(name, name): value for name, value in read_tree(path).items()}
         write_tree(path, state | {"settings": retired(state["settings"])})
     with pytest.raises(SettingsError, match=r"model\.hidden: renamed to model\.ffn_width"):
         list(resume(run, ["training.steps=3"]))
@@ -107,7 +108,7 @@ def test_a_converted_run_resumes(tmp_path):
 def test_every_retired_name_leads_to_a_current_one(name):
     values = read_toml(FIRST_EDITION / f"{name}.toml")
     with pytest.raises(SettingsError) as caught:
-        parse_recipe(values, place="recipe.toml")
+        parse_recipe(values, "recipe.toml")
     for problem in caught.value.problems:
         assert "renamed to " in problem
     assert "recipe.toml: model.hidden: renamed to model.ffn_width" in caught.value.problems
@@ -116,6 +117,7 @@ def test_every_retired_name_leads_to_a_current_one(name):
 
 
 def test_a_gpt_has_a_context_length_where_a_translator_has_a_maximum():
-    assert current_name("model.longest", {"max_length"}) == "model.max_length"
-    assert current_name("model.longest", {"context_length"}) == "model.context_length"
-    assert current_name("model.width", {"width"}) is None
+    assert current_name("model.longest", {"model.max_length"}) == "model.max_length"
+    assert current_name("model.longest", {"model.context_length"}) == "model.context_length"
+    assert current_name("model.width", {"model.width"}) is None
+    assert current_name("data.cleaning.longest_words", {"data.cleaning.longest_words"}) is None

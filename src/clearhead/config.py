@@ -105,9 +105,11 @@ def problems(kind: type[Settings], error: ValidationError, group: str = "") -> I
             continue  # pydantic counts only the items that are right
         inner, parent = _locate(kind, detail["loc"])
         path = ".".join(part for part in (group, inner) if part)
-        unknown = detail["type"] in ("extra_forbidden", "literal_error")
-        said = renaming(path, detail["input"], parent.names()) if unknown and parent else None
-        said = said or sentence(detail, parent, path.rpartition(".")[0])
+        around = path.rpartition(".")[0]
+        known = [f"{around}.{name}" for name in parent.names()] if parent else []
+        retired = detail["type"] in ("extra_forbidden", "literal_error")
+        said = renaming(path, detail["input"], known) if retired else None
+        said = said or sentence(detail, parent, around)
         yield f"{path}: {said}" if path else said
 
 
