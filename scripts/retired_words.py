@@ -12,6 +12,7 @@ PAGES = ("README.md", "CONTRIBUTING.md")
 ENDINGS = (".py", ".md", ".toml", ".svelte", ".ts", ".css", ".html", ".sh", "")
 # Lists of retired words, built files, and models' examples, which quote other people's sentences.
 SKIPPED = (
+    "scripts/convert.py",
     "scripts/retired_words.py",
     "src/clearhead/retired.py",
     "src/clearhead/explorer/page/",
