@@ -20,6 +20,7 @@ from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.files import atomic_path, check_new_folder, write_text
 from clearhead.models import MODELS, build, read_config
+from clearhead.retired import is_first_edition
 
 SETTINGS, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
 # The settings file of Hugging Face's transformers.
@@ -63,6 +64,11 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     _check_there(folder, SETTINGS)
     try:
         settings = read_toml(folder / SETTINGS)
+        if is_first_edition(settings):
+            raise ModelError(
+                f"{folder}: written by an earlier edition of clearhead; "
+                f"convert it: python scripts/convert.py {quote(str(folder))}"
+            )
         config: Any = read_config(settings.get("model", {}), str(folder / SETTINGS))
     except SettingsError as error:
         raise ModelError(str(error)) from None

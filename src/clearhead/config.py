@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from clearhead.errors import SettingsError, closest_match, did_you_mean
+from clearhead.retired import renaming
 
 
 class Settings(BaseModel):
@@ -104,8 +105,18 @@ def problems(kind: type[Settings], error: ValidationError, group: str = "") -> I
             continue  # pydantic counts only the valid items
         inner, parent = _locate(kind, detail["loc"])
         path = ".".join(filter(None, (group, inner)))
-        message = describe(detail, parent, path.rpartition(".")[0])
+        around = path.rpartition(".")[0]
+        message = _renamed(detail, path, parent) or describe(detail, parent, around)
         yield f"{path}: {message}" if path else message
+
+
+def _renamed(detail: ErrorDetails, path: str, parent: type[Settings] | None) -> str | None:
+    """The new name of a retired setting or value."""
+    if detail["type"] not in ("extra_forbidden", "literal_error"):
+        return None
+    around = path.rpartition(".")[0]
+    known = [f"{around}.{name}" for name in parent.names()] if parent else []
+    return renaming(path, detail["input"], known)
 
 
 def describe(detail: ErrorDetails, parent: type[Settings] | None = None, group: str = "") -> str:

@@ -113,7 +113,7 @@ def test_an_invalid_override_is_rejected(override, message, error_of, tmp_path, 
         ),
         (["evaluate", "m", "--stride", "0"], "--stride: '0' should be greater than or equal to 1"),
         (["evaluate"], "Missing argument 'MODEL'. (see clearhead evaluate --help)"),
-        (["data", "get", "wmt99"], "wmt99: no such data set; there are tatoeba-en-de, tatoeba-en-fr"),
+        (["data", "get", "wmt99"], "wmt99: no such dataset; choose from tatoeba-en-de, tatoeba-en-fr"),
     ],
 )
 def test_contradictory_arguments_are_rejected(arguments, message, error_of):

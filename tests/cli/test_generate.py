@@ -4,20 +4,20 @@ import json
 
 import pytest
 
-from clearhead.tasks.load import load_language
+from clearhead.tasks.load import load_for
 
 
 def test_a_text_is_continued(call, babbler):
     result = call("generate", "to be", "--model", babbler, "--tokens", 20, "--seed", 3)
     assert result.code == 0
     assert result.err == ""
-    assert result.out == str(load_language(babbler).generate("to be", tokens=20, seed=3)) + "\n"
+    assert result.out == str(load_for("language", babbler).generate("to be", tokens=20, seed=3)) + "\n"
 
 
 def test_stdin_is_one_prompt(call, babbler):
     result = call("generate", "--model", babbler, "--tokens", 5, stdin=b"to be\nor not\n")
     assert result.out.startswith("to be\nor not")
-    assert result.out == str(load_language(babbler).generate("to be\nor not", tokens=5)) + "\n"
+    assert result.out == str(load_for("language", babbler).generate("to be\nor not", tokens=5)) + "\n"
     windows = call("generate", "--model", babbler, "--tokens", 5, stdin=b"to be\r\nor not\r\n")
     assert windows.out == result.out
 

@@ -1,4 +1,4 @@
-"""Languages are known by code, and a wrong code gets a suggestion."""
+"""Languages are known by code, and a wrong code gets a closest_language."""
 
 import pytest
 

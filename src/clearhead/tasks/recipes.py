@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearhead import tasks
+from clearhead import assets, tasks
 from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import SettingsError
 
@@ -12,7 +12,8 @@ DEFAULT = "translation"
 
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Any:
-    """The recipe in a file, after changes of the form 'a.b=value'."""
+    """The recipe in a file, or a shipped one by its name, after changes of the form 'a.b=value'."""
+    path = assets.recipe_path(path)
     return parse_recipe(apply_overrides(read_toml(path), changes), location=str(path))
 
 

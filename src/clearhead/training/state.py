@@ -58,7 +58,7 @@ class StateFolder:
         elif config.average:
             last = max(last, config.average.count)
         better = "higher" if config.monitor == "bleu" else "lower"
-        form = FileARank() if config.parallel == "shard" and isinstance(ranks, Group) else OneFile()
+        form = FileARank() if config.parallel == "fsdp" and isinstance(ranks, Group) else OneFile()
         return cls(folder, config.keep_last, best, keep_weights=last, better=better, ranks=ranks, form=form)
 
     def __enter__(self) -> Self:

@@ -170,7 +170,7 @@ def test_text_is_measured_as_text_whatever_its_file_is_called(tmp_path, texts):
     assert foresee(language, [str(named)], field="prompt").measured.bytes == 5
     assert foresee(language, [str(named), str(other)], field="prompt").documents == 2
     named.write_text('{"question": "1", "answer": "2"}\n')
-    with pytest.raises(DataError, match="which field holds the text is unclear; it has question, answer"):
+    with pytest.raises(DataError, match="the field that holds the text is unclear; it has question, answer"):
         foresee(language, [str(named)])
     named.write_text("{")
     with pytest.raises(DataError, match="line 1: not valid JSON"):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.store import Side
+from clearhead.data.store import TokenSequences
 from clearhead.layers.layout import Packed, Padded
 from clearhead.models import Translator, TranslatorConfig
 from clearhead.tasks.translation.task import TranslationLoss, layout, translation_loss
@@ -21,7 +21,7 @@ def padded() -> PairBatch:
 
 
 def packed() -> PackedBatch:
-    return PackedBatch.lay(Side.of(SOURCES), Side.of(TARGETS), np.array([0, 0, 1]), count=2, row_length=10)
+    return PackedBatch.pack(TokenSequences.of(SOURCES), TokenSequences.of(TARGETS), np.array([0, 0, 1]), count=2, row_length=10)
 
 
 def model(dropout: float = 0.0) -> Translator:
