@@ -161,7 +161,7 @@ def test_each_head_contributes_what_is_lost_when_it_is_muted(model, explanation)
     found = list(Summaries(explanation).contributions())
     assert len(found) == 6
     for one in found:
-        with intervene(model.model, {f"{one.attention}.mixed": Mute([one.head])}):
+        with intervene(model.model, {f"{one.attention}.head_output": Mute([one.head])}):
             muted = model.explain(TEXT, to="de", target=explanation.output)
         assert one.change == pytest.approx(muted.log_probability - explanation.log_probability, abs=1e-4)
 

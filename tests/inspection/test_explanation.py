@@ -84,14 +84,14 @@ def test_a_given_translation_is_looked_at_instead(model):
 
 def test_the_tree_leads_to_the_output(model):
     explanation = model.explain(TEXT, to="de", beam=3)
-    best = [node.word for node in explanation.tree.nodes if node.best]
+    best = [node.token for node in explanation.tree.nodes if node.best]
     assert best == [token.next for token in explanation.target]
 
 
 def test_a_translation_can_be_forced_to_begin_with_tokens_of_the_tree(model):
     tree = model.explain(TEXT, to="de").tree
     other = next(number for number, node in enumerate(tree.nodes) if node.step == 1 and not node.best)
-    forced = tree.words(other)
+    forced = tree.tokens(other)
     explanation = model.explain(TEXT, to="de", prefix=forced)
     assert [token.id for token in explanation.target][1:3] == forced
     assert explanation.output == model.translate(TEXT, to="de", prefix=forced).text

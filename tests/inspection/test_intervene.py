@@ -42,7 +42,7 @@ def test_a_row_of_one_weight_mixes_the_value_of_that_key_alone(case):
     with intervene(case.model, changes), capture(case.model, [f"{name}.*"]) as trace:
         case.logits(case.text())
     assert trace[f"{name}.weights"][0, 1, 3].tolist() == [0, 0, 1, 0, 0]
-    torch.testing.assert_close(trace[f"{name}.mixed"][0, 1, 3], trace[f"{name}.values"][0, 1, 2])
+    torch.testing.assert_close(trace[f"{name}.head_output"][0, 1, 3], trace[f"{name}.values"][0, 1, 2])
     masked = trace[f"{name}.masked"].softmax(-1)
     assert torch.equal(trace[f"{name}.weights"][:, 0], masked[:, 0]), "other heads stay"
     assert torch.equal(trace[f"{name}.weights"][:, 1, [0, 1, 2, 4]], masked[:, 1, [0, 1, 2, 4]])
@@ -77,14 +77,14 @@ def every_change(case, trace):
     changes = {
         "decoder.*.attention.head_output": Mute([0]),
         "decoder.blocks.0.attention.weights": Row(2, [1, 2, 3], head=1),
-        f"{words}.words": Swap({1: 7}),
+        f"{words}.token_embeddings": Swap({1: 7}),
         "decoder.blocks.1.attention.head_output": Patch(trace, heads=[1], positions=[3]),
         "decoder.blocks.0.feedforward.added": Patch(trace, positions={2: 4, 4: 0}),
         "logits": Patch(trace, positions=[1]),
     }
     kind = case.model.config.position
     if kind != "alibi":
-        changes["decoder.position_ids" if kind == "rotary" else f"{words}.positions"] = Move(
+        changes["decoder.position_ids" if kind == "rotary" else f"{words}.position_ids"] = Move(
             {1: 3, 3: 1, 4: 9}
         )
     if case.translates:
@@ -121,7 +121,7 @@ def test_a_swapped_token_is_as_if_it_had_been_read(case):
     text, words = case.text(), "source_embedding" if case.translates else "embedding"
     read = text[0].clone()
     read[0, 2] = 11
-    with intervene(case.model, {f"{words}.words": Swap({2: 11})}):
+    with intervene(case.model, {f"{words}.token_embeddings": Swap({2: 11})}):
         swapped = case.logits(text)
     torch.testing.assert_close(swapped, case.logits((read, *text[1:])))
 

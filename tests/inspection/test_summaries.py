@@ -56,8 +56,8 @@ def test_distance_counts_places_between_query_and_key():
         (at(0), "first"),
         (at(PLACES - 1), "last"),
         ((looking(1) + looking(0) + looking(-1)) / 3, "diagonal"),
-        (EVEN, "head_output"),
-        (causal_even(), "head_output"),
+        (EVEN, "mixed"),
+        (causal_even(), "mixed"),
     ],
 )
 def test_a_head_is_called_by_what_it_looks_at(head, role):

@@ -128,8 +128,8 @@ def test_the_stream_is_the_words_with_positions_and_all_that_was_added(case):
         logits = case.logits(case.text())
     parts = {"encoder": "source_embedding", "decoder": "target_embedding"}
     for stack, embedding in parts.items() if case.translates else [("decoder", "embedding")]:
-        positions = trace.get(f"{embedding}.positions", torch.zeros(()))
-        stream = trace[f"{embedding}.words"] + positions
+        positions = trace.get(f"{embedding}.position_embeddings", torch.zeros(()))
+        stream = trace[f"{embedding}.token_embeddings"] + positions
         torch.testing.assert_close(trace[f"{embedding}.stream"], stream)
         layer = [("attention", "attention_residual"), ("feedforward", "feedforward_residual")]
         if stack == "decoder" and case.translates:

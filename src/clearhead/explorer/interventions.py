@@ -56,9 +56,9 @@ def _listed(given: Sequence[Edit]) -> str:
 def _edit(model: Model, asked: Mapping[str, Any], field: str) -> tuple[str, Edit]:
     match asked["kind"]:
         case "mute":
-            return f"{_path(model, asked['attention'], field)}.mixed", Mute(tuple(asked["heads"]))
+            return f"{_path(model, asked['attention'], field)}.head_output", Mute(tuple(asked["heads"]))
         case "keep":
-            return f"{_path(model, asked['attention'], field)}.mixed", Keep(tuple(asked["heads"]))
+            return f"{_path(model, asked['attention'], field)}.head_output", Keep(tuple(asked["heads"]))
         case "row":
             row = Row(asked["query"], tuple(asked["weights"]), asked["head"])
             return f"{_path(model, asked['attention'], field)}.weights", row

@@ -80,7 +80,7 @@ def _heads(found: Summaries, kind: str, aligners: list[Aligner]) -> list[dict[st
                     "head": head,
                     "entropy": bits[head],
                     "distance": far[head],
-                    "role": None if role.name == "head_output" else role.name,
+                    "role": None if role.name == "mixed" else role.name,
                     "label": str(role),
                     "roles": {**{name: share[head] for name, share in shares.items()}, **aligns},
                 }

@@ -153,7 +153,7 @@ def cross_roles(weights: Weights, layer: int, aligners: Sequence[Aligner]) -> li
     roles = head_roles(weights, across=True)
     for head, role in enumerate(roles):
         # One that rests on a single key may pair off what little is left; that makes it no aligner.
-        if strengths.get(head, 0.0) >= ALIGNS and role.name in ("head_output", "diagonal"):
+        if strengths.get(head, 0.0) >= ALIGNS and role.name in ("mixed", "diagonal"):
             roles[head] = Role("alignment", strengths[head])
     return roles
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 Weights = Float[Tensor, "heads queries keys"]
-RoleName = Literal["previous", "self", "next", "first", "last", "diagonal", "alignment", "head_output"]
+RoleName = Literal["previous", "self", "next", "first", "last", "diagonal", "alignment", "mixed"]
 
 # A head has a role when so much of its weight is explained by it, and that is twice what even looking gives.
 CLEAR, TIMES_EVEN = 0.4, 2.0
@@ -22,7 +22,7 @@ class Role:
     strength: float
 
     def __str__(self) -> str:
-        return "head_output" if self.name == "head_output" else f"{LABELS[self.name]} {self.strength:.0%}"
+        return "mixed" if self.name == "mixed" else f"{LABELS[self.name]} {self.strength:.0%}"
 
 
 LABELS: dict[RoleName, str] = {
@@ -33,7 +33,7 @@ LABELS: dict[RoleName, str] = {
     "last": "last token",
     "diagonal": "diagonal",
     "alignment": "alignment",
-    "head_output": "head_output",
+    "mixed": "mixed",
 }
 """How a role is written in pictures and on the page."""
 
@@ -67,7 +67,7 @@ def head_roles(weights: Weights, across: bool = False) -> list[Role]:
         ]
         # The diagonal holds itself and its neighbours: it is what remains when none of them is clear.
         exact = [role for role in clear if role.name != "diagonal"]
-        roles.append(max(exact or clear, key=lambda role: role.strength, default=Role("head_output", 0.0)))
+        roles.append(max(exact or clear, key=lambda role: role.strength, default=Role("mixed", 0.0)))
     return roles
 
 

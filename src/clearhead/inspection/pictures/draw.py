@@ -125,7 +125,7 @@ class Drawing:
             Branch(
                 node.parent,
                 node.step,
-                pieces([node.word])[0],
+                pieces([node.token])[0],
                 node.log_probability,
                 node.score,
                 node.fate,

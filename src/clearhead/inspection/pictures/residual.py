@@ -20,8 +20,8 @@ def residual_picture(subject: Subject, stack: str, sublayers: Sequence[Brought])
         above, below = figure.subplots(2, 1, sharex=True)
         for number, one in enumerate(sublayers):
             colour = COLOURS[one.kind]
-            above.bar(number, float(one.share.mean()), color=colour, length_penalty=0.35, width=0.7)
-            below.bar(number, float(one.norm.mean()), color=colour, length_penalty=0.35, width=0.7)
+            above.bar(number, float(one.share.mean()), color=colour, alpha=0.35, width=0.7)
+            below.bar(number, float(one.norm.mean()), color=colour, alpha=0.35, width=0.7)
             for axes, values in ((above, one.share), (below, one.norm)):
                 axes.plot([number] * len(values), values.numpy(), ".", color=colour, markersize=3)
             write(above, number, 0.01, f"{float(one.share.mean()):.0%}", va="bottom", fontsize=TINY)

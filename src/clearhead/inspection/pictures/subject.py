@@ -62,7 +62,7 @@ class Seen:
 
     def label(self, head: int) -> str:
         """A head's number, and its role if it has one."""
-        named = self.roles and self.roles[head].name != "head_output"
+        named = self.roles and self.roles[head].name != "mixed"
         return f"head {head} · {self.roles[head]}" if named else f"head {head}"
 
     def strongest(self, head: int, most: int = 8) -> str:
