@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any, overload
 
 import torch
+from torch import Tensor
 
 from clearhead.accel.packing import pack_linears
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
-from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
+from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
 from clearhead.options import check_text, listed, options_of
@@ -126,17 +127,18 @@ class LanguageModel:
                 pass
             (found,) = writing.generations([text])
             said, end = writing.said(0)
-        look = look_at_text(self.model, prompt + said, names)
-        return Explanation(
-            text=text,
+        explanation = explain_pass(
+            self.model,
+            lambda: text_logits(self.model, prompt + said),
+            {"text": read_tokens(self.tokenizer, prompt, said, end)},
+            names,
+            self.tokenizer,
+            text,
+            found.text if found else "",
+        )
+        return replace(
+            explanation,
             normalized=self.tokenizer.normalized(text),
-            output=found.text if found else "",
-            source=(),
-            target=text_tokens(self.tokenizer, prompt, said, look, end),
-            trace=look.trace,
-            difference=look.difference,
-            model=self.model,
-            tokenizer=self.tokenizer,
             settings={"tokens": tokens, "temperature": temperature, **given},
             name=self.name,
             found=found,
@@ -197,6 +199,21 @@ class LanguageModel:
             batch.append(row)
         if batch:
             yield batch
+
+
+def text_logits(model: GPT, ids: Sequence[int]) -> Tensor:
+    """The logits of a pass over one text."""
+    return model(torch.tensor([list(ids)], device=model.readout_weight.device))[0]
+
+
+def read_tokens(
+    tokenizer: Tokenizer, prompt: Sequence[int], written: Sequence[int], end: int | None
+) -> tuple[Token, ...]:
+    """The tokens of a prompt and its continuation, each with the next one; the last is followed by `end`."""
+    ids = [*prompt, *written]
+    tokens = text_tokens(tokenizer, ids)
+    tokens[len(prompt) :] = [replace(token, written=True) for token in tokens[len(prompt) :]]
+    return with_next(tokens, ids[1:] if end is None else [*ids[1:], end])
 
 
 def lead(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> list[int]:
