@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, overload
 
 import torch
+from torch import Tensor
 
 from clearhead.accel.packing import pack_linears
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
-from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
+from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
 from clearhead.options import as_texts, check_text
@@ -206,17 +207,18 @@ class LanguageModel:
                 pass
             (found,) = decoder.generations([text])
             added, end = decoder.continuation(0)
-        look = look_at_text(self.model, prompt + added, names)
-        return Explanation(
-            text=text,
+        explanation = explain_pass(
+            self.model,
+            lambda: text_logits(self.model, prompt + added),
+            {"text": read_tokens(self.tokenizer, prompt, added, end)},
+            names,
+            self.tokenizer,
+            text,
+            found.text if found else "",
+        )
+        return replace(
+            explanation,
             normalized=self.tokenizer.normalized(text),
-            output=found.text if found else "",
-            source=(),
-            target=text_tokens(self.tokenizer, prompt, added, look, end),
-            trace=look.trace,
-            difference=look.difference,
-            model=self.model,
-            tokenizer=self.tokenizer,
             settings={**asdict(options), "tokens": tokens},
             name=self.name,
             found=found,
@@ -278,3 +280,18 @@ class LanguageModel:
             batch.append(row)
         if batch:
             yield batch
+
+
+def text_logits(model: GPT, ids: Sequence[int]) -> Tensor:
+    """The logits of a pass over one text."""
+    return model(torch.tensor([list(ids)], device=model.readout_weight.device))[0]
+
+
+def read_tokens(
+    tokenizer: Tokenizer, prompt: Sequence[int], written: Sequence[int], end: int | None
+) -> tuple[Token, ...]:
+    """The tokens of a prompt and its continuation, each with the next one; the last is followed by `end`."""
+    ids = [*prompt, *written]
+    tokens = text_tokens(tokenizer, ids)
+    tokens[len(prompt) :] = [replace(token, written=True) for token in tokens[len(prompt) :]]
+    return with_next(tokens, ids[1:] if end is None else [*ids[1:], end])
