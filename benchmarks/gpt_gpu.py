@@ -108,13 +108,13 @@ def ours(bench: Bench, tokens: torch.Tensor) -> Step:
     model = GPT(bench.config(bias=False, activation="gelu"), bench.vocabulary)
     config = TrainingConfig(
         steps=1 << 40,
-        schedule=ConstantSchedule(peak=RATE),
+        schedule=ConstantSchedule(learning_rate=RATE),
         optimizer=AdamWConfig(weight_decay=DECAY, betas=BETAS),
-        clip=CLIP,
+        clip_norm=CLIP,
         precision="bf16",
     )
     batch = CropBatch(tokens.pin_memory() if bench.turns.device.type == "cuda" else tokens)
-    reports = Trainer(model, TextLoss.of(), config, bench.width).steps(repeat(batch))
+    reports = Trainer(model, TextLoss.of(), config).steps(repeat(batch))
 
     def step() -> int:
         next(reports)

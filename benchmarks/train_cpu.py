@@ -36,7 +36,7 @@ from clearhead.data.batch import PairBatch
 from clearhead.data.batching.buckets import Batches, BatchingConfig
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.training.loss import cross_entropy_loss
+from clearhead.training import cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, Optimizer
 
 VOCABULARY, LAYERS = 8000, 3

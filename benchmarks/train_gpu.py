@@ -173,13 +173,11 @@ def ours(bench: Bench, batches: Iterator[PackedBatch] | Feed) -> Callable[[], St
         model = Translator(TranslatorConfig.model_validate(bench.shape.settings), bench.shape.vocabulary)
         config = TrainingConfig(
             steps=1 << 40,
-            schedule=ConstantSchedule(peak=RATE),
+            schedule=ConstantSchedule(learning_rate=RATE),
             device=bench.turns.device.type,
             precision="bf16",
         )
-        trainer = Trainer(
-            model, lambda model, batch: translation_loss(model, batch, SMOOTHING), config, bench.shape.width
-        )
+        trainer = Trainer(model, lambda model, batch: translation_loss(model, batch, SMOOTHING), config)
         ready = batches if isinstance(batches, Feed) else Feed(lambda number, skip: batches)
         if bench.turns.device.type == "cuda":
             ready = Prefetcher(ready, lambda batch: batch.map(torch.Tensor.pin_memory))

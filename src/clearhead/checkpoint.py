@@ -12,9 +12,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from clearhead.accel.quantization import restored
+from clearhead.accel.initialization import build_for_loading
+from clearhead.accel.quantization import dequantize
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.files import replacing
@@ -38,18 +38,6 @@ class Checkpoint:
     settings: Mapping[str, Any]
 
 
-class Undrawn(TorchFunctionMode):
-    """Leaves out the random beginnings of weights that are about to be overwritten: they take longest."""
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Sequence[Any] = (), options: Mapping[str, Any] | None = None
-    ) -> Any:
-        options = options or {}
-        if function is Tensor.uniform_ or getattr(function, "__module__", "") == "torch.nn.init":
-            return options.get("tensor", args[0] if args else None)
-        return (torch.empty if function is torch.randn else function)(*args, **options)
-
-
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
     """The model in a folder, ready for use; what is missing, cut short or foreign is named."""
     if not folder.is_dir():
@@ -67,8 +55,7 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
         raise ModelError(str(error)) from None
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     check_counts(config, tokenizer.size, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
-    with Undrawn():
-        model = build(config, tokenizer)
+    model = build_for_loading(lambda: build(config, tokenizer))
     load_weights(model, folder / WEIGHTS)
     _check_tokenizer(folder)
     return Checkpoint(model.to(device).eval(), tokenizer, settings)
@@ -140,7 +127,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
         values = load_file(path)
     except (OSError, SafetensorError) as error:
         raise unreadable(path, error) from None
-    set_weights(model, restored(values, place=str(path)), place=str(path))
+    set_weights(model, dequantize(values, location=str(path)), place=str(path))
 
 
 def _shapes(path: Path) -> list[list[int]]:

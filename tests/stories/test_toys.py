@@ -11,7 +11,7 @@ from clearhead.decoding import Constraints, greedy_search
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.tokenizer import END, START
-from clearhead.training.loss import cross_entropy_loss
+from clearhead.training import cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, Optimizer
 
 VOCABULARY, LONGEST, SENTENCES, RATE = 12, 5, 64, 1e-2

@@ -225,7 +225,7 @@ def _use(folder: Path) -> tuple[str, str]:
 
 def _report(reports: "deque[Report]") -> tuple[str, ...]:
     """Means over the last steps of which a device has told."""
-    known = [report for report in reports if report.known]
+    known = [report for report in reports if report.ready]
     if not known:
         return ()
     loss = sum(report.loss for report in known) / len(known)

@@ -12,12 +12,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from clearhead.accel.initialization import build_for_loading
 from clearhead.checkpoint import (
     CARD,
     SETTINGS,
     TOKENIZER,
     WEIGHTS,
-    Undrawn,
     check_counts,
     load_checkpoint,
     save_weights,
@@ -54,8 +54,7 @@ def import_model(folder: Path, out: Path) -> GPT:
     tensors = _their_tensors(folder)
     tokenizer = Tokenizer.from_huggingface(folder, _rows(settings, folder))
     check_counts(config, tokenizer.size, [one.shape for one in tensors.values()], str(folder / CONFIG))
-    with Undrawn():
-        model = GPT(config, tokenizer.size)
+    model = build_for_loading(lambda: GPT(config, tokenizer.size))
     place = str(folder / WEIGHTS)
     set_weights(model, ours(family, model, tensors, place), place)
     out.mkdir(parents=True, exist_ok=True)

@@ -92,7 +92,7 @@ class PreNorm(nn.Module):
 
 def _has_kernels(norm: nn.Module, x: Stream) -> bool:
     """Whether kernels serve such a stream, and nobody looks at the norm that they stand in for."""
-    return kernels.serve(x) and x.shape[-1] <= WIDEST and not kernels.looked_at(norm)
+    return kernels.supports(x) and x.shape[-1] <= WIDEST and not kernels.has_hooks(norm)
 
 
 def make_residual(position: NormPosition, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:

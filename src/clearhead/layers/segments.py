@@ -23,7 +23,7 @@ SIZES = (16, 32, 64, 128)
 
 def segment_kernel(queries: Tensor, keys: Tensor, mask: Mask) -> Kernel | None:
     """The kernel for these shapes, where the mask is one of sentences; None where there is none."""
-    if not (kernels.serve(queries) and queries.shape[-1] in SIZES):
+    if not (kernels.supports(queries) and queries.shape[-1] in SIZES):
         return None
     sentences, causal = by_sentence(mask)
     if sentences is None:

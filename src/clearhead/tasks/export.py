@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from clearhead.accel.quantization import rounded
+from clearhead.accel.quantization import quantize
 from clearhead.checkpoint import CARD, SETTINGS, TOKENIZER, WEIGHTS, load_checkpoint, save_weights, weights
 from clearhead.files import check_new_folder
 from clearhead.tasks.records import FINAL, add_final, read_metrics
@@ -30,7 +30,7 @@ def export_int8(folder: Path, out: Path) -> Exported:
         scores = {name: value for name, value in final.items() if name not in ("step", "kind")}
         add_final(out, final["step"], scores)
     # Last: a folder is taken for a model once it has weights.
-    save_weights(rounded(weights(model)), out / WEIGHTS)
+    save_weights(quantize(weights(model)), out / WEIGHTS)
     return Exported(folder_bytes(folder), folder_bytes(out))
 
 

@@ -30,9 +30,9 @@ def inherited(recipe: Recipe) -> Recipe:
     paths: dict[str, object] = {}
     if training.init_from:
         paths["init_from"] = _folder("training.init_from", training.init_from)
-    if training.distillation:
-        teacher = _folder(TEACHER, training.distillation.teacher)
-        paths["distillation"] = training.distillation.model_copy(update={"teacher": teacher})
+    if distillation := getattr(training, "distillation", None):
+        teacher = _folder(TEACHER, distillation.teacher)
+        paths["distillation"] = distillation.model_copy(update={"teacher": teacher})
     recipe = recipe.model_copy(update={"training": training.model_copy(update=paths)})
     tokenizer = inherited_tokenizer(recipe.training)
     if tokenizer is None:
@@ -95,8 +95,8 @@ def _check_tags(recipe: TranslationRecipe, tokenizer: Tokenizer) -> None:
 def inherited_tokenizer(training: TrainingConfig) -> Tokenizer | None:
     """That of the model to begin with or of the teacher, who must agree; None where there is neither."""
     named = {"training.init_from": training.init_from}
-    if training.distillation:
-        named[TEACHER] = training.distillation.teacher
+    if distillation := getattr(training, "distillation", None):
+        named[TEACHER] = distillation.teacher
     folders = {setting: Path(folder) for setting, folder in named.items() if folder}
     found = []
     for setting, folder in folders.items():

@@ -136,7 +136,7 @@ class Run:
     ):
         self.config, self.validator, self.states = recipe.training, validator, states
         self.lessons, self.ranks = lessons, lessons.ranks
-        self.trainer = Trainer(model, loss, recipe.training, recipe.model.width, self.ranks)
+        self.trainer = Trainer(model, loss, recipe.training, self.ranks)
         self.place: dict[str, int] = {}
         self.settings = _lasting(recipe)
         self.standing = EarlyStopping()
@@ -144,12 +144,13 @@ class Run:
         self.saved_at = perf_counter()
 
     def events(self, out: Path) -> Generator[Event, None, Finished]:
-        saved = self.states.latest(self.trainer.parallel.place)
+        saved = self.states.latest(self.trainer.parallel.allocate)
         if saved:
             self._load(saved)
             yield Note(f"resumed after step {self.trainer.step:,}{self._since(len(saved['random']))}")
         if self.ranks.count > 1:
-            has, batches = f"a {self.config.parallel}", f"{self.trainer.batches_per_step} batches"
+            has = "a copy" if self.config.parallel == "data_parallel" else "a shard"
+            batches = f"{self.trainer.batches_per_step} batches"
             yield Note(
                 f"ranks: {self.ranks.count}, each with {has} of the model; a step takes {batches} of all"
             )
@@ -182,7 +183,7 @@ class Run:
         average, states = self.config.average, self.states
         chosen = self.ranks.first(lambda: states.to_average(average) if average else states.best_weights(1))
         if not chosen:
-            return self.trainer.whole_weights()
+            return self.trainer.full_weights()
         return average_weights(chosen) if self.ranks.rank == 0 else {}
 
     def _fed(self) -> Feed | Prefetcher:
@@ -195,7 +196,7 @@ class Run:
     def _loop(
         self, out: Path, records: Records | NoRecords, interrupt: Interrupt
     ) -> Generator[Event, None, str]:
-        config, options = self.config, self.ranks.stop_requests()
+        config, stop_requests = self.config, self.ranks.stop_requests()
         for report in self._steps():
             step = report.step
             last = step == config.steps
@@ -214,7 +215,7 @@ class Run:
                 yield validation
             in_turn = bool(validation) or step % config.save_every == 0 or last
             overdue = perf_counter() - self.saved_at > 60 * config.save_minutes
-            interrupted, overdue = options.heard(interrupt.requested, overdue)
+            interrupted, overdue = stop_requests.poll(interrupt.requested, overdue)
             if in_turn or overdue or interrupted:
                 self.trainer.synchronize()
                 self._save(validation, passing=not in_turn)
@@ -226,7 +227,7 @@ class Run:
         return "all steps are done" if self.trainer.step >= config.steps else "no improvement any more"
 
     def _publish_best(self, path: Path) -> None:
-        best = self.trainer.whole_weights()
+        best = self.trainer.full_weights()
         self.ranks.first(lambda: save_weights(best, path))
 
     def _steps(self) -> Iterator[Any]:
@@ -242,7 +243,7 @@ class Run:
         if self.validator is None:
             return None
         began, measure = perf_counter(), self.validator.measure
-        with self.trainer.published() as model:
+        with self.trainer.evaluation_model() as model:
             scores = self.ranks.first(lambda: measure(model, self.trainer.autocast()))
         # Settings see to it that BLEU is measured where the run is judged by it.
         judged_by = self.config.monitor

@@ -10,7 +10,7 @@ from clearhead.data.text_batch import IGNORED, CropBatch, TextBatch
 from clearhead.layers.layout import Documents, Layout, Packed, Padded, Plain, TextLayout
 from clearhead.models import GPT, Translator
 from clearhead.text.tokenizer import PAD
-from clearhead.training import Criterion, RDropConfig, Readout, SimCutConfig, readout_loss
+from clearhead.training import Criterion, RDropConfig, Readout, SimCutConfig, chunked_cross_entropy
 
 Batch = PairBatch | PackedBatch
 
@@ -53,7 +53,7 @@ class TranslationLoss:
         source, inputs = self._views(batch.source), self._views(batch.inputs)
         states = model.states(source, layout(batch, views), inputs)
         states = states.unflatten(0, (views, -1))
-        return readout_loss(
+        return chunked_cross_entropy(
             states, model.readout_weight, batch.labels, self.criterion, teacher=self._taught(batch)
         )
 
@@ -93,8 +93,8 @@ class TextLoss:
 
     @classmethod
     def of(cls, label_smoothing: float = 0.0) -> "TextLoss":
-        return cls(Criterion(label_smoothing, ignore=IGNORED))
+        return cls(Criterion(label_smoothing, ignore_index=IGNORED))
 
     def __call__(self, model: GPT, batch: TextBatch | CropBatch) -> Tensor:
         states = model.states(batch.inputs, text_layout(batch))
-        return readout_loss(states[None], model.readout_weight, batch.labels, self.criterion)
+        return chunked_cross_entropy(states[None], model.readout_weight, batch.labels, self.criterion)

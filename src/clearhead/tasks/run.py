@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -23,7 +24,7 @@ from clearhead.tasks.task import Task
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.translation.task import Translating
 from clearhead.text.tokenizer import Tokenizer
-from clearhead.training import Ranks, StateFolder, joined
+from clearhead.training import Ranks, StateFolder, TrainingConfig, join_ranks
 from clearhead.training.devices import on_gpu
 
 STATES = "training"
@@ -38,8 +39,8 @@ def train(recipe: Recipe, out: Path, follow: ProgressCallback = unfollowed) -> I
     anchored = recipe.model_copy(update={"data": recipe.data.anchored()})
     recipe = inherited(anchored).settled(on_gpu(recipe.training.device))
     with (
-        joined(recipe.training.device) as ranks,
-        StateFolder.of(out / STATES, recipe.training, ranks) as states,
+        join_ranks(recipe.training.device) as ranks,
+        StateFolder.of(out / STATES, recipe.training, ranks, _better(recipe.training)) as states,
     ):
         ranks.share(ranks.batches_per_step(recipe.training.accumulate))
         ranks.first(lambda: _begin(recipe, out))
@@ -57,8 +58,8 @@ def resume(out: Path, changes: Sequence[str] = (), follow: ProgressCallback = un
         )
     recipe = _resumed(out, changes)
     with (
-        joined(recipe.training.device) as ranks,
-        StateFolder.of(out / STATES, recipe.training, ranks) as states,
+        join_ranks(recipe.training.device) as ranks,
+        StateFolder.of(out / STATES, recipe.training, ranks, _better(recipe.training)) as states,
     ):
         ranks.first(lambda: write_named(out / SETTINGS, settings_toml(recipe)))
         yield from _run(recipe, out, states, ranks, follow)
@@ -83,7 +84,12 @@ def _resumed(out: Path, changes: Sequence[str]) -> Recipe:
         if group != "training" or name.partition(".")[0] not in CHANGEABLE:
             allowed = ", ".join(f"training.{setting}" for setting in CHANGEABLE)
             raise SettingsError(f"--set {change}: a resumed run keeps its settings but for {allowed}")
-    return parse_recipe(changed(read_toml(out / SETTINGS), changes), place=str(out / SETTINGS))
+    recipe = parse_recipe(changed(read_toml(out / SETTINGS), changes), place=str(out / SETTINGS))
+    return recipe.settled(on_gpu(recipe.training.device))
+
+
+def _better(training: TrainingConfig) -> Literal["lower", "higher"]:
+    return "higher" if training.monitor == "bleu" else "lower"
 
 
 def task_of(recipe: Recipe) -> Task:
@@ -150,7 +156,7 @@ def _keep(tokenizer: Tokenizer, path: Path) -> None:
 def _publish(run: Run, final: dict[str, torch.Tensor], task: Task, out: Path) -> None:
     """The finished model, its scores, its card and its curves."""
     save_weights(final, out / WEIGHTS)
-    model, step = run.trainer.parallel.showing(final), run.trainer.step
+    model, step = run.trainer.parallel.model_with(final), run.trainer.step
     scores = run.validator.measure(model, run.trainer.autocast()) if run.validator else {}
     add_final(out, step, scores)
     write_named(out / CARD, task.card(model, step, scores))

@@ -1,4 +1,4 @@
-"""The two forms that a saved state has: a file that rank 0 writes, or a folder with a file a rank."""
+"""The two formats of a saved state: one file written by rank 0, or a folder with one file per rank."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from clearhead.training.manifest import (
-    Place,
+    Allocate,
     check_shards,
-    gathered,
+    gather_tensors,
     read_shard_notes,
     read_shards,
     write_shards,
@@ -18,36 +18,36 @@ from clearhead.training.ranks import Group, Ranks
 from clearhead.training.tensors import Tree, read_notes, read_tree, write_tree
 
 
-class Form(Protocol):
-    """How a state lies on the disk."""
+class StateFormat(Protocol):
+    """How a state is stored on disk."""
 
     suffix: str
 
-    def whole(self, weights: Mapping[str, Tensor], ranks: Any) -> Mapping[str, Tensor]:
-        """The weights to be published, in rank 0."""
+    def full(self, weights: Mapping[str, Tensor], ranks: Any) -> Mapping[str, Tensor]:
+        """Unsharded weights, in rank 0."""
         ...
 
     def write(self, path: Path, state: Tree, ranks: Any) -> None:
-        """Writes a state whole or not at all; all ranks call it together, and an error is raised in all."""
+        """Writes a state atomically; a collective call, and an error of one rank is raised in all."""
         ...
 
     def check(self, path: Path) -> None:
-        """ModelError if it is not what was written."""
+        """Raises ModelError if the state is damaged."""
         ...
 
-    def read(self, path: Path, place: Place) -> dict[str, Any]: ...
+    def read(self, path: Path, allocate: Allocate) -> dict[str, Any]: ...
 
     def notes(self, path: Path) -> dict[str, Any]:
-        """What is not a tensor; {} where that cannot be read."""
+        """The JSON values of the state; {} if it is unreadable."""
         ...
 
 
-class OneFile:
-    """For ranks that all hold the same; the weights are left to the file that is beside it anyway."""
+class SingleFile:
+    """For ranks that hold copies; the weights are in a file of their own."""
 
     suffix = ".safetensors"
 
-    def whole(self, weights: Mapping[str, Tensor], ranks: Ranks) -> Mapping[str, Tensor]:
+    def full(self, weights: Mapping[str, Tensor], ranks: Ranks) -> Mapping[str, Tensor]:
         return weights
 
     def write(self, path: Path, state: Tree, ranks: Ranks) -> None:
@@ -57,20 +57,20 @@ class OneFile:
     def check(self, path: Path) -> None:
         read_tree(path)
 
-    def read(self, path: Path, place: Place) -> dict[str, Any]:
+    def read(self, path: Path, allocate: Allocate) -> dict[str, Any]:
         return read_tree(path)
 
     def notes(self, path: Path) -> dict[str, Any]:
         return read_notes(path)
 
 
-class FileARank:
+class FilePerRank:
     """For ranks that hold shards."""
 
     suffix = ""
 
-    def whole(self, weights: Mapping[str, Tensor], ranks: Group) -> Mapping[str, Tensor]:
-        return gathered(weights, ranks)
+    def full(self, weights: Mapping[str, Tensor], ranks: Group) -> Mapping[str, Tensor]:
+        return gather_tensors(weights, ranks)
 
     def write(self, path: Path, state: Tree, ranks: Group) -> None:
         write_shards(path, state, ranks)
@@ -78,16 +78,16 @@ class FileARank:
     def check(self, path: Path) -> None:
         check_shards(path)
 
-    def read(self, path: Path, place: Place) -> dict[str, Any]:
-        return read_shards(path, place)
+    def read(self, path: Path, allocate: Allocate) -> dict[str, Any]:
+        return read_shards(path, allocate)
 
     def notes(self, path: Path) -> dict[str, Any]:
         return read_shard_notes(path)
 
 
-FORMS: tuple[Form, ...] = (OneFile(), FileARank())
+FORMATS: tuple[StateFormat, ...] = (SingleFile(), FilePerRank())
 
 
-def form_of(path: Path) -> Form | None:
-    """The form that a file or folder has by its name."""
-    return next((form for form in FORMS if form.suffix == path.suffix), None)
+def format_of(path: Path) -> StateFormat | None:
+    """The format of a file or folder, by its suffix."""
+    return next((one for one in FORMATS if one.suffix == path.suffix), None)

@@ -34,7 +34,7 @@ def test_a_block_with_kernels_of_its_own_is_as_exact_as_with_those_of_torch(devi
     x, source, gradient = (torch.randn(2, 32, 64, device=device, dtype=narrow) for _ in range(3))
 
     def gradients(ours: bool, kind: torch.dtype) -> list[torch.Tensor]:
-        monkeypatch.setattr(kernels, "serve", lambda x: ours)
+        monkeypatch.setattr(kernels, "supports", lambda x: ours)
         inputs = [x.to(kind).requires_grad_(), source.to(kind).requires_grad_()]
         block.to(torch.float64 if kind == torch.float64 else torch.float32)
         with torch.autocast(device, torch.bfloat16, enabled=kind == torch.bfloat16):

@@ -292,11 +292,8 @@ def test_what_a_tokenizer_that_is_taken_over_does_not_know_is_said_and_a_frame_o
         ('tokenizer.kind="bpe"', "tokenizer.kind bpe does not keep blanks as they are"),
         ("tokenizer.normalize=true", "tokenizer: normalize and dropout change what a language model reads"),
         ("batches.row_length=17", "batches.row_length 17 is more than model.max_length 16"),
-        ('training.monitor="bleu"', "training: monitor is 'bleu', which is for translators"),
-        (
-            'training.regulariser={kind = "rdrop"}',
-            "training: regulariser and distillation are for translators",
-        ),
+        ('training.monitor="bleu"', "training.monitor: 'bleu' is not"),
+        ('training.regulariser={kind = "rdrop"}', "training.regulariser: unknown setting"),
         ("data.train=[]", "data.train: names no file"),
         ('kind="poetry"', "kind: 'poetry' is not one of translation, language"),
     ],

@@ -174,7 +174,7 @@ class Writing:
 
     def _begun(self) -> DecodeLoop:
         options, language = self.options, self.language
-        sliding = Sliding(language.steps, max(map(len, self.seen)) + options.tokens)
+        sliding = Sliding(language.engine, max(map(len, self.seen)) + options.tokens)
         each = {prompt: row for row, prompt in enumerate(dict.fromkeys(map(tuple, self.seen)))}
         state = sliding.start(list(each))
         if len(each) < len(self.seen):

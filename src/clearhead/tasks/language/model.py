@@ -6,13 +6,14 @@ from typing import Any, overload
 
 import torch
 
-from clearhead.accel.packing import pack_linears
+from clearhead.accel import enabled
+from clearhead.accel.packing import Packed
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
 from clearhead.models import GPT
-from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
+from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped, supports_cuda_graph
 from clearhead.options import check_text, listed, options_of
 from clearhead.tasks.language.generation import GenerateOptions, Generation, StreamedText, Writing
 from clearhead.text.tokenizer import UNKNOWN, Tokenizer
@@ -39,9 +40,9 @@ class LanguageModel:
         """What stood behind every answer in training."""
         self.columns: Columns | None = None
         """Under which names files held prompts and answers in training, where these are not customary."""
-        pack_linears(model, model.readout_weight)
-        recorded = self.device.type == "cuda" and supports_cuda_graph(model.config)
-        self.steps = CudaGraphGPT(model) if recorded else model
+        self._packed = Packed(model, model.readout_weight)
+        recorded = enabled() and self.device.type == "cuda" and supports_cuda_graph(model.config)
+        self._recorded = CudaGraphGPT(model) if recorded else None
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "LanguageModel":
@@ -50,6 +51,13 @@ class LanguageModel:
         language = cls(checkpoint.model, tokenizer, lead(tokenizer, settings), frame(settings))
         language.ending, language.columns = ending(settings), columns(settings)
         return language
+
+    @property
+    def engine(self) -> GPT | CudaGraphGPT:
+        """The model as it decodes fastest; while the model is tapped, the model itself."""
+        if is_tapped(self.model):
+            return self.model
+        return self._recorded or self._packed.current()
 
     @property
     def device(self) -> torch.device:

@@ -13,7 +13,7 @@ from clearhead.data.sources.documents import files
 from clearhead.data.sources.streams import ending
 from clearhead.data.survey import FEW
 from clearhead.models import GPTConfig
-from clearhead.tasks.translation.recipe import Columns, compiling
+from clearhead.tasks.translation.recipe import Columns
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.optimizer import MuonConfig, OptimizerConfig
@@ -103,13 +103,15 @@ class TextConfig(Settings):
         )
 
 
-class LanguageTrainingConfig(TrainingConfig):
+class LanguageTraining(TrainingConfig):
     """The defaults suit a small model on some megabytes of text."""
 
     steps: Annotated[int, Field(gt=0)] = 5000
     optimizer: OptimizerConfig = MuonConfig()
     schedule: ScheduleConfig = StableSchedule(learning_rate=3e-3, warmup=100, decay=0.4)
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    monitor: Literal["loss"] = "loss"  # pyright: ignore
+    """Validation metric that selects the best weights."""
 
 
 class LanguageRecipe(Settings):
@@ -120,7 +122,7 @@ class LanguageRecipe(Settings):
     tokenizer: TokenizerConfig = TokenizerConfig(kind="bytes")
     model: GPTConfig = GPTConfig()
     batches: TextBatchingConfig = TextBatchingConfig()
-    training: LanguageTrainingConfig = LanguageTrainingConfig()
+    training: LanguageTraining = LanguageTraining()
 
     @field_validator("tokenizer")
     @classmethod
@@ -128,15 +130,6 @@ class LanguageRecipe(Settings):
         if tokenizer.normalize or tokenizer.dropout:
             raise ValueError("normalize and dropout change what a language model reads; leave them out")
         return tokenizer.model_copy(update={"normalize": False})
-
-    @field_validator("training")
-    @classmethod
-    def _is_for_text(cls, training: LanguageTrainingConfig) -> LanguageTrainingConfig:
-        if training.regulariser or training.distillation:
-            raise ValueError("regulariser and distillation are for translators; leave them out")
-        if training.monitor == "bleu":
-            raise ValueError("monitor is 'bleu', which is for translators; use 'loss'")
-        return training
 
     @model_validator(mode="after")
     def _agrees(self) -> "LanguageRecipe":
@@ -164,7 +157,7 @@ class LanguageRecipe(Settings):
         if batches.kind == "auto":
             kind = "crops" if self.data.is_few_texts else "packed"
             batches = batches.model_copy(update={"kind": kind})
-        training = compiling(self.training, on_gpu)
+        training = self.training.resolved(on_gpu, self.model.width)
         return self.model_copy(update={"batches": batches, "training": training})
 
 

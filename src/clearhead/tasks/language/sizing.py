@@ -12,7 +12,7 @@ from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
 from clearhead.tasks.fitting import settled, steps_of
 from clearhead.tasks.language.data import corpus_of, counted
-from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTrainingConfig, TextConfig
+from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTraining, TextConfig
 from clearhead.text.tokenizer import SPECIALS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
 
@@ -138,7 +138,7 @@ def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps:
         tokenizer=tokenizer,
         model=GPTConfig.model_validate(shape),
         batches=TextBatchingConfig(tokens=size.tokens),
-        training=LanguageTrainingConfig(
+        training=LanguageTraining(
             steps=steps,
             schedule=StableSchedule(
                 learning_rate=size.learning_rate, warmup=max(1, min(500, steps // 20)), decay=0.5

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     Field,
@@ -26,11 +26,9 @@ from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.model import SearchConfig
 from clearhead.text.languages import check
 from clearhead.text.tokenizer import TokenizerConfig
-from clearhead.training import TrainingConfig
+from clearhead.training import RegulariserConfig, TrainingConfig
 
 PARTS = ("train", "validation", "test")
-# Steps: compiling takes half a minute, which a shorter run does not earn back.
-WORTH_COMPILING = 2000
 # A file or a shipped data set by name; or two aligned files, the source's first.
 File = Annotated[str | tuple[str, str], Field(union_mode="left_to_right")]
 Files = Annotated[tuple[File, ...], Field(strict=False)]
@@ -186,15 +184,27 @@ def _whole(file: str | tuple[str, str]) -> str | tuple[str, str]:
     return file if file in SHIPPED and not Path(file).exists() else str(Path(file).absolute())
 
 
-T = TypeVar("T", bound=TrainingConfig)
+class DistillationConfig(Settings):
+    """Knowledge distillation at every token (Hinton et al. 2015; Kim and Rush 2016).
+
+    The loss is 1 - weight times the cross-entropy with the labels, plus weight times the divergence from the
+    teacher, which runs in evaluation mode.
+    """
+
+    teacher: str
+    """Folder of a model; its tokenizer is used."""
+    weight: Annotated[float, Field(gt=0, le=1)] = 0.5
 
 
-def compiling(training: T, on_gpu: bool) -> T:
-    """The same with its mind made up whether to compile."""
-    if training.compile != "auto":
-        return training
-    compile = "on" if on_gpu and training.steps >= WORTH_COMPILING else "off"
-    return training.model_copy(update={"compile": compile})
+class TranslationTraining(TrainingConfig):
+    """The training settings of a translator."""
+
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    regulariser: RegulariserConfig | None = None
+    """Compares two passes over each sentence: rdrop or simcut; a step then takes about twice as long."""
+    distillation: DistillationConfig | None = None
+    monitor: Literal["loss", "bleu"] = "loss"  # pyright: ignore
+    """Validation metric that selects the best weights."""
 
 
 class ValidationConfig(Settings):
@@ -212,7 +222,7 @@ class TranslationRecipe(Settings):
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: TranslatorConfig = TranslatorConfig()
     batches: BatchingConfig = BatchingConfig()
-    training: TrainingConfig = TrainingConfig()
+    training: TranslationTraining = TranslationTraining()
     validation: ValidationConfig = ValidationConfig()
     search: SearchConfig = SearchConfig()
 
@@ -231,7 +241,7 @@ class TranslationRecipe(Settings):
         if batches.kind == "auto":
             kind = "packed" if on_gpu and self.model.packs else "padded"
             batches = batches.model_copy(update={"kind": kind})
-        training = compiling(self.training, on_gpu)
+        training = self.training.resolved(on_gpu, self.model.width)
         return self.model_copy(update={"batches": batches, "training": training})
 
     @model_validator(mode="after")

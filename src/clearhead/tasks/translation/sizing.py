@@ -22,10 +22,9 @@ from clearhead.models import TranslatorConfig
 from clearhead.tasks.fitting import settled, steps_of
 from clearhead.tasks.recipes import Recipe
 from clearhead.tasks.translation.data import training_files
-from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe
+from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe, TranslationTraining
 from clearhead.text.languages import NAMES, check
 from clearhead.text.tokenizer import TokenizerConfig
-from clearhead.training import TrainingConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
 
 # Subwords for each word, with a vocabulary that was learned from the same text.
@@ -143,7 +142,7 @@ def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
             {"preset": size.preset, "dropout": size.dropout, "norm_position": "pre"}
         ),
         batches=BatchingConfig(tokens=size.tokens),
-        training=TrainingConfig(
+        training=TranslationTraining(
             steps=steps,
             schedule=InverseSquareRootSchedule(
                 learning_rate=size.learning_rate, warmup=max(1, min(4000, steps // 10))
