@@ -69,8 +69,8 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def plain_passes(model: Translator, device: str, precision: torch.dtype = torch.float32) -> Passes:
-    parameters, place = list(model.parameters()), torch.device(device)
-    return Passes(partial(loss, model), parameters, place, lambda: autocast(precision, place))
+    parameters, where = list(model.parameters()), torch.device(device)
+    return Passes(partial(loss, model), parameters, where, lambda: autocast(precision, where))
 
 
 def recorded(model: Translator, precision: torch.dtype, compiled: bool) -> GraphedPasses:

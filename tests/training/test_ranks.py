@@ -35,7 +35,7 @@ def test_an_incomplete_environment_is_refused_by_name(monkeypatch, name, value):
 
 
 def test_every_rank_takes_at_least_one_batch():
-    assert [Four().batches_per_step(asked) for asked in (1, 3, 4, 8)] == [4, 4, 4, 8]
+    assert [Four().batches_per_step(accumulate) for accumulate in (1, 3, 4, 8)] == [4, 4, 4, 8]
     assert [Four().share(batches_per_step) for batches_per_step in (4, 8)] == [1, 2]
 
 

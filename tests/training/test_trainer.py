@@ -178,7 +178,7 @@ def test_a_batch_that_exceeds_memory_is_computed_in_parts_with_the_same_step(
 
 def test_memory_too_small_for_a_single_row_is_reported(make_trainer, feed):
     def never(model, batch):
-        raise torch.OutOfMemoryError("no room. Tried to allocate much")
+        raise torch.OutOfMemoryError("no memory. Tried to allocate much")
 
-    with pytest.raises(TrainingError, match=r"out of memory with a single row \(no room\); make batches"):
+    with pytest.raises(TrainingError, match=r"out of memory with a single row \(no memory\); make batches"):
         next(make_trainer(loss=never).steps(feed()))

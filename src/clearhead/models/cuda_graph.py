@@ -117,16 +117,16 @@ class CudaGraphGPT:
         self._idle: list[GraphSlot] = []
 
     def start(
-        self, tokens: Tokens, lengths: Int[Tensor, " batch"] | None = None, room: int = 16
+        self, tokens: Tokens, lengths: Int[Tensor, " batch"] | None = None, capacity: int = 16
     ) -> CudaGraphState | GPTState:
         """Reads the prompts except for the token that the first step is given.
 
         While the model is tapped, the state is a plain one: a graph would not call the tap.
         """
-        state = self.model.start(tokens, lengths, room)
+        state = self.model.start(tokens, lengths, capacity)
         if is_tapped(self.model):
             return state
-        return CudaGraphState(self, state, len(tokens), _capacity(max(room, tokens.shape[1] + 1)))
+        return CudaGraphState(self, state, len(tokens), _capacity(max(capacity, tokens.shape[1] + 1)))
 
     def step(
         self, tokens: Int[Tensor, " rows"], state: CudaGraphState | GPTState

@@ -14,7 +14,7 @@ from clearhead.files import half_written
 from clearhead.training.config import AverageConfig, TrainingConfig
 from clearhead.training.manifest import Allocate, allocate_on_cpu
 from clearhead.training.ranks import Group, Ranks
-from clearhead.training.state_formats import FORMATS, FilePerRank, SingleFile, StateFormat, format_of
+from clearhead.training.state_formats import FORMATS, FilePerRank, SingleFile, format_of
 from clearhead.training.tensors import Tree, read_checksum, read_notes, read_weights, write_tree
 
 Better = Literal["lower", "higher"]
@@ -40,7 +40,7 @@ class StateFolder:
         keep_weights: int = 0,
         better: Better = "lower",
         ranks: Ranks | None = None,
-        format: StateFormat | None = None,
+        format: SingleFile | None = None,
     ):
         self.folder = folder
         self.ranks = ranks or Ranks()
@@ -211,7 +211,7 @@ class StateFolder:
         paths = [self._path(step, format) for format in FORMATS]
         return next((path for path in paths if path.exists()), self._path(step, self.format))
 
-    def _path(self, step: int, format: StateFormat) -> Path:
+    def _path(self, step: int, format: SingleFile) -> Path:
         return self.folder / f"state-{step:08}{format.suffix}"
 
     def _weights(self, step: int) -> Path:

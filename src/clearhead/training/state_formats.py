@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
@@ -14,32 +14,7 @@ from clearhead.training.manifest import (
     read_shards,
     write_shards,
 )
-from clearhead.training.ranks import Group, Ranks
 from clearhead.training.tensors import Tree, read_notes, read_tree, write_tree
-
-
-class StateFormat(Protocol):
-    """How a state is stored on disk."""
-
-    suffix: str
-
-    def full(self, weights: Mapping[str, Tensor], ranks: Any) -> Mapping[str, Tensor]:
-        """Unsharded weights, in rank 0."""
-        ...
-
-    def write(self, path: Path, state: Tree, ranks: Any) -> None:
-        """Writes a state atomically; a collective call, and an error of one rank is raised in all."""
-        ...
-
-    def check(self, path: Path) -> None:
-        """Raises ModelError if the state is damaged."""
-        ...
-
-    def read(self, path: Path, allocate: Allocate) -> dict[str, Any]: ...
-
-    def notes(self, path: Path) -> dict[str, Any]:
-        """The JSON values of the state; {} if it is unreadable."""
-        ...
 
 
 class SingleFile:
@@ -47,32 +22,36 @@ class SingleFile:
 
     suffix = ".safetensors"
 
-    def full(self, weights: Mapping[str, Tensor], ranks: Ranks) -> Mapping[str, Tensor]:
+    def full(self, weights: Mapping[str, Tensor], ranks: Any) -> Mapping[str, Tensor]:
+        """Unsharded weights, in rank 0."""
         return weights
 
-    def write(self, path: Path, state: Tree, ranks: Ranks) -> None:
+    def write(self, path: Path, state: Tree, ranks: Any) -> None:
+        """Writes a state atomically; a collective call, and an error of one rank is raised in all."""
         rest = {name: value for name, value in state.items() if name != "weights"}
         ranks.first(lambda: write_tree(path, rest))
 
     def check(self, path: Path) -> None:
+        """Raises ModelError if the state is damaged."""
         read_tree(path)
 
     def read(self, path: Path, allocate: Allocate) -> dict[str, Any]:
         return read_tree(path)
 
     def notes(self, path: Path) -> dict[str, Any]:
+        """The JSON values of the state; {} if it is unreadable."""
         return read_notes(path)
 
 
-class FilePerRank:
+class FilePerRank(SingleFile):
     """For ranks that hold shards."""
 
     suffix = ""
 
-    def full(self, weights: Mapping[str, Tensor], ranks: Group) -> Mapping[str, Tensor]:
+    def full(self, weights: Mapping[str, Tensor], ranks: Any) -> Mapping[str, Tensor]:
         return gather_tensors(weights, ranks)
 
-    def write(self, path: Path, state: Tree, ranks: Group) -> None:
+    def write(self, path: Path, state: Tree, ranks: Any) -> None:
         write_shards(path, state, ranks)
 
     def check(self, path: Path) -> None:
@@ -85,9 +64,9 @@ class FilePerRank:
         return read_shard_notes(path)
 
 
-FORMATS: tuple[StateFormat, ...] = (SingleFile(), FilePerRank())
+FORMATS = (SingleFile(), FilePerRank())
 
 
-def format_of(path: Path) -> StateFormat | None:
+def format_of(path: Path) -> SingleFile | None:
     """The format of a file or folder, by its suffix."""
     return next((one for one in FORMATS if one.suffix == path.suffix), None)
