@@ -17,10 +17,10 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from clearhead.data.batching.buckets import Batches, BatchingConfig
+from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
 from clearhead.data.build import cached_store
 from clearhead.data.cleaning import CleaningConfig, Tally, clean
-from clearhead.data.pair import Directed
+from clearhead.data.pair import TaggedPair
 from clearhead.data.sources.corpus import corpus_hash, read_pairs
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -58,7 +58,7 @@ def measure(folder: Path, count: int) -> None:
         cached_store(folder / "cache", content, partial(cleaned, path), tokenizer, max_length=256)
     with timed("opened again from the cache", count):
         store = cached_store(folder / "cache", content, partial(cleaned, path), tokenizer, max_length=256)
-    batches = Batches(store, BatchingConfig(tokens=4096), seed=0)
+    batches = PaddedBatches(store, BatchingConfig(tokens=4096), seed=0)
     with timed("planned for an epoch", len(store)):
         batches.count(0)
     with timed("batched for an epoch", len(store)):
@@ -69,8 +69,8 @@ def measure(folder: Path, count: int) -> None:
     print(f"  {batches.count(0):,} batches, {real:,} tokens on both sides, padding {1 - real / cells:.1%}")
 
 
-def cleaned(path: Path, tally: Tally) -> Iterator[Directed]:
-    return map(Directed, clean(read_pairs(path, LANGUAGES), CleaningConfig(), tally))
+def cleaned(path: Path, tally: Tally) -> Iterator[TaggedPair]:
+    return map(TaggedPair, clean(read_pairs(path, LANGUAGES), CleaningConfig(), tally))
 
 
 def make(path: Path, count: int) -> None:

@@ -68,11 +68,11 @@ def clearhead(theirs: transformers.GPT2LMHeadModel) -> Continue:
     @torch.inference_mode()
     def run(prompt: list[int], tokens: int) -> list[int]:
         sliding = Sliding(model, len(prompt) + tokens)
-        constraints = Constraints(1, torch.tensor([prompt[-1:]]), ENDLESS, tokens)
+        constraints = Constraints(torch.tensor([prompt[-1:]]), ENDLESS, tokens)
         walk = DecodeLoop(sliding.step, sliding.start([prompt]), constraints, most_probable)
         for _ in walk:
             pass
-        return walk.words[0].tolist()
+        return walk.tokens[0].tolist()
 
     return run
 

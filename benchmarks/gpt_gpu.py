@@ -24,11 +24,11 @@ import torch.nn.functional as F
 from measuring import OURS, Step, Turns, about, peak, speed, table
 from torch import nn
 
-from clearhead.data.text_batch import CropBatch
+from clearhead.data.batch import CropBatch
 from clearhead.decoding import Constraints, DecodeLoop, most_probable
 from clearhead.models.cuda_graph import CudaGraphGPT
 from clearhead.models.gpt import GPT, GPTConfig
-from clearhead.tasks.objective import TextLoss
+from clearhead.tasks.language.task import LanguageLoss
 from clearhead.training import Trainer, TrainingConfig
 from clearhead.training.optimizer import AdamWConfig
 from clearhead.training.schedule import ConstantSchedule
@@ -54,7 +54,7 @@ class Bench:
             "layers": self.layers,
             "width": self.width,
             "ffn_width": 4 * self.width,
-            "max_length": self.positions,
+            "context_length": self.positions,
         }
         return GPTConfig.model_validate({**shape, "attention": {"heads": self.heads}, **settings})
 
@@ -114,7 +114,7 @@ def ours(bench: Bench, tokens: torch.Tensor) -> Step:
         precision="bf16",
     )
     batch = CropBatch(tokens.pin_memory() if bench.turns.device.type == "cuda" else tokens)
-    reports = Trainer(model, TextLoss.of(), config).steps(repeat(batch))
+    reports = Trainer(model, LanguageLoss(), config).steps(repeat(batch))
 
     def step() -> int:
         next(reports)
@@ -223,10 +223,8 @@ def our_text(bench: Bench) -> Step:
 
     @torch.inference_mode()
     def step() -> int:
-        state = model.start(prompt[:, :-1], room=bench.decoded + 8)
-        constraints = Constraints(
-            1, prompt[:, -1:], end=-1, max_length=bench.decoded, device=bench.turns.device
-        )
+        state = model.start(prompt[:, :-1], capacity=bench.decoded + 8)
+        constraints = Constraints(prompt[:, -1:], end=-1, max_length=bench.decoded)
         return sum(1 for _ in DecodeLoop(model.step, state, constraints, most_probable))
 
     return step

@@ -33,7 +33,7 @@ from peers import (
 from torch import nn
 
 from clearhead.data.batch import PairBatch
-from clearhead.data.batching.buckets import Batches, BatchingConfig
+from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.training import cross_entropy_loss
@@ -54,7 +54,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     pairs = multi30k()
     corpus, pairs = ("Multi30k", pairs) if pairs else ("Tatoeba", tatoeba(30_000))
-    plan = Batches(tokenised(pairs, VOCABULARY), BatchingConfig(tokens=options.tokens), seed=0)
+    plan = PaddedBatches(tokenised(pairs, VOCABULARY), BatchingConfig(tokens=options.tokens), seed=0)
     batches = list(islice(plan.epoch(0), options.rounds))
     tokens = statistics.median(batch.tokens for batch in batches)
     padding = statistics.mean(batch.padding for batch in batches)

@@ -24,11 +24,11 @@ from measuring import OURS, Step, Turns, about, peak, table
 from peers import RATE, SMOOTHING, Peer, Shape, marian, multi30k, nn_transformer, smoothed, tatoeba, tokenised
 
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.batching.buckets import Batches, BatchingConfig
+from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
 from clearhead.data.batching.packing import PackedBatches
-from clearhead.data.store import PairStore, Side
+from clearhead.data.store import PairStore, TokenSequences
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.tasks.objective import translation_loss
+from clearhead.tasks.translation.task import translation_loss
 from clearhead.training import Feed, Prefetcher, Trainer, TrainingConfig
 from clearhead.training.schedule import ConstantSchedule
 
@@ -130,7 +130,7 @@ def real(bench: Bench, peak: float, shapes: str, known: int) -> Iterator[dict]:
         buckets = BatchingConfig(tokens=budget)
         for peer_name, make in PEERS.items():
             for way, dynamic in WAYS[peer_name].items():
-                feed = Feed(Batches(store, buckets, seed=0).epoch)
+                feed = Feed(PaddedBatches(store, buckets, seed=0).epoch)
                 batches = cycle(list(islice(feed, known))) if known else iter(feed)
                 steps[f"{peer_name}, {way}"] = peer(bench, make, batches, dynamic, before=known)
         share = float(store.source.lengths.mean() + 1) / float(store.target.lengths.mean() + 1)
@@ -254,8 +254,8 @@ def packed(store: PairStore, tokens: int, positions: int) -> Iterator[PackedBatc
     for number in count():
         rows = np.random.default_rng(number).permutation(len(store))
         in_row = positions // (int(store.target.lengths[0]) + 1)
-        sides: Sequence[Side] = store.gather(number, rows)
-        yield PackedBatch.lay(*sides, np.arange(len(rows)) // in_row, max(1, tokens // positions), positions)
+        sides: Sequence[TokenSequences] = store.gather(number, rows)
+        yield PackedBatch.pack(*sides, np.arange(len(rows)) // in_row, max(1, tokens // positions), positions)
 
 
 def draw(figures: dict, path: Path) -> None:

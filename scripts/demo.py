@@ -41,11 +41,15 @@ def show() -> None:
     # Only now: the command before was to be the first to start everything.
     import clearhead
     from clearhead.tasks.translation.directions import file_name
-    from clearhead.tasks.zoo import BOX
+    from clearhead.tasks.zoo import BUILT_IN
 
     model = clearhead.load("en-de-fr")
     for direction in model.directions:
-        rows = (BOX / file_name("test", direction, model.directions)).read_text(encoding="utf-8").splitlines()
+        rows = (
+            (BUILT_IN["en-de-fr"] / file_name("test", direction, model.directions))
+            .read_text(encoding="utf-8")
+            .splitlines()
+        )
         chosen = [rows[len(rows) * (2 * number + 1) // (2 * SHOWN)] for number in range(SHOWN)]
         pairs = [row.split("\t") for row in chosen]
         began = perf_counter()

@@ -22,14 +22,14 @@ from clearhead.checkpoint import CARD, SETTINGS
 from clearhead.config import read_settings
 from clearhead.data.datasets import SHIPPED
 from clearhead.tasks.export import export_int8
-from clearhead.tasks.load import load_translator
+from clearhead.tasks.load import load_for
 from clearhead.tasks.records import TEST, add_final, read_metrics
 from clearhead.tasks.translation.data import Corpus
 from clearhead.tasks.translation.directions import Direction, file_name
-from clearhead.tasks.translation.evaluate import Measured, measure, unseen_pairs, within_reach
+from clearhead.tasks.translation.evaluate import Measured, held_out_pairs, measure, within_reach
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TranslationRecipe
-from clearhead.tasks.zoo import BOX
+from clearhead.tasks.zoo import BUILT_IN
 from clearhead.text.languages import NAMES
 
 TEMPLATE = Path(__file__).with_name("model_card.md")
@@ -93,7 +93,9 @@ class Tested:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure a run and make it the model in the package.")
     parser.add_argument("run", type=Path, help="the folder of a finished run")
-    parser.add_argument("--into", type=Path, default=BOX, help="where the model goes; else into the package")
+    parser.add_argument(
+        "--into", type=Path, default=BUILT_IN["en-de-fr"], help="where the model goes; else into the package"
+    )
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -114,7 +116,7 @@ def pack(run: Path, made: Path, device: str) -> None:
     for direction in directions:
         name = file_name("test", direction, directions)
         shutil.copyfile(run / name, made / name)
-    whole, rounded = (load_translator(folder, device) for folder in (run, made))
+    whole, rounded = (load_for("translation", folder, device) for folder in (run, made))
     trained = Corpus(recipe.data, recipe.training.seed).by_direction("train")
     tested = []
     for direction in directions:
@@ -134,7 +136,7 @@ def test(
     whole: TranslationModel, rounded: TranslationModel, folder: Path, direction: Direction, trained: set[str]
 ) -> Tested:
     """Both forms of the model on the sentences kept for a direction."""
-    pairs = unseen_pairs(None, folder, direction).pairs
+    pairs = held_out_pairs(None, folder, direction).pairs
     sources = [pair.source for pair in pairs]
     before, after = (translated(model, sources, direction) for model in (whole, rounded))
     fresh = [place for place, source in enumerate(sources) if source.casefold() not in trained]

@@ -100,7 +100,7 @@ def babbler(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small GPT that has learned nothing; it knows the characters of a line."""
     import tomli_w
 
-    from clearhead.checkpoint import SETTINGS, TOKENIZER, WEIGHTS, save_weights, weights
+    from clearhead.checkpoint import SETTINGS, WEIGHTS, save_weights, weights
     from clearhead.models import build, read_config
     from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -111,13 +111,13 @@ def babbler(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "width": 16,
         "ffn_width": 24,
         "layers": 1,
-        "max_length": 32,
+        "context_length": 32,
         "attention": {"heads": 2},
     }
     torch.manual_seed(0)
     model = build(read_config(small), tokenizer)
     (folder / SETTINGS).write_text(tomli_w.dumps({"model": small}))
-    tokenizer.save(folder / TOKENIZER)
+    tokenizer.save(folder / Tokenizer.FILE)
     save_weights(weights(model), folder / WEIGHTS)
     return folder
 
@@ -159,16 +159,16 @@ def box_stand_in(many_model, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def boxed(box_stand_in, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The package with the toy in it."""
-    monkeypatch.setattr("clearhead.tasks.zoo.BOX", box_stand_in)
-    monkeypatch.setattr("clearhead.tasks.zoo.SHAKESPEARE_FOLDER", box_stand_in / "none")
+    built_in = {"en-de-fr": box_stand_in, "shakespeare": box_stand_in / "none"}
+    monkeypatch.setattr("clearhead.tasks.zoo.BUILT_IN", built_in)
     return box_stand_in
 
 
 @pytest.fixture
 def unboxed(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package without a model in it."""
-    monkeypatch.setattr("clearhead.tasks.zoo.BOX", tmp_path / "no box")
-    monkeypatch.setattr("clearhead.tasks.zoo.SHAKESPEARE_FOLDER", tmp_path / "no box")
+    built_in = {"en-de-fr": tmp_path / "no box", "shakespeare": tmp_path / "no box"}
+    monkeypatch.setattr("clearhead.tasks.zoo.BUILT_IN", built_in)
 
 
 RECIPE = """

@@ -1,4 +1,4 @@
-"""A model's folder: resolved settings, tokenizer, weights and card. Loading one never runs code from it."""
+"""A model's folder: resolved settings, processor, weights and card. Loading one never runs code from it."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import tomli_w
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -17,15 +18,13 @@ from clearhead.accel.initialization import build_for_loading
 from clearhead.accel.quantization import dequantize
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
-from clearhead.files import replacing
-from clearhead.layers.block import BlockConfig
-from clearhead.models import build, read_config
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.files import atomic_path, check_new_folder, write_text
+from clearhead.models import MODELS, build, read_config
 
-SETTINGS, TOKENIZER, WEIGHTS, CARD = "config.toml", "tokenizer.json", "model.safetensors", "README.md"
-# That a model of Hugging Face's transformers has instead.
-THEIR_SETTINGS = "config.json"
-# So many numbers more than there are fit into memory anywhere: there, a wrong shape is told by its name.
+SETTINGS, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
+# The settings file of Hugging Face's transformers.
+HUGGINGFACE_SETTINGS = "config.json"
+# This many numbers fit into memory anywhere; a smaller excess is reported as a wrong shape.
 SPARE = 2**26
 
 
@@ -34,57 +33,79 @@ class Checkpoint:
     """Everything needed to use a model."""
 
     model: nn.Module
-    tokenizer: Tokenizer
+    processor: Any
+    """What turns raw input into the model's: its tokenizer; None where it needs none."""
     settings: Mapping[str, Any]
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
-    """The model in a folder, ready for use; what is missing, cut short or foreign is named."""
+    """The model in a folder, ready for use; errors name what is missing, truncated or foreign.
+
+    Draws no random numbers from the caller's stream.
+    """
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
-    if (folder / THEIR_SETTINGS).is_file() and not (folder / SETTINGS).is_file():
-        named = f"clearhead import {quote(str(folder))} --out {quote(f'runs/{folder.resolve().name}')}"
-        raise ModelError(f"{folder}: is a model of Hugging Face; take it over first: {named}")
-    for name in (SETTINGS, TOKENIZER, WEIGHTS):
-        if not (folder / name).is_file():
-            raise ModelError(f"{folder}: no trained model here, {name} is missing")
+    if (folder / HUGGINGFACE_SETTINGS).is_file() and not (folder / SETTINGS).is_file():
+        command = f"clearhead import {quote(str(folder))} --out {quote(f'runs/{folder.resolve().name}')}"
+        raise ModelError(f"{folder}: is a Hugging Face model; import it first: {command}")
+    _check_there(folder, SETTINGS)
     try:
         settings = read_toml(folder / SETTINGS)
-        config = read_config(settings.get("model", {}), str(folder / SETTINGS))
+        config: Any = read_config(settings.get("model", {}), str(folder / SETTINGS))
     except SettingsError as error:
         raise ModelError(str(error)) from None
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
-    check_counts(config, tokenizer.size, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
-    model = build_for_loading(lambda: build(config, tokenizer))
+    kind = MODELS[config.kind].Processor
+    for name in ([kind.FILE] if kind else []) + [WEIGHTS]:
+        _check_there(folder, name)
+    processor = kind.load(folder / kind.FILE) if kind else None
+    check_sizes(config, processor, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
+    with torch.random.fork_rng(devices=[]):
+        model = build_for_loading(lambda: build(config, processor))
     load_weights(model, folder / WEIGHTS)
-    _check_tokenizer(folder)
-    return Checkpoint(model.to(device).eval(), tokenizer, settings)
+    _check_processor(folder, kind)
+    return Checkpoint(model.to(device).eval(), processor, settings)
 
 
-def check_counts(config: BlockConfig, words: int, held: Sequence[Sequence[int]], place: str) -> None:
-    """Refuses settings that ask for far more than the weights of these shapes, before any memory is taken."""
-    total = sum(map(prod, held))
+def save_checkpoint(
+    folder: Path, model: Any, processor: Any = None, settings: Mapping[str, Any] | None = None
+) -> None:
+    """Writes a model that was built in Python as a folder that `load` takes.
+
+    `settings` are those beside the model's own, such as {"kind": "language"}, the task.
+    """
+    check_new_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = model.config.model_dump(mode="json", exclude_none=True)
+    write_text(folder / SETTINGS, tomli_w.dumps({**(settings or {}), "model": config}))
+    if processor is not None:
+        processor.save(folder / processor.FILE)
+    # Last: a folder counts as a model once it has weights.
+    save_weights(weights(model), folder / WEIGHTS)
+
+
+def _check_there(folder: Path, name: str) -> None:
+    if not (folder / name).is_file():
+        raise ModelError(f"{folder}: no trained model here, {name} is missing")
+
+
+def check_sizes(config: Any, processor: Any, shapes: Sequence[Sequence[int]], location: str) -> None:
+    """Refuses settings that ask for far more than weights of these shapes, before any memory is taken."""
+    if not hasattr(config, "tensor_sizes"):
+        return
+    total = sum(map(prod, shapes))
     layers = max(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
-    heads, size = config.attention.heads, config.head_size
-    # What a place has: a turn of each head, a vector, or nothing of its own.
-    row = {"rotary": size, "alibi": 0, "none": 0}.get(config.position, config.width)
-    asked = {
-        f"{words:,} tokens of width {config.width:,}": words * config.width,
-        f"width {config.width:,} and hidden {config.ffn_width:,}": config.width * config.ffn_width,
-        f"{heads:,} heads of size {size:,}": config.width * heads * size,
-        f"places for {config.max_length:,} tokens": config.max_length * row,
-    }
-    wrong = [what for what, count in asked.items() if count > total + SPARE]
-    wrong += [f"{layers:,} layers"] if layers > len(held) else []
+    sizes = config.tensor_sizes(processor.size if processor else 0)
+    wrong = [what for what, count in sizes.items() if count > total + SPARE]
+    wrong += [f"{layers:,} layers"] if layers > len(shapes) else []
     if wrong:
         raise ModelError(
-            f"{place}: asks for {wrong[0]}, but there are {total:,} weights in all; "
-            "the files belong to different models"
+            f"{location}: asks for {wrong[0]}, but there are {total:,} weights in all; the files belong to "
+            "different models"
         )
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and saved buffers by name, a shared one once; the tensors are those in use, not copies."""
+    """Parameters and saved buffers by name, shared ones once; the tensors in use, not copies."""
     first: dict[int, str] = {}
     held = model.state_dict(keep_vars=True)
     for name, tensor in held.items():
@@ -93,45 +114,47 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def set_weights(model: nn.Module, values: Mapping[str, Tensor], place: str) -> None:
-    """Writes values over a model's weights, which they must fit exactly; `place` is where they are from."""
+def set_weights(model: nn.Module, values: Mapping[str, Tensor], location: str) -> None:
+    """Overwrites a model's weights with values that must fit exactly; `location` says where they are from."""
     held = weights(model)
     for name, tensor in held.items():
         if name not in values:
-            raise ModelError(f"{place}: has no {name}; it belongs to another model than {SETTINGS} describes")
+            raise ModelError(
+                f"{location}: has no {name}; it belongs to another model than {SETTINGS} describes"
+            )
         if values[name].shape != tensor.shape:
             raise ModelError(
-                f"{place}: {name} is {_by(values[name])}, {SETTINGS} and {TOKENIZER} ask for {_by(tensor)}; "
+                f"{location}: {name} is {_by(values[name])}, but {SETTINGS} describes {_by(tensor)}; "
                 "the files belong to different models"
             )
     if extra := sorted(values.keys() - held.keys()):
-        raise ModelError(f"{place}: {extra[0]} has no place in the model that {SETTINGS} describes")
+        raise ModelError(f"{location}: {extra[0]} is not part of the model that {SETTINGS} describes")
     for name, tensor in held.items():
         tensor.copy_(values[name])
 
 
 def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
-    """Writes the file whole or not at all, with a hash of the tokenizer beside it."""
+    """Writes the file atomically, with a hash of the processor beside it."""
     tensors = {name: value.cpu().contiguous() for name, value in values.items()}
     try:
-        with replacing(path) as temporary:
-            save_file(tensors, temporary, {"tokenizer": _hash(path.with_name(TOKENIZER))})
+        with atomic_path(path) as temporary:
+            save_file(tensors, temporary, _processor_hashes(path.parent))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ModelError(f"{path}: could not be written ({reason}); make room and try again") from None
+        raise ModelError(f"{path}: could not be written ({reason}); free some space and try again") from None
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fills a model with the weights of a file that must fit it exactly; rounded ones are numbers again."""
+    """Fills a model with the weights of a file that must fit it exactly; int8 weights are dequantized."""
     try:
         values = load_file(path)
     except (OSError, SafetensorError) as error:
         raise unreadable(path, error) from None
-    set_weights(model, dequantize(values, location=str(path)), place=str(path))
+    set_weights(model, dequantize(values, str(path)), str(path))
 
 
 def _shapes(path: Path) -> list[list[int]]:
-    """Of the tensors in a file, without reading them."""
+    """The shapes of the tensors in a file, without reading them."""
     try:
         with safe_open(path, framework="pt") as file:
             return [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
@@ -140,23 +163,30 @@ def _shapes(path: Path) -> list[list[int]]:
 
 
 def unreadable(path: Path, error: Exception) -> ModelError:
-    """Why a file gives no weights: it may not be read, or is broken."""
+    """The error for a weights file that cannot be opened or is corrupt."""
     try:
         path.open("rb").close()
     except OSError as refusal:
-        # safetensors takes every file that does not open for one that is not there.
-        return ModelError(f"{path}: {refusal.strerror}; change its rights, or copy it to where you may read")
-    return ModelError(f"{path}: cut short or not a weights file ({error}); copy it again")
+        # safetensors reports every file that it cannot open as missing.
+        return ModelError(f"{path}: {refusal.strerror}; change its permissions, or copy it")
+    return ModelError(f"{path}: truncated or not a weights file ({error}); copy it again")
 
 
-def _check_tokenizer(folder: Path) -> None:
-    """Refuses a tokenizer of the right size that the weights were not trained with."""
+def _processor_hashes(folder: Path) -> dict[str, str]:
+    """The hash of each processor file beside the weights, by its name without the suffix."""
+    names = {model.Processor.FILE for model in MODELS.values() if model.Processor}
+    return {Path(name).stem: _hash(folder / name) for name in sorted(names) if (folder / name).exists()}
+
+
+def _check_processor(folder: Path, kind: Any) -> None:
+    """Refuses a processor of the right size that the weights were not trained with."""
+    if kind is None:
+        return
     with safe_open(folder / WEIGHTS, framework="pt") as file:
-        wanted = (file.metadata() or {}).get("tokenizer")
-    if wanted and wanted != _hash(folder / TOKENIZER):
+        expected = (file.metadata() or {}).get(Path(kind.FILE).stem)
+    if expected and expected != _hash(folder / kind.FILE):
         raise ModelError(
-            f"{folder / TOKENIZER}: not the tokenizer that {WEIGHTS} was trained with; "
-            "the files belong to different models"
+            f"{folder / kind.FILE}: is not what {WEIGHTS} was trained with; the files belong to different models"
         )
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from clearhead.checkpoint import load_checkpoint, weights
 from clearhead.interop.huggingface import export_model, import_model
-from clearhead.tasks.load import load_language
+from clearhead.tasks.load import load_for
 from clearhead.text.tokenizer import Tokenizer
 
 from .conftest import ROWS, TEXT, THEIRS, their_model, write_tokenizer
@@ -21,7 +21,7 @@ from .conftest import ROWS, TEXT, THEIRS, their_model, write_tokenizer
 @torch.no_grad()
 def test_logits_and_greedy_words_are_theirs(name, folders, tmp_path):
     import_model(folders[name], tmp_path / "ours")
-    ours, theirs = load_language(tmp_path / "ours"), their_model(folders[name])
+    ours, theirs = load_for("language", tmp_path / "ours"), their_model(folders[name])
     words = torch.randint(1, 300, (3, 40), generator=torch.Generator().manual_seed(2))
     torch.testing.assert_close(ours.model(words), theirs(words).logits, atol=1e-4, rtol=0)
     said = ours.generate(TEXT[:30], tokens=25, temperature=0)
@@ -53,7 +53,7 @@ def test_whichever_of_several_ends_comes_first_ends_a_text_as_theirs(file, folde
     told = json.loads((folder / file).read_text())
     (folder / file).write_text(json.dumps(told | {"eos_token_id": ends}))
     import_model(folder, tmp_path / "ours")
-    ours = load_language(tmp_path / "ours")
+    ours = load_for("language", tmp_path / "ours")
     said = ours.generate(TEXT[:30], tokens=25, temperature=0)
     expected = continued(their_model(folder), prompt)
     assert expected == written[: place + 1]
@@ -119,7 +119,7 @@ def test_texts_are_cut_as_theirs_are_and_no_text_makes_a_sign(whole, tmp_path):
         assert ours.decode(ours.encode(text)) == text
     assert 0 not in ours.encode("<|endoftext|>")
     assert ours.decode(ours.encode("<|endoftext|>")) == "<|endoftext|>"
-    assert (ours.size, ours.signs.start, ours.signs.end, ours.signs.leads) == (ROWS, 0, 0, False)
+    assert (ours.size, ours.bos_id, ours.eos_id, ours.adds_bos) == (ROWS, 0, 0, False)
     again = Tokenizer.from_json(ours.to_json())
     assert again.to_json() == ours.to_json()
     assert again.encode(TEXT) == ours.encode(TEXT)
@@ -129,7 +129,7 @@ def test_texts_begin_with_a_sign_where_theirs_do(folders, tmp_path):
     folder = Path(shutil.copytree(folders["llama"], tmp_path / "theirs"))
     write_tokenizer(folder, whole=True, leads=True)
     import_model(folder, tmp_path / "ours")
-    language = load_language(tmp_path / "ours")
+    language = load_for("language", tmp_path / "ours")
     assert language.encode("to be") == [0, *language.tokenizer.encode("to be")]
     export_model(tmp_path / "ours", tmp_path / "again")
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
@@ -142,7 +142,7 @@ def test_a_model_of_ours_goes_out_with_its_tokenizer(babbler, tmp_path):
         their_model(tmp_path / "theirs"),
         transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs"),
     )
-    ours = load_language(babbler)
+    ours = load_for("language", babbler)
     words = torch.tensor([tokenizer("to be or not")["input_ids"]])
     assert words[0].tolist() == ours.encode("to be or not")
     with torch.no_grad():

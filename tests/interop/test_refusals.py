@@ -72,7 +72,7 @@ def test_tensors_that_do_not_fit_are_named(name, change, message, folders, tmp_p
         ({"model_type": "bert"}, "model_type: 'bert' is not one of gpt2, llama, mistral, qwen3"),
         ({"activation_function": "tanh"}, "activation_function: 'tanh' is not supported, but 'gelu_new'"),
         ({"n_head": 5}, "width 32 is not divisible by attention.heads 5"),
-        ({"n_layer": "two"}, "layers: 'two' is not a whole number"),
+        ({"n_layer": "two"}, "layers: 'two' is not an integer"),
         (
             {"attn_pdrop": "x"},
             "a value is of another type than gpt2 has (could not convert string to float: 'x'); "
@@ -140,7 +140,7 @@ def test_stretched_positions_are_refused(folders, tmp_path):
     [
         ("config.json", "no model of Hugging Face here, config.json is missing"),
         ("model.safetensors", "model.safetensors is missing; a pytorch_model.bin may run code"),
-        ("vocab.json", "no tokenizer here; it needs tokenizer.json, or vocab.json and merges.txt"),
+        ("vocab.json", "no tokenizer; it needs tokenizer.json, or vocab.json and merges.txt"),
     ],
 )
 def test_files_that_are_missing_are_named(name, message, folders, tmp_path):

@@ -23,7 +23,7 @@ def test_a_model_of_theirs_is_trained_on_and_the_run_resumed(tmp_path):
         "activation": "swiglu",
         "width": 16,
         "ffn_width": 32,
-        "max_length": 16,
+        "context_length": 16,
     }
     training = {"device": "cpu", "steps": 2, "validate_every": 2}
     values = {

@@ -11,11 +11,11 @@ import clearhead
 from clearhead.checkpoint import CARD
 from clearhead.data.sources.corpus import Pair
 from clearhead.evaluation.bleu import bleu
-from clearhead.tasks.zoo import BOX, built_in
+from clearhead.tasks.zoo import BUILT_IN, built_in
 
 ROOT = Path(__file__).parents[2]
 DIRECTIONS = ["en-de", "de-en", "en-fr", "fr-en"]
-real = pytest.mark.skipif(not BOX.exists(), reason="the package has no model in it yet")
+real = pytest.mark.skipif(not BUILT_IN["en-de-fr"].exists(), reason="the package has no model in it yet")
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,12 @@ def test_a_run_becomes_the_model_in_the_package_with_one_script(packed, monkeypa
         assert f"| {direction} | " in told
     assert "It's raining cats and dogs." in told
     assert "{" not in told
-    monkeypatch.setattr("clearhead.tasks.zoo.BOX", into)
+    monkeypatch.setitem(BUILT_IN, "en-de-fr", into)
     assert str(clearhead.load("fr-en").translate("c a d")) == "three one four"
 
 
 def test_the_demo_shows_sentences_of_every_direction(packed, monkeypatch, capsys):
-    monkeypatch.setattr("clearhead.tasks.zoo.BOX", packed)
+    monkeypatch.setitem(BUILT_IN, "en-de-fr", packed)
     runpy.run_path(str(ROOT / "scripts" / "demo.py"))["show"]()
     shown = capsys.readouterr().out
     assert all(f"\n{direction}, " in shown for direction in DIRECTIONS)
@@ -72,14 +72,16 @@ def test_the_box_translates_plain_sentences(direction):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_the_box_is_as_good_as_its_card_says(direction):
     """On every twentieth of its test sentences, which is why it may be a few points less."""
-    lines = (BOX / f"test.{direction}.tsv").read_text(encoding="utf-8").splitlines()[::20]
+    lines = (BUILT_IN["en-de-fr"] / f"test.{direction}.tsv").read_text(encoding="utf-8").splitlines()[::20]
     pairs = [Pair(*line.split("\t")) for line in lines]
     translations = [
         str(one) for one in clearhead.load(direction).translate([pair.source for pair in pairs], beam=1)
     ]
-    [row] = [line for line in (BOX / CARD).read_text().splitlines() if line.startswith(f"| {direction} | ")][
-        :1
-    ]
+    [row] = [
+        line
+        for line in (BUILT_IN["en-de-fr"] / CARD).read_text().splitlines()
+        if line.startswith(f"| {direction} | ")
+    ][:1]
     told = float(row.split("|")[2])
     measured = bleu(translations, [pair.target for pair in pairs], direction[-2:]).value
     assert measured > told - 10
@@ -88,12 +90,12 @@ def test_the_box_is_as_good_as_its_card_says(direction):
 
 @real
 def test_the_box_is_small_and_says_whose_sentences_it_learned_from():
-    assert sum(path.stat().st_size for path in BOX.iterdir()) <= 14_000_000
+    assert sum(path.stat().st_size for path in BUILT_IN["en-de-fr"].iterdir()) <= 14_000_000
     shelved = built_in()[0]
     assert shelved is not None
     assert shelved.languages == ", ".join(DIRECTIONS)
     assert shelved.licence is not None
     assert "tatoeba.org" in shelved.licence
-    told = (BOX / CARD).read_text(encoding="utf-8")
+    told = (BUILT_IN["en-de-fr"] / CARD).read_text(encoding="utf-8")
     assert "https://creativecommons.org/licenses/by/2.0/fr/" in told
     assert "tatoeba.org" in told

@@ -9,16 +9,15 @@ import torch
 from safetensors.torch import load_file
 
 import clearhead
-from clearhead.checkpoint import TOKENIZER, WEIGHTS, load_checkpoint
-from clearhead.config import changed, parse_settings, read_toml
+from clearhead.checkpoint import WEIGHTS, load_checkpoint
+from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import ClearheadError, ModelError, SettingsError
 from clearhead.tasks.events import Validation
-from clearhead.tasks.init_from import inherited
 from clearhead.tasks.recipes import parse_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.translation.task import Translating
-from clearhead.tasks.zoo import BOX
+from clearhead.tasks.zoo import BUILT_IN
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Report
 
@@ -31,7 +30,7 @@ def recipe(tmp_path, number_recipe):
     values = read_toml(number_recipe(tmp_path))
 
     def make(*changes: str) -> TranslationRecipe:
-        return parse_settings(TranslationRecipe, changed(values, [*SHORT, *changes]))
+        return parse_settings(TranslationRecipe, apply_overrides(values, [*SHORT, *changes]))
 
     return make
 
@@ -53,7 +52,7 @@ def test_a_run_begins_where_another_ended(tmp_path, recipe, number_model):
     fresh = losses(train(recipe(*low), tmp_path / "fresh"))
     going_on = losses(train(recipe(*low, begun(number_model)), tmp_path / "on"))
     assert going_on[0] < fresh[0] / 4
-    assert (tmp_path / "on" / TOKENIZER).read_bytes() == (number_model / TOKENIZER).read_bytes()
+    assert (tmp_path / "on" / Tokenizer.FILE).read_bytes() == (number_model / Tokenizer.FILE).read_bytes()
 
 
 def test_a_pupil_learns_from_a_wider_teacher(tmp_path, recipe, number_model):
@@ -129,8 +128,8 @@ def test_a_folder_without_a_model_is_named_with_its_setting(named, tmp_path, rec
 def test_a_run_begins_with_a_model_in_the_package_by_its_name(recipe):
     plain = recipe(begun(Path("en-de"))).model_dump(mode="json", exclude={"model"}, exclude_none=True)
     settled = inherited(parse_recipe(plain))
-    assert settled.training.init_from == str(BOX)
-    assert settled.tokenizer == load_checkpoint(BOX).tokenizer.config
+    assert settled.training.init_from == str(BUILT_IN["en-de-fr"])
+    assert settled.tokenizer == load_checkpoint(BUILT_IN["en-de-fr"]).processor.config
 
 
 def test_a_model_of_several_languages_is_still_asked_for_the_one_it_goes_on_with(
@@ -152,7 +151,7 @@ def test_the_settings_tell_of_the_tokenizer_that_is_taken_over(recipe, number_mo
     monkeypatch.chdir(number_model.parent)
     other = 'tokenizer={kind = "bpe", vocabulary = 300}'
     settled = inherited(recipe(other, begun(Path(number_model.name)), taught(Path(number_model.name))))
-    assert settled.tokenizer == load_checkpoint(number_model).tokenizer.config
+    assert settled.tokenizer == load_checkpoint(number_model).processor.config
     assert settled.training.init_from == str(number_model)
     assert settled.training.distillation
     assert settled.training.distillation.teacher == str(number_model)
@@ -166,7 +165,7 @@ def test_the_settings_tell_of_the_tokenizer_that_is_taken_over(recipe, number_mo
 def with_another_tokenizer(folder: Path, copy: Path) -> Path:
     """A copy of a model whose tokenizer is not the one it was trained with."""
     shutil.copytree(folder, copy)
-    Tokenizer.train(["1 2 3"], TokenizerConfig(kind="word", vocabulary=40)).save(copy / TOKENIZER)
+    Tokenizer.train(["1 2 3"], TokenizerConfig(kind="word", vocabulary=40)).save(copy / Tokenizer.FILE)
     return copy
 
 

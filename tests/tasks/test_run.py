@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from clearhead.checkpoint import WEIGHTS
-from clearhead.config import changed, parse_settings, read_toml
+from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError, TrainingError
-from clearhead.tasks.events import Begun, Finished, Note, Saved, Validation
+from clearhead.tasks.events import Finished, Note, Saved, Started, Validation
 from clearhead.tasks.export import export_int8
 from clearhead.tasks.records import read_metrics
 from clearhead.tasks.run import resume, train
@@ -31,7 +31,7 @@ def recipe(tmp_path_factory, number_recipe):
     values = read_toml(number_recipe(tmp_path_factory.mktemp("recipe")))
 
     def make(*changes: str) -> TranslationRecipe:
-        return parse_settings(TranslationRecipe, changed(values, [*SHORT, *SMALL, *changes]))
+        return parse_settings(TranslationRecipe, apply_overrides(values, [*SHORT, *SMALL, *changes]))
 
     return make
 
@@ -92,7 +92,7 @@ def test_the_events_come_in_order_and_the_best_is_published(tmp_path, recipe):
     out = tmp_path / "run"
     events = list(train(recipe(), out))
     kinds = [type(event) for event in events]
-    begun = kinds.index(Begun)
+    begun = kinds.index(Started)
     assert set(kinds[:begun]) == {Note}
     assert [event.step for event in events if isinstance(event, Report)] == list(range(1, 25))
     assert [event.step for event in events if isinstance(event, Validation)] == [8, 16, 24]
@@ -234,7 +234,7 @@ def test_a_full_disk_costs_nothing_but_the_step(variant, tmp_path, recipe, monke
 def test_the_settings_in_the_folder_are_those_of_the_run(tmp_path, recipe):
     chosen = recipe("training.steps=1", *VARIANTS["average of the best"])
     finish(train(chosen, tmp_path))
-    assert parse_settings(TranslationRecipe, read_toml(tmp_path / "config.toml")) == chosen.settled(
+    assert parse_settings(TranslationRecipe, read_toml(tmp_path / "config.toml")) == chosen.resolved(
         on_gpu=False
     )
 

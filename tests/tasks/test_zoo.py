@@ -6,7 +6,7 @@ import pytest
 
 import clearhead
 from clearhead.errors import ModelError
-from clearhead.tasks.load import load_language
+from clearhead.tasks.load import load_for
 from clearhead.tasks.records import TEST, add_final
 from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.zoo import ModelInfo, built_in, find, find_models
@@ -95,7 +95,7 @@ def test_a_package_without_a_model_has_no_names(unboxed):
 
 
 def test_the_language_model_in_the_package_goes_by_its_name(boxed, babbler, monkeypatch):
-    monkeypatch.setattr("clearhead.tasks.zoo.SHAKESPEARE_FOLDER", babbler)
+    monkeypatch.setitem(zoo.BUILT_IN, "shakespeare", babbler)
     assert find("shakespeare") == (babbler, None)
     told = built_in()[1]
     assert (told.languages, told.bleu, told.bits_per_byte) == ("shakespeare", None, None)
@@ -104,7 +104,7 @@ def test_the_language_model_in_the_package_goes_by_its_name(boxed, babbler, monk
 
 
 def test_the_language_model_in_the_package_writes_plays_and_is_small():
-    model = load_language("shakespeare")
+    model = load_for("language", "shakespeare")
     assert str(model.generate("ROMEO:", tokens=40, seed=1)) == str(
         model.generate("ROMEO:", tokens=40, seed=1)
     )

@@ -50,7 +50,7 @@ def _flat(config: GPTConfig) -> dict[str, Any]:
     """All settings by name, nothing left out."""
     values = config.model_dump()
     inner = values.pop("attention")
-    inner |= {"kv_heads": inner["kv_heads"] or inner["heads"], "size": config.head_size}
+    inner |= {"kv_heads": inner["kv_heads"] or inner["heads"], "head_size": config.head_size}
     return values | {f"attention.{name}": value for name, value in inner.items()}
 
 
@@ -83,7 +83,7 @@ def _gpt2(settings: Mapping[str, Any]) -> dict[str, Any]:
         "activation": GELUS[settings.get("activation_function", "gelu_new")],
         "norm_epsilon": float(settings.get("layer_norm_epsilon", 1e-5)),
         "dropout": float(settings.get("resid_pdrop", 0.1)),
-        "max_length": settings.get("n_positions", 1024),
+        "context_length": settings.get("n_positions", 1024),
         "tied": "all" if settings.get("tie_word_embeddings", True) else "none",
     }
 
@@ -101,7 +101,7 @@ def _as_gpt2(config: GPTConfig) -> dict[str, Any]:
         "layer_norm_epsilon": config.norm_epsilon or 1e-5,
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
-        "n_positions": config.max_length,
+        "n_positions": config.context_length,
         "tie_word_embeddings": config.tied == "all",
     }
 
@@ -126,7 +126,7 @@ def _llama(settings: Mapping[str, Any]) -> dict[str, Any]:
     if kv_heads != heads:
         attention["kv_heads"] = kv_heads
     if size * heads != width:
-        attention["size"] = size
+        attention["head_size"] = size
     return {
         "width": width,
         "ffn_width": settings.get("intermediate_size", 11008),
@@ -138,7 +138,7 @@ def _llama(settings: Mapping[str, Any]) -> dict[str, Any]:
         "norm": "rms",
         "norm_epsilon": float(settings.get("rms_norm_eps", 1e-6)),
         "bias": bias,
-        "max_length": settings.get("max_position_embeddings", 2048),
+        "context_length": settings.get("max_position_embeddings", 2048),
         "tied": "all" if settings.get("tie_word_embeddings", False) else "none",
     }
 
@@ -158,7 +158,7 @@ def _as_llama(config: GPTConfig) -> dict[str, Any]:
         "rms_norm_eps": config.norm_epsilon or 1e-6,
         "attention_bias": config.bias,
         "mlp_bias": config.bias,
-        "max_position_embeddings": config.max_length,
+        "max_position_embeddings": config.context_length,
         "tie_word_embeddings": config.tied == "all",
     }
 

@@ -16,9 +16,8 @@ from clearhead.accel.initialization import build_for_loading
 from clearhead.checkpoint import (
     CARD,
     SETTINGS,
-    TOKENIZER,
     WEIGHTS,
-    check_counts,
+    check_sizes,
     load_checkpoint,
     save_weights,
     set_weights,
@@ -27,7 +26,7 @@ from clearhead.checkpoint import (
 )
 from clearhead.config import problems
 from clearhead.errors import ModelError
-from clearhead.files import check_new_folder, replacing, write_text
+from clearhead.files import atomic_path, check_new_folder, write_text
 from clearhead.interop.architectures import family_for, family_of
 from clearhead.interop.weight_map import Family, ours, theirs
 from clearhead.models import GPT, GPTConfig
@@ -53,7 +52,7 @@ def import_model(folder: Path, out: Path) -> GPT:
     config = _said(folder / CONFIG, lambda: _our_settings(family, settings))
     tensors = _their_tensors(folder)
     tokenizer = Tokenizer.from_huggingface(folder, _rows(settings, folder))
-    check_counts(config, tokenizer.size, [one.shape for one in tensors.values()], str(folder / CONFIG))
+    check_sizes(config, tokenizer, [one.shape for one in tensors.values()], str(folder / CONFIG))
     model = build_for_loading(lambda: GPT(config, tokenizer.size))
     place = str(folder / WEIGHTS)
     set_weights(model, ours(family, model, tensors, place), place)
@@ -65,7 +64,7 @@ def import_model(folder: Path, out: Path) -> GPT:
     }
     write_text(out / SETTINGS, tomli_w.dumps(saved))
     write_text(out / CARD, CARD_TEXT.format(name=out.name, kind=family.kind))
-    tokenizer.save(out / TOKENIZER)
+    tokenizer.save(out / Tokenizer.FILE)
     # Last: a folder is taken for a model once it has weights.
     save_weights(weights(model), out / WEIGHTS)
     return model
@@ -79,19 +78,18 @@ def export_model(folder: Path, out: Path) -> str:
         raise ModelError(
             f"{folder}: this model translates; only language models have a form for Hugging Face"
         )
-    model, tokenizer = checkpoint.model, checkpoint.tokenizer
+    model, tokenizer = checkpoint.model, checkpoint.processor
     family = _said(folder / SETTINGS, lambda: family_for(model.config))
     origin = checkpoint.settings.get("origin")
     precision = origin.get("precision") if isinstance(origin, dict) else None
     precision = precision if precision in KINDS else "float32"
-    signs = tokenizer.signs
     settings = {
         "architectures": [family.architecture],
         "model_type": family.kind,
         "dtype": precision,
         "vocab_size": tokenizer.size,
-        "bos_token_id": signs.start,
-        "eos_token_id": list(signs.several) or signs.end,
+        "bos_token_id": tokenizer.bos_id,
+        "eos_token_id": list(tokenizer.eos_ids) if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id,
         **family.written(model.config),
     }
     out.mkdir(parents=True, exist_ok=True)
@@ -99,7 +97,7 @@ def export_model(folder: Path, out: Path) -> str:
     for name, content in tokenizer.to_huggingface().items():
         write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     tensors = {name: tensor.to(KINDS[precision]) for name, tensor in theirs(family, model).items()}
-    with replacing(out / WEIGHTS) as temporary:
+    with atomic_path(out / WEIGHTS) as temporary:
         save_file(tensors, temporary, {"format": "pt"})
     return family.kind
 

@@ -10,9 +10,10 @@ from clearhead.accel.graphs import GraphedStep
 from clearhead.accel.torch_private import has_hooks
 from clearhead.layers.attention import KeyValues
 from clearhead.layers.cache import StaticKVCache
-from clearhead.layers.mask import Keep, Mask
+from clearhead.layers.mask import KeyMask, Mask
 from clearhead.layers.positions import check_length
-from clearhead.models.gpt import GPT, GPTConfig, GPTState, Tokens
+from clearhead.models.gpt import GPT, GPTConfig, Tokens
+from clearhead.models.state import GPTState
 
 # Slots have this many positions or a power of two times as many, so that few sizes are recorded.
 MIN_CAPACITY = 128
@@ -24,7 +25,7 @@ class GraphSlot:
     """Static caches for a number of rows and positions, and the decode step recorded over them."""
 
     length = 0
-    """The caller counts the positions read: inside a slot no text is too long."""
+    """The caller counts the cached positions: inside a slot no text is too long."""
 
     def __init__(self, model: GPT, rows: int, capacity: int):
         self.model, self.rows, self.capacity = model, rows, capacity
@@ -42,7 +43,7 @@ class GraphSlot:
     @property
     def mask(self) -> Mask:
         positions = torch.arange(self.capacity, device=self.position.device)
-        return Keep((positions >= self.padding[:, None]) & (positions <= self.position))
+        return KeyMask((positions >= self.padding[:, None]) & (positions <= self.position))
 
     def positions(self, count: int, device: torch.device) -> Int[Tensor, "rows 1"]:
         return self.position - self.padding[:, None]
@@ -62,26 +63,26 @@ class GraphSlot:
 
 
 class CudaGraphState:
-    """The state of a decoding: its slot, and the number of positions read."""
+    """The state of a decoding: its slot, and the number of cached positions."""
 
     def __init__(self, engine: "CudaGraphGPT", state: GPTState, rows: int, capacity: int):
         self._engine = engine
         self._padding = state.padding
-        self.read = state.read
-        self.spare = state.spare
-        self._move(rows, [cache.held() for cache in state.caches] if state.read else [], capacity)
+        self.cached = state.cached
+        self.shared_padding = state.shared_padding
+        self._move(rows, [cache.contents() for cache in state.caches] if state.cached else [], capacity)
 
     @property
     def length(self) -> int:
-        """The most tokens that any row has read."""
-        return self.read - self.spare
+        """The tokens of the longest row, without padding."""
+        return self.cached - self.shared_padding
 
     def select(self, rows: Int[Tensor, " selected"]) -> None:
         """Keeps these rows, in this order; a row may be repeated."""
-        selected = [cache.held(self.read).select(rows) for cache in self.slot.caches]
+        selected = [cache.contents(self.cached).select(rows) for cache in self.slot.caches]
         if self._padding is not None:
             self._padding = self._padding[rows]
-            self.spare = int(self._padding.min()) if len(rows) else 0
+            self.shared_padding = int(self._padding.min()) if len(rows) else 0
         if len(rows) == self.slot.rows:
             self._fill(selected)
         else:
@@ -90,20 +91,20 @@ class CudaGraphState:
 
     def reserve(self) -> None:
         """Moves to a larger slot if this one is full."""
-        if self.read == self.slot.capacity:
-            held = [cache.held(self.read) for cache in self.slot.caches]
+        if self.cached == self.slot.capacity:
+            contents = [cache.contents(self.cached) for cache in self.slot.caches]
             self._release()
-            self._move(self.slot.rows, held, 2 * self.read)
+            self._move(self.slot.rows, contents, 2 * self.cached)
 
-    def _move(self, rows: int, read: list[KeyValues], capacity: int) -> None:
+    def _move(self, rows: int, contents: list[KeyValues], capacity: int) -> None:
         self.slot = self._engine.acquire(rows, capacity)
         self._release = weakref.finalize(self, self._engine.release, self.slot)
-        self._fill(read)
+        self._fill(contents)
 
-    def _fill(self, read: list[KeyValues]) -> None:
-        for cache, kept in zip(self.slot.caches, read, strict=bool(read)):
-            cache.adopt(kept)
-        self.slot.position.fill_(self.read)
+    def _fill(self, contents: list[KeyValues]) -> None:
+        for cache, kept in zip(self.slot.caches, contents, strict=bool(contents)):
+            cache.load(kept)
+        self.slot.position.fill_(self.cached)
         self.slot.padding.zero_()
         if self._padding is not None:
             self.slot.padding.copy_(self._padding)
@@ -134,10 +135,10 @@ class CudaGraphGPT:
         """The logits of the next token; the state advances."""
         if isinstance(state, GPTState):
             return self.model.step(tokens, state)
-        check_length(state.length + 1, self.config.max_length)
+        check_length(state.length + 1, self.config.context_length)
         state.reserve()
         logits = state.slot.step(tokens).clone()
-        state.read += 1
+        state.cached += 1
         return logits
 
     def acquire(self, rows: int, capacity: int) -> GraphSlot:

@@ -1,9 +1,10 @@
-"""What a run tells while it goes on; whoever iterates over it decides what to show."""
+"""What a run reports while it trains; whoever iterates over it decides what to show."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clearhead.evaluation.metric import Metric
 from clearhead.training import Report
 
 
@@ -15,8 +16,8 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Begun:
-    """The steps begin, after those that an earlier part of the run has done."""
+class Started:
+    """Training starts, after the steps that an earlier part of the run has done."""
 
     done: int
     steps: int
@@ -24,30 +25,36 @@ class Begun:
 
 @dataclass(frozen=True)
 class Validation:
-    """How the model does on what it does not learn from."""
+    """Metrics on held-out data."""
 
     step: int
     scores: Mapping[str, float]
-    """by name: the loss per token, without smoothing, and what else a task measures"""
+    """By name; "bleu en-de" is the metric "bleu" of one part of the data."""
     best: bool
     seconds: float
+    metrics: Sequence[Metric] = ()
 
     @property
     def loss(self) -> float:
         return self.scores["loss"]
 
-    @property
-    def bleu(self) -> float | None:
-        """of several directions, their mean"""
-        return self.scores.get("bleu")
+    def text(self) -> str:
+        """The scores as people read them."""
+        parts = []
+        for metric in self.metrics:
+            if metric.name not in self.scores:
+                continue
+            prefix = f"{metric.name} "
+            each = [
+                f"{name.removeprefix(prefix)} {value:{metric.format}}"
+                for name, value in self.scores.items()
+                if name.startswith(prefix)
+            ]
+            parts.append(metric.text(self.scores[metric.name]) + (f" ({', '.join(each)})" if each else ""))
+        return ", ".join(parts)
 
-    @property
-    def by_direction(self) -> dict[str, float]:
-        """BLEU of each, where there are several"""
-        return {name[5:]: value for name, value in self.scores.items() if name.startswith("bleu ")}
-
-    def measurement(self) -> dict[str, float]:
-        """As it is recorded."""
+    def record(self) -> dict[str, float]:
+        """The line of metrics.jsonl."""
         return {"step": self.step, **self.scores, "best": self.best, "seconds": self.seconds}
 
 
@@ -58,7 +65,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Finished:
-    """The model is in its folder, or, when the run was interrupted, the state from which to go on."""
+    """The model is in its folder, or, if the run was interrupted, the state to resume from."""
 
     folder: Path
     step: int
@@ -66,4 +73,4 @@ class Finished:
     reason: str
 
 
-Event = Note | Begun | Report | Validation | Saved | Finished
+Event = Note | Started | Report | Validation | Saved | Finished

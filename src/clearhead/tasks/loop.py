@@ -1,8 +1,8 @@
-"""The steps of a run and the occasions between them: report, validate, save, publish, stop."""
+"""The training loop: steps, and between them reports, validations, saved states and a clean stop."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
-from math import isfinite
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -10,26 +10,25 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.checkpoint import WEIGHTS, save_weights
-from clearhead.errors import TrainingError
-from clearhead.tasks.events import Begun, Event, Finished, Note, Saved, Validation
-from clearhead.tasks.recipes import Recipe
-from clearhead.tasks.records import NoRecords, Records
-from clearhead.tasks.task import Epochs, Loss, Measure
+from clearhead.checkpoint import CARD, WEIGHTS, save_weights
+from clearhead.errors import SettingsError, TrainingError
+from clearhead.evaluation.metric import Metric
+from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Validation
+from clearhead.tasks.init_from import init_weights_from
+from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
+from clearhead.tasks.task import RunContext, Task
 from clearhead.training import (
     DivergedError,
     Feed,
     Interrupt,
     Prefetcher,
-    Ranks,
     Report,
-    StateFolder,
     Trainer,
     average_weights,
 )
 
 INTERRUPTED = "interrupted"
-# What a resumed run may change: where, how long and how often; and what may save a run that diverged.
+# What a resumed run may change: where it runs, how long and how often; and what may save a diverged run.
 CHANGEABLE = (
     "average",
     "clip_norm",
@@ -46,20 +45,22 @@ CHANGEABLE = (
 )
 
 
-@dataclass(frozen=True)
-class TrainData:
-    """What there is to learn from, and how it is shared among the ranks."""
-
-    batches: Callable[[int, int, int], Epochs]
-    """those of a rank, of so many, when so many of all make a step"""
-    files: Any
-    """by which the files of the corpus are known again"""
-    ranks: Ranks
-
-    def feed(self, batches_per_step: int, number: int = 0, consumed: int = 0) -> Feed:
-        """This rank's batches from a place in the data on, when so many of all ranks make a step."""
-        rank, count = self.ranks.rank, self.ranks.count
-        return Feed(self.batches(rank, count, batches_per_step).epoch, number, consumed, count)
+def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, Finished]:
+    """Builds the model of a prepared task, trains it and publishes it into the run's folder."""
+    training = task.recipe.training
+    torch.manual_seed(training.seed)
+    model = task.build()
+    if training.init_from and not context.states.steps():
+        init_weights_from(model, Path(training.init_from))
+    yield Note(f"model: {sum(parameter.numel() for parameter in model.parameters()):,} parameters")
+    loop = TrainingLoop(task, model, context)
+    if training.compile == "on":
+        yield Note("the first step compiles the model, which can take a minute …")
+    finished = yield from loop.events()
+    if not finished.interrupted:
+        final = loop.final_weights()
+        context.ranks.first(lambda: loop.publish(final))
+    return finished
 
 
 @dataclass
@@ -69,17 +70,16 @@ class EarlyStopping:
     best: float | None = None
     waited: int = 0
 
-    def improved(self, score: float, higher_is_better: bool) -> bool:
+    def improved(self, score: float, metric: Metric) -> bool:
         """Whether a new score is the best; remembers it."""
-        better = self.best is None or (score > self.best if higher_is_better else score < self.best)
-        better = better and isfinite(score)
+        better = metric.is_better(score, self.best)
         self.best, self.waited = (score, 0) if better else (self.best, self.waited + 1)
         return better
 
 
 @dataclass
 class MetricWindow:
-    """The steps since the last measurement; saved, so that a resumed run measures the same."""
+    """The steps since the last record; saved, so that a resumed run records the same."""
 
     loss: float = 0.0
     tokens: int = 0
@@ -91,15 +91,15 @@ class MetricWindow:
         self._unread: list[Report] = []
 
     def add(self, report: Report) -> None:
-        # Read when the numbers are wanted: until then, no device need be waited for.
+        # Read only when the numbers are needed, so that no step waits for the device.
         self._unread.append(report)
 
-    def take_back(self, after: int) -> None:
-        """Leaves out the steps after one: those that a device had begun before one was found to be broken."""
-        self._unread = [report for report in self._unread if report.step <= after]
+    def drop_after(self, step: int) -> None:
+        """Forgets later steps: a device had started them before an earlier one was found to be broken."""
+        self._unread = [report for report in self._unread if report.step <= step]
 
     def read(self) -> "MetricWindow":
-        """The same, with all reports taken in."""
+        """The same window with all reports added up."""
         for report in self._unread:
             self.loss += report.loss * report.tokens
             self.tokens += report.tokens
@@ -109,8 +109,8 @@ class MetricWindow:
         self._unread.clear()
         return self
 
-    def measurement(self, last: Report) -> dict[str, float]:
-        """Means over the stretch, where a mean says more than the last step."""
+    def record(self, last: Report) -> dict[str, float]:
+        """Means over the window, or the last step's value where a mean says nothing."""
         self.read()
         return {
             "loss": self.loss / self.tokens,
@@ -122,46 +122,40 @@ class MetricWindow:
         }
 
 
-class Run:
-    """The training loop and the occasions in it: report, validate, save, publish, stop."""
+class TrainingLoop:
+    """A run's steps and the events between them."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        model: nn.Module,
-        loss: Loss,
-        lessons: TrainData,
-        validator: Measure | None,
-        states: StateFolder,
-    ):
-        self.config, self.validator, self.states = recipe.training, validator, states
-        self.lessons, self.ranks = lessons, lessons.ranks
-        self.trainer = Trainer(model, loss, recipe.training, self.ranks)
-        self.place: dict[str, int] = {}
-        self.settings = _lasting(recipe)
-        self.standing = EarlyStopping()
-        self.stretch = MetricWindow()
+    def __init__(self, task: Task, model: nn.Module, context: RunContext):
+        self.task, self.context, self.config = task, context, task.recipe.training
+        self.ranks, self.states = context.ranks, context.states
+        self.monitor = monitored(task)
+        self.states.better = "higher" if self.monitor.higher_is_better else "lower"
+        self.trainer = Trainer(model, task.loss, self.config, self.ranks)
+        self.position: dict[str, int] = {}
+        self.settings = _lasting_settings(task)
+        self.early_stopping = EarlyStopping()
+        self.window = MetricWindow()
         self.saved_at = perf_counter()
 
-    def events(self, out: Path) -> Generator[Event, None, Finished]:
+    def events(self) -> Generator[Event, None, Finished]:
         saved = self.states.latest(self.trainer.parallel.allocate)
         if saved:
             self._load(saved)
-            yield Note(f"resumed after step {self.trainer.step:,}{self._since(len(saved['random']))}")
+            yield Note(f"resumed after step {self.trainer.step:,}{self._rank_change(len(saved['random']))}")
         if self.ranks.count > 1:
-            has = "a copy" if self.config.parallel == "data_parallel" else "a shard"
-            batches = f"{self.trainer.batches_per_step} batches"
             yield Note(
-                f"ranks: {self.ranks.count}, each with {has} of the model; a step takes {batches} of all"
+                f"ranks: {self.ranks.count} ({self.config.parallel}); a step takes "
+                f"{self.trainer.batches_per_step} batches over all ranks"
             )
-        yield Begun(self.trainer.step, self.config.steps)
-        self.feed = self._fed()
+        yield Started(self.trainer.step, self.config.steps)
+        self.feed = self._feed()
+        out = self.context.out
         records = Records(out, self.trainer.step) if self.ranks.rank == 0 else NoRecords()
         try:
             with Interrupt() as interrupt:
-                reason = yield from self._loop(out, records, interrupt)
+                reason = yield from self._loop(records, interrupt)
         except DivergedError:
-            self.stretch.take_back(after=self.trainer.step)
+            self.window.drop_after(self.trainer.step)
             if not self.ranks.first(lambda: self.trainer.step in self.states.steps()):
                 self._save(None, passing=True)
             raise
@@ -171,14 +165,10 @@ class Run:
             records.close()
         return Finished(out, self.trainer.step, reason == INTERRUPTED, reason)
 
-    def _since(self, ranks: int) -> str:
-        now, saving = self.ranks.count, f"{ranks} rank{'s' if ranks > 1 else ''}"
-        return f"; saved by {saving}, going on with {now}: new random numbers" if ranks != now else ""
-
     def final_weights(self) -> dict[str, torch.Tensor]:
-        """What is published at the end: the average that was asked for, else the best, else the last.
+        """The weights to publish: the configured average, else the best, else the last.
 
-        In rank 0; all ranks ask for it together.
+        They are in rank 0; all ranks must call this together.
         """
         average, states = self.config.average, self.states
         chosen = self.ranks.first(lambda: states.to_average(average) if average else states.best_weights(1))
@@ -186,102 +176,127 @@ class Run:
             return self.trainer.full_weights()
         return average_weights(chosen) if self.ranks.rank == 0 else {}
 
-    def _fed(self) -> Feed | Prefetcher:
-        """The batches from the run's place on; for a GPU they are made ready in the background."""
-        feed = self.lessons.feed(self.trainer.batches_per_step, **self.place)
+    def publish(self, final: dict[str, torch.Tensor]) -> None:
+        """Writes the finished model, its scores, its card and its curves."""
+        out, step = self.context.out, self.trainer.step
+        save_weights(final, out / WEIGHTS)
+        model = self.trainer.parallel.model_with(final)
+        scores = self.task.validate(model, self.trainer.autocast())
+        add_final(out, step, scores)
+        write_named(out / CARD, self.task.card(model, step, scores))
+        draw_curves(out, self.task.metrics)
+
+    def _rank_change(self, ranks: int) -> str:
+        now, saved_by = self.ranks.count, f"{ranks} rank{'s' if ranks > 1 else ''}"
+        return f"; saved by {saved_by}, continued by {now} with new random numbers" if ranks != now else ""
+
+    def _feed(self) -> Feed | Prefetcher:
+        """The batches from the run's position on; for a GPU they are prepared in the background."""
+        rank, count = self.ranks.rank, self.ranks.count
+        batches = self.task.batches(rank, count, self.trainer.batches_per_step)
+        feed = Feed(batches.epoch, ranks=count, **self.position)
         if self.trainer.device.type != "cuda":
             return feed
-        return Prefetcher(feed, lambda batch: batch.map(torch.Tensor.pin_memory))
+        return Prefetcher(feed, lambda batch: batch.pin())
 
-    def _loop(
-        self, out: Path, records: Records | NoRecords, interrupt: Interrupt
-    ) -> Generator[Event, None, str]:
-        config, stop_requests = self.config, self.ranks.stop_requests()
+    def _loop(self, records: Records | NoRecords, interrupt: Interrupt) -> Generator[Event, None, str]:
+        config, requests = self.config, self.ranks.stop_requests()
         for report in self._steps():
             step = report.step
             last = step == config.steps
-            self.stretch.add(report)
-            occasions = (config.report_every, config.validate_every, config.save_every)
-            # At the same steps in all ranks: a broken one is then noticed by all of them at once.
-            if last or not all(step % every for every in occasions):
+            self.window.add(report)
+            intervals = (config.report_every, config.validate_every, config.save_every)
+            # At the same steps in all ranks, so that all notice a broken step together.
+            if last or not all(step % every for every in intervals):
                 self.trainer.synchronize()
             if step % config.report_every == 0 or last:
-                records.add(step, "train", self.stretch.measurement(report))
-                self.stretch = MetricWindow()
+                records.add(step, "train", self.window.record(report))
+                self.window = MetricWindow()
             yield report
             validation = self._validate(step) if step % config.validate_every == 0 or last else None
             if validation:
-                records.add(step, "validation", validation.measurement())
+                records.add(step, "validation", validation.record())
                 yield validation
-            in_turn = bool(validation) or step % config.save_every == 0 or last
+            due = bool(validation) or step % config.save_every == 0 or last
             overdue = perf_counter() - self.saved_at > 60 * config.save_minutes
-            interrupted, overdue = stop_requests.poll(interrupt.requested, overdue)
-            if in_turn or overdue or interrupted:
+            interrupted, overdue = requests.poll(interrupt.requested, overdue)
+            if due or overdue or interrupted:
                 self.trainer.synchronize()
-                self._save(validation, passing=not in_turn)
+                self._save(validation, passing=not due)
                 yield Saved(step)
             if validation and validation.best:
-                self._publish_best(out / WEIGHTS)
+                best = self.trainer.full_weights()
+                self.ranks.first(partial(save_weights, best, self.context.out / WEIGHTS))
             if interrupted:
                 return INTERRUPTED
-        return "all steps are done" if self.trainer.step >= config.steps else "no improvement any more"
-
-    def _publish_best(self, path: Path) -> None:
-        best = self.trainer.full_weights()
-        self.ranks.first(lambda: save_weights(best, path))
+        if self.trainer.step >= config.steps:
+            return "all steps are done"
+        return f"no improvement in {config.patience} validations"
 
     def _steps(self) -> Iterator[Any]:
-        """Reports for as long as there are steps and patience left."""
+        """Reports while there are steps and patience left."""
         reports = self.trainer.steps(self.feed)
-        while not self.config.patience or self.standing.waited < self.config.patience:
+        while not self.config.patience or self.early_stopping.waited < self.config.patience:
             report = next(reports, None)
             if report is None:
                 return
             yield report
 
     def _validate(self, step: int) -> Validation | None:
-        if self.validator is None:
-            return None
-        began, measure = perf_counter(), self.validator.measure
+        start = perf_counter()
         with self.trainer.evaluation_model() as model:
-            scores = self.ranks.first(lambda: measure(model, self.trainer.autocast()))
-        # Settings see to it that BLEU is measured where the run is judged by it.
-        judged_by = self.config.monitor
-        best = self.standing.improved(scores[judged_by], higher_is_better=judged_by == "bleu")
-        return Validation(step, scores, best, perf_counter() - began)
+            scores = self.ranks.first(lambda: self.task.validate(model, self.trainer.autocast()))
+        if not scores:
+            return None
+        best = self.early_stopping.improved(scores[self.monitor.name], self.monitor)
+        return Validation(step, scores, best, perf_counter() - start, self.task.metrics)
 
     def _save(self, validation: Validation | None, passing: bool) -> None:
-        standing = {name: value for name, value in asdict(self.standing).items() if value is not None}
-        place = {"feed": self.feed.position, "stretch": asdict(self.stretch.read()), "standing": standing}
-        made_with = {"files": self.lessons.files, "settings": self.settings}
-        score = validation.scores.get(self.config.monitor) if validation else None
-        self.states.save(self.trainer.state() | place | made_with, score, passing)
+        stopping = {name: value for name, value in asdict(self.early_stopping).items() if value is not None}
+        state = {
+            "feed": self.feed.position,
+            "window": asdict(self.window.read()),
+            "early_stopping": stopping,
+            "data": self.task.data_fingerprint,
+            "settings": self.settings,
+        }
+        score = validation.scores.get(self.monitor.name) if validation else None
+        self.states.save(self.trainer.state() | state, score, passing)
         self.saved_at = perf_counter()
 
     def _load(self, state: dict[str, Any]) -> None:
-        if changed_settings := [
-            name for name in self.settings if state["settings"][name] != self.settings[name]
-        ]:
+        changed = [name for name, value in self.settings.items() if state["settings"].get(name) != value]
+        if changed:
             raise TrainingError(
-                f"{changed_settings[0]}: changed since the run began; put it back, or start anew elsewhere"
+                f"{changed[0]}: changed since the run began; change it back, or train into another folder"
             )
-        if state["files"] != self.lessons.files:
+        if state["data"] != self.task.data_fingerprint:
             raise TrainingError(
-                "data: the files have changed since the run began; bring the old ones back, or start anew "
-                "in another folder"
+                "data: the files have changed since the run began; restore them, or train into another folder"
             )
         self.trainer.load_state(state)
-        self.place = state["feed"]
-        self.standing = EarlyStopping(**state["standing"])
-        self.stretch = MetricWindow(**state["stretch"])
+        self.position = state["feed"]
+        self.early_stopping = EarlyStopping(**state["early_stopping"])
+        self.window = MetricWindow(**state["window"])
 
 
-def _lasting(recipe: Recipe) -> dict[str, Any]:
-    """The settings that a run must keep, by path; files are known by their content instead."""
-    groups = recipe.model_dump(mode="json", exclude={"kind", "data", "search"})
-    groups["data"] = recipe.data.without_files()
+def monitored(task: Task) -> Metric:
+    """The metric that selects the best checkpoint."""
+    name = task.recipe.training.monitor
+    for metric in task.metrics:
+        if metric.name == name:
+            return metric
+    names = ", ".join(metric.name for metric in task.metrics)
+    raise SettingsError(f"training.monitor: {name!r} is not one of {names}")
+
+
+def _lasting_settings(task: Task) -> dict[str, Any]:
+    """The settings that a resumed run must keep, by path."""
+    groups = task.recipe.resume_settings()
     named = {
         f"{group}.{name}": value for group, settings in groups.items() for name, value in settings.items()
     }
-    ours = {f"training.{name}" for name in CHANGEABLE}
-    return {path: value for path, value in named.items() if path not in ours}
+    return {path: value for path, value in named.items() if path not in CHANGEABLE_PATHS}
+
+
+CHANGEABLE_PATHS = frozenset(f"training.{name}" for name in CHANGEABLE)

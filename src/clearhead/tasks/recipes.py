@@ -1,32 +1,32 @@
-"""The one list of recipes: what a model can be trained for, told apart by `kind`."""
+"""Recipes from files and values; their `kind` names the task."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import changed, parse_settings, read_toml
+from clearhead import tasks
+from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import SettingsError
-from clearhead.tasks.language.recipe import LanguageRecipe
-from clearhead.tasks.translation.recipe import TranslationRecipe
 
-Recipe = TranslationRecipe | LanguageRecipe
-RECIPES: dict[str, type[Recipe]] = {"translation": TranslationRecipe, "language": LanguageRecipe}
+DEFAULT = "translation"
 
 
-def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
+def read_recipe(path: Path, changes: Sequence[str] = ()) -> Any:
     """The recipe in a file, after changes of the form 'a.b=value'."""
-    return parse_recipe(changed(read_toml(path), changes), place=str(path))
+    return parse_recipe(apply_overrides(read_toml(path), changes), location=str(path))
 
 
-def parse_recipe(values: Mapping[str, Any], place: str = "") -> Recipe:
-    """Values as the recipe of their kind; without one, they are for translation."""
-    kind = values.get("kind", "translation")
-    if kind in RECIPES:
-        return parse_settings(RECIPES[kind], values, place=place)
-    wrong = [f"{place}: " * bool(place) + f"kind: {kind!r} is not one of {', '.join(RECIPES)}"]
+def parse_recipe(values: Mapping[str, Any], location: str = "") -> Any:
+    """The recipe that values describe; without a kind, they describe a translation."""
+    kind = values.get("kind", DEFAULT)
+    if kind in tasks.TASKS:
+        return parse_settings(tasks.TASKS[kind].Recipe, values, location)
+    prefix = f"{location}: " if location else ""
+    problems = [f"{prefix}kind: {kind!r} is not one of {', '.join(tasks.TASKS)}"]
     try:
         # What else is wrong in it, most likely.
-        parse_settings(TranslationRecipe, {name: values[name] for name in values if name != "kind"}, place)
+        others = {name: value for name, value in values.items() if name != "kind"}
+        parse_settings(tasks.TASKS[DEFAULT].Recipe, others, location)
     except SettingsError as error:
-        wrong += error.problems
-    raise SettingsError(*wrong)
+        problems += error.problems
+    raise SettingsError(*problems)

@@ -1,26 +1,26 @@
-"""A run's measurements on disk: metrics.jsonl, TensorBoard, and the picture of the curves."""
+"""What runs write besides models: metrics.jsonl, TensorBoard, loss curves, cached token stores."""
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from clearhead.errors import TrainingError
+from clearhead.evaluation.metric import Metric
 from clearhead.files import write_text
 
 METRICS, CURVES = "metrics.jsonl", "curves.png"
-# The kind of measurement that is made of the published weights.
-FINAL = "final"
-# And of them on the test sentences: the BLEU of each direction.
-TEST = "test"
+# Metrics of the published weights, on validation and on test data.
+FINAL, TEST = "final", "test"
 
 
 class Records:
-    """Appends measurements; on resuming, those after the saved step are dropped, as they will come again."""
+    """Appends metrics; on resume, those after the saved step are dropped because they will come again."""
 
     def __init__(self, folder: Path, step: int):
-        # Imported here because it is slow to import and only training needs it.
+        # Slow to import, and only training needs it.
         from torch.utils.tensorboard import SummaryWriter
 
         self.path = folder / METRICS
@@ -39,14 +39,14 @@ class Records:
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
-        # Everything was flushed when it was added; a full disk has been told of by then.
+        # Everything was flushed when it was added, so a full disk was reported then.
         for writer in (self._file, self._board):
             with suppress(OSError):
                 writer.close()
 
 
 class NoRecords:
-    """Those of a rank that leaves it to rank 0 to write them."""
+    """The records of all ranks but rank 0: none."""
 
     def add(self, step: int, kind: str, values: Mapping[str, float | None]) -> None: ...
 
@@ -55,22 +55,22 @@ class NoRecords:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """What the system refuses to write becomes an error that names the file."""
+    """A failure to write becomes an error that names the file."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or error
-        raise TrainingError(f"{path}: cannot be written ({reason}); make room there and resume") from None
+        raise TrainingError(f"{path}: cannot be written ({reason}); free some space and resume") from None
 
 
 def write_named(path: Path, text: str) -> None:
-    """A file that is whole or not there, named where it cannot be written."""
+    """Writes a file atomically; an error names it."""
     with naming(path):
         write_text(path, text)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The measurements of a run so far; a last line that was cut by a crash is left out."""
+    """The metrics of a run so far, without a last line that a crash cut off."""
     path = folder / METRICS
     if not path.exists():
         return []
@@ -86,35 +86,46 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def add_final(folder: Path, step: int, values: Mapping[str, float], kind: str = FINAL) -> None:
-    """Writes down how the published weights do, in the place of what was said before."""
+    """Records the metrics of the published weights, replacing earlier ones."""
     lines = [line for line in read_metrics(folder) if line["kind"] != kind]
     lines.append({"step": step, "kind": kind, **values})
     with naming(folder / METRICS):
         write_text(folder / METRICS, "".join(json.dumps(line) + "\n" for line in lines))
 
 
-def draw_curves(folder: Path) -> Path:
-    """Loss over steps in training and validation, BLEU beside it where it was measured."""
+def draw_curves(folder: Path, metrics: Sequence[Metric]) -> Path:
+    """Draws the loss over steps, and beside it the last other metric that validation reports."""
     from matplotlib.figure import Figure
 
-    metrics = read_metrics(folder)
+    records = read_metrics(folder)
     figure = Figure(figsize=(7, 4), layout="constrained")
     left = figure.subplots()
     for kind, marker in (("train", ""), ("validation", "o")):
-        points = [(line["step"], line["loss"]) for line in metrics if line["kind"] == kind]
+        points = [(line["step"], line["loss"]) for line in records if line["kind"] == kind and "loss" in line]
         if points:
             left.plot(*zip(*points, strict=True), label=f"{kind} loss", marker=marker)
     left.set(xlabel="step", ylabel="loss per token")
-    scores = [
-        (line["step"], line["bleu"]) for line in metrics if line["kind"] == "validation" and "bleu" in line
-    ]
-    if scores:
-        right = left.twinx()
-        right.plot(*zip(*scores, strict=True), color="tab:green", marker="s", label="validation BLEU")
-        right.set(ylabel="BLEU", ylim=(0, None))
-    if metrics:
+    for metric in [one for one in metrics if one.higher_is_better][-1:]:
+        points = [
+            (line["step"], line[metric.name])
+            for line in records
+            if line["kind"] == "validation" and metric.name in line
+        ]
+        if points:
+            right = left.twinx()
+            label = f"validation {metric.label}"
+            right.plot(*zip(*points, strict=True), color="tab:green", marker="s", label=label)
+            right.set(ylabel=metric.label, ylim=(0, None))
+    if records:
         figure.legend(loc="outside upper center", ncols=3)
     path = folder / CURVES
     with naming(path):
         figure.savefig(path, dpi=120)
     return path
+
+
+def cache_folder() -> Path:
+    """Where token stores are kept between runs: CLEARHEAD_CACHE, or the user's cache."""
+    named = os.environ.get("CLEARHEAD_CACHE")
+    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(named) if named else Path(user) / "clearhead"

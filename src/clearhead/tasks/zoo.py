@@ -1,156 +1,151 @@
-"""Which models there are, without loading them: those in the package by name, and trained ones in folders."""
+"""Which models there are, without loading them: built-in ones by name, trained ones in folders."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clearhead import assets
+from clearhead import assets, tasks
 from clearhead.checkpoint import SETTINGS, WEIGHTS
 from clearhead.config import read_toml
 from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
 from clearhead.errors import ModelError, SettingsError
+from clearhead.tasks.recipes import DEFAULT as DEFAULT_TASK
 from clearhead.tasks.records import FINAL, TEST, read_metrics
-from clearhead.tasks.translation.directions import Direction, saved_corpora, saved_directions
 
-# The folder of the model inside the package, and its name with all its directions; each is a name too.
-BOX = assets.path("models/en-de-fr")
-WHOLE_BOX = "en-de-fr"
+BUILT_IN = {"en-de-fr": assets.path("models/en-de-fr"), "shakespeare": assets.path("models/shakespeare")}
+"""The folders in the package by name; a translator's directions are names too."""
+TRANSLATOR, LANGUAGE_MODEL = "en-de-fr", "shakespeare"
 DEFAULT = "en-de"
-# The folder of the language model inside the package, and its name.
-SHAKESPEARE = "shakespeare"
-SHAKESPEARE_FOLDER = assets.path("models/shakespeare")
-# What stands for the languages of a model that continues texts.
-TEXT = "text"
 TRAIN = "clearhead train recipes/translation/quickstart.toml --out runs/quickstart"
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model as its folder tells of it."""
+    """A model as its folder describes it."""
 
     folder: str
-    languages: str
+    task: str
+    variants: tuple[str, ...]
+    """What it can be loaded as: a translator's directions."""
     megabytes: float
-    bleu: float | None
-    """Of the published weights, on its validation sentences."""
     licence: str | None
     """Of the shipped data that it was trained on."""
+    scores: dict[str, float] = field(default_factory=dict)
+    """Of the published weights on validation data, by metric."""
     tested: dict[str, float] = field(default_factory=dict)
-    """BLEU of each direction on its test sentences, where its folder tells of it."""
-    bits_per_byte: float | None = None
-    """Of a language model's published weights, on its validation text."""
+    """Of each variant on test data, where the folder has them."""
 
     def record(self) -> dict[str, Any]:
+        """The JSON object that describes it."""
         return asdict(self)
+
+    def quality(self) -> str:
+        """Its best-known scores in words."""
+        metrics = {metric.name: metric for metric in tasks.TASKS[self.task].metrics}
+        if self.tested:
+            label, values = metrics["bleu"].label, (f"{value:.1f}" for value in self.tested.values())
+            return f"{label} {', '.join(values)}"
+        known = [metric for metric in metrics.values() if metric.name in self.scores]
+        return known[-1].text(self.scores[known[-1].name]) if known else ""
 
 
 def find_models(folders: Sequence[Path]) -> list[ModelInfo]:
-    """Models in these folders and right below them, each once."""
+    """Models in these folders and directly below them, each once."""
     candidates = {path.resolve(): path for folder in folders for path in (folder, *_below(folder))}
-    return [model for path in candidates.values() if (model := _read(path))]
+    return [model for path in candidates.values() if (model := describe(path))]
 
 
 def built_in() -> list[ModelInfo]:
     """The models in the package."""
-    language = _read(SHAKESPEARE_FOLDER)
-    found = [_read(BOX), language and replace(language, languages=SHAKESPEARE)]
-    return [model for model in found if model]
+    return [model for folder in BUILT_IN.values() if (model := describe(folder))]
 
 
-def find(name: str | Path) -> tuple[Path, Direction | None]:
-    """A model's folder by its place, or by a built-in name, which may settle on one direction.
+def find(name: str | Path) -> tuple[Path, str | None]:
+    """A model's folder, by its path or a built-in name; with the variant that the name selects.
 
     A folder with a model in it goes before a built-in name.
     """
-    folder, said = Path(name), str(name)
-    if not said:
+    folder, text = Path(name), str(name)
+    if not text:
         raise ModelError("the model's name is empty; give a folder or a built-in name")
-    if folder.is_dir() and (is_taken(said) or said not in _built_in()):
+    if folder.is_dir() and (is_folder(text) or text not in built_in_names()):
         return folder, None
-    return find_built_in(said)
+    return find_built_in(text)
 
 
-def is_taken(name: str) -> bool:
-    """Whether a folder with a model in it has a name, so that naming it means that folder."""
+def is_folder(name: str) -> bool:
+    """Whether a name means a folder with a model in it."""
     return (Path(name) / SETTINGS).is_file()
 
 
-def find_built_in(name: str) -> tuple[Path, Direction | None]:
-    """The folder of a model in the package, whatever folder here has its name, and its direction."""
-    named = _built_in()
-    if name in named:
-        return named[name]
-    if not named:
-        raise ModelError(
-            f"{name}: no such model folder, and this package has no model in it; train one: {TRAIN}"
-        )
-    offered = ", ".join(one for one in named if one != WHOLE_BOX)
-    raise ModelError(f"{name}: no such model folder; built-in models are {offered}")
+def find_built_in(name: str) -> tuple[Path, str | None]:
+    """The folder of a built-in model and its variant, even where a folder here has the same name."""
+    names = built_in_names()
+    if name in names:
+        return names[name]
+    if not names:
+        raise ModelError(f"{name}: no such model folder, and no model is built in; train one: {TRAIN}")
+    raise ModelError(f"{name}: no such model folder; built-in models are {', '.join(names)}")
 
 
-def default_translator(target: str | None) -> tuple[str, str]:
-    """The translator in the package, whatever folder here has its name; and the language it is to write."""
-    return str(BOX), target or Direction(*DEFAULT.split("-")).target
+def built_in_names() -> dict[str, tuple[Path, str | None]]:
+    """Every name that a built-in model can be loaded by."""
+    found: dict[str, tuple[Path, str | None]] = {}
+    for name, folder in BUILT_IN.items():
+        if model := describe(folder):
+            found.update({variant: (folder, variant) for variant in model.variants})
+            found[name] = (folder, None)
+    return found
 
 
-def default_language() -> str:
-    """The language model in the package, whatever folder here has its name."""
-    if SHAKESPEARE not in _built_in():
-        raise ModelError(
-            "--model: this package has no language model in it; name a trained one's folder, or train one: "
-            "clearhead train --text FILE --out runs/mine"
-        )
-    return str(SHAKESPEARE_FOLDER)
-
-
-def built_in_names() -> dict[str, str]:
-    """The names of the models in the package that settle on a direction or a kind of text, and which."""
-    named = _built_in()
-    return {name: str(direction or TEXT) for name, (_, direction) in named.items() if name != WHOLE_BOX}
-
-
-def _built_in() -> dict[str, tuple[Path, Direction | None]]:
-    """The names of the models in the package."""
-    named: dict[str, tuple[Path, Direction | None]] = {}
-    if (BOX / SETTINGS).is_file():
-        for direction in saved_directions(read_toml(BOX / SETTINGS)):
-            named[str(direction)] = (BOX, direction)
-        named[WHOLE_BOX] = (BOX, None)
-    if (SHAKESPEARE_FOLDER / SETTINGS).is_file():
-        named[SHAKESPEARE] = (SHAKESPEARE_FOLDER, None)
-    return named
-
-
-def _below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-
-
-def _read(folder: Path) -> ModelInfo | None:
+def describe(folder: Path) -> ModelInfo | None:
+    """What a folder says of its model; None where there is none."""
     if not (folder / SETTINGS).is_file() or not (folder / WEIGHTS).is_file():
         return None
     try:
         settings = read_toml(folder / SETTINGS)
     except SettingsError:
         return None
+    task = task_of(settings)
     measured = read_metrics(folder)
-    last = {name: value for line in measured if line["kind"] == FINAL for name, value in line.items()}
-    model = settings.get("model")
-    language = isinstance(model, dict) and model.get("kind") == "gpt"
-    directions = [TEXT] if language else [str(direction) for direction in saved_directions(settings)]
-    tests = [line for line in measured if line["kind"] == TEST]
+    final = next((line for line in reversed(measured) if line["kind"] == FINAL), {})
+    test = {name: value for line in measured if line["kind"] == TEST for name, value in line.items()}
+    variants = tasks.TASKS[task].Recipe.variants(settings)
     return ModelInfo(
         str(folder),
-        ", ".join(directions),
+        task,
+        variants,
         round((folder / WEIGHTS).stat().st_size / 1e6, 1),
-        round(last["bleu"], 1) if "bleu" in last else None,
         _licence(settings),
-        {name: round(line[name], 1) for line in tests for name in directions if name in line},
-        round(last["bits_per_byte"], 3) if "bits_per_byte" in last else None,
+        {name: round(value, 3) for name, value in final.items() if name not in ("step", "kind")},
+        {name: round(test[name], 1) for name in variants if name in test},
     )
 
 
-def _licence(settings: dict[str, Any]) -> str | None:
-    names = [str(name) for corpus in saved_corpora(settings) for name in corpus.get("train", ())]
+def task_of(settings: Mapping[str, Any]) -> str:
+    """The task of a model by its saved settings; imported models name only the kind of the model."""
+    kind = settings.get("kind")
+    if kind in tasks.TASKS:
+        return str(kind)
+    model = settings.get("model")
+    return "language" if isinstance(model, Mapping) and model.get("kind") == "gpt" else DEFAULT_TASK
+
+
+def _below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
+def _licence(settings: Mapping[str, Any]) -> str | None:
     shipped = {**SHIPPED, **SHIPPED_TEXTS}
-    return "; ".join(dict.fromkeys(shipped[name].licence for name in names if name in shipped)) or None
+    return (
+        "; ".join(dict.fromkeys(shipped[name].licence for name in _names(settings) if name in shipped))
+        or None
+    )
+
+
+def _names(value: Any) -> list[str]:
+    """All strings in nested settings."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [text for one in value for text in _names(one)] if isinstance(value, list) else [str(value)]

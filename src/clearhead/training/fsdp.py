@@ -95,7 +95,7 @@ class FullySharded(SingleProcess):
     def model_with(self, weights: Mapping[str, Tensor]) -> Any:
         if self._unsharded is None:
             return None
-        set_weights(self._unsharded, weights, place="the weights to evaluate")
+        set_weights(self._unsharded, weights, "the weights to evaluate")
         return self._unsharded.to(self.device)
 
     @contextmanager

@@ -25,7 +25,11 @@ from clearhead.training.ranks import Group, Ranks
 # Numbers per message of gradients: large enough for the network, and one is packed while another is sent.
 BUCKET = 1 << 24
 # The method of each module that is compiled on a GPU.
-COMPILED_METHODS: dict[type[nn.Module], str] = {Block: "forward", Embedding: "placed", Stack: "end"}
+COMPILED_METHODS: dict[type[nn.Module], str] = {
+    Block: "forward",
+    Embedding: "add_positions",
+    Stack: "final_norm",
+}
 
 
 class SingleProcess:
@@ -79,7 +83,7 @@ class SingleProcess:
 
     def model_with(self, weights: Mapping[str, Tensor]) -> Any:
         """The model with other unsharded weights, in rank 0, for evaluation."""
-        set_weights(self.model, weights, place="the weights to evaluate")
+        set_weights(self.model, weights, "the weights to evaluate")
         return self.model
 
     @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from clearhead.errors import ModelError, TrainingError
-from clearhead.files import half_written
+from clearhead.files import leftover_files
 from clearhead.training.config import AverageConfig, TrainingConfig
 from clearhead.training.manifest import Allocate, allocate_on_cpu
 from clearhead.training.ranks import Group, Ranks
@@ -76,7 +76,7 @@ class StateFolder:
             self._lock = _lock(self.folder / "lock", self.folder)
         except OSError as error:
             raise TrainingError(f"{self.folder}: cannot be used for a run: {error.strerror}") from error
-        for leftover in half_written(self.folder):
+        for leftover in leftover_files(self.folder):
             log.warning("%s: left half-written by an earlier run; removed", leftover)
             _remove(leftover)
 

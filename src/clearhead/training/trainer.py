@@ -191,7 +191,7 @@ class Trainer(Generic[Model, Batch]):
             raise TrainingError(
                 "training.ema_decay: the run was started with another value; resume with the same settings"
             )
-        set_weights(self.model, state.get("model", state["weights"]), place="the saved state")
+        set_weights(self.model, state.get("model", state["weights"]), "the saved state")
         if self.average:
             self.average.load(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])

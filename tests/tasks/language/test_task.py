@@ -8,20 +8,21 @@ import torch
 from safetensors.torch import load_file
 
 from clearhead.checkpoint import WEIGHTS
-from clearhead.config import changed
+from clearhead.config import apply_overrides
 from clearhead.data.batching.crops import PackedTexts, TextBatchingConfig
-from clearhead.data.delimited import Enclosed
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.sources.documents import read_documents
 from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError, SettingsError, TextError
 from clearhead.models import GPT, GPTConfig
-from clearhead.tasks.events import Begun, Note, Validation
+from clearhead.tasks.events import Note, Started, Validation
 from clearhead.tasks.language.data import Instructions
 from clearhead.tasks.language.evaluate import foresee
 from clearhead.tasks.language.recipe import LanguageRecipe, TextConfig
-from clearhead.tasks.load import load_language
-from clearhead.tasks.objective import TextLoss
-from clearhead.tasks.recipes import Recipe, parse_recipe
+from clearhead.tasks.language.task import LanguageLoss
+from clearhead.tasks.load import load_for
+from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.recipes import parse_recipe
 from clearhead.tasks.run import resume, train
 
 from ..conftest import finish, interrupted_at
@@ -32,7 +33,7 @@ MODEL = {
     "ffn_width": 32,
     "layers": 2,
     "attention": {"heads": 2},
-    "max_length": 16,
+    "context_length": 16,
     "dropout": 0.1,
 }
 TRAINING = {
@@ -66,7 +67,7 @@ def recipe(data: dict, *changes: str) -> Recipe:
         "batches": {"tokens": 128},
         "training": TRAINING,
     }
-    return parse_recipe(changed(values, changes))
+    return parse_recipe(apply_overrides(values, changes))
 
 
 VARIANTS = {
@@ -98,7 +99,7 @@ def test_a_trained_model_knows_its_text_and_continues_it(tmp_path, texts):
     *_, validation = (one for one in train(chosen, tmp_path / "run") if isinstance(one, Validation))
     assert validation.loss < 1.3
     assert validation.scores["bits_per_byte"] == pytest.approx(validation.loss / 0.6931472)
-    told = load_language(tmp_path / "run").generate("and one", tokens=4, temperature=0)
+    told = load_for("language", tmp_path / "run").generate("and one", tokens=4, temperature=0)
     assert told.text == " is "
     assert "bits per byte" in (tmp_path / "run" / "README.md").read_text()
 
@@ -116,10 +117,12 @@ def test_packed_documents_have_the_loss_of_each_alone():
     torch.manual_seed(0)
     texts = [torch.randint(4, 50, (length,)).tolist() for length in (3, 9, 1, 14, 6)]
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double().eval()
-    config, loss = TextBatchingConfig(tokens=64, row_length=16), TextLoss.of()
-    [batches_per_step] = PackedTexts(Enclosed(TextStore.of(texts), (2, 3)), config, seed=0).whole()
-    alone = [PackedTexts(Enclosed(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
-    apart = sum(loss(model, batch) for batches in alone for batch in batches.whole())
+    config, loss = TextBatchingConfig(tokens=64, row_length=16), LanguageLoss()
+    [batches_per_step] = PackedTexts(
+        DelimitedDocuments(TextStore.of(texts), (2, 3)), config, seed=0
+    ).sequential()
+    alone = [PackedTexts(DelimitedDocuments(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
+    apart = sum(loss(model, batch) for batches in alone for batch in batches.sequential())
     torch.testing.assert_close(loss(model, batches_per_step), apart)
 
 
@@ -127,17 +130,17 @@ def test_prompts_are_read_but_only_answers_are_learned(texts):
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double()
     store = PairStore.of([[10, 11, 12]], [[13, 14]])
     [batch] = PackedTexts(
-        Enclosed(store, (2, 3)), TextBatchingConfig(tokens=16, row_length=16), seed=0
-    ).whole()
+        DelimitedDocuments(store, (2, 3)), TextBatchingConfig(tokens=16, row_length=16), seed=0
+    ).sequential()
     logits = model(torch.tensor([[2, 10, 11, 12, 13, 14]])).log_softmax(-1)[0]
     wanted = -(logits[3, 13] + logits[4, 14] + logits[5, 3])
-    torch.testing.assert_close(TextLoss.of()(model, batch), wanted)
+    torch.testing.assert_close(LanguageLoss()(model, batch), wanted)
 
 
 def test_answers_are_measured_as_the_run_measured_them(tmp_path, texts):
     data = {"train": [str(texts / "pairs.jsonl")], "template": "{prompt}+{answer}"}
     *_, validation = (one for one in train(recipe(data), tmp_path / "run") if isinstance(one, Validation))
-    found = foresee(load_language(tmp_path / "run"), [str(tmp_path / "run" / "validation.jsonl")])
+    found = foresee(load_for("language", tmp_path / "run"), [str(tmp_path / "run" / "validation.jsonl")])
     kept = (tmp_path / "run" / "validation.jsonl").read_text().splitlines()
     assert found.documents == len(kept) == 20
     assert found.measured.bytes == sum(len(json.loads(line)["answer"]) for line in kept)
@@ -159,7 +162,7 @@ def test_a_prompt_that_occurs_often_neither_fills_validation_nor_empties_trainin
 def test_text_is_measured_as_text_whatever_its_file_is_called(tmp_path, texts):
     finish(train(recipe({"train": [str(texts / "text.txt")]}), tmp_path / "run"))
     language, (named, other) = (
-        load_language(tmp_path / "run"),
+        load_for("language", tmp_path / "run"),
         (tmp_path / "validation.jsonl", tmp_path / "o.txt"),
     )
     named.write_text('{"answer": "1 and one", "text": "2 is one"}\n')
@@ -186,7 +189,7 @@ def test_answers_to_other_prompts_are_measured_as_those_that_were_kept(tmp_path,
         for one in records
     ]
     (tmp_path / "validation.jsonl").write_text("".join(json.dumps(one) + "\n" for one in bare))
-    language = load_language(tmp_path / "run")
+    language = load_for("language", tmp_path / "run")
     assert foresee(language, [str(tmp_path / "validation.jsonl")]) == foresee(language, [str(kept)])
     numbered = [{"id": number, **one} for number, one in enumerate(bare)]
     (tmp_path / "numbered.jsonl").write_text("".join(json.dumps(one) + "\n" for one in numbered))
@@ -201,7 +204,7 @@ def test_answers_are_measured_under_the_names_that_they_had_in_training(tmp_path
     with pytest.raises(DataError, match="line 1: no field 'prompt'; it has q, a, id"):
         finish(train(recipe(data), tmp_path / "refused"))
     finish(train(recipe(data | {"columns": ["q", "a"]}), tmp_path / "run"))
-    found = foresee(load_language(tmp_path / "run"), [str(tmp_path / "named.jsonl")])
+    found = foresee(load_for("language", tmp_path / "run"), [str(tmp_path / "named.jsonl")])
     assert found.measured.bytes == sum(len(one["a"]) for one in named)
 
 
@@ -238,7 +241,7 @@ def test_what_a_run_reads_of_its_files_can_be_followed(variant, tmp_path, texts,
     position, heard, marks = texts / data["train"][0], [], {}
     asked = recipe({**data, "train": [str(position)]}, *changes)
     for event in train(asked, tmp_path / "run", lambda *one: heard.append(one)):
-        if isinstance(event, Begun):
+        if isinstance(event, Started):
             break
         if isinstance(event, Note):
             marks[event.text.partition(":")[0]] = len(heard)
@@ -266,7 +269,10 @@ def test_prompts_with_answers_go_on_from_a_model_of_text_by_the_recipe_of_the_re
         "training": {**TRAINING, "init_from": str(tmp_path / "first")},
     }
     finish(train(parse_recipe(tuned), tmp_path / "tuned"))
-    assert load_language(tmp_path / "tuned").model.config == load_language(tmp_path / "first").model.config
+    assert (
+        load_for("language", tmp_path / "tuned").model.config
+        == load_for("language", tmp_path / "first").model.config
+    )
 
 
 def test_what_a_tokenizer_that_is_taken_over_does_not_know_is_said_and_a_frame_of_it_used(tmp_path, texts):
@@ -280,7 +286,7 @@ def test_what_a_tokenizer_that_is_taken_over_does_not_know_is_said_and_a_frame_o
     (told,) = [one.text for one in events if isinstance(one, Note) and "answers to train on" in one.text]
     trained = 200 - len((tmp_path / "tuned" / "validation.jsonl").read_text().splitlines())
     assert told.endswith(f"; {2 * trained} characters are not in the vocabulary of {tmp_path}/first")
-    language = load_language(tmp_path / "tuned")
+    language = load_for("language", tmp_path / "tuned")
     assert language.generate("7", tokens=3).answers
     with pytest.raises(TextError, match="prompt 1: character 2, '«'"):
         language.generate("7«", tokens=3)
@@ -291,7 +297,7 @@ def test_what_a_tokenizer_that_is_taken_over_does_not_know_is_said_and_a_frame_o
     [
         ('tokenizer.kind="bpe"', "tokenizer.kind bpe does not keep blanks as they are"),
         ("tokenizer.normalize=true", "tokenizer: normalize and dropout change what a language model reads"),
-        ("batches.row_length=17", "batches.row_length 17 is more than model.max_length 16"),
+        ("batches.row_length=17", "batches.row_length 17 is more than model.context_length 16"),
         ('training.monitor="bleu"', "training.monitor: 'bleu' is not"),
         ('training.regulariser={kind = "rdrop"}', "training.regulariser: unknown setting"),
         ("data.train=[]", "data.train: names no file"),
@@ -305,7 +311,7 @@ def test_what_does_not_go_together_is_said(change, said):
 
 def test_what_the_machine_chooses_is_settled_when_a_run_begins(texts):
     def kind(name: str) -> tuple:
-        settled = recipe({"train": [str(texts / name)]}).settled(on_gpu=False)
+        settled = recipe({"train": [str(texts / name)]}).resolved(on_gpu=False)
         assert isinstance(settled, LanguageRecipe)
         return settled.batches.kind, settled.batches.row_length, settled.training.compile
 

@@ -6,7 +6,7 @@ import clearhead
 from clearhead.errors import TextError
 from clearhead.evaluation.alignment import HANSARDS, alignment_score, read_hansards
 from clearhead.tasks.translation.alignment import best_aligners, look_at_words
-from clearhead.tasks.zoo import BOX
+from clearhead.tasks.zoo import BUILT_IN
 
 
 def test_a_toy_translator_aligns_words_with_their_digits(many_model):
@@ -22,7 +22,7 @@ def test_words_beyond_the_model_are_named(many_model):
         list(look_at_words(clearhead.load(many_model), [(["one"], ["1"]), (["one"] * 40, ["1"])], to="fr"))
 
 
-@pytest.mark.skipif(not BOX.exists(), reason="the package has no model in it yet")
+@pytest.mark.skipif(not BUILT_IN["en-de-fr"].exists(), reason="the package has no model in it yet")
 def test_the_model_in_the_package_aligns_words_as_people_do(measuring_data):
     """Every twelfth sentence; the head is chosen without gold. All 447 have an error rate of 0.148."""
     gold = read_hansards(measuring_data / HANSARDS)[::12]

@@ -7,7 +7,7 @@ from clearhead.errors import DataError
 from clearhead.evaluation import scores
 from clearhead.tasks.load import load
 from clearhead.tasks.translation.directions import Direction
-from clearhead.tasks.translation.evaluate import measure, unseen_pairs, within_reach
+from clearhead.tasks.translation.evaluate import held_out_pairs, measure, within_reach
 
 PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]
 DIRECTION = Direction("en", "de")
@@ -16,19 +16,19 @@ DIRECTION = Direction("en", "de")
 def test_the_kept_test_pairs_are_the_default(tmp_path):
     (tmp_path / "config.toml").write_text("")
     (tmp_path / "test.tsv").write_text("a\tb\n")
-    assert unseen_pairs(None, tmp_path, DIRECTION).pairs == [Pair("a", "b")]
+    assert held_out_pairs(None, tmp_path, DIRECTION).pairs == [Pair("a", "b")]
     for content in (None, ""):
         (tmp_path / "test.tsv").unlink() if content is None else (tmp_path / "test.tsv").write_text(content)
         with pytest.raises(
             DataError, match="no test pairs are kept beside this model; name a file with --pairs"
         ):
-            unseen_pairs(None, tmp_path, DIRECTION)
+            held_out_pairs(None, tmp_path, DIRECTION)
 
 
 def test_pairs_are_normalised_as_in_training_and_empty_ones_left_out(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a\u00a0 b\tc \nd\t\n\te\nf\tg\n", encoding="utf-8")
-    unseen = unseen_pairs(str(path), tmp_path, DIRECTION)
+    unseen = held_out_pairs(str(path), tmp_path, DIRECTION)
     assert unseen.pairs == [Pair("a b", "c"), Pair("f", "g")]
     assert (unseen.read, unseen.blank) == (4, 2)
     # What belongs to the pairs stays beside them.

@@ -45,7 +45,7 @@ def test_several_corpora_have_their_directions_each_once():
     assert data.languages == ("en", "de", "fr")
     assert data.places == ["a.tsv", "b.tsv", "c.tsv"]
     assert all("train" not in corpus for corpus in data.without_files()["corpora"])
-    assert data.anchored().places == [str(Path(file).absolute()) for file in ("a.tsv", "b.tsv", "c.tsv")]
+    assert data.absolute().places == [str(Path(file).absolute()) for file in ("a.tsv", "b.tsv", "c.tsv")]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_is_wrong_or_contradicts_itself_is_refused(values, message):
 
 def test_rows_are_packed_on_a_gpu_where_the_model_can_do_with_it():
     def kind(on_gpu: bool, **settings) -> str:
-        return parse_settings(TranslationRecipe, {"data": DATA, **settings}).settled(on_gpu).batches.kind
+        return parse_settings(TranslationRecipe, {"data": DATA, **settings}).resolved(on_gpu).batches.kind
 
     assert kind(on_gpu=True) == "packed"
     assert kind(on_gpu=False) == "padded"
@@ -119,7 +119,7 @@ def test_rows_are_packed_on_a_gpu_where_the_model_can_do_with_it():
 def test_a_run_is_compiled_on_a_gpu_where_that_pays(on_gpu, steps, options, settled):
     training = {"steps": steps, "compile": options}
     recipe = parse_settings(TranslationRecipe, {"data": DATA, "training": training})
-    assert recipe.settled(on_gpu).training.compile == settled
+    assert recipe.resolved(on_gpu).training.compile == settled
 
 
 def test_a_card_tells_languages_data_and_scores():

@@ -10,7 +10,7 @@ from clearhead.errors import DataError, SettingsError, TextError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.language.sizing import fit_text
 from clearhead.tasks.translation.sizing import SIZES, estimate_seconds, fit, guess_languages
-from clearhead.tasks.zoo import BOX
+from clearhead.tasks.zoo import BUILT_IN
 
 
 def write(path, count: int):
@@ -86,7 +86,7 @@ def test_a_value_where_a_group_of_settings_belongs_is_refused_by_name(tmp_path, 
 def test_a_run_that_begins_with_a_model_takes_its_shape_and_tokenizer(tmp_path):
     path = write(tmp_path / "a.en-de.tsv", 200)
     fitted = fit([path], None, ["training.init_from=en-de", "model.dropout=0.2"])
-    begun = load_checkpoint(BOX)
+    begun = load_checkpoint(BUILT_IN["en-de-fr"])
     assert fitted.recipe.model == begun.model.config.model_copy(update={"dropout": 0.2})
     assert fitted.recipe.tokenizer == begun.tokenizer.config
     assert "model: width 256, hidden 1024, 6 + 3 layers, 4 heads, dropout 0.2" in fitted.choices()

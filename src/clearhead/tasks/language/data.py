@@ -1,4 +1,4 @@
-"""From a recipe's text to a tokenizer and token stores; nothing is made twice."""
+"""From a recipe's text to a tokenizer and token stores; nothing is computed twice."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,40 +10,41 @@ from typing import Literal
 import numpy as np
 
 from clearhead.data.build import cached_store, cached_texts
-from clearhead.data.pair import Directed, Pair
+from clearhead.data.pair import Pair, TaggedPair
 from clearhead.data.sources.corpus import read_pairs
-from clearhead.data.sources.documents import BLANK, Piece, files, read_documents, read_records, texts_hash
-from clearhead.data.splits import HeldOut, Split, Whole, hold_out
+from clearhead.data.sources.documents import files, read_all_documents, read_documents, texts_hash
+from clearhead.data.sources.plain_text import BLANK, TextChunk
+from clearhead.data.splits import HeldOut, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore, TextStore
 from clearhead.data.survey import Survey, TextSplit, split_text
 from clearhead.errors import DataError
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, LanguageRecipe, TextConfig
-from clearhead.tasks.translation.data import cache_folder
+from clearhead.tasks.records import cache_folder
 from clearhead.text.tokenizer import Tokenizer
 
 Part = Literal["train", "validation"]
-# More than a tokenizer can learn from: what follows in a larger text would only cost time.
+# More text would not improve a tokenizer, only cost time.
 TOKENIZER_CHARACTERS = 20_000_000
-# With less, there is nothing to learn, and next to nothing to validate on.
-LEAST = 100
-# To be raised with every change by which reading or splitting gives other text.
+# With less there is nothing to learn.
+MIN_CHARACTERS = 100
+# Raise it when reading or splitting changes, so that cached stores are made anew.
 PREPARATION = 3
 
 
 @dataclass
 class Corpus:
-    """What a recipe says that there is to learn from."""
+    """The training data of a recipe."""
 
     config: TextConfig
     seed: int
 
     def paths(self) -> list[Path]:
-        """The files to train on."""
-        return [path for position in self.config.train for path in files(position)]
+        """The training files."""
+        return [path for name in self.config.train for path in files(name)]
 
     @cached_property
     def described(self) -> dict[str, object]:
-        """What the text depends on; for that all files are read, but once."""
+        """Everything that the text depends on; computing it reads all files once."""
         return {
             "preparation": PREPARATION,
             "files": [texts_hash(path) for path in self.config.paths],
@@ -54,19 +55,19 @@ class Corpus:
 
 
 class TextCorpus(Corpus):
-    """The text of a recipe in two parts, read anew whenever asked for."""
+    """Running text in two parts, read from disk each time."""
 
     def texts(self) -> Iterator[str]:
-        """The text to train on, for a tokenizer to learn from."""
+        """The training text, for the tokenizer."""
         return (piece.text for piece in self.pieces("train"))
 
     def example(self) -> str:
         piece = next(read_documents(self.config.train, self.config.field), None)
         if piece is None:
-            raise DataError(f"{_named(self.config.train)}: holds no text")
+            raise DataError(f"{_named(self.config.train)}: contains no text")
         return next(line for line in piece.text.splitlines() if line.strip())
 
-    def pieces(self, part: Part) -> Iterator[Piece]:
+    def pieces(self, part: Part) -> Iterator[TextChunk]:
         """The documents of a part."""
         config = self.config
         if config.validation:
@@ -80,7 +81,7 @@ class TextCorpus(Corpus):
 
     @cached_property
     def survey(self) -> Survey:
-        return _surveyed(self, read_records(self.config.train, self.config.field))
+        return _surveyed(self, read_all_documents(self.config.train, self.config.field))
 
     @cached_property
     def split(self) -> TextSplit:
@@ -88,23 +89,23 @@ class TextCorpus(Corpus):
 
 
 class Instructions(Corpus):
-    """Prompts with answers in two parts, each set into the template; the answer's side ends the text."""
+    """Prompts with answers in two parts, each in the template."""
 
     def texts(self) -> Iterator[str]:
         return chain.from_iterable(self.pairs("train"))
 
     def example(self) -> str:
-        first = next(self._set(self.config.train[:1]), None)
+        first = next(self._formatted(self.config.train[:1]), None)
         if first is None:
-            raise DataError(f"{_named(self.config.train)}: holds no prompts with answers")
+            raise DataError(f"{_named(self.config.train)}: contains no prompts with answers")
         return " | ".join(side.replace("\n", "↵") for side in first)
 
     def pairs(self, part: Part) -> Iterator[Pair]:
-        """The prompts of a part with their answers, as the model reads them."""
+        """The prompts of a part with their answers, in the template."""
         if self.config.validation:
-            return self._set(self.config.train if part == "train" else self.config.validation)
+            return self._formatted(self.config.train if part == "train" else self.config.validation)
         held: HeldOut = {"validation": [], "test": []}
-        trained = self.split.train(self._set(self.config.train), held)
+        trained = self.split.train(self._formatted(self.config.train), held)
         if part == "train":
             return trained
         for _ in trained:
@@ -112,10 +113,10 @@ class Instructions(Corpus):
         return iter(held["validation"])
 
     def store(self, part: Part, tokenizer: Tokenizer, max_length: int) -> PairStore:
-        """Those that the model can read at once, the signs counted."""
+        """The pairs that fit into the model's context."""
         content = {**self.described, "part": part}
         store = cached_store(
-            cache_folder(), content, lambda tally: map(Directed, self.pairs(part)), tokenizer, max_length
+            cache_folder(), content, lambda tally: map(TaggedPair, self.pairs(part)), tokenizer, max_length
         )
         ours, theirs = store.lengths
         fits = np.flatnonzero(ours + theirs < max_length)
@@ -123,44 +124,44 @@ class Instructions(Corpus):
             return store
         if not len(fits):
             raise DataError(
-                f"no prompt fits with its answer into {max_length} tokens; raise model.max_length"
+                f"no prompt fits with its answer into {max_length} tokens; raise model.context_length"
             )
         return PairStore(store.source.gather(fits), store.target.gather(fits), store.meta)
 
     @cached_property
     def survey(self) -> Survey:
-        """Of prompts and answers as the model reads them, each with its own a document."""
-        pairs = self._set_or_blank(self.config.train)
-        return _surveyed(self, (Piece("".join(pair), last=True) if pair else BLANK for pair in pairs))
+        """The survey of all pairs in the template, each pair a document."""
+        pairs = self._formatted_or_blank(self.config.train)
+        return _surveyed(self, (TextChunk("".join(pair), last=True) if pair else BLANK for pair in pairs))
 
     @cached_property
     def split(self) -> Split:
-        # Of copies, one counts.
-        pairs, wanted = len({hash(pair) for pair in self._set(self.config.train)}), self.config.hold_out
+        # Duplicates count once.
+        pairs, wanted = len({hash(pair) for pair in self._formatted(self.config.train)}), self.config.hold_out
         count = min(pairs - 1, -(-pairs * wanted.share // 1), wanted.most)
         if pairs < 2:
             raise DataError(
                 f"{_named(self.config.train)}: {pairs} different prompts with answers are too few to learn "
                 "from"
             )
-        whole = Whole(self._set(self.config.train), (PROMPT, ANSWER), int(count), 0)
+        whole = UnsplitCorpus(self._formatted(self.config.train), (PROMPT, ANSWER), int(count), 0)
         return hold_out([whole], self.seed)[0]
 
-    def _set(self, files: Iterable[str]) -> Iterator[Pair]:
-        """The pairs of files in the template; those that are blank on a side are left out."""
-        return (pair for pair in self._set_or_blank(files) if pair)
+    def _formatted(self, files: Iterable[str]) -> Iterator[Pair]:
+        """The pairs of files in the template, without those that are blank on a side."""
+        return (pair for pair in self._formatted_or_blank(files) if pair)
 
-    def _set_or_blank(self, files: Iterable[str]) -> Iterator[Pair | None]:
-        """The same with None for each that is blank on a side."""
+    def _formatted_or_blank(self, files: Iterable[str]) -> Iterator[Pair | None]:
+        """The pairs of files in the template; None for each that is blank on a side."""
         before, _, after = (self.config.template or "").partition(f"{{{ANSWER}}}")
         for file in files:
             for prompt, answer in read_pairs(file, (PROMPT, ANSWER), self.config.columns):
-                told = prompt.strip() and answer.strip()
-                yield Pair(before.format(prompt=prompt), answer + after.format()) if told else None
+                filled = prompt.strip() and answer.strip()
+                yield Pair(before.format(prompt=prompt), answer + after.format()) if filled else None
 
 
 def corpus_of(data: TextConfig, seed: int) -> TextCorpus | Instructions:
-    """What there is to learn from."""
+    """The corpus that the settings describe."""
     return Instructions(data, seed) if data.template else TextCorpus(data, seed)
 
 
@@ -182,12 +183,12 @@ def _first(texts: Iterator[str], most: int) -> Iterator[str]:
             return
 
 
-def _surveyed(corpus: Corpus, pieces: Iterable[Piece]) -> Survey:
+def _surveyed(corpus: Corpus, pieces: Iterable[TextChunk]) -> Survey:
     survey = Survey.of(pieces, corpus.seed)
-    if survey.characters < LEAST:
+    if survey.characters < MIN_CHARACTERS:
         raise DataError(
             f"{_named(corpus.config.train)}: {counted(survey.characters, 'character')} of text; a language "
-            f"model needs at least {LEAST}, better a million"
+            f"model needs at least {MIN_CHARACTERS}, better a million"
         )
     return survey
 

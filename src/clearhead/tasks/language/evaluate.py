@@ -1,4 +1,4 @@
-"""How well a language model foresees text that it has not seen."""
+"""The perplexity of a language model on text that it was not trained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,27 +7,26 @@ from pathlib import Path
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.data.build import cached_texts
-from clearhead.data.delimited import Enclosed
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.pair import Pair
-from clearhead.data.progress import ProgressCallback, followed, unfollowed
-from clearhead.data.sources.columns import Columns, chosen
+from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
+from clearhead.data.sources.columns import Columns, select_columns
 from clearhead.data.sources.documents import check_texts, read_documents, texts_hash
 from clearhead.data.sources.documents import files as paths_of
-from clearhead.data.sources.streams import ending
-from clearhead.data.sources.tables import read_fields
+from clearhead.data.sources.jsonl import read_fields
+from clearhead.data.sources.streams import suffix
 from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError
 from clearhead.evaluation.perplexity import Perplexity, perplexity
 from clearhead.tasks.language.model import LanguageModel
-from clearhead.tasks.language.recipe import ANSWER, PROMPT
-from clearhead.tasks.language.task import VALIDATION
-from clearhead.tasks.translation.data import cache_folder
-from clearhead.text.tokenizer import PAD, UNKNOWN
+from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION
+from clearhead.tasks.records import cache_folder
+from clearhead.text.tokenizer import PAD, UNK
 
 
 @dataclass(frozen=True)
 class PerplexityReport:
-    """A measurement, and what there was to measure on."""
+    """The perplexity, and the text that it was measured on."""
 
     measured: Perplexity
     documents: int
@@ -35,8 +34,8 @@ class PerplexityReport:
     """Tokens of the text that are not in the model's vocabulary."""
 
 
-def unseen_text(named: Sequence[str], folder: Path) -> list[str]:
-    """The files to measure on: those named, or what training kept from the model in the folder."""
+def held_out_text(named: Sequence[str], folder: Path) -> list[str]:
+    """The named files, or the text that training kept beside the model."""
     if named:
         check_texts(named)
         return list(named)
@@ -46,59 +45,65 @@ def unseen_text(named: Sequence[str], folder: Path) -> list[str]:
     return [str(kept)]
 
 
-def foresee(
+def evaluate(
     language: LanguageModel,
     files: Sequence[str],
     field: str | None = None,
     stride: int | None = None,
-    follow: ProgressCallback = unfollowed,
-    follow_reading: ProgressCallback = unfollowed,
+    progress: ProgressCallback = ignore_progress,
+    reading: ProgressCallback = ignore_progress,
 ) -> PerplexityReport:
-    """What a model thinks of the text in files; long ones are read from the disk as needed."""
-    with followed((path for file in files for path in paths_of(file)), follow_reading):
+    """The perplexity of the text in files; `progress` follows the windows, `reading` the bytes read."""
+    with track_progress((path for file in files for path in paths_of(file)), reading):
         store, size = _stored(language, files, field)
-    # The sign after a document is never asked for: any will do.
-    documents = Enclosed(store, (language.lead[0], PAD) if language.lead else None)
-    if not (documents.lengths > (2 if documents.signs else 1)).any():
-        raise DataError(f"{' and '.join(files)}: too short to foresee anything in it; give more text")
+    # The token after a document is never predicted, so any will do.
+    start = language.prompt_format.start
+    documents = DelimitedDocuments(store, (start[0], PAD) if start else None)
+    if not (documents.lengths > (2 if documents.delimiters else 1)).any():
+        raise DataError(f"{' and '.join(files)}: too short to predict anything; give more text")
     sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
-    unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides) if language.tokenizer.specials else 0
-    return PerplexityReport(perplexity(language.model, documents, size, stride, follow), len(store), unknown)
+    unknown = sum(int((side.ids == UNK).sum()) for side in sides) if language.tokenizer.special_tokens else 0
+    return PerplexityReport(
+        perplexity(language.model, documents, size, stride, progress), len(store), unknown
+    )
 
 
 def _stored(
     language: LanguageModel, files: Sequence[str], field: str | None
 ) -> tuple[TextStore | PairStore, int]:
-    """The text in files as ids, and the bytes that are asked for: of prompts with answers, the answers'."""
+    """The text in files as ids, and its bytes; of prompts with answers, those of the answers."""
     tokenizer, pairs = language.tokenizer, [] if field else _answers(language, [Path(file) for file in files])
     if pairs:
         prompts, answers = ([pair[side] for pair in pairs] for side in (0, 1))
         store = PairStore.of(tokenizer.encode_batch(prompts), tokenizer.encode_batch(answers))
         return store, sum(len(answer.encode()) for answer in answers)
     if next(iter(read_documents(files, field)), None) is None:
-        raise DataError(f"{' and '.join(files)}: holds no text; name another file")
+        raise DataError(f"{' and '.join(files)}: contains no text; name another file")
     content = {"files": [texts_hash(file) for file in files], "field": field, "part": "evaluated"}
     store = cached_texts(cache_folder(), content, lambda: read_documents(files, field), tokenizer)
     return store, store.meta["bytes"]
 
 
 def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
-    """Prompts with answers as the model reads them; nothing, where a file begins with anything else."""
+    """Prompts with answers in the model's template; empty if a file holds anything else."""
+    form = language.prompt_format
     if [file.name for file in files] == [VALIDATION] and (files[0].parent / SETTINGS).is_file():
-        # What a run has kept is in its template already.
+        # The text that a run keeps is already in its template.
         return _pairs(files[0])
-    if not language.frame or any(ending(file) not in (".jsonl", ".ndjson") for file in files):
+    if not form.prefix or any(suffix(file) not in (".jsonl", ".ndjson") for file in files):
         return []
-    found = [_pairs(file, language.columns) for file in files]
+    found = [_pairs(file, form.columns) for file in files]
     if not all(found):
         return []
-    before, after = language.frame, language.ending
-    return [Pair(before.format(prompt=prompt), answer + after) for pairs in found for prompt, answer in pairs]
+    before, after = form.prefix, form.suffix
+    return [
+        Pair(before.format(prompt=prompt), answer + after) for pairs in found for prompt, answer in pairs
+    ]
 
 
 def _pairs(file: Path, columns: Columns | None = None) -> list[Pair]:
     def choose(have: list[str]) -> Sequence[str]:
-        names = chosen(have, (PROMPT, ANSWER), columns)
+        names = select_columns(have, (PROMPT, ANSWER), columns)
         return names if {*names} <= {*have} else ()
 
     records = read_fields(file, choose)

@@ -1,4 +1,4 @@
-"""How a text is continued: what can be asked for, the writing itself, and what comes of it."""
+"""How a text is continued: the options, the decoding, and the result."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,24 +15,24 @@ from clearhead.decoding import (
     check_sampling,
     most_probable,
     repetition_penalty,
-    sampled,
+    sampler,
 )
 from clearhead.errors import SettingsError
 from clearhead.options import check_types
-from clearhead.tasks.language.sliding_window import Sliding
+from clearhead.tasks.language.sliding_window import SlidingWindow
 from clearhead.text.detokenizer import StreamDetokenizer
 
 if TYPE_CHECKING:
     from clearhead.tasks.language.model import LanguageModel
 
-# Far beyond use; what is written still fits into memory.
-MOST_TOKENS, MOST_SAMPLES = 1_000_000, 1_000
-# Stands for an end where a tokenizer has no sign for it: no token is this.
-ENDLESS = -1
+# Far beyond use; the result still fits into memory.
+MAX_TOKENS, MAX_SAMPLES = 1_000_000, 1_000
+# The end-of-text id of a tokenizer that has none: no token has it.
+NO_END = -1
 
 
 class StreamedText(NamedTuple):
-    """What a step has told of a continuation; several may come from one step, and none from another."""
+    """A piece of a continuation; a step may give several or none."""
 
     sample: int
     text: str
@@ -40,31 +40,31 @@ class StreamedText(NamedTuple):
 
 @dataclass(frozen=True)
 class Generation:
-    """A prompt and its continuation; `str()` gives both, or the text alone where it answers."""
+    """A prompt and its continuation; `str()` gives both, or only the answer of an instruction model."""
 
     prompt: str
     text: str
-    """The continuation, without the stop string or sign that ended it."""
+    """The continuation, without the stop string or special token that ended it."""
     ended: Literal["end", "stop", "length"]
-    """By the model, by a stop string, or because all tokens that were asked for are there."""
+    """Whether the model, a stop string or the maximum number of tokens ended it."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
-    log_probabilities: tuple[float, ...] = field(default=(), repr=False)
-    """The model's own, of each token and of the end."""
+    log_probs: tuple[float, ...] = field(default=(), repr=False)
+    """The model's own, for each token and for the end."""
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = field(default=(), repr=False)
-    """The most probable tokens at each position, if so many `logprobs` were asked for."""
-    unseen: int = 0
-    """So many tokens of the prompt, the first ones, did not fit into the context."""
+    """The most probable tokens at each position, if `logprobs` asks for them."""
+    truncated: int = 0
+    """How many tokens at the start of the prompt did not fit into the context."""
     answers: bool = False
-    """Whether the model has learned to answer prompts, not to continue them."""
+    """Whether the model answers prompts instead of continuing them."""
     samples: tuple["Generation", ...] = field(default=(), repr=False)
-    """All that were asked for; the first is this one."""
+    """All samples, this one first."""
 
     def __str__(self) -> str:
         return self.text if self.answers else self.prompt + self.text
 
     @property
-    def log_probability(self) -> float:
-        return sum(self.log_probabilities)
+    def sum_log_prob(self) -> float:
+        return sum(self.log_probs)
 
 
 @dataclass(frozen=True)
@@ -72,31 +72,30 @@ class GenerateOptions:
     """How to continue a text."""
 
     tokens: int = 200
-    """The most that are added."""
+    """Maximum number of tokens to add."""
     temperature: float = 0.8
-    """0 takes the most probable token at each position; 1 draws as the model has it."""
+    """0 takes the most probable token at each position; 1 samples from the model's own distribution."""
     top_k: int | None = None
     top_p: float = 1.0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
-    """Above 1, tokens of the prompt and of what was written become less likely."""
+    """Above 1, tokens of the prompt and of the continuation become less likely."""
     stop: str | Sequence[str] = ()
-    """Texts at which the continuation ends; it does not hold them."""
+    """Strings that end the continuation; they are not part of it."""
     seed: int = 0
     samples: int = 1
     logprobs: int = 0
-    """So many of the most probable tokens are told beside each."""
+    """How many of the most probable tokens to report at each position."""
     overflow: Literal["slide", "cut"] = "slide"
-    """What does not fit into the context: slide forgets what is oldest; cut shortens the prompt until prompt
-    and continuation fit together."""
+    """When prompt and continuation exceed the context: "slide" forgets the oldest tokens, "cut" shortens the
+    prompt up front."""
 
     def __post_init__(self) -> None:
-        """What is wrong is said before any work, all at once."""
         check_types(self)
         problems = []
         for name, least, most in (
-            ("tokens", 1, MOST_TOKENS),
-            ("samples", 1, MOST_SAMPLES),
+            ("tokens", 1, MAX_TOKENS),
+            ("samples", 1, MAX_SAMPLES),
             ("logprobs", 0, None),
         ):
             value = getattr(self, name)
@@ -107,8 +106,8 @@ class GenerateOptions:
         if not 0 <= self.seed <= MAX_SEED:
             problems.append(f"seed: {self.seed} should be from 0 to {MAX_SEED}")
         if "" in self.stops:
-            problems.append("stop: is empty, and everything begins with that; leave it out")
-        for check in (self._check_temperature, self._check_drawing, self.adjustments):
+            problems.append("stop: an empty string would end every text at once; leave it out")
+        for check in (self._check_temperature, self._check_sampling, self.adjustments):
             try:
                 check()
             except SettingsError as error:
@@ -125,21 +124,19 @@ class GenerateOptions:
         return self.temperature == 0
 
     def adjustments(self) -> list[Adjust]:
-        """What bends the probabilities."""
+        """The penalties that change the probabilities."""
         return [] if self.repetition_penalty == 1 else [repetition_penalty(self.repetition_penalty)]
 
     def _check_temperature(self) -> None:
         if not self.temperature >= 0:
-            raise SettingsError(
-                f"temperature: {self.temperature} should be 0, which takes the best token, or more"
-            )
+            raise SettingsError(f"temperature: {self.temperature} should be 0 (greedy) or more")
 
-    def _check_drawing(self) -> None:
+    def _check_sampling(self) -> None:
         check_sampling(self.temperature if self.temperature > 0 else 1.0, self.top_k, self.top_p, self.min_p)
 
 
-class Writing:
-    """Continuations of some prompts, which share a batch: iterating over it writes them."""
+class Decoder:
+    """Generates continuations of prompts that share a batch: iterate over it for the text as it comes."""
 
     def __init__(
         self,
@@ -149,108 +146,105 @@ class Writing:
         options: GenerateOptions,
     ):
         self.language, self.prompts, self.options = language, prompts, options
-        tokenizer, self.ends = language.tokenizer, language.tokenizer.signs.ends
-        self.seen = [language.fitting(prompt, options) for prompt in prompts]
+        tokenizer, self.ends = language.tokenizer, language.tokenizer.eos_ids
+        self.visible = [language.visible(prompt, options) for prompt in prompts]
         self.seeds = [options.seed + number for number in numbers]
-        self.tellers = [StreamDetokenizer(tokenizer, prompt, options.stops) for prompt in self.seen]
-        self.walk: DecodeLoop | None = None
+        self.detokenizers = [StreamDetokenizer(tokenizer, ids, options.stops) for ids in self.visible]
+        self.loop: DecodeLoop | None = None
 
     def __iter__(self) -> Iterator[StreamedText]:
         with torch.inference_mode():
-            self.walk = walk = self._begun()
-        positions = iter(walk)
-        told = [0] * len(self.seen)
+            self.loop = loop = self._start()
+        positions = iter(loop)
+        lengths = [0] * len(self.visible)
         while True:
-            # Not around the yield: whoever iterates computes in their own mode.
+            # Not around the yield: the caller computes in a mode of their own.
             with torch.inference_mode():
                 position = next(positions, None)
                 if position is None:
                     break
-                spoken = self._tell(walk, position, told)
-            yield from spoken
-        for row, teller in enumerate(self.tellers):
-            if rest := teller.rest():
+                pieces = self._detokenize(loop, position, lengths)
+            yield from pieces
+        for row, detokenizer in enumerate(self.detokenizers):
+            if rest := detokenizer.rest():
                 yield StreamedText(row, rest)
 
-    def _begun(self) -> DecodeLoop:
+    def generations(self, texts: Sequence[str]) -> list[Generation]:
+        """The finished continuation of each prompt; `texts` are the prompts as given."""
+        assert self.loop is not None
+        return [
+            self._generation(row, text, found)
+            for row, (text, found) in enumerate(zip(texts, self.loop.hypotheses(), strict=True))
+        ]
+
+    def continuation(self, row: int) -> tuple[list[int], int | None]:
+        """The ids that were generated after a prompt, and the special token that ended them, if any."""
+        assert self.loop is not None
+        found = self.loop.hypotheses()[row]
+        end = int(self.loop.tokens[row, len(found.tokens)]) if found.complete else None
+        return found.tokens, end
+
+    def _start(self) -> DecodeLoop:
         options, language = self.options, self.language
-        sliding = Sliding(language.engine, max(map(len, self.seen)) + options.tokens)
-        each = {prompt: row for row, prompt in enumerate(dict.fromkeys(map(tuple, self.seen)))}
-        state = sliding.start(list(each))
-        if len(each) < len(self.seen):
-            rows = [each[tuple(prompt)] for prompt in self.seen]
+        window = SlidingWindow(language.engine, max(map(len, self.visible)) + options.tokens)
+        # Equal prompts are read once.
+        distinct = {ids: row for row, ids in enumerate(dict.fromkeys(map(tuple, self.visible)))}
+        state = window.start(list(distinct))
+        if len(distinct) < len(self.visible):
+            rows = [distinct[tuple(ids)] for ids in self.visible]
             state.select(torch.tensor(rows, device=language.device))
         constraints = Constraints(
-            len(self.seen),
-            _past(self.seen, options),
-            self.ends or ENDLESS,
+            _past(self.visible, options).to(language.device),
+            self.ends or NO_END,
             options.tokens,
             adjust=options.adjustments(),
-            device=language.device,
             suppressed_tokens=language.suppressed_tokens,
         )
         filters = (options.temperature, options.top_k, options.top_p, options.min_p)
-        choose = most_probable if options.greedy else sampled(constraints, self.seeds, *filters)
-        return DecodeLoop(sliding.step, state, constraints, choose, options.logprobs)
+        choose = most_probable if options.greedy else sampler(constraints, self.seeds, *filters)
+        return DecodeLoop(window.step, state, constraints, choose, options.logprobs)
 
-    def _tell(self, walk: DecodeLoop, position: int, told: list[int]) -> list[StreamedText]:
-        """What the tokens of a position have brought; texts that have met a stop string end."""
-        spoken, stopped = [], []
-        for row, (token, length) in enumerate(
-            zip(walk.tokens[:, position].tolist(), walk.lengths.tolist(), strict=True)
-        ):
-            if length == told[row]:
+    def _detokenize(self, loop: DecodeLoop, position: int, lengths: list[int]) -> list[StreamedText]:
+        """The text that the tokens of a position complete; a text that meets a stop string ends."""
+        pieces, stopped = [], []
+        tokens = loop.tokens[:, position].tolist()
+        for row, (token, length) in enumerate(zip(tokens, loop.lengths.tolist(), strict=True)):
+            if length == lengths[row]:
                 continue
-            told[row] = length
-            text = "" if token in self.ends else self.tellers[row].add(token)
+            lengths[row] = length
+            text = "" if token in self.ends else self.detokenizers[row].add(token)
             if text:
-                spoken.append(StreamedText(row, text))
-            if self.tellers[row].stop is not None:
+                pieces.append(StreamedText(row, text))
+            if self.detokenizers[row].stop is not None:
                 stopped.append(row)
         if stopped:
-            walk.end(stopped)
-        return spoken
-
-    def generations(self, texts: Sequence[str]) -> list[Generation]:
-        """What was written of each prompt; `texts` are the prompts as they were given."""
-        assert self.walk is not None
-        return [
-            self._generation(row, text, found)
-            for row, (text, found) in enumerate(zip(texts, self.walk.hypotheses(), strict=True))
-        ]
-
-    def said(self, row: int) -> tuple[list[int], int | None]:
-        """The ids that were written after a prompt, and the one that ended them, if any did."""
-        assert self.walk is not None
-        found = self.walk.hypotheses()[row]
-        position = len(found.tokens)
-        return found.tokens, int(self.walk.tokens[row, position]) if found.complete else None
+            loop.stop(stopped)
+        return pieces
 
     def _generation(self, row: int, text: str, found: Hypothesis) -> Generation:
-        assert self.walk is not None
-        pieces, positions = self.language.tokenizer.pieces, range(len(found.log_probabilities))
-        shown = (
-            [self.walk.alternatives[position][row] for position in positions] if self.options.logprobs else []
-        )
-        ended = "stop" if self.tellers[row].stop is not None else "end" if found.complete else "length"
+        assert self.loop is not None
+        pieces = self.language.tokenizer.pieces
+        count = len(found.log_probs) if self.options.logprobs else 0
+        alternatives = [self.loop.alternatives[position][row] for position in range(count)]
+        stopped = self.detokenizers[row].stop is not None
         return Generation(
             text,
-            self.tellers[row].text,
-            ended,
+            self.detokenizers[row].text,
+            "stop" if stopped else "end" if found.complete else "length",
             tuple(pieces(found.tokens)),
-            tuple(found.log_probabilities),
-            tuple(tuple((pieces([token])[0], log_prob) for token, log_prob in best) for best in shown),
-            len(self.prompts[row]) - len(self.seen[row]),
-            self.language.frame is not None,
+            tuple(found.log_probs),
+            tuple(tuple((pieces([token])[0], log_prob) for token, log_prob in best) for best in alternatives),
+            len(self.prompts[row]) - len(self.visible[row]),
+            self.language.prompt_format.prefix is not None,
         )
 
 
 def _past(prompts: list[list[int]], options: GenerateOptions) -> torch.Tensor:
-    """The prompts as one table; only adjustments need more of them than the last token.
+    """The prompts as one table; only penalties need more of them than the last token.
 
-    Rows are filled up with their own first token, which is used whether or not it comes again.
+    Rows are padded with their own first token, which repeats without changing what was used.
     """
     if not options.adjustments():
         return torch.tensor([prompt[-1:] for prompt in prompts])
-    max_length = max(map(len, prompts))
-    return torch.tensor([prompt[:1] * (max_length - len(prompt)) + prompt for prompt in prompts])
+    longest = max(map(len, prompts))
+    return torch.tensor([prompt[:1] * (longest - len(prompt)) + prompt for prompt in prompts])

@@ -1,8 +1,8 @@
 """A trained language model in use: prompts in, continuations out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, overload
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, overload
 
 import torch
 
@@ -14,230 +14,275 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped, supports_cuda_graph
-from clearhead.options import check_text, listed, options_of
-from clearhead.tasks.language.generation import GenerateOptions, Generation, StreamedText, Writing
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.options import as_texts, check_text
+from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
+from clearhead.text.tokenizer import UNK, Tokenizer
 
-# Where an answer stands in a template.
-ANSWERED = "{answer}"
-# Texts that are continued at once.
-ROWS = 32
+ANSWER = "{answer}"
+# Texts that are continued in one batch.
+BATCH_SIZE = 32
+
+
+@dataclass(frozen=True)
+class PromptFormat:
+    """What a model saw around prompts in training."""
+
+    start: tuple[int, ...] = ()
+    """The ids before every prompt."""
+    prefix: str | None = None
+    """The template up to the answer, with {prompt} in it; None if the model continues plain text."""
+    suffix: str = ""
+    """The template after the answer."""
+    columns: Columns | None = None
+    """The columns of prompts and answers in the training files, where they were named."""
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], tokenizer: Tokenizer) -> "PromptFormat":
+        """The format that a model's saved settings describe."""
+        data, batches = settings.get("data"), settings.get("batches")
+        data = data if isinstance(data, Mapping) else {}
+        packed = isinstance(batches, Mapping) and batches.get("kind") == "packed"
+        bos, template, columns = tokenizer.bos_id, data.get("template"), None
+        start = (bos,) if bos is not None and (tokenizer.adds_bos or packed) else ()
+        match data.get("columns"):
+            case [int() | str() as prompt, int() | str() as answer]:
+                columns = (prompt, answer)
+        if not isinstance(template, str):
+            return cls(start, columns=columns)
+        prefix, _, suffix = template.partition(ANSWER)
+        return cls(start, prefix, suffix.format(), columns)
 
 
 class LanguageModel:
-    """A model with its tokenizer, the ids that stand before every prompt, and the frame it is set into."""
+    """A language model with its tokenizer and its prompt format."""
 
+    task = "language"
     name = ""
-    """By which it was loaded."""
+    """The name that it was loaded by."""
 
-    def __init__(self, model: GPT, tokenizer: Tokenizer, lead: Sequence[int] = (), frame: str | None = None):
+    def __init__(self, model: GPT, tokenizer: Tokenizer, prompt_format: PromptFormat | None = None):
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.lead = list(lead)
-        self.frame = frame
-        """With {prompt} in it, if the model answers prompts."""
-        self.ending = ""
-        """What stood behind every answer in training."""
-        self.columns: Columns | None = None
-        """Under which names files held prompts and answers in training, where these are not customary."""
+        self.prompt_format = prompt_format or PromptFormat()
         self._packed = Packed(model, model.readout_weight)
-        recorded = enabled() and self.device.type == "cuda" and supports_cuda_graph(model.config)
-        self._recorded = CudaGraphGPT(model) if recorded else None
+        graphs = enabled() and self.device.type == "cuda" and supports_cuda_graph(model.config)
+        self._graphed = CudaGraphGPT(model) if graphs else None
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> "LanguageModel":
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "LanguageModel":
+        tokenizer = checkpoint.processor
         assert isinstance(checkpoint.model, GPT)
-        tokenizer, settings = checkpoint.tokenizer, checkpoint.settings
-        language = cls(checkpoint.model, tokenizer, lead(tokenizer, settings), frame(settings))
-        language.ending, language.columns = ending(settings), columns(settings)
-        return language
+        return cls(checkpoint.model, tokenizer, PromptFormat.from_settings(checkpoint.settings, tokenizer))
 
     @property
     def engine(self) -> GPT | CudaGraphGPT:
-        """The model as it decodes fastest; while the model is tapped, the model itself."""
+        """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
         if is_tapped(self.model):
             return self.model
-        return self._recorded or self._packed.current()
+        return self._graphed or self._packed.current()
 
     @property
     def device(self) -> torch.device:
         return self.model.readout_weight.device
 
     @property
-    def max_length(self) -> int:
+    def context_length(self) -> int:
         """The most tokens that the model sees at once."""
-        return self.model.config.max_length
+        return self.model.config.context_length
 
     @property
     def suppressed_tokens(self) -> list[int]:
-        """The ids that no continuation holds: signs of ours that are no text, but for the end of one."""
+        """The special tokens that no continuation contains: all but the end of a text."""
         tokenizer = self.tokenizer
-        return [number for number in range(len(tokenizer.specials)) if number != tokenizer.signs.end]
+        return [number for number in range(len(tokenizer.special_tokens)) if number != tokenizer.eos_id]
 
     @overload
-    def generate(self, prompts: str, **given: Any) -> Generation: ...
+    def generate(
+        self,
+        prompts: str,
+        *,
+        tokens: int = 200,
+        temperature: float = 0.8,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        stop: str | Sequence[str] = (),
+        seed: int = 0,
+        samples: int = 1,
+        logprobs: int = 0,
+        overflow: Literal["slide", "cut"] = "slide",
+    ) -> Generation: ...
     @overload
-    def generate(self, prompts: list[str], **given: Any) -> list[Generation]: ...
-    def generate(self, prompts: str | list[str], **given: Any) -> Generation | list[Generation]:
-        """Continues a text, or several in their order. Wishes are those of `GenerateOptions`.
+    def generate(
+        self,
+        prompts: list[str],
+        *,
+        tokens: int = 200,
+        temperature: float = 0.8,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        stop: str | Sequence[str] = (),
+        seed: int = 0,
+        samples: int = 1,
+        logprobs: int = 0,
+        overflow: Literal["slide", "cut"] = "slide",
+    ) -> list[Generation]: ...
+    def generate(
+        self,
+        prompts: str | list[str],
+        *,
+        tokens: int = 200,
+        temperature: float = 0.8,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        stop: str | Sequence[str] = (),
+        seed: int = 0,
+        samples: int = 1,
+        logprobs: int = 0,
+        overflow: Literal["slide", "cut"] = "slide",
+    ) -> Generation | list[Generation]:
+        """Continues a text, or a list of texts in order.
 
-        What a prompt gives does not depend on the prompts beside it.
+        Keyword arguments are those of `GenerateOptions`. The result for a prompt does not depend on the
+        prompts beside it.
         """
-        options = options_of(GenerateOptions, given)
-        texts = listed(prompts, "prompt")
-        told = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
+        options = GenerateOptions(
+            tokens,
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            repetition_penalty,
+            stop,
+            seed,
+            samples,
+            logprobs,
+            overflow,
+        )
+        texts = as_texts(prompts, "prompt")
+        encoded = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
         rows = [number for number in range(len(texts)) for _ in range(options.samples)]
         found: dict[int, Generation] = {}
-        for batch in self._batches([len(told[number]) for number in rows]):
-            writing = Writing(self, [told[rows[row]] for row in batch], batch, options)
-            for _ in writing:
+        for batch in self._batches([len(encoded[number]) for number in rows]):
+            decoder = Decoder(self, [encoded[rows[row]] for row in batch], batch, options)
+            for _ in decoder:
                 pass
-            made = writing.generations([texts[rows[row]] for row in batch])
+            made = decoder.generations([texts[rows[row]] for row in batch])
             found.update(zip(batch, made, strict=True))
         each = [found[row] for row in range(len(rows))]
         grouped = [each[first : first + options.samples] for first in range(0, len(each), options.samples)]
-        results = [replace(samples[0], samples=tuple(samples)) for samples in grouped]
+        results = [replace(group[0], samples=tuple(group)) for group in grouped]
         return results[0] if isinstance(prompts, str) else results
 
-    def stream(self, prompt: str, **given: Any) -> Iterator[StreamedText]:
-        """The continuation of a text as it is written; what is told of a sample adds up to its text."""
-        options = options_of(GenerateOptions, given)
+    def stream(self, prompt: str, options: GenerateOptions | None = None) -> Iterator[StreamedText]:
+        """The continuation of a text as it is generated: pieces of text that add up to it."""
+        options = options or GenerateOptions()
         ids = self.encode(prompt)
-        return iter(Writing(self, [ids] * options.samples, range(options.samples), options))
+        return iter(Decoder(self, [ids] * options.samples, range(options.samples), options))
 
     def explain(
         self,
         text: str,
         tokens: int = 0,
+        *,
         names: Sequence[str] = ("*",),
-        temperature: float = 0.0,
-        **given: Any,
+        options: GenerateOptions | None = None,
     ) -> Explanation:
-        """What a text, and so many tokens that the model writes after it, do inside the model, in one pass.
+        """What a text, and the tokens that the model adds to it, do inside the model, in one pass.
 
-        Only tensors that match the names are kept. Other wishes are those of `GenerateOptions`.
+        Only tensors whose names match are kept. Without `options` the continuation is greedy.
         """
         if not isinstance(tokens, int) or tokens < 0:
-            raise SettingsError(f"tokens: {tokens!r} should be 0, which writes nothing, or so many to write")
-        options = options_of(GenerateOptions, {"tokens": tokens or 1, "temperature": temperature, **given})
+            raise SettingsError(f"tokens: {tokens!r} should be the number of tokens to add, 0 for none")
+        options = replace(options or GenerateOptions(temperature=0.0), tokens=tokens or 1)
         prompt = self.encode(text)
-        if len(prompt) > self.max_length:
+        if len(prompt) > self.context_length:
             raise TextError(
-                f"{len(prompt)} tokens, and the model sees {self.max_length} at once: shorten the text"
+                f"{len(prompt)} tokens, and the model sees {self.context_length} at once; shorten the text"
             )
-        # What is written has to be seen too, in the one pass that explains it.
-        tokens = min(tokens, self.max_length - len(prompt))
-        found, said, end = None, [], None
+        # The one pass that explains the continuation has to hold it as well.
+        tokens = min(tokens, self.context_length - len(prompt))
+        found, added, end = None, [], None
         if tokens:
-            writing = Writing(self, [prompt], [0], replace(options, tokens=tokens))
-            for _ in writing:
+            decoder = Decoder(self, [prompt], [0], replace(options, tokens=tokens))
+            for _ in decoder:
                 pass
-            (found,) = writing.generations([text])
-            said, end = writing.said(0)
-        look = look_at_text(self.model, prompt + said, names)
+            (found,) = decoder.generations([text])
+            added, end = decoder.continuation(0)
+        look = look_at_text(self.model, prompt + added, names)
         return Explanation(
             text=text,
             normalized=self.tokenizer.normalized(text),
             output=found.text if found else "",
             source=(),
-            target=text_tokens(self.tokenizer, prompt, said, look, end),
+            target=text_tokens(self.tokenizer, prompt, added, look, end),
             trace=look.trace,
             difference=look.difference,
             model=self.model,
             tokenizer=self.tokenizer,
-            settings={"tokens": tokens, "temperature": temperature, **given},
+            settings={**asdict(options), "tokens": tokens},
             name=self.name,
             found=found,
         )
 
-    def unseen(self, prompt: str, **given: Any) -> int:
-        """How many tokens of a prompt, the first ones, would not fit into the context."""
+    def truncated(self, prompt: str, options: GenerateOptions | None = None) -> int:
+        """How many tokens at the start of a prompt do not fit into the context."""
         ids = self.encode(prompt)
-        return len(ids) - len(self.fitting(ids, options_of(GenerateOptions, given)))
+        return len(ids) - len(self.visible(ids, options or GenerateOptions()))
 
     def encode(self, prompt: str, number: int = 1) -> list[int]:
-        """The ids that a prompt is read as; what the model cannot read is named."""
+        """The ids of a prompt; characters that the model cannot read are named."""
         check_text(prompt, f"prompt {number}")
         if "\0" in prompt:
-            raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; take it out")
+            raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; remove it")
         ids = self.tokenizer.encode(prompt)
-        if self.tokenizer.specials and UNKNOWN in ids:
+        if self.tokenizer.special_tokens and UNK in ids:
             raise self._unreadable(prompt, number)
-        # What is unknown in the frame was so in training too.
-        ids = self.tokenizer.encode(self.frame.format(prompt=prompt)) if self.frame else ids
-        start = self.tokenizer.signs.start
-        if not ids and not self.lead and start is None:
+        prefix, start = self.prompt_format.prefix, self.prompt_format.start
+        # Unknown characters of the template were unknown in training too.
+        ids = self.tokenizer.encode(prefix.format(prompt=prompt)) if prefix else ids
+        bos = self.tokenizer.bos_id
+        if not ids and not start and bos is None:
             raise TextError(f"prompt {number}: is empty; give a text to continue")
-        return [*self.lead, *ids] if ids or self.lead else [int(start or 0)]
+        return [*start, *ids] if ids or start else [int(bos or 0)]
+
+    def visible(self, ids: list[int], options: GenerateOptions) -> list[int]:
+        """The last ids of a prompt, as many as the model will see."""
+        if options.overflow == "slide":
+            return ids[-self.context_length :]
+        # The last generated token is never read.
+        capacity = self.context_length - options.tokens + 1
+        if capacity < 1:
+            raise SettingsError(
+                f"tokens: {options.tokens} do not fit into the model's context of {self.context_length}; "
+                "ask for fewer, or use overflow='slide'"
+            )
+        return ids[-capacity:]
 
     def _unreadable(self, prompt: str, number: int) -> TextError:
-        """Names the first sign that is not in the vocabulary, as it is given or as it is spelled."""
+        """Names the first character that is not in the vocabulary, as given or as normalised."""
         for text in (prompt, self.tokenizer.normalized(prompt)):
-            for position, sign in enumerate(text, start=1):
-                if UNKNOWN in self.tokenizer.encode(sign):
+            for position, character in enumerate(text, start=1):
+                if UNK in self.tokenizer.encode(character):
                     return TextError(
-                        f"prompt {number}: character {position}, {sign!r} (U+{ord(sign):04X}), is not in the "
-                        "model's vocabulary; leave it out"
+                        f"prompt {number}: character {position}, {character!r} (U+{ord(character):04X}), is "
+                        "not in the model's vocabulary; leave it out"
                     )
         return TextError(f"prompt {number}: {prompt!r:.40} is not all in the model's vocabulary; change it")
 
-    def fitting(self, ids: list[int], options: GenerateOptions) -> list[int]:
-        """The last ids of a prompt, as many as the model will see."""
-        if options.overflow == "slide":
-            return ids[-self.max_length :]
-        # The last token that is written need not be read.
-        room = self.max_length - options.tokens + 1
-        if room < 1:
-            raise SettingsError(
-                f"tokens: {options.tokens} do not fit into the model's context of {self.max_length}; "
-                "ask for fewer, or let it slide"
-            )
-        return ids[-room:]
-
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Rows that are continued together: alike in length, and the same where positions count."""
+        """Rows that are continued together: similar in length, equal where the model cannot pad."""
         batch: list[int] = []
         for row in sorted(range(len(lengths)), key=lengths.__getitem__):
             differs = batch and lengths[row] != lengths[batch[0]] and not self.model.config.packs
-            if len(batch) == ROWS or differs:
+            if len(batch) == BATCH_SIZE or differs:
                 yield batch
                 batch = []
             batch.append(row)
         if batch:
             yield batch
-
-
-def lead(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> list[int]:
-    """What stands before every prompt: the sign that texts began with in training, if they did."""
-    signs, batches = tokenizer.signs, settings.get("batches")
-    packed = isinstance(batches, Mapping) and batches.get("kind") == "packed"
-    return [signs.start] if signs.start is not None and (signs.leads or packed) else []
-
-
-def frame(settings: Mapping[str, Any]) -> str | None:
-    """What prompts were set into in training, up to the answer."""
-    template = _template(settings)
-    return None if template is None else template.partition(ANSWERED)[0]
-
-
-def ending(settings: Mapping[str, Any]) -> str:
-    """What stood behind answers in training."""
-    return (_template(settings) or "").partition(ANSWERED)[2].format()
-
-
-def columns(settings: Mapping[str, Any]) -> Columns | None:
-    """Under which names files held prompts and answers, where that was said."""
-    match _data(settings).get("columns"):
-        case [int() | str() as prompt, int() | str() as answer]:
-            return prompt, answer
-    return None
-
-
-def _template(settings: Mapping[str, Any]) -> str | None:
-    template = _data(settings).get("template")
-    return template if isinstance(template, str) else None
-
-
-def _data(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    data = settings.get("data")
-    return data if isinstance(data, Mapping) else {}

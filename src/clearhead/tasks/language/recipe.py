@@ -1,8 +1,8 @@
-"""What the recipe of a language model says: the settings of every room, in one file."""
+"""The settings of a language-modelling run, in one file."""
 
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
@@ -10,61 +10,65 @@ from clearhead.config import Settings
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.datasets import SHIPPED_TEXTS
 from clearhead.data.sources.documents import files
-from clearhead.data.sources.streams import ending
-from clearhead.data.survey import FEW
+from clearhead.data.sources.streams import suffix
+from clearhead.data.survey import FEW_DOCUMENTS
 from clearhead.models import GPTConfig
-from clearhead.tasks.translation.recipe import Columns
-from clearhead.text.tokenizer import TokenizerConfig
+from clearhead.tasks.init_from import INIT_FROM, model_folder, tokenizer_of, with_model_of, with_tokenizer
+from clearhead.tasks.recipe import Recipe
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.optimizer import MuonConfig, OptimizerConfig
 from clearhead.training.schedule import ScheduleConfig, StableSchedule
 
+Columns = Annotated[tuple[int | str, int | str], Field(strict=False)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 PROMPT, ANSWER = "prompt", "answer"
+# The held-out text that a run writes to its folder.
+VALIDATION = "validation.jsonl"
 
 
 class TextHoldOut(Settings):
-    """How much is kept from training where no files are given for validation."""
+    """How much of the training text is held out where no validation files are given."""
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Of the characters: whole documents, copies counted once; of a few long ones, the end of each."""
+    """Share of the characters: whole documents, duplicates counted once; of few long ones, the end of each."""
     most: NonNegativeInt = 1_000_000
-    """Characters; of prompts with answers, pairs."""
+    """Maximum in characters; of prompts with answers, in pairs."""
 
 
 class TextConfig(Settings):
-    """Which text a model learns from."""
+    """The training text."""
 
     train: Texts
-    """Files, folders of them, or shipped texts by name; plain text, .jsonl or .parquet, packed or not."""
+    """Files, folders, or shipped texts by name; plain text, .jsonl or .parquet, compressed or not."""
     validation: Texts = ()
-    """Left out: a part of the training text, see hold_out."""
+    """Left out: a part of the training text (see hold_out)."""
     field: str | None = None
-    """Of a record in .jsonl or .parquet, that which holds the text; left out, the customary one."""
+    """The field of .jsonl or .parquet records that holds the text. Left out: found by its usual names."""
     template: str | None = None
-    """With {prompt} and then {answer}: the files hold pairs of these, and only the answers are learned."""
+    """Text with {prompt} and then {answer}: the files hold such pairs, and only answers are learned."""
     columns: Columns | None = None
-    """Of pairs: numbers from 0 or names, the prompt's first; left out, 'prompt' and 'answer'."""
+    """Of pairs: column numbers from 0 or names, prompt first. Left out: 'prompt' and 'answer'."""
     hold_out: TextHoldOut = TextHoldOut()
 
     @field_validator("train")
     @classmethod
-    def _names_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
         if not files:
-            raise ValueError("names no file")
+            raise ValueError("is empty; name a file")
         return files
 
     @field_validator("template")
     @classmethod
-    def _asks_and_answers(cls, template: str | None) -> str | None:
+    def _check_template(cls, template: str | None) -> str | None:
         if template is not None:
             try:
                 names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
             except ValueError as error:
                 raise ValueError(
-                    f"{template!r} is no template ({error}); double the braces of the text"
+                    f"{template!r} is not a valid template ({error}); double the braces of the text"
                 ) from None
-            # Where the answer begins is found by its name: formats and doubled braces around it hide that.
+            # The template is split at {answer}, which a format or doubled braces around it would hide.
             if names != [PROMPT, ANSWER] or template.count(f"{{{ANSWER}}}") != 1:
                 others = set(names) - {PROMPT, ANSWER}
                 way = "; double the braces of the text: {{ and }}" if others else ""
@@ -73,18 +77,18 @@ class TextConfig(Settings):
                 )
         return template
 
-    def anchored(self) -> "TextConfig":
-        """The same with whole paths, so that a run can be resumed from any folder."""
-        parts = {part: tuple(map(_whole, getattr(self, part))) for part in ("train", "validation")}
+    def absolute(self) -> "TextConfig":
+        """The same data with absolute paths."""
+        parts = {part: tuple(map(_absolute, getattr(self, part))) for part in ("train", "validation")}
         return self.model_copy(update=parts)
 
     def without_files(self) -> dict[str, Any]:
-        """Everything but the positions of the files, which are known by what they hold."""
+        """All settings but the paths: files are recognised by their content."""
         return self.model_dump(mode="json", exclude={"train", "validation"})
 
     @property
     def paths(self) -> list[str]:
-        """Everything that training reads."""
+        """All files that the run reads."""
         return [*self.train, *self.validation]
 
     @property
@@ -94,17 +98,17 @@ class TextConfig(Settings):
 
     @property
     def is_few_texts(self) -> bool:
-        """Whether it is plain files, and so few that their length counts, not their number."""
+        """Whether the text is a few plain files, so that their length matters, not their number."""
         if self.template:
             return False
-        found = [path for position in self.train for path in files(position)]
-        return len(found) < FEW and all(
-            ending(path) not in (".jsonl", ".ndjson", ".parquet") for path in found
+        found = [path for name in self.train for path in files(name)]
+        return len(found) < FEW_DOCUMENTS and all(
+            suffix(path) not in (".jsonl", ".ndjson", ".parquet") for path in found
         )
 
 
 class LanguageTraining(TrainingConfig):
-    """The defaults suit a small model on some megabytes of text."""
+    """Defaults for a small model on a few megabytes of text."""
 
     steps: Annotated[int, Field(gt=0)] = 5000
     optimizer: OptimizerConfig = MuonConfig()
@@ -114,8 +118,8 @@ class LanguageTraining(TrainingConfig):
     """Validation metric that selects the best weights."""
 
 
-class LanguageRecipe(Settings):
-    """Everything that decides what a run for a language model will give."""
+class LanguageRecipe(Recipe):
+    """A run that trains a language model."""
 
     kind: Literal["language"] = "language"
     data: TextConfig
@@ -126,22 +130,22 @@ class LanguageRecipe(Settings):
 
     @field_validator("tokenizer")
     @classmethod
-    def _keeps_the_text(cls, tokenizer: TokenizerConfig) -> TokenizerConfig:
+    def _check_tokenizer(cls, tokenizer: TokenizerConfig) -> TokenizerConfig:
         if tokenizer.normalize or tokenizer.dropout:
-            raise ValueError("normalize and dropout change what a language model reads; leave them out")
+            raise ValueError("normalize and dropout would change the text; leave them out")
         return tokenizer.model_copy(update={"normalize": False})
 
     @model_validator(mode="after")
-    def _agrees(self) -> "LanguageRecipe":
-        # One that is taken over is as it is.
+    def _check_together(self) -> Self:
+        # An inherited tokenizer is used as it is.
         if self.tokenizer.kind not in ("bytes", "character") and not self.training.init_from:
-            kind = self.tokenizer.kind
             raise ValueError(
-                f"tokenizer.kind {kind} does not keep blanks as they are; use bytes or character"
+                f"tokenizer.kind {self.tokenizer.kind} does not keep white space; use bytes or character"
             )
-        if self.batches.row_length and self.batches.row_length > self.model.max_length:
+        if self.batches.row_length and self.batches.row_length > self.model.context_length:
             raise ValueError(
-                f"batches.row_length {self.batches.row_length} is more than model.max_length {self.model.max_length}"
+                f"batches.row_length {self.batches.row_length} exceeds model.context_length "
+                f"{self.model.context_length}"
             )
         if self.data.template and self.batches.kind == "crops":
             raise ValueError("batches.kind is 'crops', which would cut prompts from answers; use 'packed'")
@@ -149,17 +153,36 @@ class LanguageRecipe(Settings):
             raise ValueError("training.average.of is 'best', but no text is kept for validation")
         return self
 
-    def settled(self, on_gpu: bool) -> "LanguageRecipe":
-        """The same with nothing left to be chosen by the machine, so that a run goes on as it began."""
+    def absolute(self) -> Self:
+        return self.model_copy(update={"data": self.data.absolute()})
+
+    def resolved(self, on_gpu: bool) -> Self:
         batches = self.batches
         if batches.row_length is None:
-            batches = batches.model_copy(update={"row_length": self.model.max_length})
+            batches = batches.model_copy(update={"row_length": self.model.context_length})
         if batches.kind == "auto":
             kind = "crops" if self.data.is_few_texts else "packed"
             batches = batches.model_copy(update={"kind": kind})
-        training = self.training.resolved(on_gpu, self.model.width)
-        return self.model_copy(update={"batches": batches, "training": training})
+        return super().resolved(on_gpu).model_copy(update={"batches": batches})
+
+    def inherited(self) -> Self:
+        if not self.training.init_from:
+            return self
+        folder = model_folder(INIT_FROM, self.training.init_from)
+        training = self.training.model_copy(update={"init_from": folder})
+        recipe = self.model_copy(update={"training": training})
+        tokenizer = recipe.inherited_tokenizer()
+        assert tokenizer is not None
+        return with_model_of(with_tokenizer(recipe, tokenizer), Path(folder))
+
+    def inherited_tokenizer(self) -> Tokenizer | None:
+        """The tokenizer of the model that the run starts from."""
+        return tokenizer_of({INIT_FROM: self.training.init_from})
+
+    def resume_settings(self) -> dict[str, Any]:
+        groups = self.model_dump(mode="json", exclude={"kind", "data"})
+        return {**groups, "data": self.data.without_files()}
 
 
-def _whole(file: str) -> str:
+def _absolute(file: str) -> str:
     return file if file in SHIPPED_TEXTS and not Path(file).exists() else str(Path(file).absolute())

@@ -1,46 +1,44 @@
-"""A recipe fitted to a text: which tokenizer, how large a model, how long a run."""
+"""A recipe sized to a text: tokenizer, model and run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.config import changed, parse_settings
+from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.crops import TextBatchingConfig
-from clearhead.data.progress import ProgressCallback, followed, unfollowed
+from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.data.sources.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
-from clearhead.tasks.fitting import settled, steps_of
 from clearhead.tasks.language.data import corpus_of, counted
 from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTraining, TextConfig
-from clearhead.text.tokenizer import SPECIALS, TokenizerConfig
+from clearhead.tasks.sizing import steps_of, with_changes
+from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
 
-# A text with more distinct characters is cut into bytes and what is merged of them.
-MOST_CHARACTERS = 400
-# Bytes that a token stands for, with a vocabulary that was learned from the same text.
+# A text with more distinct characters gets a byte-level BPE tokenizer.
+MAX_ALPHABET = 400
+# With a vocabulary that was learned from the same text.
 BYTES_PER_TOKEN = 3.5
-# Merges of a text too short for many of them.
-FEW_MERGES = 1000
+# The vocabulary of a text that is too short for a large one.
+SMALL_VOCABULARY = 1000
 
 
 @dataclass(frozen=True)
 class TextSize:
-    """What suits texts of up to so many bytes."""
+    """Settings for texts of up to a number of bytes."""
 
     bytes: float
     vocabulary: int | None
-    """None: every character is a token"""
+    """None: every character is a token."""
     layers: int
     width: int
     heads: int
-    max_length: int
+    context_length: int
     dropout: float
     epochs: float
-    tokens: int
-    """a batch"""
+    batch_tokens: int
     learning_rate: float
-    """learning rate"""
 
 
 SIZES = (
@@ -54,75 +52,75 @@ SIZES = (
 
 @dataclass(frozen=True)
 class FittedText:
-    """A recipe and what led to it."""
+    """A recipe and the text that it is sized to."""
 
     recipe: LanguageRecipe
     survey: Survey
     tokens: int
-    """in one epoch, about"""
+    """Tokens in an epoch, estimated."""
 
     @property
-    def products(self) -> int:
-        """Multiplications for each token, forwards."""
+    def multiplications(self) -> int:
+        """Of a forward pass, per token."""
         model = self.recipe.model
         return model.layers * (4 * model.width**2 + 2 * model.width * model.ffn_width) + (
             self.recipe.tokenizer.vocabulary * model.width
         )
 
     def choices(self) -> list[str]:
-        """What was chosen, in words."""
+        """What was chosen, a line each."""
         recipe, model, survey = self.recipe, self.recipe.model, self.survey
         epochs = recipe.training.steps * recipe.batches.tokens / self.tokens
         if recipe.tokenizer.kind == "character":
-            cut = f"each of {len(survey.alphabet)} characters is a token"
+            tokens = f"{len(survey.alphabet)} characters"
         else:
-            cut = f"bytes and what is merged of them, up to {recipe.tokenizer.vocabulary:,}"
+            tokens = f"byte-level BPE, {recipe.tokenizer.vocabulary:,} tokens"
         return [
             _text(survey),
-            f"tokenizer: {cut}",
-            f"model: width {model.width}, hidden {model.ffn_width}, {model.layers} layers, "
-            f"{model.attention.heads} heads, sees {model.max_length} tokens, dropout {model.dropout}",
+            f"tokenizer: {tokens}",
+            f"model: width {model.width}, ffn_width {model.ffn_width}, {model.layers} layers, "
+            f"{model.attention.heads} heads, context of {model.context_length} tokens, dropout {model.dropout}",
             f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
             f"epochs), validated every {recipe.training.validate_every:,}; the best model is kept",
         ]
 
 
 def fit_text(
-    paths: Sequence[str], changes: Sequence[str] = (), follow: ProgressCallback = unfollowed
+    paths: Sequence[str], changes: Sequence[str] = (), progress: ProgressCallback = ignore_progress
 ) -> FittedText:
-    """Reads the text once and chooses by its size; changes of the form 'model.width=64' take precedence."""
-    asked = changed({"data": {"train": list(paths)}}, changes)
-    data = parse_settings(TextConfig, asked["data"], group="data")
+    """Reads the text once and sizes a recipe to it; changes such as 'model.width=64' take precedence."""
+    requested = apply_overrides({"data": {"train": list(paths)}}, changes)
+    data = parse_settings(TextConfig, requested["data"], group="data")
     check_texts(data.paths)
     corpus = corpus_of(data, seed=1)
     corpus.example()
-    with followed(corpus.paths(), follow):
+    with track_progress(corpus.paths(), progress):
         survey = corpus.survey
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
     tokenizer = _tokenizer(size, survey)
     tokens = survey.characters if tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
-    usual = max(200, int(size.epochs * tokens / size.tokens))
-    recipe = _recipe(size, data, tokenizer, steps_of(asked, usual))
-    return FittedText(settled(recipe, asked, changes), survey, max(1, tokens))
+    usual = max(200, int(size.epochs * tokens / size.batch_tokens))
+    recipe = _recipe(size, data, tokenizer, steps_of(requested, usual))
+    return FittedText(with_changes(recipe, requested, changes), survey, max(1, tokens))
 
 
 def _text(survey: Survey) -> str:
-    told = f"text: {survey.characters:,} characters in {counted(len(survey), 'document')}"
+    about = f"text: {survey.characters:,} characters in {counted(len(survey), 'document')}"
     if survey.copies:
-        told += f", of which {survey.copies:,} are copies of others"
-    return told + (f"; {survey.blank:,} blank ones are left out" if survey.blank else "")
+        about += f", {survey.copies:,} of them duplicates"
+    return about + (f"; {survey.blank:,} blank ones are left out" if survey.blank else "")
 
 
 def _tokenizer(size: TextSize, survey: Survey) -> TokenizerConfig:
-    """Characters for a short text of few different ones, else bytes with merges."""
-    if size.vocabulary is None and len(survey.alphabet) <= MOST_CHARACTERS:
-        # Room for all, also where validation has others than training: they are counted over both.
-        return TokenizerConfig(kind="character", vocabulary=len(survey.alphabet) + len(SPECIALS))
-    return TokenizerConfig(kind="bytes", vocabulary=size.vocabulary or FEW_MERGES)
+    """Characters for a short text with a small alphabet, else byte-level BPE."""
+    if size.vocabulary is None and len(survey.alphabet) <= MAX_ALPHABET:
+        # The alphabet covers training and validation, so there is room for both.
+        return TokenizerConfig(kind="character", vocabulary=len(survey.alphabet) + len(SPECIAL_TOKENS))
+    return TokenizerConfig(kind="bytes", vocabulary=size.vocabulary or SMALL_VOCABULARY)
 
 
 def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps: int) -> LanguageRecipe:
-    """What suits the size, for so many steps."""
+    """The recipe of a size, for a number of steps."""
     every = max(50, min(2000, steps // 10))
     shape: dict[str, Any] = {
         "preset": "shakespeare",
@@ -130,14 +128,14 @@ def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps:
         "ffn_width": 4 * size.width,
         "layers": size.layers,
         "attention": {"heads": size.heads},
-        "max_length": size.max_length,
+        "context_length": size.context_length,
         "dropout": size.dropout,
     }
     return LanguageRecipe(
         data=data,
         tokenizer=tokenizer,
         model=GPTConfig.model_validate(shape),
-        batches=TextBatchingConfig(tokens=size.tokens),
+        batches=TextBatchingConfig(tokens=size.batch_tokens),
         training=LanguageTraining(
             steps=steps,
             schedule=StableSchedule(

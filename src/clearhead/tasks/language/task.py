@@ -1,124 +1,182 @@
-"""The task of learning to continue a text: what a run needs to know of documents and language models."""
+"""The task of modelling language: running text or prompts with answers in, a GPT out. The loss is here."""
 
 import json
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from math import log
 from pathlib import Path
-from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from clearhead.checkpoint import Checkpoint
+from clearhead.data.batch import IGNORE_INDEX, CropBatch, TextBatch
 from clearhead.data.batching.crops import Crops, PackedTexts
-from clearhead.data.delimited import Enclosed, Signs
+from clearhead.data.batching.plan import SINGLE, Share
+from clearhead.data.delimited import DelimitedDocuments, Delimiters
+from clearhead.data.progress import track_progress
 from clearhead.data.sources.documents import check_texts
 from clearhead.data.store import PairStore, TextStore
-from clearhead.tasks.card import text_card
-from clearhead.tasks.language.data import Instructions, TextCorpus, corpus_of, counted, learn_text_tokenizer
-from clearhead.tasks.language.recipe import ANSWER, PROMPT, LanguageRecipe
-from clearhead.tasks.objective import TextLoss
+from clearhead.evaluation.metric import BITS_PER_BYTE, LOSS
+from clearhead.layers.layout import Documents, Plain, TextLayout
+from clearhead.models import GPT
+from clearhead.tasks.card import card, data_line
+from clearhead.tasks.events import Note
+from clearhead.tasks.language.data import Instructions, corpus_of, counted, learn_text_tokenizer
+from clearhead.tasks.language.model import LanguageModel
+from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, LanguageRecipe
 from clearhead.tasks.records import write_named
-from clearhead.tasks.validation import TextValidator
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.tasks.task import RunContext, Task
+from clearhead.text.tokenizer import UNK, Tokenizer
+from clearhead.training import Criterion, chunked_cross_entropy
 
-# What a run keeps of the text that it validates on.
-VALIDATION = "validation.jsonl"
+Batch = TextBatch | CropBatch
 Store = TextStore | PairStore
 
 
-class Modelling:
-    """The text of a recipe, and what is made of it."""
+@dataclass(frozen=True, eq=False)
+class LanguageLoss:
+    """The cross-entropy of the next token, summed over the tokens of a batch that are learned."""
 
-    reading = "reading and tokenising the text …"
+    label_smoothing: float = 0.0
 
-    def __init__(self, recipe: LanguageRecipe):
-        self.recipe = recipe
+    def __call__(self, model: GPT, batch: Batch) -> Tensor:
+        states = model.states(batch.inputs, layout(batch))
+        criterion = Criterion(self.label_smoothing, ignore_index=IGNORE_INDEX)
+        return chunked_cross_entropy(states[None], model.readout_weight, batch.labels, criterion)
 
-    @cached_property
-    def corpus(self) -> TextCorpus | Instructions:
-        return corpus_of(self.recipe.data, self.recipe.training.seed)
 
-    def check(self) -> str:
-        check_texts(self.recipe.data.paths)
-        return _short(self.corpus.example())
+def layout(batch: Batch) -> TextLayout:
+    """How the documents of a batch lie in its rows."""
+    return Documents(batch.documents, batch.positions) if isinstance(batch, TextBatch) else Plain()
 
-    def paths(self) -> list[Path]:
-        return self.corpus.paths()
 
-    def split(self) -> None:
-        if not self.recipe.data.validation:
-            _ = self.corpus.split
+class LanguageTask(Task):
+    """Trains a language model on the text of a recipe."""
 
-    def learn_tokenizer(self) -> Tokenizer:
-        return learn_text_tokenizer(self.corpus, self.recipe)
+    Recipe = LanguageRecipe
+    metrics = (LOSS, BITS_PER_BYTE)
+    does = "continues text"
+    command = "clearhead generate"
+    recipe: LanguageRecipe
+    processor: Tokenizer
 
-    def about_tokenizer(self, tokenizer: Tokenizer) -> str:
-        return f"{tokenizer.size:,} tokens ({self.recipe.tokenizer.kind})"
+    def prepare(self, context: RunContext) -> Iterator[Note]:
+        recipe, data = self.recipe, self.recipe.data
+        check_texts(data.paths)
+        self.corpus = corpus = corpus_of(data, recipe.training.seed)
+        yield Note(f"for example: {_shortened(corpus.example())}")
+        inherited = recipe.inherited_tokenizer()
+        if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
+            yield Note("taking over a tokenizer …" if inherited else "learning the tokenizer …")
+            if not data.validation:
+                with track_progress(corpus.paths(), context.progress):
+                    context.ranks.first(lambda: bool(corpus.split))
+        self.processor = context.processor(
+            Tokenizer, lambda: inherited or learn_text_tokenizer(corpus, recipe)
+        )
+        yield Note(f"tokenizer: {self.processor.size:,} tokens ({recipe.tokenizer.kind})")
 
-    def store(self, tokenizer: Tokenizer) -> Store:
-        return self.corpus.store("train", tokenizer, self.recipe.batches.row)
+        yield Note("reading and tokenising the text …")
+        # Rank 0 writes the store and the others find it; on another machine, one rank there writes it again.
+        with track_progress(corpus.paths(), context.progress):
+            context.ranks.first(lambda: len(self._store("train")))
+            self.store = self._store("train")
+        yield Note(self._about(self.store))
+        self.data_fingerprint = self.store.meta["content"]["files"]
+        self.loss_function = LanguageLoss(recipe.training.label_smoothing)
+        self.held_out = context.ranks.first(lambda: self._hold_out(context.out))
 
-    def about_store(self, store: Store) -> str:
+    def batches(self, rank: int, ranks: int, batches_per_step: int) -> Crops | PackedTexts:
+        return self._batches(self.store, Share(rank, ranks, batches_per_step))
+
+    def loss(self, model: GPT, batch: Batch) -> Tensor:
+        return self.loss_function(model, batch)
+
+    @torch.no_grad()
+    def validate(self, model: GPT, autocast: AbstractContextManager) -> dict[str, float]:
+        """The loss per token over all held-out text, and the bits that each byte of it takes."""
+        if not self.held_out:
+            return {}
+        model.eval()
+        store, loss = self._store("validation"), LanguageLoss()
+        total, tokens = 0.0, 0
+        for batch in self._batches(store).sequential():
+            with autocast:
+                found = loss(model, batch.to(model.readout_weight.device))
+            total, tokens = total + found.item(), tokens + batch.tokens
+        mean = total / tokens
+        if not isinstance(store, TextStore):
+            return {"loss": mean}
+        return {"loss": mean, "bits_per_byte": mean / log(2) / (store.meta["bytes"] / store.tokens)}
+
+    def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
+        recipe, config = self.recipe, self.recipe.model
+        keeps = recipe.data.holds_out and not recipe.data.validation
+        return card(
+            title="A language model",
+            about=f"Trained with clearhead: {sum(p.numel() for p in model.parameters()):,} parameters, width "
+            f"{config.width}, {config.layers} layers, {config.attention.heads} heads, a context of "
+            f"{config.context_length} tokens, {recipe.tokenizer.kind} vocabulary; {step:,} training steps.",
+            use=[
+                "clearhead generate 'Once upon a time' --model THIS-FOLDER",
+                "clearhead evaluate THIS-FOLDER",
+            ],
+            data=[data_line(file) for file in recipe.data.train],
+            held_out=f"`{VALIDATION}` beside this card was kept from training." if keeps else "",
+            scores=scores,
+            metrics=self.metrics,
+        )
+
+    @classmethod
+    def load(cls, checkpoint: Checkpoint) -> LanguageModel:
+        return LanguageModel.from_checkpoint(checkpoint)
+
+    def _store(self, part: str) -> Store:
+        return self.corpus.store(part, self.processor, self.recipe.batches.row)  # pyright: ignore
+
+    def _batches(self, store: Store, share: Share = SINGLE) -> Crops | PackedTexts:
+        kind = Crops if self.recipe.batches.kind == "crops" else PackedTexts
+        documents = DelimitedDocuments(store, self._delimiters())
+        return kind(documents, self.recipe.batches, self.recipe.training.seed, share)
+
+    def _delimiters(self) -> Delimiters | None:
+        """The special tokens around documents; none where a single text is all there is."""
+        if self.recipe.batches.kind == "crops" and len(self.store) == 1:
+            return None
+        start, end = self.processor.bos_id, self.processor.eos_id
+        return None if start is None or end is None else (start, end)
+
+    def _about(self, store: Store) -> str:
         if isinstance(store, PairStore):
             left_out = store.meta["pairs"] - len(store) + store.meta["too_long"]
-            beyond = f"; {left_out:,} are too long for the model" if left_out else ""
-            return f"prompts with answers to train on: {len(store):,}{beyond}{self._unknown(store)}"
+            too_long = f"; {left_out:,} are too long for the model" if left_out else ""
+            return f"prompts with answers to train on: {len(store):,}{too_long}{self._unknown(store)}"
         characters, documents = store.meta["characters"], counted(len(store), "document")
-        told = f"text to train on: {characters:,} characters in {documents}, {store.tokens:,} tokens"
-        return told + self._unknown(store)
+        about = f"text to train on: {characters:,} characters in {documents}, {store.tokens:,} tokens"
+        return about + self._unknown(store)
 
-    def files(self, store: Store) -> Any:
-        return store.meta["content"]["files"]
+    def _unknown(self, store: Store) -> str:
+        """How many characters an inherited tokenizer does not know; one of bytes knows all."""
+        start = self.recipe.training.init_from
+        if not start or self.recipe.tokenizer.kind != "character":
+            return ""
+        sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
+        unknown = sum(int((side.ids == UNK).sum()) for side in sides)
+        return f"; {unknown:,} characters are not in the vocabulary of {start}" if unknown else ""
 
-    def hold_out(self, tokenizer: Tokenizer, out: Path) -> bool:
-        """Whether there is text for validation; that of the training files is written to the folder."""
+    def _hold_out(self, out: Path) -> bool:
+        """Whether there is text for validation; the part of the training files is written to the folder."""
         data = self.recipe.data
         if not data.holds_out:
             return False
-        self.corpus.store("validation", tokenizer, self.recipe.batches.row)
+        self._store("validation")
         if not data.validation and not (out / VALIDATION).exists():
-            write_named(out / VALIDATION, "".join(json.dumps(one) + "\n" for one in self._held()))
+            write_named(out / VALIDATION, "".join(json.dumps(one) + "\n" for one in self._held_out_records()))
         return True
 
-    def validator(self, held_out: bool, tokenizer: Tokenizer) -> TextValidator | None:
-        if not held_out:
-            return None
-        store = self.corpus.store("validation", tokenizer, self.recipe.batches.row)
-        batches = self._batches(store, self._signs(self.store(tokenizer), tokenizer))
-        size = store.meta["bytes"] / store.tokens if isinstance(store, TextStore) else None
-        return TextValidator(batches, size)
-
-    def loss(self, tokenizer: Tokenizer) -> TextLoss:
-        return TextLoss.of(self.recipe.training.label_smoothing)
-
-    def batches(
-        self, store: Store, tokenizer: Tokenizer, rank: int, ranks: int, batches_per_step: int
-    ) -> Crops | PackedTexts:
-        return self._batches(store, self._signs(store, tokenizer), rank, ranks, batches_per_step)
-
-    def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
-        return text_card(self.recipe, model, step, scores)
-
-    def _batches(self, store: Store, signs: Signs | None, *shared: int) -> Crops | PackedTexts:
-        kind = Crops if self.recipe.batches.kind == "crops" else PackedTexts
-        return kind(Enclosed(store, signs), self.recipe.batches, self.recipe.training.seed, *shared)
-
-    def _signs(self, trained: Store, tokenizer: Tokenizer) -> Signs | None:
-        """What stands around documents; nothing where a single text is all there is."""
-        if self.recipe.batches.kind == "crops" and len(trained) == 1:
-            return None
-        start, end = tokenizer.signs.start, tokenizer.signs.end
-        return None if start is None or end is None else (start, end)
-
-    def _unknown(self, store: Store) -> str:
-        """How much a tokenizer that was taken over does not know; one of bytes knows everything."""
-        if not self.recipe.training.init_from or self.recipe.tokenizer.kind != "character":
-            return ""
-        sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
-        unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides)
-        told = f"; {unknown:,} characters are not in the vocabulary of {self.recipe.training.init_from}"
-        return told if unknown else ""
-
-    def _held(self) -> list[dict[str, str]]:
+    def _held_out_records(self) -> list[dict[str, str]]:
         corpus = self.corpus
         if isinstance(corpus, Instructions):
             return [{PROMPT: prompt, ANSWER: answer} for prompt, answer in corpus.pairs("validation")]
@@ -131,5 +189,5 @@ class Modelling:
         return found
 
 
-def _short(line: str) -> str:
+def _shortened(line: str) -> str:
     return line if len(line) <= 80 else f"{line[:79]}…"

@@ -30,7 +30,7 @@ def look_at_words(
     model: TranslationModel, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], to: str | None = None
 ) -> Iterator[Looked]:
     """One pass over each pair of texts that are cut into words already."""
-    tags = model.lead(to)
+    tags = model.tag(to)
     for number, (source, target) in enumerate(pairs, start=1):
         read, source_numbers = _cut(model.tokenizer, source)
         said, target_numbers = _cut(model.tokenizer, target)

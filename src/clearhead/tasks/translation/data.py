@@ -1,6 +1,5 @@
-"""From a recipe's files to a tokenizer and token stores; nothing is made twice."""
+"""From a recipe's files to a tokenizer and token stores; nothing is computed twice."""
 
-import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,34 +10,26 @@ from typing import Literal
 
 from clearhead.data.build import cached_store
 from clearhead.data.cleaning import Tally, clean, normalized
-from clearhead.data.pair import Directed
-from clearhead.data.sources.corpus import Pair, Place, corpus_hash, pair_files, read_pairs, reader_name
-from clearhead.data.splits import HeldOut, Part, Split, Whole, hold_out
+from clearhead.data.pair import TaggedPair
+from clearhead.data.sources.corpus import DataPath, Pair, corpus_hash, pair_files, read_pairs, reader_name
+from clearhead.data.splits import HeldOut, Part, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore
+from clearhead.tasks.records import cache_folder
 from clearhead.tasks.translation.directions import Direction, tag_ids, tags
 from clearhead.tasks.translation.recipe import PARTS, CorpusConfig, DataConfig, TranslationRecipe
 from clearhead.text.tokenizer import Tokenizer
 
-# More than a tokenizer can learn from: what follows in a larger corpus would only cost time.
+# More pairs would not improve a tokenizer, only cost time.
 TOKENIZER_PAIRS = 1_000_000
-# To be raised with every change by which reading, normalising, cleaning or splitting gives other pairs: a
-# token store kept from before is then not taken for one of today.
+# Raise it when reading, normalising, cleaning or splitting changes, so that cached stores are made anew.
 PREPARATION = 3
-
-
-def cache_folder() -> Path:
-    """Where token stores are kept between runs: CLEARHEAD_CACHE, or the user's cache."""
-    named = os.environ.get("CLEARHEAD_CACHE")
-    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named) if named else Path(user) / "clearhead"
 
 
 @dataclass
 class Corpus:
-    """The pairs of a recipe in three parts; that to train on is read anew whenever asked for.
+    """The pairs of a recipe in three parts; the training part is read from disk each time.
 
-    The training files are cleaned, and so is what is held out of them; files named for validation and test
-    are not.
+    The training files are cleaned, and so is what is held out of them; validation and test files are not.
     """
 
     config: DataConfig
@@ -46,56 +37,55 @@ class Corpus:
     _held: dict[int, HeldOut] = field(default_factory=dict, init=False, repr=False)
 
     def split(self) -> None:
-        """Chooses what is held out; for that, all training files are read."""
+        """Chooses what is held out, which reads all training files."""
         if self._holds_out:
             _ = self._splits
 
     def pairs(self, part: Part, tally: Tally | None = None) -> Iterator[Pair]:
-        """The pairs of a part, as a stream, each in the direction in which its corpus is written.
-
-        What is held out is tallied without what cleaning has dropped.
-        """
+        """The pairs of a part, as a stream, each in the direction of its corpus."""
         return chain.from_iterable(self._part(number, part, tally) for number in self._numbers)
 
-    def directed(self, part: Part, tags: Mapping[str, int], tally: Tally | None = None) -> Iterator[Directed]:
-        """The pairs of a part in all directions in which they are learned, with the tags of the targets."""
+    def directed(
+        self, part: Part, tags: Mapping[str, int], tally: Tally | None = None
+    ) -> Iterator[TaggedPair]:
+        """The pairs of a part in all directions that are learned, with the tags of the targets."""
         for number in self._numbers:
             there, *back = (tags.get(one.target) for one in self.config.corpora[number].directions)
             for pair in self._part(number, part, tally):
-                yield Directed(pair, there)
+                yield TaggedPair(pair, there)
                 for tag in back:
-                    yield Directed(pair.turned, tag)
+                    yield TaggedPair(pair.swapped, tag)
 
     def by_direction(self, part: Part) -> dict[Direction, list[Pair]]:
-        """The pairs of a part for each direction."""
+        """The pairs of a part by direction."""
         found: dict[Direction, list[Pair]] = {direction: [] for direction in self.config.directions}
         for number in self._numbers:
             pairs = list(self._part(number, part, None))
             there, *back = self.config.corpora[number].directions
             found[there] += pairs
             for direction in back:
-                found[direction] += [pair.turned for pair in pairs]
+                found[direction] += [pair.swapped for pair in pairs]
         return found
 
     def texts(self, most: int) -> Iterator[str]:
-        """Both sides of the pairs to train on, of every corpus the same share of so many at the most."""
+        """Both sides of at most so many training pairs, the same number from every corpus."""
         for number in self._numbers:
             yield from chain.from_iterable(
                 islice(self._part(number, "train", None), most // len(self._numbers))
             )
 
     def examples(self) -> Iterator[Pair]:
-        """Pairs as the first training file has them, to look at."""
+        """Pairs of the first training file, as examples."""
         first = self.config.corpora[0]
         return normalized(_read(first, first.train[:1]))
 
     @property
     def described(self) -> dict[str, object]:
-        """What the pairs depend on; languages, columns and cleaning are among the data's settings."""
+        """Everything that the pairs depend on."""
         return {
             "preparation": PREPARATION,
-            "files": [corpus_hash(place) for place in self.config.paths],
-            "readers": [reader_name(place) for place in self.config.paths],
+            "files": [corpus_hash(path) for path in self.config.paths],
+            "readers": [reader_name(path) for path in self.config.paths],
             "data": self.config.without_files(),
             "counts": [[len(getattr(one, part)) for part in PARTS] for one in self.config.corpora],
             "seed": self.seed,
@@ -114,7 +104,7 @@ class Corpus:
         return normalized(_read(corpus, files) if files else self._put_aside(number, part), tally)
 
     def _train(self, number: int, tally: Tally | None) -> Iterator[Pair]:
-        """What is left to train on; once all has gone by, what is held out is known and kept in memory."""
+        """The training pairs; after the last one, the held-out pairs are known and kept in memory."""
         held: HeldOut = {"validation": [], "test": []}
         everything = self._cleaned(number, tally)
         yield from self._splits[number].train(everything, held) if self._holds_out else everything
@@ -130,7 +120,7 @@ class Corpus:
         return clean(_read(corpus, corpus.train), self.config.cleaning, tally)
 
     def _sizes(self, number: int) -> tuple[int, int]:
-        """How many pairs of the training files are kept for validation and test."""
+        """How many pairs of the training files are held out for validation and test."""
         corpus, sizes = self.config.corpora[number], self.config.hold_out
         return (0 if corpus.validation else sizes.validation, 0 if corpus.test else sizes.test)
 
@@ -141,34 +131,34 @@ class Corpus:
     @cached_property
     def _splits(self) -> list[Split]:
         whole = [
-            Whole(self._cleaned(number, None), corpus.languages, *self._sizes(number))
+            UnsplitCorpus(self._cleaned(number, None), corpus.languages, *self._sizes(number))
             for number, corpus in enumerate(self.config.corpora)
         ]
         return hold_out(whole, self.seed)
 
 
-def _read(corpus: CorpusConfig, files: tuple[Place, ...]) -> Iterator[Pair]:
+def _read(corpus: CorpusConfig, files: tuple[DataPath, ...]) -> Iterator[Pair]:
     return chain.from_iterable(read_pairs(file, corpus.languages, corpus.columns) for file in files)
 
 
 def training_files(corpus: CorpusConfig) -> list[Path]:
-    """The files of a corpus that are trained on."""
-    return [path for place in corpus.train for path in pair_files(place)]
+    """The training files of a corpus."""
+    return [path for name in corpus.train for path in pair_files(name)]
 
 
 def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
     """One tokenizer for all languages, learned from the training part."""
-    asking = tuple(tags(recipe.data.directions).values())
-    return Tokenizer.train(corpus.texts(TOKENIZER_PAIRS), recipe.tokenizer, asking)
+    language_tags = tuple(tags(recipe.data.directions).values())
+    return Tokenizer.train(corpus.texts(TOKENIZER_PAIRS), recipe.tokenizer, language_tags)
 
 
 def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationRecipe) -> PairStore:
-    """The ids of a part in all directions; sentences that the model could not hold are left out."""
-    asking = tag_ids(recipe.data.directions, tokenizer)
-    read: Callable[[Tally], Iterator[Directed]] = lambda tally: corpus.directed(part, asking, tally)  # noqa: E731
+    """The ids of a part in all directions, without sentences that are too long for the model."""
+    ids = tag_ids(recipe.data.directions, tokenizer)
+    read: Callable[[Tally], Iterator[TaggedPair]] = lambda tally: corpus.directed(part, ids, tally)  # noqa: E731
     return cached_store(
         cache_folder(),
-        {**corpus.described, "part": part, "asking": asking},
+        {**corpus.described, "part": part, "asking": ids},
         read,
         tokenizer,
         recipe.model.max_tokens,
@@ -176,7 +166,7 @@ def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationR
 
 
 def tally(store: PairStore) -> Tally:
-    """How the pairs came through cleaning and tokenising; those held out are among the kept."""
+    """How many pairs were kept, and why others were dropped; held-out pairs count as kept."""
     counts, too_long = store.meta["tally"], store.meta["too_long"]
     beyond = {"too many tokens": too_long} if too_long else {}
     return Tally(counts["kept"] - too_long, Counter(counts["dropped"] | beyond))

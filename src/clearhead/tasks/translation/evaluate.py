@@ -1,28 +1,104 @@
-"""How good a translator is on pairs it has not seen, alone or against another."""
+"""How good a translator is: on held-out pairs during training, on test pairs alone or against another."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import read_toml
-from clearhead.data.sources.corpus import Pair, Place, read_pairs
+from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
+from clearhead.data.sources.corpus import DataPath, Pair, read_pairs
+from clearhead.data.store import PairStore
 from clearhead.errors import DataError
 from clearhead.evaluation import Comparison, LengthBucket, Score, by_length, paired_bootstrap, scores
-from clearhead.tasks.translation.directions import Direction, file_name, saved_directions
-from clearhead.tasks.translation.model import TranslationModel
+from clearhead.evaluation.bleu import bleu
+from clearhead.tasks.translation.directions import Direction, file_name, saved_directions, tag_ids
+from clearhead.tasks.translation.model import SearchConfig, TranslateOptions, Translation, TranslationModel
+from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.text.normalize import normalize
+from clearhead.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 
 
+class Validator:
+    """The held-out pairs of each direction, tokenised once for every validation of a run."""
+
+    def __init__(
+        self, pairs: Mapping[Direction, Sequence[Pair]], tokenizer: Tokenizer, recipe: TranslationRecipe
+    ):
+        self.tokenizer, self.recipe = tokenizer, recipe
+        self.tags = tag_ids(recipe.data.directions, tokenizer)
+        encoded = {direction: self._encode(direction, some) for direction, some in pairs.items()}
+        encoded = {direction: some for direction, some in encoded.items() if some}
+        if not encoded:
+            raise DataError(
+                f"validation: none of {sum(map(len, pairs.values()))} pairs has from 1 to "
+                f"{recipe.model.max_tokens} tokens; give shorter ones or raise model.max_length"
+            )
+        rows = [row for some in encoded.values() for row in some]
+        store = PairStore.of([source for _, source, _ in rows], [target for _, _, target in rows])
+        self.batches = PaddedBatches(store, BatchingConfig(tokens=recipe.batches.tokens), seed=0)
+        share = -(-recipe.validation.sentences // len(encoded))
+        self.sampled = {
+            direction: _evenly([pair for pair, _, _ in some], share)
+            for direction, some in (encoded.items() if share else ())
+        }
+
+    def measure(
+        self, model: Any, autocast: AbstractContextManager, loss: Callable[..., Tensor]
+    ) -> dict[str, float]:
+        """The loss, and BLEU of a sample; of several directions, that of each and the mean."""
+        model.eval()
+        return {"loss": self.loss(model, autocast, loss), **self.bleu(model)}
+
+    @torch.no_grad()
+    def loss(self, model: Any, autocast: AbstractContextManager, loss: Callable[..., Tensor]) -> float:
+        """The loss per token, without label smoothing."""
+        total, tokens = 0.0, 0
+        for batch in self.batches.epoch(0):
+            with autocast:
+                found = loss(model, batch.to(model.readout_weight.device))
+            total, tokens = total + found.item(), tokens + batch.tokens
+        return total / tokens
+
+    def bleu(self, model: Any) -> dict[str, float]:
+        """BLEU of the sampled pairs."""
+        data, beam = self.recipe.data, self.recipe.validation.beam
+        translator = TranslationModel(model, self.tokenizer, data.directions, SearchConfig(beam=beam))
+        found = {}
+        for direction, pairs in self.sampled.items():
+            sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+            translations = [str(one) for one in translator.translate(sources, to=direction.target)]
+            found[str(direction)] = bleu(translations, references, direction.target).value
+        mean = {"bleu": sum(found.values()) / len(found)} if found else {}
+        each = {f"bleu {name}": value for name, value in found.items()}
+        return mean | (each if len(data.directions) > 1 else {})
+
+    def _encode(self, direction: Direction, pairs: Sequence[Pair]) -> list[tuple[Pair, list[int], list[int]]]:
+        """The pairs that the model can hold, with their ids."""
+        tag = [self.tags[direction.target]] if self.tags else []
+        sources = self.tokenizer.encode_batch([pair.source for pair in pairs])
+        targets = self.tokenizer.encode_batch([pair.target for pair in pairs])
+        most = self.recipe.model.max_tokens
+        return [
+            (pair, tag + source, target)
+            for pair, source, target in zip(pairs, sources, targets, strict=True)
+            if 0 < len(source) <= most - bool(self.tags) and 0 < len(target) <= most
+        ]
+
+
 @dataclass(frozen=True)
-class Unseen:
-    """Pairs to measure on, without those that are blank on a side, and the place of each among all."""
+class HeldOutPairs:
+    """Pairs to evaluate on, without those that are blank on a side, and the line of each."""
 
     pairs: list[Pair]
-    places: list[int]
+    lines: list[int]
     read: int
 
     @property
@@ -30,18 +106,18 @@ class Unseen:
         return self.read - len(self.pairs)
 
     def kept(self, each: Sequence[T]) -> list[T]:
-        """Of something for every pair that was read, that for the pairs that are left."""
-        return [each[place] for place in self.places]
+        """The items of the kept pairs, from one item for every line."""
+        return [each[line] for line in self.lines]
 
-    def spread(self, lines: Sequence[str]) -> list[str]:
-        """A line for every pair that was read: those of the pairs that are left, else an empty one."""
-        found = dict(zip(self.places, lines, strict=True))
-        return [found.get(place, "") for place in range(self.read)]
+    def spread(self, items: Sequence[str]) -> list[str]:
+        """One item for every line: empty for the blank pairs."""
+        found = dict(zip(self.lines, items, strict=True))
+        return [found.get(line, "") for line in range(self.read)]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Scores over a test set, by source length, and beside another system where one was given."""
+class EvaluationReport:
+    """Scores over a test set, by source length, and against another system where one was given."""
 
     sentences: int
     scores: list[Score]
@@ -49,30 +125,38 @@ class Measured:
     comparisons: list[Comparison]
 
 
-def unseen_pairs(place: Place | None, folder: Path, direction: Direction) -> Unseen:
-    """The pairs to measure on: those named, or those that training kept from the model in the folder."""
-    if place is None:
-        place = folder / file_name("test", direction, saved_directions(read_toml(folder / SETTINGS)))
-        if not place.exists() or not place.stat().st_size:
+def held_out_pairs(path: DataPath | None, folder: Path, direction: Direction) -> HeldOutPairs:
+    """The pairs in a file, or the test pairs that training kept beside the model."""
+    if path is None:
+        path = folder / file_name("test", direction, saved_directions(read_toml(folder / SETTINGS)))
+        if not path.exists() or not path.stat().st_size:
             raise DataError(f"{folder}: no test pairs are kept beside this model; name a file with --pairs")
-    pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(place, direction)]
-    places = [place for place, pair in enumerate(pairs) if pair.source and pair.target]
-    return Unseen([pairs[place] for place in places], places, len(pairs))
+    pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(path, direction)]
+    lines = [line for line, pair in enumerate(pairs) if pair.source and pair.target]
+    return HeldOutPairs([pairs[line] for line in lines], lines, len(pairs))
 
 
-def within_reach(translator: TranslationModel, sources: Sequence[str]) -> list[str]:
-    """The sources, those longer than the model takes being empty, so that they get an empty translation."""
-    return [source if fits else "" for source, fits in zip(sources, translator.fits(sources), strict=True)]
+def translate_all(
+    translator: TranslationModel, test: HeldOutPairs, to: str, options: TranslateOptions | None = None
+) -> Iterator[Translation]:
+    """Translations of the test sources; one that is too long for the model has an empty translation."""
+    return translator.translations([pair.source for pair in test.pairs], to, batch_size=256, options=options)
 
 
-def measure(
+def evaluate(
     pairs: Sequence[Pair], translations: Sequence[str], language: str, against: Sequence[str] | None = None
-) -> Measured:
-    """Scores of translations of the pairs' sources into a language."""
+) -> EvaluationReport:
+    """Scores of translations into a language."""
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
-    return Measured(
+    return EvaluationReport(
         len(pairs),
         scores(translations, references, language),
         by_length(sources, translations, references, language),
         paired_bootstrap(translations, against, references, language) if against is not None else [],
     )
+
+
+def _evenly(pairs: Sequence[Pair], count: int) -> Sequence[Pair]:
+    """A sample at even distances: corpora are often sorted by length."""
+    every = max(1, len(pairs) // count)
+    return pairs[: every * count : every]

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Annotated, Any, overload
+from typing import Annotated, overload
 
 import torch
 from pydantic import Field, PositiveInt
@@ -29,22 +29,22 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_pair, source_tokens, target_tokens
 from clearhead.models import Translator
-from clearhead.options import check_text, check_types, listed, options_of
+from clearhead.options import as_texts, check_text, check_types
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.text.tokenizer import END, START, Tokenizer
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
-# As in the paper: a translation may have so many tokens more than its source.
+# As in the paper: a translation may have this many tokens more than its source.
 EXTRA_TOKENS = 50
-# Rows times source length that are translated at once; beyond it, larger batches gain nothing.
+# Rows times source length of a batch; larger batches are no faster.
 BATCH_TOKENS = 4096
 
 
 class SearchConfig(Settings):
-    """How the finished model looks for translations unless asked otherwise."""
+    """How the finished model searches unless told otherwise."""
 
     beam: PositiveInt = 5
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
-    """The length penalty's power; 0 leaves lengths alone."""
+    """Exponent of the length penalty; 0 ignores length."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,14 @@ class Translation:
     source: str
     text: str
     score: float
-    """The log-probability over the length penalty."""
-    log_probability: float = 0.0
+    """The log-probability divided by the length penalty."""
+    sum_log_prob: float = 0.0
     complete: bool = True
-    """False when the longest length cut it off."""
+    """False if the maximum length cut it off."""
     nbest: tuple["Translation", ...] = field(default=(), repr=False)
-    """All that were asked for, best first; the first is this one."""
+    """The n best translations, this one first."""
+    too_long: bool = False
+    """The source has more tokens than the model takes, so it was not translated."""
 
     def __str__(self) -> str:
         return self.text
@@ -67,7 +69,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Draw translations instead of searching for the best."""
+    """Sample translations instead of searching for the best one."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -84,31 +86,41 @@ class Sampling:
 
 @dataclass(frozen=True)
 class TranslateOptions:
-    """How to look for translations: a beam of one is greedy search; with `sampling`, they are drawn."""
+    """How to decode: beam search (a beam of 1 is greedy), or sampling."""
 
-    beam: int = 5
+    beam: int | None = None
+    """Left out: the model's own setting."""
     nbest: int = 1
-    length_penalty: float = 0.6
+    length_penalty: float | None = None
+    """Exponent of the length penalty. Left out: the model's own setting."""
     prefix: str | Sequence[int] = ""
-    """How each translation begins: a text, or the ids of tokens."""
+    """Forced start of each translation: a text, or token ids."""
     repetition_penalty: float = 1.0
-    """Above 1, words that were used already become less likely."""
+    """Above 1, tokens that were used already become less likely."""
     no_repeat: int = 0
-    """No run of so many tokens comes twice; 0: any may."""
+    """No n-gram of this size occurs twice; 0 allows any."""
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
-        """What is wrong is said even where there is nothing to translate."""
         check_types(self)
-        if self.sampling and self.nbest > 1:
-            raise SettingsError(f"nbest: {self.nbest} goes with a beam; draw with several seeds instead")
-        check_search(self.beam, self.nbest, self.length_penalty)
+        if self.sampling:
+            if self.nbest > 1:
+                raise SettingsError(
+                    f"nbest: {self.nbest} needs beam search; sample with several seeds instead"
+                )
+            for name in ("beam", "length_penalty"):
+                if getattr(self, name) is not None:
+                    raise SettingsError(
+                        f"{name}: {getattr(self, name)} has no effect on sampling; leave it out"
+                    )
+        if self.beam is not None or self.length_penalty is not None:
+            check_search(self.beam or 1, 1, self.length_penalty or 0.0)
         if self.no_repeat < 0:
-            raise SettingsError(f"no_repeat: {self.no_repeat} should be at least 0 (0 forbids nothing)")
+            raise SettingsError(f"no_repeat: {self.no_repeat} should be at least 0 (0 allows any)")
         self.adjustments()
 
     def adjustments(self) -> list[Adjust]:
-        """What bends the probabilities."""
+        """The penalties that change the probabilities."""
         adjustments = []
         if self.repetition_penalty != 1:
             adjustments.append(repetition_penalty(self.repetition_penalty))
@@ -116,12 +128,22 @@ class TranslateOptions:
             adjustments.append(no_repeat_ngrams(self.no_repeat))
         return adjustments
 
+    def resolved(self, search: SearchConfig) -> "TranslateOptions":
+        """The same options with a model's own settings for what was left out."""
+        if self.sampling:
+            return self
+        beam = search.beam if self.beam is None else self.beam
+        penalty = search.length_penalty if self.length_penalty is None else self.length_penalty
+        check_search(beam, self.nbest, penalty)
+        return replace(self, beam=beam, length_penalty=penalty)
+
 
 class TranslationModel:
-    """A model with its tokenizer and its directions."""
+    """A translator with its tokenizer and its directions."""
 
+    task = "translation"
     name = ""
-    """By which it was loaded."""
+    """The name that it was loaded by."""
 
     def __init__(
         self,
@@ -137,16 +159,16 @@ class TranslationModel:
         self._tags = tag_ids(directions, tokenizer)
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> "TranslationModel":
-        assert isinstance(checkpoint.model, Translator)
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "TranslationModel":
         settings = checkpoint.settings
         search = parse_settings(SearchConfig, settings.get("search", {}), group="search")
-        return cls(checkpoint.model, checkpoint.tokenizer, saved_directions(settings), search)
+        assert isinstance(checkpoint.model, Translator)
+        return cls(checkpoint.model, checkpoint.processor, saved_directions(settings), search)
 
-    def only(self, direction: Direction) -> "TranslationModel":
-        """The same model for one of its directions, which then need not be named."""
+    def variant(self, name: str) -> "TranslationModel":
+        """The same model for one of its directions, which then need not be named: "en-de"."""
         one = copy(self)
-        one.directions = (direction,)
+        one.directions = tuple(direction for direction in self.directions if str(direction) == name)
         return one
 
     @property
@@ -155,86 +177,149 @@ class TranslationModel:
 
     @property
     def max_length(self) -> int:
-        """The most tokens a text may have, </s> and the tag of a language not counted."""
+        """The most tokens that a text may have, </s> and the language tag not counted."""
         return self.model.config.max_tokens - bool(self._tags)
 
-    def lead(self, to: str | None) -> list[int]:
-        """What stands before each source so that the model writes this language."""
+    def tag(self, to: str | None) -> list[int]:
+        """The ids before each source that select the target language."""
         target = check_target(self.directions, to)
         return [self._tags[target]] if self._tags else []
 
-    def fits(self, texts: Sequence[str]) -> list[bool]:
-        """Whether each text is short enough for the model."""
-        return [len(ids) <= self.max_length for ids in self.tokenizer.encode_batch(texts)]
-
     @overload
-    def translate(self, texts: str, to: str | None = None, **given: Any) -> Translation: ...
-    @overload
-    def translate(self, texts: list[str], to: str | None = None, **given: Any) -> list[Translation]: ...
     def translate(
-        self, texts: str | list[str], to: str | None = None, **given: Any
+        self,
+        texts: str,
+        to: str | None = None,
+        *,
+        beam: int | None = None,
+        nbest: int = 1,
+        length_penalty: float | None = None,
+        prefix: str | Sequence[int] = "",
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+        sampling: Sampling | None = None,
+    ) -> Translation: ...
+    @overload
+    def translate(
+        self,
+        texts: list[str],
+        to: str | None = None,
+        *,
+        beam: int | None = None,
+        nbest: int = 1,
+        length_penalty: float | None = None,
+        prefix: str | Sequence[int] = "",
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+        sampling: Sampling | None = None,
+    ) -> list[Translation]: ...
+    def translate(
+        self,
+        texts: str | list[str],
+        to: str | None = None,
+        *,
+        beam: int | None = None,
+        nbest: int = 1,
+        length_penalty: float | None = None,
+        prefix: str | Sequence[int] = "",
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+        sampling: Sampling | None = None,
     ) -> Translation | list[Translation]:
-        """Translates a text, or several in their order; blank ones stay blank. Wishes are those of `Wishes`.
+        """Translates a text, or a list of texts in order; blank texts stay blank.
 
-        `to` is needed where the model writes several languages. What a text gives does not depend on the
-        texts beside it.
+        `to` is required if the model writes several languages. Keyword arguments are those of
+        `TranslateOptions`. The result for a text does not depend on the texts beside it.
         """
-        asked = self.lead(to)
-        found = self._translate(listed(texts), asked, self._options(given))
+        options = TranslateOptions(
+            beam, nbest, length_penalty, prefix, repetition_penalty, no_repeat, sampling
+        ).resolved(self.search)
+        tag, several = self.tag(to), as_texts(texts)
+        encoded = self.tokenizer.encode_batch(several)
+        for number, (text, ids) in enumerate(zip(several, encoded, strict=True), start=1):
+            if len(ids) > self.max_length:
+                raise self._too_long(number, text, len(ids))
+        found = self._translate(several, encoded, tag, options)
         return found[0] if isinstance(texts, str) else found
 
-    def stream(
-        self, texts: Iterable[str], at_once: int = 512, to: str | None = None, **given: Any
+    def translations(
+        self,
+        texts: Iterable[str],
+        to: str | None = None,
+        *,
+        batch_size: int = 512,
+        options: TranslateOptions | None = None,
     ) -> Iterator[Translation]:
-        """Translations in the order of the texts, so many at once, without end if the texts have none.
+        """Translations in the order of the texts, which may be an endless stream.
 
-        Where a text cannot be read, the translations of all before it come first. One that is too long gives
-        a blank translation, and the error comes at the end.
+        A text that is too long for the model has an empty translation, marked `too_long`. If reading a text
+        fails, the translations of all texts before it come first.
         """
-        asked, options = self.lead(to), self._options(given)
+        tag, options = self.tag(to), (options or TranslateOptions()).resolved(self.search)
         if isinstance(texts, str):
-            raise TextError(f"texts: {texts!r:.40} is one text; give a list of them, or use translate")
-        if at_once < 1:
-            raise SettingsError(f"at_once: {at_once} should be at least 1")
-        done, first_long, long = 0, None, 0
-        for chunk, problem in _chunks(iter(texts), at_once):
+            raise TextError(f"texts: {texts!r:.40} is one text; give a list, or use translate")
+        if batch_size < 1:
+            raise SettingsError(f"batch_size: {batch_size} should be at least 1")
+        done = 0
+        for chunk, problem in _chunks(iter(texts), batch_size):
             for number, text in enumerate(chunk, start=done + 1):
                 check_text(text, f"text {number}")
-            for place in [place for place, fits in enumerate(self.fits(chunk)) if not fits]:
-                first_long = first_long or self._too_long(done + place + 1, chunk[place])
-                chunk[place], long = "", long + 1
-            yield from self._translate(chunk, asked, options, done)
+            encoded = self.tokenizer.encode_batch(chunk)
+            long = [len(ids) > self.max_length for ids in encoded]
+            shortened = [[] if is_long else ids for ids, is_long in zip(encoded, long, strict=True)]
+            found = self._translate(chunk, shortened, tag, options, done)
+            for one, is_long in zip(found, long, strict=True):
+                yield replace(one, complete=False, too_long=True) if is_long else one
             if problem:
                 raise problem
             done += len(chunk)
-        if first_long:
-            raise TextError(f"{first_long}; {long:,} such left blank, all others are translated")
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        to: str | None = None,
+        *,
+        batch_size: int = 512,
+        options: TranslateOptions | None = None,
+    ) -> Iterator[Translation]:
+        """Like `translations`, but raises a TextError at the end if any text was too long."""
+        first, count = None, 0
+        for number, one in enumerate(
+            self.translations(texts, to, batch_size=batch_size, options=options), start=1
+        ):
+            if one.too_long:
+                first = first or self._too_long(number, one.source)
+                count += 1
+            yield one
+        if first:
+            raise TextError(f"{first}; {count:,} such left blank, all others are translated")
 
     def explain(
         self,
         text: str,
         to: str | None = None,
+        *,
         target: str | None = None,
         names: Sequence[str] = ("*",),
-        **given: Any,
+        options: TranslateOptions | None = None,
     ) -> Explanation:
-        """What a text does inside the model: translated at full speed, then looked at in one pass.
+        """What a text does inside the model: translated at full speed, then captured in one pass.
 
-        With a `target`, that is looked at instead of the model's own translation. Only tensors that match
-        the names are kept. Wishes are those of `Wishes`; a search tells its tree.
+        With a `target`, that is captured instead of the model's own translation. Only tensors whose names
+        match are kept.
         """
         check_text(text)
         if target is not None:
             check_text(target, "target")
-        asked, options = self.lead(to), self._options(given)
-        (ids,) = self._encode([text])
+        tag, options = self.tag(to), (options or TranslateOptions()).resolved(self.search)
+        ids = self._encode_one(text)
         if not ids:
             raise TextError("the text is blank: there is nothing to explain; give a sentence")
-        source, found, tree = asked + ids, [], None
+        source, found, tree = tag + ids, [], None
         if target is None:
-            tree = None if options.sampling else Tree(END, options.beam)
+            tree = None if options.sampling else Tree(EOS, options.beam or 1)
             (found,) = self._search([source], [0], options, tree)
-        said = found[0].tokens if found else self._encode([target or ""])[0]
+        said = found[0].tokens if found else self._encode_one(target or "")
         look = look_at_pair(self.model, source, said, names)
         return Explanation(
             text=text,
@@ -252,99 +337,82 @@ class TranslationModel:
             tree=tree,
         )
 
-    def _too_long(self, number: int, text: str) -> TextError:
-        tokens, shown = len(self.tokenizer.encode(text)), " ".join(text[:40].split())
-        return TextError(
-            f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {self.max_length}: split it"
-        )
+    def _encode_one(self, text: str) -> list[int]:
+        ids = self.tokenizer.encode(text)
+        if len(ids) > self.max_length:
+            raise self._too_long(1, text, len(ids))
+        return ids
 
-    def _options(self, given: dict[str, Any]) -> TranslateOptions:
-        if given.get("sampling"):
-            for name in ("beam", "length_penalty"):
-                if name in given:
-                    raise SettingsError(
-                        f"{name}: {given[name]} goes with a search, but drawing was asked for"
-                    )
-        return options_of(
-            TranslateOptions,
-            {"beam": self.search.beam, "length_penalty": self.search.length_penalty, **given},
+    def _too_long(self, number: int, text: str, tokens: int | None = None) -> TextError:
+        shown = " ".join(text[:40].split())
+        tokens = len(self.tokenizer.encode(text)) if tokens is None else tokens
+        return TextError(
+            f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {self.max_length}; split it"
         )
 
     def _translate(
-        self, texts: Sequence[str], asked: list[int], options: TranslateOptions, before: int = 0
+        self,
+        texts: Sequence[str],
+        encoded: Sequence[list[int]],
+        tag: list[int],
+        options: TranslateOptions,
+        before: int = 0,
     ) -> list[Translation]:
-        """Translations of texts that follow so many others: each is drawn with a seed of its own."""
-        encoded = [asked + ids if ids else [] for ids in self._encode(texts)]
+        """Translations of tokenised texts; `before` texts came earlier, so each samples from its own seed."""
+        sources = [tag + ids if ids else [] for ids in encoded]
         found: dict[int, list[Hypothesis]] = {}
-        for rows in _batches([len(ids) for ids in encoded]):
+        for rows in _batches([len(ids) for ids in sources]):
             numbers = [before + row for row in rows]
-            hypotheses = self._search([encoded[row] for row in rows], numbers, options)
+            hypotheses = self._search([sources[row] for row in rows], numbers, options)
             found.update(zip(rows, hypotheses, strict=True))
         return [self._translation(text, found.get(row, [])) for row, text in enumerate(texts)]
-
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        encoded = self.tokenizer.encode_batch(texts)
-        for number, (text, ids) in enumerate(zip(texts, encoded, strict=True), start=1):
-            if len(ids) > self.max_length:
-                raise self._too_long(number, text)
-        return encoded
 
     @torch.inference_mode()
     def _search(
         self,
-        encoded: list[list[int]],
+        sources: list[list[int]],
         numbers: list[int],
         options: TranslateOptions,
         tree: Tree | None = None,
     ) -> list[list[Hypothesis]]:
-        batch = PairBatch.of(encoded, [[] for _ in encoded]).to(self.device)
+        batch = PairBatch.of(sources, [[] for _ in sources]).to(self.device)
         state = self.model.start(batch.source, batch.source_lengths)
         max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.max_tokens)
-        forced = self._forced(options.prefix)
-        prefix = [forced] * len(encoded) if forced else None
-        constraints = Constraints(
-            len(encoded), START, END, max_length, prefix, options.adjustments(), self.device
-        )
-        if drawn := options.sampling:
-            seeds = [drawn.seed + number for number in numbers]
-            filters = (drawn.temperature, drawn.top_k, drawn.top_p, drawn.min_p)
+        forced = self._prefix_ids(options.prefix)
+        prefix = [forced] * len(sources) if forced else None
+        start = torch.full((len(sources),), BOS, device=self.device)
+        constraints = Constraints(start, EOS, max_length, prefix, options.adjustments())
+        if sampling := options.sampling:
+            seeds = [sampling.seed + number for number in numbers]
+            filters = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
             return [[one] for one in sample(self.model.step, state, constraints, seeds, *filters)]
-        if options.beam == 1 and not tree:
-            return [
-                [one] for one in greedy_search(self.model.step, state, constraints, options.length_penalty)
-            ]
-        return beam_search(
-            self.model.step, state, constraints, options.beam, options.length_penalty, options.nbest, tree
-        )
+        beam, penalty = options.beam or 1, options.length_penalty or 0.0
+        if beam == 1 and not tree:
+            return [[one] for one in greedy_search(self.model.step, state, constraints, penalty)]
+        return beam_search(self.model.step, state, constraints, beam, penalty, options.nbest, tree)
 
-    def _forced(self, prefix: str | Sequence[int]) -> list[int]:
-        """The ids with which translations begin."""
+    def _prefix_ids(self, prefix: str | Sequence[int]) -> list[int]:
         if isinstance(prefix, str):
             return self.tokenizer.encode(prefix) if prefix else []
         for number in prefix:
-            if not len(self.tokenizer.specials) <= number < self.tokenizer.size:
-                raise SettingsError(f"prefix: {number} is not the id of a word; give ids of words, or a text")
+            if not len(self.tokenizer.special_tokens) <= number < self.tokenizer.size:
+                raise SettingsError(
+                    f"prefix: {number} is not the id of a text token; give such ids, or a text"
+                )
         return list(prefix)
 
     def _translation(self, source: str, found: list[Hypothesis]) -> Translation:
         if not found:
             return Translation(source, "", 0.0)
-        several = tuple(
-            Translation(
-                source,
-                self.tokenizer.decode(one.tokens),
-                one.score,
-                one.log_probability,
-                one.complete,
-            )
+        nbest = tuple(
+            Translation(source, self.tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete)
             for one in found
         )
-        best = several[0]
-        return Translation(source, best.text, best.score, best.log_probability, best.complete, several)
+        return replace(nbest[0], nbest=nbest)
 
 
 def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], ClearheadError | None]]:
-    """The texts, so many at once; the last chunk comes with the error that ended them, if any did."""
+    """The texts in chunks; the last one comes with the error that ended the stream, if any."""
     while True:
         chunk: list[str] = []
         problem = None
@@ -360,7 +428,7 @@ def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], Clearh
 
 
 def _batches(lengths: list[int]) -> Iterator[list[int]]:
-    """Rows that are translated together: alike in length, within the budget; empty ones in none."""
+    """Rows that are translated together: similar in length, within the budget; empty ones in none."""
     batch: list[int] = []
     for row in sorted((row for row, length in enumerate(lengths) if length), key=lengths.__getitem__):
         if batch and (len(batch) + 1) * (lengths[row] + 1) > BATCH_TOKENS:

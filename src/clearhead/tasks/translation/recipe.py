@@ -1,8 +1,8 @@
-"""What a translation recipe says: the settings of every room, in one file."""
+"""The settings of a translation run, in one file."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     Field,
@@ -15,73 +15,84 @@ from pydantic import (
     model_validator,
 )
 
-from clearhead.config import Settings
+from clearhead.checkpoint import SETTINGS
+from clearhead.config import Settings, read_toml
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import CleaningConfig
 from clearhead.data.datasets import SHIPPED
-from clearhead.data.sources.corpus import Place
-from clearhead.errors import TextError
+from clearhead.data.sources.corpus import DataPath
+from clearhead.errors import ModelError, TextError
 from clearhead.models import TranslatorConfig
-from clearhead.tasks.translation.directions import Direction
+from clearhead.tasks.init_from import (
+    INIT_FROM,
+    model_folder,
+    naming,
+    tokenizer_of,
+    with_model_of,
+    with_tokenizer,
+)
+from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.translation.directions import Direction, saved_directions, tag_ids, tags
 from clearhead.tasks.translation.model import SearchConfig
-from clearhead.text.languages import check
-from clearhead.text.tokenizer import TokenizerConfig
+from clearhead.text.languages import check_language
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import RegulariserConfig, TrainingConfig
 
 PARTS = ("train", "validation", "test")
-# A file or a shipped data set by name; or two aligned files, the source's first.
+TEACHER = "training.distillation.teacher"
+# A file or a shipped data set by name; or two aligned files, source first.
 File = Annotated[str | tuple[str, str], Field(union_mode="left_to_right")]
 Files = Annotated[tuple[File, ...], Field(strict=False)]
 Columns = Annotated[tuple[int | str, int | str], Field(strict=False)]
 
 
 class HoldOut(Settings):
-    """How many pairs are kept from training where no files are given for the purpose."""
+    """How many pairs of the training files are held out where no files are given."""
 
     validation: NonNegativeInt = 1000
     test: NonNegativeInt = 1000
 
 
 class CorpusConfig(Settings):
-    """Pairs of two languages: where they are, and which directions a model learns from them."""
+    """Pairs of two languages: their files, and the directions to learn."""
 
     source: str
     target: str
     both: bool = False
-    """Learn the other direction too."""
+    """Also learn the other direction."""
     train: Files
     """Files, shipped data sets by name, or lists of two aligned files."""
     validation: Files = ()
-    """Left out: pairs of the training files, see hold_out."""
+    """Left out: pairs of the training files (see hold_out)."""
     test: Files = ()
-    """Left out: pairs of the training files, see hold_out."""
+    """Left out: pairs of the training files (see hold_out)."""
     columns: Columns | None = None
-    """Numbers from 0 or names in the header, source first; left out, the customary ones."""
+    """Column numbers from 0, or names in the header, source first. Left out: found by language or name."""
 
     @field_validator("source", "target")
     @classmethod
-    def _is_a_language(cls, code: str) -> str:
+    def _check_language(cls, code: str) -> str:
         try:
-            return check(code)
+            return check_language(code)
         except TextError as error:
             raise ValueError(str(error)) from None
 
     @field_validator("train", "validation", "test", mode="before")
     @classmethod
-    def _names_files(cls, files: object, info: ValidationInfo) -> object:
-        """Aligned files are lists in TOML, and tuples from here on."""
+    def _check_files(cls, files: object, info: ValidationInfo) -> object:
+        """Aligned files are lists in TOML and tuples here."""
         if not isinstance(files, list | tuple):
             raise ValueError(f"{files!r} is not a list of files; write [{files!r}]")
         if not files and info.field_name == "train":
-            raise ValueError("names no file")
+            raise ValueError("is empty; name a file")
         for file in files:
             if not isinstance(file, str) and not (isinstance(file, list | tuple) and len(file) == 2):
-                raise ValueError(f"{file!r} is neither a file nor two aligned ones, source first")
+                raise ValueError(f"{file!r} is neither a file nor a list of two aligned files, source first")
         return tuple(tuple(file) if isinstance(file, list) else file for file in files)
 
-    def anchored(self) -> "CorpusConfig":
-        """The same with whole paths."""
-        parts = {part: tuple(map(_whole, getattr(self, part))) for part in PARTS}
+    def absolute(self) -> "CorpusConfig":
+        """The same corpus with absolute paths."""
+        parts = {part: tuple(map(_absolute, getattr(self, part))) for part in PARTS}
         return self.model_copy(update=parts)
 
     @property
@@ -90,41 +101,40 @@ class CorpusConfig(Settings):
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """What a model learns from it."""
+        """The directions that a model learns from it."""
         there = Direction(self.source, self.target)
         return (there, there.turned) if self.both else (there,)
 
     @property
-    def paths(self) -> list[Place]:
+    def paths(self) -> list[DataPath]:
         return [*self.train, *self.validation, *self.test]
 
 
 class DataConfig(Settings):
-    """Which pairs a model learns from. A single corpus may stand in [data] itself, without corpora.
+    """The training pairs. A single corpus may be written directly in [data], without corpora.
 
-    Where there is more than one language to translate into, the model reads before each source which one is
-    wanted (Johnson et al. 2017).
+    With several target languages, a tag before each source selects one (Johnson et al. 2017).
     """
 
     corpora: Annotated[tuple[CorpusConfig, ...], Field(strict=False, min_length=1)]
-    """Each as [[data.corpora]]."""
+    """Each in its own [[data.corpora]]."""
     hold_out: HoldOut = HoldOut()
     cleaning: CleaningConfig = CleaningConfig()
 
     @model_validator(mode="wrap")
     @classmethod
-    def _of_a_single_corpus(cls, values: Any, build: Any) -> "DataConfig":
-        """What stands in [data] itself, as the only corpus; all mistakes are told, under the names used."""
+    def _accept_single_corpus(cls, values: Any, build: Any) -> "DataConfig":
+        """Read settings in [data] itself as the only corpus; report all mistakes under the names used."""
         if not isinstance(values, Mapping):
             return build(values)
-        its_own = {name: values[name] for name in values if name in CorpusConfig.model_fields}
+        own = {name: values[name] for name in values if name in CorpusConfig.model_fields}
         if "corpora" in values:
-            if its_own:
-                raise ValueError(f"{next(iter(its_own))} stands beside corpora; move it into one of them")
+            if own:
+                raise ValueError(f"{next(iter(own))} is set beside corpora; move it into one of them")
             return build(values)
-        others = {name: values[name] for name in values if name not in its_own}
-        corpus, mistakes = _tried(CorpusConfig.model_validate, its_own)
-        # Where it is wrong itself, any other will do to find what else is.
+        others = {name: values[name] for name in values if name not in own}
+        corpus, mistakes = _tried(CorpusConfig.model_validate, own)
+        # If the corpus is wrong, a placeholder still finds the other mistakes.
         data, more = _tried(build, {**others, "corpora": (corpus or CorpusConfig.model_construct(),)})
         if mistakes or more:
             raise ValidationError.from_exception_data(cls.__name__, mistakes + more)
@@ -142,46 +152,54 @@ class DataConfig(Settings):
     def names(cls) -> list[str]:
         return [*CorpusConfig.model_fields, *cls.model_fields]
 
-    def anchored(self) -> "DataConfig":
-        """The same with whole paths, so that a run can be resumed from any folder."""
-        return self.model_copy(update={"corpora": tuple(corpus.anchored() for corpus in self.corpora)})
+    def absolute(self) -> "DataConfig":
+        """The same data with absolute paths."""
+        return self.model_copy(update={"corpora": tuple(corpus.absolute() for corpus in self.corpora)})
 
     def without_files(self) -> dict[str, Any]:
-        """Everything but the places of the files, which are known by what they hold."""
+        """All settings but the paths: files are recognised by their content."""
         return self.model_dump(mode="json", exclude={"corpora": {"__all__": set(PARTS)}})
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """From which language into which, each once."""
+        """All directions, each once."""
         return tuple(dict.fromkeys(one for corpus in self.corpora for one in corpus.directions))
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """All that are read or written, each once."""
+        """All languages, each once."""
         return tuple(dict.fromkeys(code for corpus in self.corpora for code in corpus.languages))
 
     @property
-    def paths(self) -> list[Place]:
-        """Everything that training reads, for naming what was made of it."""
-        return [place for corpus in self.corpora for place in corpus.paths]
+    def paths(self) -> list[DataPath]:
+        """All files that the run reads."""
+        return [path for corpus in self.corpora for path in corpus.paths]
 
     def holds_out(self, part: Literal["validation", "test"]) -> bool:
-        """Whether there will be pairs in a part."""
+        """Whether a part will have pairs."""
         return bool(getattr(self.hold_out, part)) or any(getattr(one, part) for one in self.corpora)
 
 
 def _tried(build: Callable[[Any], Any], values: Any) -> tuple[Any, list[Any]]:
-    """What is built of the values, if anything, and the mistakes in them."""
+    """The parsed value, if valid, and the mistakes."""
     try:
         return build(values), []
     except ValidationError as error:
         return None, cast(list[Any], error.errors())
 
 
-def _whole(file: str | tuple[str, str]) -> str | tuple[str, str]:
+def _absolute(file: str | tuple[str, str]) -> str | tuple[str, str]:
     if isinstance(file, tuple):
         return str(Path(file[0]).absolute()), str(Path(file[1]).absolute())
     return file if file in SHIPPED and not Path(file).exists() else str(Path(file).absolute())
+
+
+class ValidationConfig(Settings):
+    """What validation computes besides the loss."""
+
+    sentences: NonNegativeInt = 500
+    """Sentences to compute BLEU on; 0 computes none."""
+    beam: PositiveInt = 1
 
 
 class DistillationConfig(Settings):
@@ -197,7 +215,7 @@ class DistillationConfig(Settings):
 
 
 class TranslationTraining(TrainingConfig):
-    """The training settings of a translator."""
+    """Defaults for a base Transformer on a million sentence pairs."""
 
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
     regulariser: RegulariserConfig | None = None
@@ -207,15 +225,8 @@ class TranslationTraining(TrainingConfig):
     """Validation metric that selects the best weights."""
 
 
-class ValidationConfig(Settings):
-    """How a run looks at itself: the loss always, and BLEU of so many of the sentences."""
-
-    sentences: NonNegativeInt = 500
-    beam: PositiveInt = 1
-
-
-class TranslationRecipe(Settings):
-    """Everything that decides what a run will give."""
+class TranslationRecipe(Recipe):
+    """A run that trains a translator."""
 
     kind: Literal["translation"] = "translation"
     data: DataConfig
@@ -227,7 +238,7 @@ class TranslationRecipe(Settings):
     search: SearchConfig = SearchConfig()
 
     @model_validator(mode="after")
-    def _rows_suit_the_model(self) -> "TranslationRecipe":
+    def _check_rows(self) -> Self:
         if self.batches.kind == "packed" and not self.model.packs:
             raise ValueError(
                 "batches.kind is 'packed', but fraction positions and the location score need a row for each "
@@ -235,24 +246,78 @@ class TranslationRecipe(Settings):
             )
         return self
 
-    def settled(self, on_gpu: bool) -> "TranslationRecipe":
-        """The same with nothing left to be chosen by the machine, so that a run goes on as it began."""
-        batches = self.batches
-        if batches.kind == "auto":
-            kind = "packed" if on_gpu and self.model.packs else "padded"
-            batches = batches.model_copy(update={"kind": kind})
-        training = self.training.resolved(on_gpu, self.model.width)
-        return self.model_copy(update={"batches": batches, "training": training})
-
     @model_validator(mode="after")
-    def _what_stops_the_run_is_measured(self) -> "TranslationRecipe":
+    def _check_validation(self) -> Self:
         held_out = self.data.holds_out("validation")
         if self.training.monitor == "bleu" and not held_out:
             raise ValueError("training.monitor is 'bleu', but no sentences are kept for validation")
         if self.training.monitor == "bleu" and not self.validation.sentences:
             raise ValueError(
-                "training.monitor is 'bleu', but validation.sentences is 0; let it be some hundred"
+                "training.monitor is 'bleu', but validation.sentences is 0; set it to a few hundred"
             )
         if self.training.average and self.training.average.of == "best" and not held_out:
             raise ValueError("training.average.of is 'best', but no sentences are kept for validation")
         return self
+
+    def absolute(self) -> Self:
+        return self.model_copy(update={"data": self.data.absolute()})
+
+    def resolved(self, on_gpu: bool) -> Self:
+        recipe = super().resolved(on_gpu)
+        if self.batches.kind != "auto":
+            return recipe
+        kind = "packed" if on_gpu and self.model.packs else "padded"
+        return recipe.model_copy(update={"batches": self.batches.model_copy(update={"kind": kind})})
+
+    def inherited(self) -> Self:
+        """The same recipe with the tokenizer and shape of the model that it starts from, or of its teacher."""
+        training, paths = self.training, {}
+        if training.init_from:
+            paths["init_from"] = model_folder(INIT_FROM, training.init_from)
+        if training.distillation:
+            teacher = model_folder(TEACHER, training.distillation.teacher)
+            paths["distillation"] = training.distillation.model_copy(update={"teacher": teacher})
+        recipe = self.model_copy(update={"training": training.model_copy(update=paths)})
+        tokenizer = recipe.inherited_tokenizer()
+        if tokenizer is None:
+            return recipe
+        recipe._check_languages(tokenizer)
+        recipe = with_tokenizer(recipe, tokenizer)
+        start = recipe.training.init_from
+        return with_model_of(recipe, Path(start)) if start else recipe
+
+    def inherited_tokenizer(self) -> Tokenizer | None:
+        """The tokenizer of the model that the run starts from, or of its teacher; they must agree."""
+        distillation = self.training.distillation
+        return tokenizer_of(
+            {INIT_FROM: self.training.init_from, TEACHER: distillation.teacher if distillation else None}
+        )
+
+    def resume_settings(self) -> dict[str, Any]:
+        groups = self.model_dump(mode="json", exclude={"kind", "data", "search"})
+        return {**groups, "data": self.data.without_files()}
+
+    @classmethod
+    def variants(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(map(str, saved_directions(settings)))
+
+    @classmethod
+    def usage(cls, settings: Mapping[str, Any]) -> str:
+        directions = saved_directions(settings)
+        return f" --to {directions[0].target}" if tags(directions) else ""
+
+    def _check_languages(self, tokenizer: Tokenizer) -> None:
+        """The tokenizer has a tag for each target language, and the teacher translates all directions."""
+        directions = self.data.directions
+        if self.training.distillation:
+            folder = Path(self.training.distillation.teacher)
+            with naming(TEACHER):
+                known = saved_directions(read_toml(folder / SETTINGS))
+            missing = [str(direction) for direction in directions if direction not in known]
+            if missing:
+                raise ModelError(
+                    f"{TEACHER}: {folder} translates {', '.join(map(str, known))}, not {', '.join(missing)}; "
+                    "name a teacher that does"
+                )
+        with naming(INIT_FROM if self.training.init_from else TEACHER):
+            tag_ids(directions, tokenizer)

@@ -1,97 +1,238 @@
-"""The task of learning to translate: what a run needs to know of pairs, languages and translators."""
+"""The task of translating: pairs of sentences in, a translator out. The loss is here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from clearhead.data.batching.buckets import Batches
+from clearhead.checkpoint import Checkpoint, load_checkpoint
+from clearhead.data.batch import PackedBatch, PairBatch
+from clearhead.data.batching.buckets import PaddedBatches
 from clearhead.data.batching.packing import PackedBatches
+from clearhead.data.batching.plan import Share
 from clearhead.data.bpe_dropout import BPEDropout
+from clearhead.data.progress import track_progress
 from clearhead.data.sources.corpus import Pair, check_files
-from clearhead.data.store import PairStore
-from clearhead.tasks.card import model_card
-from clearhead.tasks.init_from import make_loss
-from clearhead.tasks.objective import TranslationLoss
+from clearhead.errors import ModelError
+from clearhead.evaluation.metric import BLEU, LOSS
+from clearhead.layers.layout import Packed, Padded, PairLayout
+from clearhead.models import Translator
+from clearhead.tasks.card import card, data_line
+from clearhead.tasks.events import Note
+from clearhead.tasks.init_from import naming
 from clearhead.tasks.records import write_named
+from clearhead.tasks.task import RunContext, Task
 from clearhead.tasks.translation.data import Corpus, learn_tokenizer, store, tally, training_files
 from clearhead.tasks.translation.directions import Direction, file_name
-from clearhead.tasks.translation.recipe import TranslationRecipe
-from clearhead.tasks.validation import Validator
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.tasks.translation.evaluate import Validator
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.recipe import TEACHER, TranslationRecipe
+from clearhead.text.languages import NAMES
+from clearhead.text.tokenizer import PAD, Tokenizer
+from clearhead.training import (
+    Criterion,
+    RDropConfig,
+    Readout,
+    SimCutConfig,
+    chunked_cross_entropy,
+    find_device,
+)
+
+Batch = PairBatch | PackedBatch
 
 
-class Translating:
-    """The pairs of a recipe, and what is made of them."""
+@dataclass(frozen=True, eq=False)
+class TranslationLoss:
+    """The summed loss of a batch: label-smoothed cross-entropy, a regulariser, a teacher's predictions.
 
-    reading = "reading, cleaning and tokenising the pairs …"
+    A regulariser compares two views of each sentence. Both are rows of one batch, so they cost one pass over
+    twice the rows. Tokens below `first_token` are special tokens, which SimCut never cuts.
+    """
 
-    def __init__(self, recipe: TranslationRecipe):
-        self.recipe = recipe
-        self.corpus = Corpus(recipe.data, recipe.training.seed)
+    criterion: Criterion
+    first_token: int = 0
+    teacher: Translator | None = None
 
-    def check(self) -> str:
-        check_files(self.recipe.data.paths)
+    def __call__(self, model: Translator, batch: Batch) -> Tensor:
+        views = self.criterion.views
+        source, inputs = self._views(batch.source), self._views(batch.inputs)
+        states = model.states(source, layout(batch, views), inputs)
+        return chunked_cross_entropy(
+            states.unflatten(0, (views, -1)),
+            model.readout_weight,
+            batch.labels,
+            self.criterion,
+            teacher=self._teacher_readout(batch),
+        )
+
+    @torch.no_grad()
+    def _teacher_readout(self, batch: Batch) -> Readout | None:
+        if self.teacher is None:
+            return None
+        states = self.teacher.states(batch.source, layout(batch), batch.inputs)
+        return Readout(states, self.teacher.readout_weight)
+
+    def _views(self, tokens: Tensor) -> Tensor:
+        """The tokens of each view, below each other."""
+        match self.criterion.regulariser:
+            case None:
+                return tokens
+            case RDropConfig():
+                return torch.cat([tokens, tokens])
+            case SimCutConfig(cut=share):
+                return torch.cat([tokens, self._cut(tokens, share)])
+
+    def _cut(self, tokens: Tensor, share: float) -> Tensor:
+        """Padding instead of some tokens: a vector that carries only its position."""
+        chosen = torch.rand(tokens.shape, device=tokens.device) < share
+        return tokens.masked_fill(chosen & (tokens >= self.first_token), PAD)
+
+
+def translation_loss(model: Translator, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+    """The summed cross-entropy of a batch."""
+    return TranslationLoss(Criterion(label_smoothing))(model, batch)
+
+
+def layout(batch: Batch, times: int = 1) -> PairLayout:
+    """How the sentences of a batch lie in its rows, the whole repeated `times`."""
+
+    def repeated(tensor: Tensor) -> Tensor:
+        return torch.cat([tensor] * times) if times > 1 else tensor
+
+    if isinstance(batch, PairBatch):
+        return Padded(repeated(batch.source_lengths))
+    return Packed(
+        repeated(batch.source_segments),
+        repeated(batch.source_positions),
+        repeated(batch.target_segments),
+        repeated(batch.target_positions),
+    )
+
+
+class TranslationTask(Task):
+    """Trains a translator on the pairs of a recipe."""
+
+    Recipe = TranslationRecipe
+    metrics = (LOSS, BLEU)
+    does = "translates"
+    command = "clearhead translate"
+    recipe: TranslationRecipe
+    processor: Tokenizer
+
+    def prepare(self, context: RunContext) -> Iterator[Note]:
+        recipe, data = self.recipe, self.recipe.data
+        check_files(data.paths)
+        self.corpus = Corpus(data, recipe.training.seed)
         example = next(self.corpus.examples())
-        return f"{example.source} -> {example.target}"
+        yield Note(f"for example: {example.source} -> {example.target}")
+        files = [path for corpus in data.corpora for path in training_files(corpus)]
+        inherited = recipe.inherited_tokenizer()
+        if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
+            yield Note("taking over a tokenizer …" if inherited else "learning the tokenizer …")
+            with track_progress(files, context.progress):
+                context.ranks.first(self.corpus.split)
+        self.processor = context.processor(
+            Tokenizer, lambda: inherited or learn_tokenizer(self.corpus, recipe)
+        )
+        sharing = "both" if len(data.languages) == 2 else f"all {len(data.languages)}"
+        size, kind = self.processor.size, recipe.tokenizer.kind
+        yield Note(f"tokenizer: {size:,} tokens ({kind}), shared by {sharing} languages")
 
-    def paths(self) -> list[Path]:
-        return [path for corpus in self.recipe.data.corpora for path in training_files(corpus)]
+        yield Note("reading, cleaning and tokenising the pairs …")
+        # Rank 0 writes the store and the others find it; on another machine, one rank there writes it again.
+        with track_progress(files, context.progress):
+            context.ranks.first(lambda: len(store(self.corpus, "train", self.processor, recipe)))
+            self.store = store(self.corpus, "train", self.processor, recipe)
+        several = f" in {len(data.directions)} directions" if len(data.directions) > 1 else ""
+        yield Note(f"pairs to train on: {len(self.store):,}{several} ({tally(self.store)})")
+        self.data_fingerprint = self.store.meta["content"]["files"]
+        held_out = context.ranks.first(lambda: self._hold_out(context.out))
+        self.validator = Validator(held_out, self.processor, recipe) if any(held_out.values()) else None
+        self._loss = self._make_loss()
 
-    def split(self) -> None:
-        self.corpus.split()
-
-    def learn_tokenizer(self) -> Tokenizer:
-        return learn_tokenizer(self.corpus, self.recipe)
-
-    def about_tokenizer(self, tokenizer: Tokenizer) -> str:
-        languages = self.recipe.data.languages
-        shared = "both" if len(languages) == 2 else f"all {len(languages)}"
-        return f"{tokenizer.size:,} tokens ({self.recipe.tokenizer.kind}), shared by {shared} languages"
-
-    def store(self, tokenizer: Tokenizer) -> PairStore:
-        return store(self.corpus, "train", tokenizer, self.recipe)
-
-    def about_store(self, store: PairStore) -> str:
-        directions = self.recipe.data.directions
-        ways = f" in {len(directions)} directions" if len(directions) > 1 else ""
-        return f"pairs to train on: {len(store):,}{ways} ({tally(store)})"
-
-    def files(self, store: PairStore) -> Any:
-        return store.meta["content"]["files"]
-
-    def hold_out(self, tokenizer: Tokenizer, out: Path) -> dict[Direction, list[Pair]]:
-        """The pairs for validation; these and those for a test are written to the folder."""
-        held_out = self.corpus.by_direction("validation")
-        for part, kept in (("validation", held_out), ("test", self.corpus.by_direction("test"))):
-            for direction, some in kept.items():
-                write_named(out / file_name(part, direction, self.recipe.data.directions), _tsv(some))
-        return held_out
-
-    def validator(self, held_out: dict[Direction, list[Pair]], tokenizer: Tokenizer) -> Validator | None:
-        return Validator(held_out, tokenizer, self.recipe) if any(held_out.values()) else None
-
-    def loss(self, tokenizer: Tokenizer) -> TranslationLoss:
-        return make_loss(self.recipe, tokenizer)
-
-    def batches(
-        self, store: PairStore, tokenizer: Tokenizer, rank: int, ranks: int, batches_per_step: int
-    ) -> Batches | PackedBatches:
+    def batches(self, rank: int, ranks: int, batches_per_step: int) -> PaddedBatches | PackedBatches:
         recipe = self.recipe
-        kind = PackedBatches if recipe.batches.kind == "packed" else Batches
-        encode = splitting(store, tokenizer, recipe) if recipe.tokenizer.dropout else None
-        return kind(store, recipe.batches, recipe.training.seed, rank, ranks, batches_per_step, encode)
+        kind = PackedBatches if recipe.batches.kind == "packed" else PaddedBatches
+        seed, dropout = recipe.training.seed, recipe.tokenizer.dropout
+        encode = None
+        if dropout:
+            encode = BPEDropout(self.store, self.processor, dropout, seed, recipe.model.max_tokens)
+        return kind(self.store, recipe.batches, seed, Share(rank, ranks, batches_per_step), encode)
+
+    def loss(self, model: Translator, batch: Batch) -> Tensor:
+        return self._loss(model, batch)
+
+    def validate(self, model: nn.Module, autocast: AbstractContextManager) -> dict[str, float]:
+        return self.validator.measure(model, autocast, translation_loss) if self.validator else {}
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
-        size = sum(parameter.numel() for parameter in model.parameters())
-        return model_card(self.recipe, size, step, scores)
+        recipe, config = self.recipe, self.recipe.model
+        directions = recipe.data.directions
+        to = recipe.usage(recipe.model_dump())
+        kept = [
+            f"`{file_name(part, one, directions)}`" for one in directions for part in ("validation", "test")
+        ]
+        return card(
+            title=", ".join(f"{NAMES[source]} to {NAMES[target]}" for source, target in directions),
+            about=f"A translator trained with clearhead: width {config.width}, {config.encoder_layers} + "
+            f"{config.decoder_layers} layers, {config.attention.heads} heads, {recipe.tokenizer.kind} "
+            f"vocabulary, {sum(p.numel() for p in model.parameters()):,} parameters; {step:,} training steps.",
+            use=[
+                f"clearhead translate --model THIS-FOLDER{to} 'A sentence.'",
+                f"clearhead evaluate THIS-FOLDER{to}",
+            ],
+            data=[data_line(file) for corpus in recipe.data.corpora for file in corpus.train],
+            held_out=f"{', '.join(kept[:-1])} and {kept[-1]} beside this card were kept from training.",
+            scores=scores,
+            metrics=self.metrics,
+        )
 
+    @classmethod
+    def load(cls, checkpoint: Checkpoint) -> TranslationModel:
+        return TranslationModel.from_checkpoint(checkpoint)
 
-def splitting(pairs: PairStore, tokenizer: Tokenizer, recipe: TranslationRecipe) -> BPEDropout:
-    """The pairs with their words split anew in every epoch."""
-    dropout, seed = recipe.tokenizer.dropout, recipe.training.seed
-    return BPEDropout(pairs, tokenizer, dropout, seed, recipe.model.max_tokens)
+    def _make_loss(self) -> TranslationLoss:
+        training = self.recipe.training
+        distilled = training.distillation.weight if training.distillation else 0.0
+        criterion = Criterion(training.label_smoothing, training.regulariser, distilled)
+        return TranslationLoss(criterion, len(self.processor.special_tokens), self._teacher())
+
+    def _teacher(self) -> Translator | None:
+        recipe = self.recipe
+        if not recipe.training.distillation:
+            return None
+        folder = Path(recipe.training.distillation.teacher)
+        with naming(TEACHER):
+            checkpoint = load_checkpoint(folder)
+        teacher = checkpoint.model
+        if not isinstance(teacher, Translator):
+            raise ModelError(f"{TEACHER}: {folder} does not translate; name a translator's folder")
+        if checkpoint.processor.fingerprint != self.processor.fingerprint:
+            raise ModelError(
+                f"{TEACHER}: {folder} has another tokenizer than the run; restore it, or train into another "
+                "folder"
+            )
+        if teacher.config.max_length < recipe.model.max_length:
+            raise ModelError(
+                f"{TEACHER}: {folder} takes {teacher.config.max_length} tokens, this model "
+                f"{recipe.model.max_length}; lower model.max_length"
+            )
+        if recipe.batches.kind == "packed" and not teacher.config.packs:
+            raise ModelError(
+                f"{TEACHER}: {folder} needs a row for each sentence; set batches.kind to 'padded'"
+            )
+        return teacher.requires_grad_(False).to(find_device(recipe.training.device))
+
+    def _hold_out(self, out: Path) -> dict[Direction, list[Pair]]:
+        """The validation pairs; these and the test pairs are written to the folder."""
+        directions, held_out = self.recipe.data.directions, self.corpus.by_direction("validation")
+        for part, kept in (("validation", held_out), ("test", self.corpus.by_direction("test"))):
+            for direction, pairs in kept.items():
+                write_named(out / file_name(part, direction, directions), _tsv(pairs))
+        return held_out
 
 
 def _tsv(pairs: Iterable[Pair]) -> str:

@@ -1,0 +1,69 @@
+"""Recipes that are sized to the data: what the tasks share, and how long a run will take."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from clearhead.config import apply_overrides, parse_settings
+from clearhead.tasks.recipe import Recipe
+
+# The share of the speed of plain matrix products that a training step reaches.
+EFFICIENCY = {"cpu": 0.7, "cuda": 0.2}
+R = TypeVar("R", bound=Recipe)
+
+
+class Fitted(Protocol):
+    """A recipe sized to a corpus."""
+
+    @property
+    def recipe(self) -> Any: ...
+    @property
+    def multiplications(self) -> int:
+        """Of a forward pass, per token."""
+        ...
+
+    def choices(self) -> list[str]:
+        """What was chosen, a line each."""
+        ...
+
+
+def with_changes(recipe: R, requested: Mapping[str, Any], changes: Sequence[str]) -> R:
+    """The recipe after the user's changes; a requested preset or init_from replaces the sized model."""
+    values = recipe.model_dump(mode="json", exclude_none=True)
+    if setting(requested, "training", "init_from") or setting(requested, "model", "preset"):
+        del values["model"]
+    return parse_settings(type(recipe), apply_overrides(values, changes)).inherited()
+
+
+def steps_of(requested: Mapping[str, Any], usual: int) -> int:
+    """The requested number of steps, or the usual one; a value that is no number is refused later."""
+    steps = setting(requested, "training", "steps")
+    return steps if isinstance(steps, int) and steps > 0 else usual
+
+
+def setting(requested: Mapping[str, Any], group: str, name: str) -> Any:
+    """The value of a requested setting, or None."""
+    settings = requested.get(group)
+    return settings.get(name) if isinstance(settings, Mapping) else None
+
+
+def estimate_seconds(fitted: Fitted, device: torch.device) -> float:
+    """How long the whole run may take here, estimated from the speed of plain matrix products."""
+    recipe = fitted.recipe
+    tokens = recipe.training.steps * recipe.batches.tokens
+    speed = _flops(device, recipe.model.width) * EFFICIENCY[device.type]
+    # Forward and backward are three products of two operations each.
+    return 6 * fitted.multiplications * tokens / speed
+
+
+def _flops(device: torch.device, width: int) -> float:
+    """Operations per second in matrix products of the model's shape: the best of a few trials."""
+    left, right = torch.randn(1024, width, device=device), torch.randn(width, 4 * width, device=device)
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        torch.stack([left @ right for _ in range(8)]).sum().item()
+        seconds.append(time.perf_counter() - start)
+    return 8 * 2 * 1024 * width * 4 * width / min(seconds)
