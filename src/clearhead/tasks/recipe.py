@@ -6,9 +6,6 @@ from typing import Any, Self
 from clearhead.config import Settings
 from clearhead.training import TrainingConfig
 
-# Compiling takes half a minute: a shorter run does not earn it back.
-MIN_STEPS_TO_COMPILE = 2000
-
 
 class Recipe(Settings):
     """Everything that decides the result of a run. A task subclasses it and adds its data."""
@@ -28,10 +25,8 @@ class Recipe(Settings):
 
     def resolved(self, on_gpu: bool) -> Self:
         """The same recipe with every "auto" decided, so that a resumed run continues as it began."""
-        if self.training.compile != "auto":
-            return self
-        compile = "on" if on_gpu and self.training.steps >= MIN_STEPS_TO_COMPILE else "off"
-        return self.model_copy(update={"training": self.training.model_copy(update={"compile": compile})})
+        training = self.training.resolved(on_gpu, getattr(self.model, "width", None))
+        return self.model_copy(update={"training": training})
 
     def resume_settings(self) -> dict[str, Any]:
         """The groups of settings that a resumed run must keep; data is recognised by its content."""

@@ -118,7 +118,9 @@ def test_packed_documents_have_the_loss_of_each_alone():
     texts = [torch.randint(4, 50, (length,)).tolist() for length in (3, 9, 1, 14, 6)]
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double().eval()
     config, loss = TextBatchingConfig(tokens=64, row_length=16), LanguageLoss()
-    [batches_per_step] = PackedTexts(DelimitedDocuments(TextStore.of(texts), (2, 3)), config, seed=0).sequential()
+    [batches_per_step] = PackedTexts(
+        DelimitedDocuments(TextStore.of(texts), (2, 3)), config, seed=0
+    ).sequential()
     alone = [PackedTexts(DelimitedDocuments(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
     apart = sum(loss(model, batch) for batches in alone for batch in batches.sequential())
     torch.testing.assert_close(loss(model, batches_per_step), apart)
@@ -296,11 +298,8 @@ def test_what_a_tokenizer_that_is_taken_over_does_not_know_is_said_and_a_frame_o
         ('tokenizer.kind="bpe"', "tokenizer.kind bpe does not keep blanks as they are"),
         ("tokenizer.normalize=true", "tokenizer: normalize and dropout change what a language model reads"),
         ("batches.row_length=17", "batches.row_length 17 is more than model.context_length 16"),
-        ('training.monitor="bleu"', "training: monitor is 'bleu', which is for translators"),
-        (
-            'training.regulariser={kind = "rdrop"}',
-            "training: regulariser and distillation are for translators",
-        ),
+        ('training.monitor="bleu"', "training.monitor: 'bleu' is not"),
+        ('training.regulariser={kind = "rdrop"}', "training.regulariser: unknown setting"),
         ("data.train=[]", "data.train: names no file"),
         ('kind="poetry"', "kind: 'poetry' is not one of translation, language"),
     ],

@@ -97,7 +97,9 @@ def test_a_layout_comes_several_times_below_itself():
 @pytest.mark.parametrize("regulariser", [None, SimCutConfig(cut=0.0)])
 def test_a_teacher_that_is_the_model_itself_leaves_the_loss_without_its_uncertainty(batch, regulariser):
     translator, given = model(), batch()
-    loss = TranslationLoss(Criterion(0.0, regulariser, taught=1.0), teacher=model().requires_grad_(False))
+    loss = TranslationLoss(
+        Criterion(0.0, regulariser, teacher_weight=1.0), teacher=model().requires_grad_(False)
+    )
     total, found = gradients(loss, translator, given)
     torch.testing.assert_close(total, torch.zeros_like(total))
     assert all(gradient.abs().max() < 1e-12 for gradient in found)

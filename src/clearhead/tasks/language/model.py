@@ -7,13 +7,14 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from clearhead.accel.packing import pack_linears
+from clearhead.accel import enabled
+from clearhead.accel.packing import Packed
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.models import GPT
-from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
+from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped, supports_cuda_graph
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
 from clearhead.text.tokenizer import UNK, Tokenizer
@@ -64,15 +65,22 @@ class LanguageModel:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.prompt_format = prompt_format or PromptFormat()
-        pack_linears(model, model.readout_weight)
-        graphs = self.device.type == "cuda" and supports_cuda_graph(model.config)
-        self.steps = CudaGraphGPT(model) if graphs else model
+        self._packed = Packed(model, model.readout_weight)
+        graphs = enabled() and self.device.type == "cuda" and supports_cuda_graph(model.config)
+        self._graphed = CudaGraphGPT(model) if graphs else None
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> "LanguageModel":
         tokenizer = checkpoint.processor
         assert isinstance(checkpoint.model, GPT)
         return cls(checkpoint.model, tokenizer, PromptFormat.from_settings(checkpoint.settings, tokenizer))
+
+    @property
+    def engine(self) -> GPT | CudaGraphGPT:
+        """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
+        if is_tapped(self.model):
+            return self.model
+        return self._graphed or self._packed.current()
 
     @property
     def device(self) -> torch.device:
