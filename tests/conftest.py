@@ -10,6 +10,10 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
+# Read when a kernel is defined, so before anything imports one.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
 CHECKED = ["clearhead.decoding", "clearhead.layers", "clearhead.models"]
 # The compiler of passes on a GPU does not see through the checks.
 if not torch.cuda.is_available():
