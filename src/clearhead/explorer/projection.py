@@ -1,4 +1,4 @@
-"""How one number of a query, key or value comes about: a vector of the stream times a row of the matrix."""
+"""One number of a query, key or value as a dot product: a vector of the stream times a row of the matrix."""
 
 from typing import Any
 
@@ -9,61 +9,64 @@ from clearhead.explorer.trace_session import TraceSession
 from clearhead.inspection.explanation_summaries import RESIDUALS
 from clearhead.layers.attention import Attention
 from clearhead.layers.norm import PreNorm
+from clearhead.models.anatomy import AttentionPart
 
-THREE = ("queries", "keys", "values")
+PARTS = ("queries", "keys", "values")
 
 
 @torch.no_grad()
 def projection(
-    told: TraceSession, key: str, layer: int, head: int, place: int, part: str, dimension: int
+    session: TraceSession, name: str, layer: int, head: int, position: int, part: str, dimension: int
 ) -> dict[str, Any]:
-    """x·W + b for one dimension of one head at one place, with all its numbers."""
-    kind = told.attention(key)
-    if part not in THREE:
-        raise SettingsError(f"part: {part!r:.40} is not one of {', '.join(THREE)}")
-    for name, number, limit in (("layer", layer, kind["layers"]), ("head", head, kind["heads"])):
-        if not 0 <= number < limit:
-            raise SettingsError(f"{name}: {number} is not from 0 to {limit - 1}")
-    path = kind["path"].replace("*", str(layer))
-    attention = told.model.get_submodule(path)
+    """x·W + b for one dimension of one head at one position, with all its numbers."""
+    known = {one["name"]: one for one in session.about["attentions"]}
+    if name not in known:
+        raise SettingsError(f"attention: {name!r:.80} is not one of {', '.join(known)}")
+    if part not in PARTS:
+        raise SettingsError(f"part: {part!r:.40} is not one of {', '.join(PARTS)}")
+    sizes = {"layer": (layer, known[name]["layers"]), "head": (head, known[name]["heads"])}
+    for field, (number, count) in {**sizes, "dimension": (dimension, known[name]["head_size"])}.items():
+        if not 0 <= number < count:
+            raise SettingsError(f"{field}: {number} is not from 0 to {count - 1}")
+    kind = session.model.anatomy().attention(name)
+    attention = session.model.get_submodule(path := kind.path(layer))
     assert isinstance(attention, Attention)
-    if not 0 <= dimension < attention.size:
-        raise SettingsError(f"dimension: {dimension} is not from 0 to {attention.size - 1}")
-    side = kind["queries" if part == "queries" else "keys"]
-    told.check_place(place, side)
-    told.fetch(f"{path}.{part}")
-    given = _given(told, kind, layer, part, place)
-    # Several heads of queries may ask the same keys and values.
-    asked = head if part == "queries" else head // attention.shared
-    row = sum(attention.project.sizes[: THREE.index(part)]) + asked * attention.size + dimension
+    side = kind.queries if part == "queries" else kind.keys
+    session.check_position(position, side)
+    session.fetch(f"{path}.{part}")
+    given = _input(session, kind, layer, part, position)
+    # With grouped-query attention, several query heads share one head of keys and values.
+    group = head if part == "queries" else head // attention.shared
+    row = sum(attention.project.sizes[: PARTS.index(part)]) + group * attention.size + dimension
     weight = attention.project.weight[row].cpu()
     bias = 0.0 if attention.project.bias is None else float(attention.project.bias[row])
     return {
         "name": f"{path}.project",
         "part": part,
         "side": side,
-        "place": place,
+        "position": position,
         "dimension": dimension,
         "input": given.tolist(),
         "weight": weight.tolist(),
         "bias": bias,
         "product": float(given @ weight) + bias,
-        "output": told.values(f"{path}.{part}")[head, place].tolist(),
+        "output": session.values(f"{path}.{part}")[head, position].tolist(),
     }
 
 
-def _given(told: TraceSession, kind: dict[str, Any], layer: int, part: str, place: int) -> torch.Tensor:
-    """What the attention gets at a place: the stream, normalised where norms come first."""
-    stack, sublayer = kind["stack"], kind["path"].rsplit(".", 1)[1]
-    if kind["kind"] == "cross" and part != "queries":
-        return told.values("encoder.states")[place]
-    if sublayer == "cross_attention":
-        stream = told.values(f"{stack}.blocks.{layer}.{RESIDUALS['attention']}.stream")
+def _input(session: TraceSession, kind: AttentionPart, layer: int, part: str, position: int) -> torch.Tensor:
+    """The input of the attention at a position: the stream, normalized in a pre-norm model."""
+    anatomy = session.model.anatomy()
+    if kind.crosses and part != "queries":
+        source = next(stack.path for stack in anatomy.stacks if stack.side == kind.keys)
+        return session.values(f"{source}.states")[position]
+    sublayers, block = anatomy.stack(kind.stack).sublayers, f"{kind.stack}.blocks.{layer}"
+    if before := sublayers[: sublayers.index(kind.sublayer)]:
+        stream = f"{block}.{RESIDUALS[before[-1]]}.stream"
     elif layer:
-        stream = told.values(f"{stack}.blocks.{layer - 1}.{RESIDUALS['feedforward']}.stream")
+        stream = f"{kind.stack}.blocks.{layer - 1}.{RESIDUALS[sublayers[-1]]}.stream"
     else:
-        side = kind["queries"]
-        stream = told.values("embedding.stream" if side == "text" else f"{side}_embedding.stream")
-    residual = told.model.get_submodule(f"{stack}.blocks.{layer}.{RESIDUALS[sublayer]}")
-    whole = stream[None].to(told.device)
-    return (residual.norm(whole) if isinstance(residual, PreNorm) else whole)[0, place].cpu()
+        stream = f"{anatomy.embeddings[kind.queries]}.stream"
+    residual = session.model.get_submodule(f"{block}.{RESIDUALS[kind.sublayer]}")
+    whole = session.values(stream)[None].to(session.device)
+    return (residual.norm(whole) if isinstance(residual, PreNorm) else whole)[0, position].cpu()

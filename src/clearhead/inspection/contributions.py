@@ -27,5 +27,5 @@ def contributions(model: nn.Module, measure: Callable[[], float]) -> Generator[C
     for path, attention in model.named_modules():
         if isinstance(attention, Attention):
             for head in range(attention.project.sizes[0] // attention.size):
-                with intervene(model, {f"{path}.mixed": Mute([head])}):
+                with intervene(model, {f"{path}.head_output": Mute([head])}):
                     yield Contribution(path, head, measure() - whole)

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from clearhead.explorer.server import Server, bound, in_background
+from clearhead.explorer.server import Server, bind, in_background
 
 from .conftest import writer
 
@@ -95,7 +95,7 @@ def test_a_model_is_named_even_where_its_first_text_is_refused(browser, watched)
 
 def test_a_page_left_open_while_the_server_restarts_goes_on(browser, box, watched):
     def start(port: int) -> tuple[Server, threading.Thread, socket.socket]:
-        place, ready = bound(port), threading.Event()
+        place, ready = bind(port), threading.Event()
         server = Server([("en-de", box)], "cpu", ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
         thread.start()

@@ -36,7 +36,7 @@ def test_what_is_written_while_numbers_arrive_stays_in_the_field(opened):
     until(page, routes)
     page.locator("#text").fill("The cat sleeps in")
     let_go(page, WHOLE, routes)
-    page.wait_for_selector("#agreement")
+    page.wait_for_selector("#difference")
     opened.synchronize()
     assert page.locator("#text").input_value() == "The cat sleeps in"
 
@@ -62,7 +62,7 @@ def test_back_while_a_trace_is_under_way_leads_to_what_was_there_before(opened, 
     page.evaluate("history.back()")
     page.wait_for_url(re.compile(r"text=The\+dog"))
     opened.waiting.clear()
-    page.wait_for_selector("#agreement")
+    page.wait_for_selector("#difference")
     opened.synchronize()
     assert page.locator("#output").inner_text() == box.translate(TEXT).text
     assert page.locator("#text").input_value() == TEXT
@@ -91,7 +91,7 @@ def test_numbers_still_come_when_another_text_was_refused_before_they_were_there
     ask(page, "word " * 400)
     page.wait_for_selector("[role=alert]")
     page.unroute(WHOLE)
-    page.wait_for_selector("#agreement")
+    page.wait_for_selector("#difference")
     assert "400 tokens" in opened.alert()
     assert "text=The+cat+sleeps." in page.url
 

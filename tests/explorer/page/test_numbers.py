@@ -56,11 +56,11 @@ def test_what_is_pointed_at_has_four_digits_and_the_name_it_has_in_python(opened
         assert number(value) == pytest.approx(float(told[name][place]), abs=6e-5)
 
 
-def test_the_output_and_the_agreement_are_those_of_python(opened, box):
+def test_the_output_and_the_difference_are_those_of_python(opened, box):
     told = box.explain(TEXT)
-    page = opened.go(view="logits", text=TEXT, place=2)
+    page = opened.go(view="logits", text=TEXT, position=2)
     assert page.locator("#output").inner_text() == told.output == box.translate(TEXT).text
-    assert number(page.locator("#agreement").inner_text()) < 1e-5
+    assert number(page.locator("#difference").inner_text()) < 1e-5
     page.wait_for_selector("#next-probability")
     token = told.target[2]
     probability = told["logits"][2].softmax(-1)[token.next]
@@ -68,16 +68,16 @@ def test_the_output_and_the_agreement_are_those_of_python(opened, box):
     assert shown == pytest.approx(float(probability), rel=2e-3)
 
 
-def test_the_first_picture_waits_for_no_more_than_its_numbers_and_the_agreement_follows(opened):
+def test_the_first_picture_waits_for_no_more_than_its_numbers_and_the_difference_follows(opened):
     page, held = opened.page, []
     page.route(re.compile(r"/api/trace/\w+$"), lambda route: held.append(route))
     page.goto(f"{opened.address}#{urlencode({'door': 'inspect', 'view': 'head', 'text': TEXT})}")
     page.wait_for_selector("[data-view=head] canvas")
     assert page.locator("#output").inner_text()
-    assert page.locator("#agreement").count() == 0
+    assert page.locator("#difference").count() == 0
     held[0].continue_()
-    page.wait_for_selector("#agreement")
-    assert number(page.locator("#agreement").inner_text()) < 1e-5
+    page.wait_for_selector("#difference")
+    assert number(page.locator("#difference").inner_text()) < 1e-5
     assert page.locator("output").inner_text().count("log p") == 1
 
 

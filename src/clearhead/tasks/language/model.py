@@ -5,12 +5,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, overload
 
 import torch
+from torch import Tensor
 
 from clearhead.accel.packing import pack_linears
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
+from clearhead.layers.layout import Plain
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
 from clearhead.options import check_text, listed
@@ -221,6 +223,27 @@ class LanguageModel:
             name=self.name,
             found=found,
         )
+
+    def about(self) -> dict[str, Any]:
+        """The limits of the model, for the explorer."""
+        return {"max_tokens": self.context_length - len(self.prompt_format.start)}
+
+    def explain_options(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of `explain` for an explorer request."""
+        tokens = request.get("tokens", 0)
+        if not tokens or not request.get("temperature"):
+            return {"tokens": tokens}
+        names = [name for name in ("temperature", "top_k", "top_p", "seed") if name in request]
+        return {"tokens": tokens, "options": GenerateOptions(**{name: request[name] for name in names})}
+
+    @torch.inference_mode()
+    def next_logits(
+        self, text: str, generated: Sequence[int] = (), to: str | None = None
+    ) -> tuple[Tensor, int]:
+        """The logits after a text and these tokens, and the number of tokens the model has read."""
+        ids = [*self.encode(text), *generated][-self.context_length :]
+        tokens = torch.tensor([ids], device=self.device)
+        return self.model.readout(self.model.states(tokens, Plain())[0, -1]), len(ids)
 
     def truncated(self, prompt: str, options: GenerateOptions | None = None) -> int:
         """How many tokens at the start of a prompt do not fit into the context."""

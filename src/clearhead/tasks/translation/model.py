@@ -1,13 +1,14 @@
 """A trained translator in use: texts in, translations out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Annotated, overload
+from typing import Annotated, Any, overload
 
 import torch
 from pydantic import Field, PositiveInt
+from torch import Tensor
 
 from clearhead.checkpoint import Checkpoint
 from clearhead.config import Settings, parse_settings
@@ -28,6 +29,7 @@ from clearhead.decoding import (
 )
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_pair, source_tokens, target_tokens
+from clearhead.layers.layout import Padded
 from clearhead.models import Translator
 from clearhead.options import check_text, check_types, listed
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
@@ -336,6 +338,34 @@ class TranslationModel:
             found=self._translation(text, found) if found else None,
             tree=tree,
         )
+
+    def about(self) -> dict[str, Any]:
+        """The directions, limits and search settings, for the explorer."""
+        languages = [{"source": one.source, "target": one.target} for one in self.directions]
+        search = {"beam": self.search.beam, "length_penalty": self.search.length_penalty}
+        return {"languages": languages, "max_tokens": self.max_length, **search}
+
+    def explain_options(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of `explain` for an explorer request."""
+        given = {"to": request.get("to") or self.directions[0].target, "target": request.get("target")}
+        beam, prefix = request.get("beam"), request.get("forced") or request.get("prefix") or ""
+        return {**given, "options": TranslateOptions(beam=beam, prefix=prefix)} if beam or prefix else given
+
+    @torch.inference_mode()
+    def next_logits(
+        self, text: str, generated: Sequence[int] = (), to: str | None = None
+    ) -> tuple[Tensor, int]:
+        """The logits after these tokens of a translation, and the number of tokens the decoder has read."""
+        source, limit = self.tokenizer.encode(text), self.max_length
+        if not source:
+            raise TextError("text: is empty; give a text to translate")
+        if len(source) > limit or len(generated) > self.model.config.max_tokens:
+            length = max(len(source), len(generated))
+            raise TextError(f"text: {length} tokens, but the model takes at most {limit}; shorten it")
+        read = torch.tensor([[*self.tag(to), *source, END]], device=self.device)
+        target = torch.tensor([[START, *generated]], device=self.device)
+        layout = Padded(torch.tensor([read.shape[1]], device=self.device))
+        return self.model.readout(self.model.states(read, layout, target)[0, -1]), len(generated) + 1
 
     def _encode_one(self, text: str) -> list[int]:
         ids = self.tokenizer.encode(text)
