@@ -8,7 +8,13 @@ from clearhead.inspection.explanation import Explanation
 from clearhead.text.tokenizer import Tokenizer
 
 
-DEFAULT_ABOUT = {"languages": [], "max_tokens": None, "beam": None, "length_penalty": None, "generates": False}
+DEFAULT_ABOUT = {
+    "languages": [],
+    "max_tokens": None,
+    "beam": None,
+    "length_penalty": None,
+    "generates": False,
+}
 
 
 class Explorable(Protocol):

@@ -159,9 +159,7 @@ class TraceSession:
         """The entry of a name, the full names of its tensors, and its axes."""
         pattern, layer = pattern_of(name)
         if pattern not in self.catalogue:
-            raise UnknownTensorError(
-                f"tensor: {name!r:.80} is not in this trace; see its manifest"
-            )
+            raise UnknownTensorError(f"tensor: {name!r:.80} is not in this trace; see its manifest")
         entry = self.catalogue[pattern]
         if layer is None:
             return entry, entry.names, entry.axes
