@@ -1,4 +1,4 @@
-"""The explorer's response times in Chromium at 12, 128 and 512 tokens, and its first picture beside its peers'.
+"""The explorer's response times in Chromium at 12, 128 and 512 tokens; its first picture beside its peers'.
 
     python benchmarks/explorer.py [--chromium /usr/bin/chromium] [--rounds 20] [--libraries FOLDER]
 

@@ -7,7 +7,6 @@ from clearhead.errors import SettingsError
 from clearhead.inspection.explanation import Explanation
 from clearhead.text.tokenizer import Tokenizer
 
-
 DEFAULT_ABOUT = {
     "languages": [],
     "max_tokens": None,

@@ -1,6 +1,7 @@
 """Interventions from the page: as edits, and as the Python that does the same."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from clearhead.errors import SettingsError
@@ -9,15 +10,6 @@ from clearhead.inspection.edits import Edit, Keep, Move, Mute, Row, Swap
 
 Edits = dict[str, list[Edit]]
 """Edits by the site that they change."""
-DEFAULTS = {
-    "target": None,
-    "prefix": "",
-    "tokens": 0,
-    "temperature": 0.0,
-    "top_k": None,
-    "top_p": 1.0,
-    "seed": 0,
-}
 
 
 def parse_edits(model: Explorable, interventions: Sequence[Mapping[str, Any]]) -> Edits:
@@ -29,31 +21,30 @@ def parse_edits(model: Explorable, interventions: Sequence[Mapping[str, Any]]) -
     return edits
 
 
-def as_python(name: str, call: str, edits: Edits) -> str:
+def as_python(model: Explorable, name: str, text: str, options: Mapping[str, Any], edits: Edits) -> str:
     """Code that gives the same explanation."""
-    imports, load = ["import clearhead"], f"model = clearhead.load({name!r})"
-    explain = f"explanation = model.{call}"
-    if not edits:
-        return "\n".join([*imports, "", load, explain, "print(explanation.output)", ""])
-    used = sorted({type(edit).__name__ for given in edits.values() for edit in given})
-    imports.append(f"from clearhead.inspection.edits import {', '.join(used)}")
-    rows = [f"    {site!r}: {given[0] if len(given) == 1 else given!r}," for site, given in edits.items()]
-    context = [
-        "with clearhead.intervene(model.model, edits):",
-        f"    {explain}",
-        "print(explanation.output)",
-        "",
-    ]
-    return "\n".join([*imports, "", load, "edits = {", *rows, "}", *context])
-
-
-def explain_call(model: Explorable, text: str, options: Mapping[str, Any]) -> str:
-    """The call of `explain`, without options that have their default value."""
-    defaults = dict(DEFAULTS)
+    given = {key: value for key, value in options.items() if value is not None and value != 0}
     if len({one["target"] for one in about(model)["languages"]}) == 1:
-        defaults["to"] = options.get("to")
-    given = [f"{name}={value!r}" for name, value in options.items() if (name, value) not in defaults.items()]
-    return f"explain({', '.join([repr(text), *given])})"
+        given.pop("to", None)
+    arguments = ", ".join([repr(text), *(f"{key}={_source(value)}" for key, value in given.items())])
+    explain = f"explanation = model.explain({arguments})"
+    used = {type(edit) for listed in edits.values() for edit in listed}
+    used |= {type(value) for value in given.values() if is_dataclass(value)}
+    imports = sorted(f"from {one.__module__} import {one.__name__}" for one in used)
+    lines = ["import clearhead", *imports, "", f"model = clearhead.load({name!r})"]
+    if edits:
+        rows = [f"    {site!r}: {one[0] if len(one) == 1 else one!r}," for site, one in edits.items()]
+        lines += ["edits = {", *rows, "}", "with clearhead.intervene(model.model, edits):"]
+        explain = f"    {explain}"
+    return "\n".join([*lines, explain, "print(explanation.output)", ""])
+
+
+def _source(value: Any) -> str:
+    """The Python source of a value; options without fields that have their defaults."""
+    if not is_dataclass(value):
+        return repr(value)
+    shown = [one for one in fields(value) if getattr(value, one.name) != one.default]
+    return f"{type(value).__name__}({', '.join(f'{one.name}={getattr(value, one.name)!r}' for one in shown)})"
 
 
 def _edit(model: Explorable, given: Mapping[str, Any], field: str) -> tuple[str, Edit]:

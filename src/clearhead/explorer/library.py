@@ -13,7 +13,7 @@ from clearhead.config import read_toml
 from clearhead.errors import ClearheadError, SettingsError
 from clearhead.explorer.explorable import Explorable
 from clearhead.tasks.load import load_built_in
-from clearhead.tasks.zoo import built_in_names, find_built_in
+from clearhead.tasks.zoo import built_in_names
 
 MAX_WAITING = 16
 POLL_SECONDS = 0.2
@@ -50,9 +50,13 @@ class Library:
     def __init__(self, models: Sequence[tuple[str, Explorable]], device: torch.device | str = "cpu"):
         self.device = device
         self._slots = {name: Slot(name, model.model.config.kind, model) for name, model in models}
-        for name in built_in_names():
-            settings = read_toml(find_built_in(name)[0] / SETTINGS)["model"]
-            self._slots.setdefault(name, Slot(name, settings.get("kind", "translator")))
+        names = built_in_names()
+        several = {folder for folder, variant in names.values() if variant}
+        for name, (folder, variant) in names.items():
+            # A model with variants is offered by variant only.
+            if variant or folder not in several:
+                settings = read_toml(folder / SETTINGS)["model"]
+                self._slots.setdefault(name, Slot(name, settings.get("kind", "translator")))
 
     def records(self) -> list[dict[str, Any]]:
         return [
@@ -73,9 +77,8 @@ class Library:
                 if not connected():
                     raise DisconnectedError(slot.name)
             try:
-                if slot.model is None:
-                    slot.model = load_built_in(slot.name, self.device)
-                yield slot.model, slot.name
+                model = slot.model = slot.model or load_built_in(slot.name, self.device)
+                yield model, slot.name
             finally:
                 slot.lock.release()
         finally:

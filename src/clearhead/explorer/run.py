@@ -8,7 +8,7 @@ from typing import Any
 from clearhead.errors import TextError
 from clearhead.explorer.architecture import architecture
 from clearhead.explorer.explorable import Explorable, about, explain_options
-from clearhead.explorer.interventions import as_python, explain_call, parse_edits
+from clearhead.explorer.interventions import as_python, parse_edits
 from clearhead.explorer.trace_session import TraceSession, output_summary
 from clearhead.inspection import intervene
 
@@ -35,7 +35,7 @@ def start_trace(model: Explorable, name: str, request: Mapping[str, Any]) -> Tra
         architecture(model, name),
         interventions,
         edits,
-        as_python(name, explain_call(model, text, options), edits),
+        as_python(model, name, text, options, edits),
         baseline=baseline if edits else None,
     )
     session.expect(kept_names(session))
