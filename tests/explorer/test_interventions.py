@@ -89,8 +89,8 @@ def test_tensors_computed_on_request_include_the_edits(client, make_trace, monke
     [
         ({**EDITS[0], "attention": "decoder.blocks.7.attention"}, "there is no attention"),
         ({**EDITS[0], "heads": [2]}, "no head 2"),
-        ({**EDITS[2], "weights": [0, 0, 0, 0, 0]}, "all 0"),
-        ({**EDITS[2], "weights": [1] * 40}, "hidden"),
+        ({**EDITS[2], "weights": [0, 0, 0, 0, 0]}, "all weights are 0"),
+        ({**EDITS[2], "weights": [1] * 40}, "cannot attend to key 5"),
         ({**EDITS[3], "token": "nothing like it"}, "is not one token"),
         ({**EDITS[3], "side": "text"}, "has no side text"),
         ({**EDITS[3], "token": None, "id": 10**6}, "no token"),

@@ -17,7 +17,7 @@ from clearhead.errors import ModelError, SettingsError
 from clearhead.explorer.app import make_app
 from clearhead.explorer.library import DisconnectedError, Library
 from clearhead.explorer.measures import contributions
-from clearhead.explorer.pending import PendingTrace, run_pass, run_until
+from clearhead.explorer.pending import PendingTrace
 from clearhead.explorer.run import start_trace
 from clearhead.explorer.server import _wait_until_ready, in_background
 from clearhead.explorer.trace_session import StoppedError, TraceSession
@@ -66,21 +66,20 @@ def test_without_names_nothing_is_captured(translator):
     assert session.output == translator.explain("three one").output
 
 
-def test_a_pass_ends_after_the_last_requested_tensor(translator):
-    session = translator.explain("three one", names=())
-    seen = []
+def test_a_tensor_on_request_runs_the_pass_no_further(translator, monkeypatch):
+    monkeypatch.setattr("clearhead.explorer.run.KEPT_BYTES", 1000)
+    session, seen, name = start_trace(translator, "numbers", {"text": "three one"}), [], FIRST[:-7] + "scores"
+    session.run()
 
     def note(states: torch.Tensor) -> torch.Tensor:
         seen.append(states.shape)
         return states
 
-    found = run_until(session, {"decoder.states": note}, [FIRST])
-    assert list(found) == [FIRST]
+    session.edits = {"decoder.states": note}
+    assert not session.holds(name)
+    session.fetch(name)
     assert seen == []
-    everything = {}
-    run_pass(session, {"decoder.states": note}, [FIRST], everything.__setitem__)
-    assert len(seen) == 1
-    assert torch.equal(found[FIRST], everything[FIRST])
+    assert torch.equal(session.values(name), translator.explain("three one")[name])
 
 
 def test_readers_of_a_failed_pass_get_its_error():

@@ -53,12 +53,12 @@ def explain(
 
         clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
     """
-    from clearhead.inspection.save import check_place
+    from clearhead.inspection.save import check_path
     from clearhead.tasks.language.model import LanguageModel
     from clearhead.tasks.load import load
     from clearhead.tasks.translation.directions import check_target
 
-    check_place(out)
+    check_path(out)
     given = _read() if text is None else text
     loaded = load(model, chosen_device(device))
     if isinstance(loaded, LanguageModel):
@@ -75,8 +75,7 @@ def explain(
             raise SettingsError("--target: is blank; give a translation, or leave it out for the model's own")
         check_target(loaded.directions, to, asked_by="--to")
         explanation = loaded.explain(given, to=to, target=target)
-    choice = {"attention": attention, "layer": layer, "head": head, "query": query}
-    written = explanation.save(out, view, **choice)
+    written = explanation.save(out, view, attention=attention, layer=layer, head=head, query=query)
     _report(explanation, written, view, json)
 
 

@@ -7,6 +7,7 @@ from clearhead.explorer.explorable import DEFAULT_ABOUT, Explorable, about
 from clearhead.layers.attention import Attention
 from clearhead.layers.scores import ProductScore
 from clearhead.models.anatomy import AttentionPart
+from clearhead.text.tokenizer import Tokenizer
 
 SETTINGS = ("ffn_width", "position", "norm", "norm_position", "activation", "tied")
 
@@ -20,21 +21,21 @@ def module_map(
     model: Any, name: str, tokenizer: Any, usage: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The map of a torch module; `usage` is what `about` returns for the model in use."""
-    anatomy, config = model.anatomy(), model.config
+    anatomy, config = model.anatomy(), getattr(model, "config", None)
     first = _attention(model, anatomy.attentions[0])
     readout = getattr(model, "readout_weight", None)
     max_length = getattr(config, "context_length", None) or getattr(config, "max_length", None)
     return {
         "name": name,
-        "kind": config.kind,
+        "kind": getattr(config, "kind", type(model).__name__),
         "width": first.project.in_features,
         **{setting: getattr(config, setting, None) for setting in SETTINGS},
         **_head_counts(first),
-        "score": type(first.score).__name__ if not hasattr(config, "attention") else config.attention.score,
+        "score": getattr(getattr(config, "attention", None), "score", type(first.score).__name__.lower()),
         "vocabulary": None if readout is None else readout.shape[0],
         "max_length": max_length,
         "parameters": sum(weight.numel() for weight in model.parameters()),
-        "tokenizer": None if tokenizer is None else tokenizer.config.kind,
+        "tokenizer": tokenizer.config.kind if isinstance(tokenizer, Tokenizer) else None,
         "output_side": anatomy.output_side,
         **(usage or {**DEFAULT_ABOUT, "max_tokens": max_length}),
         "stacks": [
@@ -47,7 +48,7 @@ def module_map(
 
 def attentions(model: Any) -> list[dict[str, Any]]:
     """The kinds of attention; each occurs in every layer of its stack."""
-    anatomy, window = model.anatomy(), getattr(model.config, "window", None)
+    anatomy, window = model.anatomy(), getattr(getattr(model, "config", None), "window", None)
     found = []
     for part in anatomy.attentions:
         attention = _attention(model, part)
@@ -58,7 +59,7 @@ def attentions(model: Any) -> list[dict[str, Any]]:
                 "path": part.path("*"),
                 "kind": "cross" if part.crosses else "self",
                 "stack": part.stack,
-                "layers": anatomy.stack(part.stack).layers,
+                "layers": len(anatomy.layers(part)),
                 "heads": _head_counts(attention)["heads"],
                 "head_size": attention.size,
                 "queries": part.queries,

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 from clearhead.errors import SettingsError
-from clearhead.explorer.explorable import pieces
 from clearhead.explorer.trace_session import TraceSession
 
 
@@ -29,7 +28,7 @@ def beam(session: TraceSession) -> dict[str, Any]:
             "best": node.best,
         }
         for number, (node, piece) in enumerate(
-            zip(tree.nodes, pieces(session.tokenizer, [node.token for node in tree.nodes]), strict=True)
+            zip(tree.nodes, session.explanation.pieces([node.token for node in tree.nodes]), strict=True)
         )
     ]
     penalty = session.explanation.settings.get("length_penalty")

@@ -7,7 +7,7 @@ from typing import Any
 
 from clearhead.explorer.architecture import attentions
 from clearhead.inspection import sites
-from clearhead.inspection.explanation_summaries import RESIDUALS
+from clearhead.models.anatomy import RESIDUALS
 
 SQUARE = ("scores", "masked", "weights")
 EMBEDDINGS = {
@@ -56,10 +56,8 @@ def catalogue(model: Any, lengths: Mapping[str, int]) -> dict[str, Entry]:
 
 def pattern_of(name: str) -> tuple[str, int | None]:
     """A full name with a * for its layer, and that layer."""
-    number = re.search(r"\.blocks\.(\d+)\.", name)
-    if not number:
-        return name, None
-    return name.replace(number.group(0), ".blocks.*.", 1), int(number.group(1))
+    found = re.match(r"((?:.*\.)?blocks\.)(\d+)(\..*)", name)
+    return (f"{found[1]}*{found[3]}", int(found[2])) if found else (name, None)
 
 
 def _embeddings(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
@@ -94,11 +92,12 @@ def _streams(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
     for stack in model.anatomy().stacks:
         axes, shape = ("layers", "positions", "width"), (stack.layers, lengths[stack.side], width)
         about = {"stack": stack.path, "side": stack.side}
-        for sublayer in stack.sublayers:
-            path, of = f"{stack.path}.blocks.*", {**about, "sublayer": sublayer}
-            found.append(Entry(f"{path}.{sublayer}.added", "added", axes, shape, of))
-            found.append(Entry(f"{path}.{RESIDUALS[sublayer]}.stream", "stream", axes, shape, of))
-        found.append(Entry(f"{stack.path}.states", "states", axes[1:], shape[1:], about))
+        for sublayer in (one for one in stack.sublayers if one in RESIDUALS):
+            of = {**about, "sublayer": sublayer}
+            found.append(Entry(stack.added("*", sublayer), "added", axes, shape, of))
+            found.append(Entry(stack.stream("*", sublayer), "stream", axes, shape, of))
+        states = f"{stack.path}.states".removeprefix(".")
+        found.append(Entry(states, "states", axes[1:], shape[1:], about))
     return found
 
 

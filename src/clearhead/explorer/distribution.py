@@ -1,6 +1,6 @@
 """The next token's probabilities: the full softmax, and what temperature, top-k and top-p leave of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,6 @@ from torch import Tensor
 from clearhead.decoding import check_sampling
 from clearhead.decoding.sampling import keep_top_k, keep_top_p
 from clearhead.errors import SettingsError
-from clearhead.explorer.explorable import pieces
-from clearhead.text.tokenizer import Tokenizer
 
 MAX_TOP = 200
 
@@ -43,15 +41,16 @@ class SamplingFilter:
 
 
 def distribution(
-    tokenizer: Tokenizer | None,
+    pieces: Callable[[Sequence[int]], Sequence[str]],
     logits: Tensor,
     chosen: SamplingFilter,
     following: int | None,
     suppressed_tokens: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The logits of one position as JSON; `following` is the token that comes next, if it is known.
+    """The logits of one position as JSON.
 
-    Suppressed tokens are listed, but never sampled.
+    `pieces` labels ids; `following` is the next token, if it is known. Suppressed tokens are listed, but
+    never sampled.
     """
     logits = logits.float()
     log_probs = (logits / (chosen.temperature or 1.0)).log_softmax(-1)
@@ -62,7 +61,7 @@ def distribution(
     def token(number: int) -> dict[str, Any]:
         return {
             "id": number,
-            "piece": pieces(tokenizer, [number])[0],
+            "piece": pieces([number])[0],
             "logit": float(logits[number]),
             "probability": float(probabilities[number]),
         }

@@ -48,11 +48,6 @@ def explain_options(model: Explorable, request: Mapping[str, Any]) -> dict[str, 
 def tokenizer_of(model: Explorable) -> Tokenizer:
     """The model's tokenizer; an error if it has none."""
     tokenizer = getattr(model, "tokenizer", None)
-    if tokenizer is None:
+    if not isinstance(tokenizer, Tokenizer):
         raise SettingsError(f"model: {model.name!r} has no tokenizer, so it cannot do this")
     return tokenizer
-
-
-def pieces(tokenizer: Tokenizer | None, ids: Sequence[int]) -> list[str]:
-    """Ids as text; the numbers themselves for a model without a tokenizer."""
-    return [str(number) for number in ids] if tokenizer is None else list(tokenizer.pieces(ids))

@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.explorable import Explorable, about, tokenizer_of
-from clearhead.inspection.edits import Edit, Keep, Move, Mute, Row, Swap
+from clearhead.inspection.edits import Edit, KeepOnly, Mute, SetPosition, SetRow, Swap
 
 Edits = dict[str, list[Edit]]
 """Edits by the site that they change."""
@@ -52,15 +52,15 @@ def _edit(model: Explorable, given: Mapping[str, Any], field: str) -> tuple[str,
         case "mute":
             return f"{_path(model, given['attention'], field)}.head_output", Mute(tuple(given["heads"]))
         case "keep":
-            return f"{_path(model, given['attention'], field)}.head_output", Keep(tuple(given["heads"]))
+            return f"{_path(model, given['attention'], field)}.head_output", KeepOnly(tuple(given["heads"]))
         case "row":
-            row = Row(given["query"], tuple(given["weights"]), given["head"])
+            row = SetRow(given["query"], tuple(given["weights"]), given["head"])
             return f"{_path(model, given['attention'], field)}.weights", row
         case "embedding":
             swap = Swap({given["position"]: _token(model, given, field)})
             return f"{_embedding(model, given['side'], field)}.token_embeddings", swap
         case _:
-            return _position_ids(model, given["side"], field), Move({given["position"]: given["to"]})
+            return _position_ids(model, given["side"], field), SetPosition({given["position"]: given["to"]})
 
 
 def _path(model: Explorable, path: str, field: str) -> str:

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from clearhead.explorer.catalogue import pattern_of
-from clearhead.explorer.explorable import pieces
 from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
-from clearhead.inspection.alignment import SIGN, Aligner, cross_roles
+from clearhead.inspection.alignment import SPECIAL, Aligner, cross_roles
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 
@@ -26,10 +25,9 @@ MAX_ROLLOUT = 128
 
 def summaries(session: TraceSession) -> dict[str, Any]:
     """Everything cheap to measure, for every attention and sub-layer."""
-    found, anatomy = Summaries(session.explanation), session.model.anatomy()
+    found, anatomy = Summaries(session.explanation), session.explanation.anatomy
     aligners = _aligners(found)
     own = [part.name for part in anatomy.attentions if not part.crosses]
-    measured = {entry.about["stack"] for entry in session.catalogue.values() if entry.role == "stream"}
     return {
         "attentions": {
             part.name: {"heads": _heads(found, part.name, part.crosses, aligners)}
@@ -37,7 +35,9 @@ def summaries(session: TraceSession) -> dict[str, Any]:
         },
         "aligners": _alignment(found, aligners) if aligners else None,
         "residual": {
-            stack.path: _residual(found, stack.path) for stack in anatomy.stacks if stack.path in measured
+            stack.path: _residual(found, stack.path)
+            for stack in anatomy.stacks
+            if found.has_streams(stack.path)
         },
         "rollout": {kind: rolled for kind in own if (rolled := _rollout(found, kind))},
     }
@@ -47,17 +47,17 @@ def lens(session: TraceSession, top: int) -> dict[str, Any]:
     """The logit lens: the stream after each layer, read out as if it were the last."""
     found = Summaries(session.explanation).lens(top)
     rows = zip(found.ids.tolist(), found.probabilities.tolist(), strict=True)
+    following = found.next_probabilities.tolist()
     return {
         "rows": [row.removeprefix("layer ") for row in found.rows],
         "cells": [[_cell(session, *cell) for cell in zip(*row, strict=True)] for row in rows],
-        "next": [[None if math.isnan(one) else one for one in row] for row in found.wanted.tolist()],
+        "next": [[None if math.isnan(one) else one for one in row] for row in following],
     }
 
 
 def contributions(session: TraceSession, connected: Callable[[], bool] = lambda: True) -> dict[str, Any]:
     """The effect of muting each head, on top of the trace's own edits, while the client is connected."""
-    anatomy = session.model.anatomy()
-    names = {part.path("*"): part.name for part in anatomy.attentions}
+    names = {part.path("*"): part.name for part in session.explanation.anatomy.attentions}
     heads = []
     muted = closing(Summaries(session.explanation).contributions())
     with intervene(session.model, session.edits), muted as found:
@@ -65,7 +65,9 @@ def contributions(session: TraceSession, connected: Callable[[], bool] = lambda:
             if not connected():
                 raise StoppedError(f"{session.name}: stopped muting heads because the client disconnected")
             path, layer = pattern_of(one.attention)
-            heads.append({"attention": names[path], "layer": layer, "head": one.head, "change": one.change})
+            heads.append(
+                {"attention": names[path], "layer": layer or 0, "head": one.head, "change": one.change}
+            )
     return {"heads": heads, "log_prob": session.explanation.log_probability}
 
 
@@ -89,7 +91,7 @@ def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) 
                     "head": head,
                     "entropy": bits[head],
                     "distance": distance[head],
-                    "role": role.name if role.strength else None,
+                    "role": None if role.name == "mixed" else role.name,
                     "label": str(role),
                     "roles": {**{name: share[head] for name, share in shares.items()}, **aligns},
                 }
@@ -106,10 +108,10 @@ def _diagonal_distance(weights: Tensor) -> Tensor:
 
 def _aligners(found: Summaries) -> list[Aligner]:
     """The heads of cross-attention as aligners; empty without cross-attention or without words."""
-    if "cross" not in found.kinds:
+    if found.cross is None:
         return []
     words = found.words
-    return found.aligners() if max(words.source) > SIGN and max(words.target) > SIGN else []
+    return found.aligners() if max(words.source) > SPECIAL and max(words.target) > SPECIAL else []
 
 
 def _alignment(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:
@@ -124,10 +126,9 @@ def _alignment(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:
 
 def _residual(found: Summaries, stack: str) -> list[dict[str, Any]]:
     rows = []
-    for one in found.brought(stack):
-        path, layer = pattern_of(one.name)
+    for one in found.residual_contributions(stack):
         share = {"norm": one.norm.tolist(), "added": one.added.tolist(), "share": one.share.tolist()}
-        rows.append({"layer": layer, "sublayer": path.rsplit(".", 1)[1], **share})
+        rows.append({"layer": one.layer, "sublayer": one.name.rsplit(".", 1)[1], **share})
     return rows
 
 
@@ -139,5 +140,5 @@ def _rollout(found: Summaries, kind: str) -> list[list[float]] | None:
 def _cell(session: TraceSession, ids: list[int], probabilities: list[float]) -> list[dict[str, Any]]:
     return [
         {"id": one, "piece": piece, "probability": probability}
-        for one, piece, probability in zip(ids, pieces(session.tokenizer, ids), probabilities, strict=True)
+        for one, piece, probability in zip(ids, session.explanation.pieces(ids), probabilities, strict=True)
     ]

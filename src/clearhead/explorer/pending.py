@@ -1,18 +1,12 @@
 """Tensors that arrive one by one while a pass runs, so that the first picture need not wait for the last."""
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 
-import torch
 from torch import Tensor
 
-from clearhead.explorer.interventions import Edits
-from clearhead.inspection import Trace, intervene, sites
-from clearhead.inspection.explanation import Explanation, not_captured
-from clearhead.inspection.sites import Listener, listening
-
-Put = Callable[[str, Tensor], None]
+from clearhead.inspection import Trace
+from clearhead.inspection.explanation import not_captured
 
 
 class PendingTrace:
@@ -77,38 +71,3 @@ class PendingTrace:
         """All captured tensors, with a batch axis."""
         with self._changed:
             return Trace({name: tensor[None] for name, tensor in self._captured.items()})
-
-
-@torch.no_grad()
-def run_pass(explanation: Explanation, edits: Edits, names: Iterable[str], put: Put) -> Tensor:
-    """The logits of a pass over the same tokens; each named tensor is passed to `put` as it is computed."""
-    found = sites(explanation.model)
-
-    def capture(name: str) -> Listener:
-        def listener(tensor: Tensor) -> Tensor:
-            put(name, tensor.detach()[0].cpu())
-            return tensor
-
-        return listener
-
-    captures = listening([(found[name], capture(name)) for name in names], looks=True)
-    with intervene(explanation.model, edits), captures:
-        return explanation.logits().cpu()
-
-
-class PassComplete(Exception):  # noqa: N818
-    """Ends a pass early once it has computed everything that was asked for."""
-
-
-def run_until(explanation: Explanation, edits: Edits, names: Collection[str]) -> Mapping[str, Tensor]:
-    """The named tensors, from a pass that stops after the last of them."""
-    seen: dict[str, Tensor] = {}
-
-    def put(name: str, tensor: Tensor) -> None:
-        seen[name] = tensor
-        if len(seen) == len(names):
-            raise PassComplete
-
-    with suppress(PassComplete):
-        run_pass(explanation, edits, names, put)
-    return seen

@@ -6,10 +6,9 @@ import torch
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.trace_session import TraceSession
-from clearhead.inspection.explanation_summaries import RESIDUALS
 from clearhead.layers.attention import Attention
 from clearhead.layers.norm import PreNorm
-from clearhead.models.anatomy import AttentionPart
+from clearhead.models.anatomy import RESIDUALS, AttentionPart
 
 PARTS = ("queries", "keys", "values")
 
@@ -28,7 +27,7 @@ def projection(
     for field, (number, count) in {**sizes, "dimension": (dimension, known[name]["head_size"])}.items():
         if not 0 <= number < count:
             raise SettingsError(f"{field}: {number} is not from 0 to {count - 1}")
-    kind = session.model.anatomy().attention(name)
+    kind = session.explanation.anatomy.attention(name)
     attention = session.model.get_submodule(path := kind.path(layer))
     assert isinstance(attention, Attention)
     side = kind.queries if part == "queries" else kind.keys
@@ -50,23 +49,26 @@ def projection(
         "weight": weight.tolist(),
         "bias": bias,
         "product": float(given @ weight) + bias,
-        "output": session.values(f"{path}.{part}")[head, position].tolist(),
+        "output": session.values(f"{path}.{part}", layer)[head, position].tolist(),
     }
 
 
 def _input(session: TraceSession, kind: AttentionPart, layer: int, part: str, position: int) -> torch.Tensor:
     """The input of the attention at a position: the stream, normalized in a pre-norm model."""
-    anatomy = session.model.anatomy()
+    anatomy = session.explanation.anatomy
     if kind.crosses and part != "queries":
         source = next(stack.path for stack in anatomy.stacks if stack.side == kind.keys)
         return session.values(f"{source}.states")[position]
-    sublayers, block = anatomy.stack(kind.stack).sublayers, f"{kind.stack}.blocks.{layer}"
-    if before := sublayers[: sublayers.index(kind.sublayer)]:
-        stream = f"{block}.{RESIDUALS[before[-1]]}.stream"
+    if kind.stack is None:
+        raise SettingsError(f"attention: {kind.name} is not in a stack, so its input is not in the trace")
+    stack = anatomy.stack(kind.stack)
+    if before := stack.sublayers[: stack.sublayers.index(kind.sublayer)]:
+        stream = stack.stream(layer, before[-1])
     elif layer:
-        stream = f"{kind.stack}.blocks.{layer - 1}.{RESIDUALS[sublayers[-1]]}.stream"
+        stream = stack.stream(layer - 1, stack.sublayers[-1])
     else:
         stream = f"{anatomy.embeddings[kind.queries]}.stream"
-    residual = session.model.get_submodule(f"{block}.{RESIDUALS[kind.sublayer]}")
+    block = kind.path(layer).removesuffix(kind.sublayer)
+    residual = session.model.get_submodule(block + RESIDUALS[kind.sublayer])
     whole = session.values(stream)[None].to(session.device)
     return (residual.norm(whole) if isinstance(residual, PreNorm) else whole)[0, position].cpu()

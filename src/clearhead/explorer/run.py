@@ -7,6 +7,7 @@ from typing import Any
 
 from clearhead.errors import TextError
 from clearhead.explorer.architecture import architecture
+from clearhead.explorer.catalogue import Entry
 from clearhead.explorer.explorable import Explorable, about, explain_options
 from clearhead.explorer.interventions import as_python, parse_edits
 from clearhead.explorer.trace_session import TraceSession, output_summary
@@ -28,7 +29,8 @@ def start_trace(model: Explorable, name: str, request: Mapping[str, Any]) -> Tra
         explanation = model.explain(text, names=(), **options)
 
     def baseline() -> Mapping[str, Any]:
-        return output_summary(model.explain(text, names=["logits"], **options))
+        names = ["logits"] if "logits" in session.catalogue else ()
+        return output_summary(model.explain(text, names=names, **options))
 
     session = TraceSession(
         explanation,
@@ -38,7 +40,7 @@ def start_trace(model: Explorable, name: str, request: Mapping[str, Any]) -> Tra
         as_python(model, name, text, options, edits),
         baseline=baseline if edits else None,
     )
-    session.expect(kept_names(session))
+    session.expect(kept_entries(session))
     session.seconds = time.perf_counter() - started
     return session
 
@@ -52,9 +54,8 @@ def check_length(model: Explorable, text: str) -> None:
         raise TextError(f"text: {length} tokens, but the model takes at most {limit}; shorten it")
 
 
-def kept_names(session: TraceSession) -> list[str]:
+def kept_entries(session: TraceSession) -> list[Entry]:
     """The tensors that a pass captures."""
     entries = session.catalogue.values()
     size = sum(4 * math.prod(entry.shape) for entry in entries)
-    kept = [entry for entry in entries if size <= KEPT_BYTES or entry.role not in ON_REQUEST]
-    return [name for entry in kept for name in entry.names]
+    return [entry for entry in entries if size <= KEPT_BYTES or entry.role not in ON_REQUEST]

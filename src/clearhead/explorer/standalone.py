@@ -28,7 +28,7 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 def standalone_page(explanation: Explanation) -> str:
     """A page that works from file://, with everything that an explanation holds."""
-    about = module_map(explanation.model, explanation.name or "model", explanation.tokenizer)
+    about = module_map(explanation.model, explanation.name or "model", explanation.processor)
     return _with_data(_whole_page(), data_of(TraceSession(explanation, about)))
 
 

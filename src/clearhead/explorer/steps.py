@@ -20,7 +20,7 @@ def next_token(
     tokenizer = _check(model, generated, seed)
     logits, positions = model.next_logits(text, generated, to)
     suppressed = getattr(model, "suppressed_tokens", ())
-    shown = distribution(tokenizer, logits, chosen, None, suppressed)
+    shown = distribution(tokenizer.pieces, logits, chosen, None, suppressed)
     probabilities = (logits.float() / (chosen.temperature or 1.0)).log_softmax(-1).exp()
     token = _choose(logits, len(generated), chosen, seed, suppressed)
     ends, anatomy = tokenizer.signs.ends, model.model.anatomy()

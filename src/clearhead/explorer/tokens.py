@@ -3,7 +3,7 @@
 from typing import Any
 
 from clearhead.explorer.explorable import Explorable, about, tokenizer_of
-from clearhead.inspection.explanation import source_tokens
+from clearhead.inspection.explanation import text_tokens
 
 
 def tokenize(model: Explorable, text: str) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def tokenize(model: Explorable, text: str) -> dict[str, Any]:
         "normalized": tokenizer.normalized(text),
         "tokens": [
             {"id": one.id, "piece": one.piece, "word": one.word, "special": one.special}
-            for one in source_tokens(tokenizer, ids)[:-1]
+            for one in text_tokens(tokenizer, ids)
         ],
         "count": len(ids),
         "max_tokens": about(model)["max_tokens"],

@@ -4,21 +4,21 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.decoding import Tree
 from clearhead.errors import ClearheadError, ModelError, SettingsError
 from clearhead.explorer.arrays import Array, array_of, max_pool, select
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
 from clearhead.explorer.distribution import SamplingFilter, distribution
-from clearhead.explorer.explorable import pieces
 from clearhead.explorer.interventions import Edits
-from clearhead.explorer.pending import PendingTrace, run_pass, run_until
-from clearhead.inspection.explanation import Explanation, Look, Token
+from clearhead.explorer.pending import PendingTrace
+from clearhead.inspection import intervene
+from clearhead.inspection.explanation import Explanation, Token
+from clearhead.inspection.trace import captured_pass, first_tensors
 
 FORMAT = 2
 PARTS = ("summaries", "logits", "lens", "beam", "contributions", "projection")
@@ -54,15 +54,16 @@ class TraceSession:
 
     def __post_init__(self) -> None:
         captured = {name: self.explanation[name] for name in self.explanation.trace}
-        self._tensors, self._stopped, self.pending = PendingTrace(captured), False, ()
-        self.model, self.tokenizer = self.explanation.model, self.explanation.tokenizer
+        self._tensors, self._stopped = PendingTrace(captured), False
+        self.pending, self._last_put = (), time.perf_counter()
+        self.model = self.explanation.model
         self.device = next(self.model.parameters()).device
         self.catalogue = catalogue(self.model, {side: len(tokens) for side, tokens in self.sides.items()})
 
-    def expect(self, names: Sequence[str]) -> None:
+    def expect(self, entries: Sequence[Entry]) -> None:
         """Sets the tensors that `run` captures; readers wait for them from now on."""
-        self.pending = names
-        self._tensors.expect(names)
+        self.pending = [entry.name for entry in entries]
+        self._tensors.expect(name for entry in entries for name in entry.names)
 
     def run(self, lock: AbstractContextManager[Any] | None = None) -> None:
         """Captures the expected tensors, then runs a fused pass to compare; readers get the errors.
@@ -77,22 +78,21 @@ class TraceSession:
         else:
             self._tensors.finish()
 
-    @torch.no_grad()
     def _run(self) -> None:
         started = time.perf_counter()
-        logits = run_pass(self.explanation, self.edits, self.pending, self._put)
-        self.seconds += time.perf_counter() - started
-        if logits.isnan().any():
+        with intervene(self.model, self.edits):
+            captured = captured_pass(self.model, self.explanation.run, self.pending, self._put)
+        self.seconds += self._last_put - started
+        if captured.logits is not None and captured.logits.isnan().any():
             raise ModelError(f"{self.name}: the logits are NaN; the weights or the precision are broken")
-        fused = run_pass(self.explanation, self.edits, (), self._put)
-        difference = float((logits - fused).abs().max())
-        self.explanation = self.explanation.seen(Look(self._tensors.trace(), logits, difference))
+        self.explanation = self.explanation.with_pass(replace(captured, trace=self._tensors.trace()))
         self.before = self.baseline() if self.baseline else None
 
     def _put(self, name: str, tensor: Tensor) -> None:
         if self._stopped:
             raise StoppedError(f"{self.name}: the pass was stopped because the client disconnected")
-        self._tensors.put(name, tensor)
+        self._tensors.put(name, tensor[0].cpu())
+        self._last_put = time.perf_counter()
 
     def stop(self) -> None:
         """Stops a running pass at its next tensor."""
@@ -119,8 +119,7 @@ class TraceSession:
     @property
     def sides(self) -> dict[str, tuple[Token, ...]]:
         """The tokens of each input, in the order the model reads them."""
-        *sources, output = self.model.anatomy().embeddings
-        return {**dict.fromkeys(sources, self.explanation.source), output: self.explanation.target}
+        return dict(self.explanation.sides)
 
     @property
     def output_tokens(self) -> tuple[Token, ...]:
@@ -128,13 +127,15 @@ class TraceSession:
         return self.explanation.target
 
     @property
-    def tree(self) -> Tree | None:
+    def tree(self) -> Any:
         return self.explanation.tree
 
     def manifest(self) -> dict[str, Any]:
         """Everything but the numbers; values that need the whole pass are None until it has finished."""
         explanation = self.explanation
-        absent = {*(() if "logits" in self.catalogue else NEED_LOGITS), *(() if self.tree else ("beam",))}
+        roles = {entry.role for entry in self.catalogue.values()}
+        absent = {*(() if "logits" in roles else NEED_LOGITS), *(() if self.tree else ("beam",))}
+        absent |= set() if {"embedding", "stream"} <= roles else {"projection"}
         return {
             "format": FORMAT,
             "id": "",
@@ -175,8 +176,10 @@ class TraceSession:
         """Computes and keeps the tensors that are missing."""
         missing = [one for one in self._names(name, layer) if not self._tensors.expects([one])]
         if missing:
-            for one, tensor in run_until(self.explanation, self.edits, missing).items():
-                self._tensors.put(one, tensor)
+            with intervene(self.model, self.edits):
+                found = first_tensors(self.model, self.explanation.run, missing)
+            for one, tensor in found.items():
+                self._tensors.put(one, tensor[0])
 
     def tensor(
         self, name: str, chosen: Mapping[str, int | None], dtype: str = "f32", pool: int | None = None
@@ -203,14 +206,14 @@ class TraceSession:
 
     def values(self, name: str, layer: int | None = None) -> Tensor:
         """A whole tensor, stacked over the layers unless one is given."""
-        found = self._tensors.get(self._names(name, layer))
-        return torch.stack(found) if "*" in name and layer is None else found[0]
+        found, (_, _, axes) = self._tensors.get(self._names(name, layer)), self.entry(name)
+        return torch.stack(found) if "layers" in axes and layer is None else found[0]
 
     def logits(self, position: int, chosen: SamplingFilter) -> dict[str, Any]:
         """The distribution of the next token at one position."""
         self.check_position(position)
         logits, following = self.values("logits")[position], self.output_tokens[position].next
-        return {"position": position, **distribution(self.tokenizer, logits, chosen, following)}
+        return {"position": position, **distribution(self.explanation.pieces, logits, chosen, following)}
 
     def check_position(self, position: int, side: str | None = None) -> None:
         length = len(self.output_tokens if side is None else self.sides[side])
@@ -231,7 +234,7 @@ class TraceSession:
         if len(self.sides) == 1:
             # A language model's prompt is read like its continuation, but is not output.
             predicted = predicted[sum(not one.written for one in self.output_tokens) - 1 :]
-        names = pieces(self.tokenizer, [one.next or 0 for one in predicted])
+        names = explanation.pieces([one.next or 0 for one in predicted])
         log_prob = sum(one.log_probability or 0.0 for one in predicted)
         return {
             "text": explanation.output,
@@ -251,8 +254,9 @@ class TraceSession:
 
 def output_summary(explanation: Explanation) -> dict[str, Any]:
     """The output with its score and log-probability."""
+    log_prob = None if math.isnan(explanation.difference) else explanation.log_probability
     score = getattr(explanation.found, "score", None)
-    return {"text": explanation.output, "score": score, "log_prob": explanation.log_probability}
+    return {"text": explanation.output, "score": score, "log_prob": log_prob}
 
 
 def _record(token: Token) -> dict[str, Any]:

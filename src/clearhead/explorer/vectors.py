@@ -10,7 +10,6 @@ from torch import Tensor
 from clearhead.errors import TextError
 from clearhead.explorer.explorable import Explorable, explain_options, tokenizer_of
 from clearhead.inspection.explanation import Explanation
-from clearhead.inspection.explanation_summaries import RESIDUALS
 from clearhead.inspection.vectors import nearest
 
 PUNCTUATION = ".,;:!?\"'»«„“”()"
@@ -39,7 +38,7 @@ def in_contexts(model: Explorable, word: str, texts: Sequence[str], count: int) 
     anatomy = model.model.anatomy()
     stack = anatomy.stacks[0]
     embedding = f"{anatomy.embeddings[stack.side]}.token_embeddings"
-    path = f"{stack.path}.blocks.*.{RESIDUALS[stack.sublayers[-1]]}.stream"
+    path = stack.stream("*", stack.sublayers[-1])
     names = [embedding, *(path.replace("*", str(layer)) for layer in range(stack.layers))]
     # Only the first side is read; an empty target is the fastest.
     options = explain_options(model, {"target": ""})

@@ -11,8 +11,7 @@ from clearhead.accel.packing import pack_linears
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
-from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
-from clearhead.layers.layout import Plain
+from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
 from clearhead.options import check_text, listed
@@ -208,17 +207,18 @@ class LanguageModel:
                 pass
             (found,) = decoder.generations([text])
             added, end = decoder.continuation(0)
-        look = look_at_text(self.model, prompt + added, names)
-        return Explanation(
-            text=text,
+        explanation = explain_pass(
+            self.model,
+            lambda: text_logits(self.model, prompt + added),
+            {"text": read_tokens(self.tokenizer, prompt, added, end)},
+            names,
+            self.tokenizer,
+            text,
+            found.text if found else "",
+        )
+        return replace(
+            explanation,
             normalized=self.tokenizer.normalized(text),
-            output=found.text if found else "",
-            source=(),
-            target=text_tokens(self.tokenizer, prompt, added, look, end),
-            trace=look.trace,
-            difference=look.difference,
-            model=self.model,
-            tokenizer=self.tokenizer,
             settings={**asdict(options), "tokens": tokens},
             name=self.name,
             found=found,
@@ -242,8 +242,7 @@ class LanguageModel:
     ) -> tuple[Tensor, int]:
         """The logits after a text and these tokens, and the number of tokens the model has read."""
         ids = [*self.encode(text), *generated][-self.context_length :]
-        tokens = torch.tensor([ids], device=self.device)
-        return self.model.readout(self.model.states(tokens, Plain())[0, -1]), len(ids)
+        return text_logits(self.model, ids)[-1], len(ids)
 
     def truncated(self, prompt: str, options: GenerateOptions | None = None) -> int:
         """How many tokens at the start of a prompt do not fit into the context."""
@@ -301,3 +300,18 @@ class LanguageModel:
             batch.append(row)
         if batch:
             yield batch
+
+
+def text_logits(model: GPT, ids: Sequence[int]) -> Tensor:
+    """The logits of a pass over one text."""
+    return model(torch.tensor([list(ids)], device=model.readout_weight.device))[0]
+
+
+def read_tokens(
+    tokenizer: Tokenizer, prompt: Sequence[int], written: Sequence[int], end: int | None
+) -> tuple[Token, ...]:
+    """The tokens of a prompt and its continuation, each with the next one; the last is followed by `end`."""
+    ids = [*prompt, *written]
+    tokens = text_tokens(tokenizer, ids)
+    tokens[len(prompt) :] = [replace(token, written=True) for token in tokens[len(prompt) :]]
+    return with_next(tokens, ids[1:] if end is None else [*ids[1:], end])

@@ -28,7 +28,7 @@ from clearhead.decoding import (
     sample,
 )
 from clearhead.errors import ClearheadError, SettingsError, TextError
-from clearhead.inspection.explanation import Explanation, look_at_pair, source_tokens, target_tokens
+from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.layers.layout import Padded
 from clearhead.models import Translator
 from clearhead.options import check_text, check_types, listed
@@ -322,17 +322,22 @@ class TranslationModel:
             tree = None if options.sampling else Tree(END, options.beam or 1)
             (found,) = self._search([source], [0], options, tree)
         said = found[0].tokens if found else self._encode_one(target or "")
-        look = look_at_pair(self.model, source, said, names)
-        return Explanation(
-            text=text,
+        sides = {
+            "source": source_tokens(self.tokenizer, source, text),
+            "target": target_tokens(self.tokenizer, said, not found or found[0].complete, bool(found)),
+        }
+        explanation = explain_pass(
+            self.model,
+            lambda: pair_logits(self.model, source, said),
+            sides,
+            names,
+            self.tokenizer,
+            text,
+            self.tokenizer.decode(said),
+        )
+        return replace(
+            explanation,
             normalized=self.tokenizer.normalized(text),
-            output=self.tokenizer.decode(said),
-            source=source_tokens(self.tokenizer, source, text),
-            target=target_tokens(self.tokenizer, said, look, not found or found[0].complete, bool(found)),
-            trace=look.trace,
-            difference=look.difference,
-            model=self.model,
-            tokenizer=self.tokenizer,
             settings={"to": check_target(self.directions, to), **asdict(options)},
             name=self.name,
             found=self._translation(text, found) if found else None,
@@ -362,10 +367,8 @@ class TranslationModel:
         if len(source) > limit or len(generated) > self.model.config.max_tokens:
             length = max(len(source), len(generated))
             raise TextError(f"text: {length} tokens, but the model takes at most {limit}; shorten it")
-        read = torch.tensor([[*self.tag(to), *source, END]], device=self.device)
-        target = torch.tensor([[START, *generated]], device=self.device)
-        layout = Padded(torch.tensor([read.shape[1]], device=self.device))
-        return self.model.readout(self.model.states(read, layout, target)[0, -1]), len(generated) + 1
+        logits = pair_logits(self.model, [*self.tag(to), *source], generated)
+        return logits[-1], len(generated) + 1
 
     def _encode_one(self, text: str) -> list[int]:
         ids = self.tokenizer.encode(text)
@@ -442,6 +445,30 @@ class TranslationModel:
             for one in found
         )
         return replace(nbest[0], nbest=nbest)
+
+
+def pair_logits(model: Translator, source: Sequence[int], target: Sequence[int]) -> Tensor:
+    """The logits of a pass in which the encoder reads the source and </s>, the decoder <s> and the target."""
+    batch = PairBatch.of([source], [target]).to(model.readout_weight.device)
+    return model(batch.source, Padded(batch.source_lengths), batch.inputs)[0]
+
+
+def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[Token, ...]:
+    """The tokens that the encoder reads: ids, the last of which are those of the text, and </s>."""
+    tokens = text_tokens(tokenizer, ids)
+    # Only the text tells apart words that are not in the vocabulary.
+    numbers = tokenizer.word_numbers(text)
+    for position, number in enumerate(numbers, start=len(ids) - len(numbers)):
+        tokens[position] = replace(tokens[position], word=number)
+    return (*tokens, *text_tokens(tokenizer, [END]))
+
+
+def target_tokens(
+    tokenizer: Tokenizer, ids: Sequence[int], complete: bool, written: bool
+) -> tuple[Token, ...]:
+    """The tokens that the decoder reads, each with the next one; a complete target ends with </s>."""
+    tokens = [replace(token, written=written) for token in text_tokens(tokenizer, ids)]
+    return with_next([*text_tokens(tokenizer, [START]), *tokens], [*ids, END] if complete else ids)
 
 
 def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], ClearheadError | None]]:
