@@ -74,7 +74,9 @@ def test_an_exported_picture_holds_every_token_as_text(browser, box, tmp_path):
 
 def test_a_notebook_shows_the_page_in_a_frame(browser, box, tmp_path, watched):
     notebook = tmp_path / "notebook.html"
-    notebook.write_text(f"<!doctype html><title>notebook</title>{box.explain(TEXT).page()._repr_html_()}")
+    notebook.write_text(
+        f"<!doctype html><meta charset=utf-8><title>notebook</title>{box.explain(TEXT).page()._repr_html_()}"
+    )
     page = browser.new_page()
     opened = watched(page, notebook.as_uri())
     page.goto(notebook.as_uri())

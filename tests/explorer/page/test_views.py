@@ -6,6 +6,10 @@ from pathlib import Path
 import axe_playwright_python
 import pytest
 
+from clearhead.explorer.server import in_background
+
+from ..test_own_family import SorterInUse
+
 TEXT = "The dog runs through the big garden."
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 LONG = " ".join(f"word{number % 100}" for number in range(511))
@@ -96,3 +100,20 @@ def test_a_lesson_starts_without_edits(opened, box):
         "text => document.getElementById('output')?.innerText === text", arg=box.translate(text).text
     )
     assert "edits=" not in page.url
+
+
+def test_a_family_outside_the_package_has_every_view_it_supports(browser, watched):
+    with in_background([("sorter", SorterInUse())]) as address:
+        opened = watched(browser.new_page(), address)
+        page = opened.go("learn", text="3 1 2")
+        views = page.locator("nav.views button b").all_inner_texts()
+        assert views == ["Text → tokens", "Scores → softmax", "Heads", "One head"]
+        for title in views:
+            page.locator("nav.views button", has=page.get_by_text(title, exact=True)).click()
+            opened.wait_until_idle()
+            assert page.locator("[role=alert]").count() == 0, (title, opened.alert())
+        assert page.locator("#output").inner_text() == "1 2 3"
+        page.get_by_role("button", name="mute head 0", exact=True).click()
+        page.wait_for_selector("button[aria-label='mute head 0'][aria-pressed=true]:enabled")
+        page.close()
+    assert opened.problems == []
