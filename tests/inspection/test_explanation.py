@@ -6,6 +6,7 @@ import torch
 import clearhead
 from clearhead.errors import SettingsError, TextError
 from clearhead.inspection import Mute, SetRow, Swap, intervene
+from clearhead.inspection.explanation import text_tokens
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.load import load
@@ -49,6 +50,13 @@ def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
     log_probs = explanation["logits"].log_softmax(-1)
     for position, token in enumerate(explanation.target):
         assert token.log_probability == pytest.approx(log_probs[position, token.next].item())
+
+
+def test_tokens_of_a_word_share_its_number_and_special_tokens_have_none():
+    tokenizer = Tokenizer.train(["low lower lowest\n"] * 3, TokenizerConfig(kind="bpe", vocabulary=16))
+    ids = tokenizer.encode("lower low")
+    words = [token.word for token in text_tokens(tokenizer, [START, *ids])]
+    assert words == [None, *tokenizer.word_numbers("lower low")] == [None, 0, 0, 1]
 
 
 def test_captured_logits_equal_those_of_cached_steps(model):

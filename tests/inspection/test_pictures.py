@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
 from clearhead.errors import SettingsError
@@ -138,6 +139,16 @@ def test_a_caption_with_missing_glyphs_stays_within_the_picture():
         assert readable(text) in "".join(lines).replace(" ", "")
         assert max(map(len, lines)) <= picture.figure.get_size_inches()[0] * 17
     assert text in picture.figure.get_supxlabel().replace("\n", "")
+
+
+def test_numbers_along_the_axes_are_drawn_in_every_format():
+    table = position_similarity(make_position("learned", 16, 32), make_relative("learned", 4, 8, 32), 32, 16)
+    picture = positions_picture("m", table)
+    for kind in ("svg", "png"):
+        with picture._drawable(kind):
+            FigureCanvasAgg(picture.figure).draw()
+            labels = [label.get_text() for label in picture.figure.axes[0].get_yticklabels()]
+        assert "10" in labels
 
 
 def test_drawing_is_reproducible():

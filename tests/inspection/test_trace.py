@@ -7,6 +7,7 @@ import torch
 
 from clearhead.errors import SettingsError
 from clearhead.inspection import capture, sites
+from clearhead.inspection.trace import first_tensors
 from clearhead.layers.layout import Padded
 from clearhead.models import Translator, TranslatorConfig
 
@@ -237,3 +238,23 @@ def test_a_missing_tensor_is_an_error_with_a_suggestion(model, inputs):
         KeyError, match=r"attention.wieghts: was not captured; did you mean encoder\.blocks\.0"
     ):
         trace["encoder.blocks.0.attention.wieghts"]
+
+
+def test_tensors_can_be_received_as_they_are_computed(model, inputs):
+    received = []
+    with capture(model, ["encoder.*.weights"], keep=lambda name, tensor: received.append(name)) as trace:
+        model(*inputs)
+    assert received == ["encoder.blocks.0.attention.weights", "encoder.blocks.1.attention.weights"]
+    assert len(trace) == 0
+
+
+def test_a_pass_for_some_tensors_stops_after_the_last_of_them(model, inputs):
+    finished = []
+    names = ["encoder.states", "encoder.*.weights"]
+    found = first_tensors(model, lambda: finished.append(model(*inputs)) or finished[0], names)
+    with capture(model, names) as trace:
+        model(*inputs)
+    assert finished == []
+    assert set(found) == set(trace)
+    assert all(torch.equal(found[name], trace[name]) for name in trace)
+    assert_untouched(model)

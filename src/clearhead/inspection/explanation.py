@@ -213,11 +213,11 @@ def explain_pass(
 
 def text_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     """The tokens of ids, their words numbered from 0; special tokens belong to no word."""
-    signs = {*range(len(tokenizer.specials)), tokenizer.signs.start, *tokenizer.signs.ends} - {UNKNOWN}
-    first = next((position for position, number in enumerate(ids) if number not in signs), len(ids))
+    specials = {*range(len(tokenizer.specials)), tokenizer.signs.start, *tokenizer.signs.ends} - {UNKNOWN}
+    first = next((position for position, number in enumerate(ids) if number not in specials), len(ids))
     words: list[int | None] = [None] * first
     for number, word in enumerate(tokenizer.words([ids[first:]])[0]):
-        words += [None if one in signs else number for one in word]
+        words += [None if one in specials else number for one in word]
     return [Token(*each) for each in zip(ids, tokenizer.pieces(ids), words, strict=True)]
 
 

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import Formatter, FuncFormatter
+from matplotlib.ticker import Formatter
 
 from clearhead.errors import SettingsError
 from clearhead.files import replacing
@@ -72,7 +71,7 @@ class Picture:
                         _wrapped(readable(self.caption), self.figure) if caption else readable(original)
                     )
                 for axis, formatter in axes:
-                    axis.set_major_formatter(FuncFormatter(partial(_readable_tick, formatter)))
+                    axis.set_major_formatter(_ReadableTicks(formatter))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Glyph .* missing")
                 yield
@@ -138,8 +137,18 @@ def _wrapped(caption: str, figure: Figure) -> str:
     return "\n".join(textwrap.wrap(caption, max(40, int(figure.get_size_inches()[0] * 17))))
 
 
-def _readable_tick(formatter: Formatter, value: float, position: int | None) -> str:
-    return readable(formatter(value, position))
+class _ReadableTicks(Formatter):
+    """A formatter of tick labels with characters that no font has replaced."""
+
+    def __init__(self, inner: Formatter):
+        self.inner = inner
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return readable(self.inner(x, pos))
+
+    def set_locs(self, locs: list[float]) -> None:
+        # Without the ticks' values, the formatter of plain numbers writes nothing.
+        self.inner.set_locs(locs)
 
 
 @contextmanager
