@@ -18,14 +18,14 @@ from torch.overrides import TorchFunctionMode
 from clearhead.accel.quantization import restored
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
-from clearhead.files import check_new_folder, replacing, write_text
-from clearhead.layers.block import BlockConfig
+from clearhead.files import atomic_path, check_new_folder, write_text
 from clearhead.models import MODELS, build, read_config
+from clearhead.retired import is_first_edition
 
 SETTINGS, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
 # The settings file of Hugging Face's transformers.
 HUGGINGFACE_SETTINGS = "config.json"
-# So many numbers more than there are fit into memory anywhere: there, a wrong shape is told by its name.
+# This many numbers fit into memory anywhere; a smaller excess is reported as a wrong shape.
 SPARE = 2**26
 
 
@@ -64,6 +64,11 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     _check_there(folder, SETTINGS)
     try:
         settings = read_toml(folder / SETTINGS)
+        if is_first_edition(settings):
+            raise ModelError(
+                f"{folder}: written by an earlier edition of clearhead; "
+                f"convert it: python scripts/convert.py {quote(str(folder))}"
+            )
         config: Any = read_config(settings.get("model", {}), str(folder / SETTINGS))
     except SettingsError as error:
         raise ModelError(str(error)) from None
@@ -71,9 +76,7 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     for name in ([kind.FILE] if kind else []) + [WEIGHTS]:
         _check_there(folder, name)
     processor = kind.load(folder / kind.FILE) if kind else None
-    if isinstance(config, BlockConfig):
-        words = processor.size if processor else 0
-        check_counts(config, words, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
+    check_sizes(config, processor, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
     with torch.random.fork_rng(devices=[]), Undrawn():
         model = build(config, processor)
     load_weights(model, folder / WEIGHTS)
@@ -103,25 +106,19 @@ def _check_there(folder: Path, name: str) -> None:
         raise ModelError(f"{folder}: no trained model here, {name} is missing")
 
 
-def check_counts(config: BlockConfig, words: int, held: Sequence[Sequence[int]], place: str) -> None:
-    """Refuses settings that ask for far more than the weights of these shapes, before any memory is taken."""
-    total = sum(map(prod, held))
+def check_sizes(config: Any, processor: Any, shapes: Sequence[Sequence[int]], location: str) -> None:
+    """Refuses settings that ask for far more than weights of these shapes, before any memory is taken."""
+    if not hasattr(config, "tensor_sizes"):
+        return
+    total = sum(map(prod, shapes))
     layers = max(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
-    heads, size = config.attention.heads, config.head_size
-    # What a place has: a turn of each head, a vector, or nothing of its own.
-    row = {"rotary": size, "alibi": 0, "none": 0}.get(config.position, config.width)
-    asked = {
-        f"{words:,} tokens of width {config.width:,}": words * config.width,
-        f"width {config.width:,} and hidden {config.ffn_width:,}": config.width * config.ffn_width,
-        f"{heads:,} heads of size {size:,}": config.width * heads * size,
-        f"places for {config.max_length:,} tokens": config.max_length * row,
-    }
-    wrong = [what for what, count in asked.items() if count > total + SPARE]
-    wrong += [f"{layers:,} layers"] if layers > len(held) else []
+    sizes = config.tensor_sizes(processor.size if processor else 0)
+    wrong = [what for what, count in sizes.items() if count > total + SPARE]
+    wrong += [f"{layers:,} layers"] if layers > len(shapes) else []
     if wrong:
         raise ModelError(
-            f"{place}: asks for {wrong[0]}, but there are {total:,} weights in all; "
-            "the files belong to different models"
+            f"{location}: asks for {wrong[0]}, but there are {total:,} weights in all; the files belong to "
+            "different models"
         )
 
 
@@ -158,7 +155,7 @@ def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
     """Writes the file atomically, with a hash of the processor beside it."""
     tensors = {name: value.cpu().contiguous() for name, value in values.items()}
     try:
-        with replacing(path) as temporary:
+        with atomic_path(path) as temporary:
             save_file(tensors, temporary, _processor_hashes(path.parent))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.text.tokenizer import END, START
+from clearhead.text.tokenizer import BOS, EOS
 
 
 def test_the_map_counts_parameters_and_layers(get_json, translator):
@@ -83,7 +83,7 @@ def test_single_steps_of_a_translator_equal_greedy_search(client, translator):
         generated.append(data["next"]["id"])
         if data["ended"]:
             break
-    assert generated[-1] == END
+    assert generated[-1] == EOS
     assert data["text"] == translator.translate("two nine", beam=1).text
     assert data["cache"]["positions"] == len(generated)
 
@@ -104,7 +104,7 @@ def test_neighbours_are_the_nearest_rows_of_the_embedding(get_json, translator):
         cosine = torch.cosine_similarity(matrix[row["id"]], matrix[mine], dim=0)
         assert row["cosine"] == pytest.approx(float(cosine), abs=1e-5)
     assert mine not in [row["id"] for row in data["neighbours"]]
-    assert START not in [row["id"] for row in data["neighbours"]]
+    assert BOS not in [row["id"] for row in data["neighbours"]]
 
 
 def test_a_word_has_the_same_vector_in_all_contexts_only_before_the_first_layer(client):

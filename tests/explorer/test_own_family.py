@@ -23,7 +23,7 @@ DIGITS, WIDTH = 10, 8
 class Layer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.attention = Attention(WIDTH, AttentionConfig(heads=2), max_length=6)
+        self.attention = Attention(WIDTH, AttentionConfig(heads=2), max_positions=6)
 
     def forward(self, x: Tensor) -> Tensor:
         queries, memory = self.attention.project_qkv(x)

@@ -79,7 +79,7 @@ def test_the_output_is_the_translation(make_trace, translator):
     manifest = make_trace()
     found = translator.translate("three one four one")
     assert manifest["output"]["text"] == found.text == "3 1 4 1"
-    assert manifest["output"]["log_prob"] == pytest.approx(found.log_probability, abs=1e-4)
+    assert manifest["output"]["log_prob"] == pytest.approx(found.sum_log_prob, abs=1e-4)
     said = [token["next"] for token in manifest["sides"]["target"]]
     assert [token["id"] for token in manifest["output"]["tokens"]] == said
     assert manifest["difference"] < 1e-5

@@ -3,7 +3,7 @@
 Run as a program, it is the command line with this family added: `python sorter.py train recipe.toml --out DIR`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -4,7 +4,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from clearhead.checkpoint import weights
-from clearhead.errors import ModelError
+from clearhead.errors import ModelError, SettingsError
 from clearhead.tasks.export import export_int8, folder_bytes
 from clearhead.tasks.load import load
 
@@ -51,7 +51,7 @@ def test_an_exported_model_can_be_exported_again(small, tmp_path):
 
 
 def test_nothing_is_written_over_and_a_missing_model_is_named(small, many_model, tmp_path):
-    with pytest.raises(ModelError, match="is there already and not empty; choose another place"):
+    with pytest.raises(SettingsError, match="already exists and is not empty; choose another folder"):
         export_int8(many_model, small)
     with pytest.raises(ModelError, match="no such model folder"):
         export_int8(tmp_path / "nowhere", tmp_path / "out")

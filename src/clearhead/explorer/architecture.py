@@ -24,7 +24,7 @@ def module_map(
     anatomy, config = model.anatomy(), getattr(model, "config", None)
     first = _attention(model, anatomy.attentions[0])
     readout = getattr(model, "readout_weight", None)
-    max_length = getattr(config, "context_length", None) or getattr(config, "max_length", None)
+    max_length = getattr(config, "max_positions", None)
     return {
         "name": name,
         "kind": getattr(config, "kind", type(model).__name__),
@@ -61,7 +61,7 @@ def attentions(model: Any) -> list[dict[str, Any]]:
                 "stack": part.stack,
                 "layers": len(anatomy.layers(part)),
                 "heads": _head_counts(attention)["heads"],
-                "head_size": attention.size,
+                "head_size": attention.head_size,
                 "queries": part.queries,
                 "keys": part.keys,
                 "causal": part.causal,
@@ -78,5 +78,5 @@ def _attention(model: Any, part: AttentionPart) -> Attention:
 
 def _head_counts(attention: Attention) -> dict[str, int]:
     queries, keys, _ = attention.project.sizes
-    size = attention.size
+    size = attention.head_size
     return {"heads": queries // size, "kv_heads": keys // size, "head_size": size}

@@ -19,7 +19,7 @@ def beam(session: TraceSession) -> dict[str, Any]:
             "step": node.step,
             "id": node.token,
             "piece": piece,
-            "log_prob": _finite(node.log_probability),
+            "log_prob": _finite(node.log_prob),
             "sum_log_prob": _finite(node.sum_log_prob),
             "score": _finite(node.score),
             "state": node.fate,

@@ -17,7 +17,7 @@ def position_table(model: Any, positions: int) -> tuple[str, Array]:
     anatomy, config = model.anatomy(), model.config
     kind = getattr(config, "position", None) or "none"
     device = next(model.parameters()).device
-    limit = getattr(config, "context_length", None) or getattr(config, "max_length", positions)
+    limit = getattr(config, "max_positions", positions)
     numbers = torch.arange(min(positions, limit), device=device)
     relative = model.get_submodule(anatomy.attentions[0].path(0)).relative
     match relative:

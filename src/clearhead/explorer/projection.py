@@ -35,8 +35,8 @@ def projection(
     session.fetch(f"{path}.{part}")
     given = _input(session, kind, layer, part, position)
     # With grouped-query attention, several query heads share one head of keys and values.
-    group = head if part == "queries" else head // attention.shared
-    row = sum(attention.project.sizes[: PARTS.index(part)]) + group * attention.size + dimension
+    group = head if part == "queries" else head // attention.heads_per_kv_head
+    row = sum(attention.project.sizes[: PARTS.index(part)]) + group * attention.head_size + dimension
     weight = attention.project.weight[row].cpu()
     bias = 0.0 if attention.project.bias is None else float(attention.project.bias[row])
     return {

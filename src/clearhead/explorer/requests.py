@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from pydantic_core import ErrorDetails
 
-from clearhead.config import sentence
+from clearhead.config import describe
 
 MAX_CHARACTERS = 200_000
 """Of one text: more than a model reads, but short enough to tokenize for an error with its count."""
@@ -100,4 +100,4 @@ def error_line(problem: ErrorDetails) -> tuple[str, str | None]:
         return "the request is not a JSON object with content-type application/json; send one", None
     field = ".".join(path)
     hint = "; docs/trace.md lists the fields" if problem["type"] == "extra_forbidden" else ""
-    return f"{field}: {sentence(problem)}{hint}", field
+    return f"{field}: {describe(problem)}{hint}", field

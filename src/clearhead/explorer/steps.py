@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.decoding import MAX_SEED, Constraints, most_probable, sampled
+from clearhead.decoding import MAX_SEED, Constraints, most_probable, sampler
 from clearhead.errors import SettingsError
 from clearhead.explorer.distribution import SamplingFilter, distribution
 from clearhead.explorer.explorable import Explorable, tokenizer_of
-from clearhead.text.tokenizer import END, START
+from clearhead.text.tokenizer import BOS, EOS
 
 
 def next_token(
@@ -23,7 +23,7 @@ def next_token(
     shown = distribution(tokenizer.pieces, logits, chosen, None, suppressed)
     probabilities = (logits.float() / (chosen.temperature or 1.0)).log_softmax(-1).exp()
     token = _choose(logits, len(generated), chosen, seed, suppressed)
-    ends, anatomy = tokenizer.signs.ends, model.model.anatomy()
+    ends, anatomy = tokenizer.eos_ids, model.model.anatomy()
     output = tokenizer.decode([one for one in (*generated, token) if one not in ends])
     stack = anatomy.stacks[-1]
     attention = model.model.get_submodule(f"{stack.path}.blocks.0.{stack.sublayers[0]}")
@@ -42,8 +42,8 @@ def next_token(
         "positions": positions,
         "cache": {
             "layers": stack.layers,
-            "heads": attention.project.sizes[1] // attention.size,
-            "head_size": attention.size,
+            "heads": attention.project.sizes[1] // attention.head_size,
+            "head_size": attention.head_size,
             "positions": positions,
             "bytes": 2 * numbers * logits.element_size(),
         },
@@ -66,11 +66,10 @@ def _choose(
     logits: Tensor, position: int, chosen: SamplingFilter, seed: int, suppressed_tokens: Sequence[int]
 ) -> int:
     """The token that a continuation of the text would have at this position."""
-    constraints = Constraints(
-        1, START, END, position + 1, device=logits.device, suppressed_tokens=suppressed_tokens
-    )
+    start = torch.tensor([BOS], device=logits.device)
+    constraints = Constraints(start, EOS, position + 1, suppressed_tokens=suppressed_tokens)
     sampling = (chosen.temperature, chosen.top_k, chosen.top_p)
-    choose = sampled(constraints, [seed], *sampling) if chosen.temperature else most_probable
+    choose = sampler(constraints, [seed], *sampling) if chosen.temperature else most_probable
     rows = torch.zeros(1, dtype=torch.long, device=logits.device)
-    log_probs = constraints.log_probabilities(logits[None], rows[None, :0], rows)
+    log_probs = constraints.log_probs(logits[None], rows[None, :0], rows)
     return int(choose(log_probs, rows, position)[0])

@@ -246,7 +246,7 @@ class TraceSession:
                 for one, piece in zip(predicted, names, strict=True)
             ],
             "nbest": [
-                {"text": one.text, "score": one.score, "log_prob": one.log_probability}
+                {"text": one.text, "score": one.score, "log_prob": one.sum_log_prob}
                 for one in getattr(found, "nbest", ())
             ],
         }

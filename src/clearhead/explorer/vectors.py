@@ -67,7 +67,7 @@ def _matrix(model: Explorable) -> Tensor:
 
 def _nearest(model: Explorable, vector: Tensor, count: int, without: set[int]) -> list[dict[str, Any]]:
     tokenizer = tokenizer_of(model)
-    found = nearest(_matrix(model), vector, count, {*range(len(tokenizer.specials)), *without})
+    found = nearest(_matrix(model), vector, count, {*range(len(tokenizer.special_tokens)), *without})
     pieces = tokenizer.pieces([one for one, _ in found])
     return [
         {"id": one, "piece": piece, "cosine": cosine}

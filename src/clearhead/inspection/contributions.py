@@ -26,6 +26,6 @@ def contributions(model: nn.Module, measure: Callable[[], float]) -> Generator[C
     baseline = measure()
     for path, attention in model.named_modules():
         if isinstance(attention, Attention):
-            for head in range(attention.project.sizes[0] // attention.size):
+            for head in range(attention.project.sizes[0] // attention.head_size):
                 with intervene(model, {f"{path}.head_output": Mute([head])}):
                     yield Contribution(path, head, measure() - baseline)

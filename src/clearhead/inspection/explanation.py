@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from clearhead.errors import SettingsError
 from clearhead.inspection.trace import CapturedPass, Trace, captured_pass
 from clearhead.models.anatomy import Anatomy, anatomy_of
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import UNK, Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.inspection.pictures.picture import Picture
@@ -53,7 +53,7 @@ class SearchNode(Protocol):
     parent: int | None
     step: int
     token: int
-    log_probability: float
+    log_prob: float
     score: float
     fate: Literal["kept", "finished", "dropped"]
     why: str | None
@@ -213,7 +213,7 @@ def explain_pass(
 
 def text_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     """The tokens of ids, their words numbered from 0; special tokens belong to no word."""
-    specials = {*range(len(tokenizer.specials)), tokenizer.signs.start, *tokenizer.signs.ends} - {UNKNOWN}
+    specials = {*range(len(tokenizer.special_tokens)), tokenizer.bos_id, *tokenizer.eos_ids} - {UNK}
     first = next((position for position, number in enumerate(ids) if number not in specials), len(ids))
     words: list[int | None] = [None] * first
     for number, word in enumerate(tokenizer.words([ids[first:]])[0]):

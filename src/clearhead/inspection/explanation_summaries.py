@@ -24,7 +24,7 @@ from clearhead.inspection.sites import sites
 from clearhead.inspection.summaries import ResidualContribution, Role, head_roles, residual_share
 from clearhead.layers.block import Stack
 from clearhead.models.anatomy import AttentionPart, StackPart
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import UNK, Tokenizer
 
 
 class Summaries:
@@ -110,7 +110,7 @@ class Summaries:
             # Only the text knows the spelling of words that are not in the vocabulary.
             spelled = tokenizer.word_texts(self.explanation.text)
             for number, tokens in enumerate(_by_word(self.explanation.sides[cross.keys])):
-                if any(token.id == UNKNOWN for token in tokens):
+                if any(token.id == UNK for token in tokens):
                     source[number] = spelled[number] or source[number]
         path = cross.path(aligner.layer)
         return WordAlignment(path, aligner, source, target, merged, agreements(merged))

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from clearhead.errors import SettingsError, nearest
+from clearhead.errors import SettingsError, closest_match
 from clearhead.layers.attention import Attention
 from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
@@ -229,5 +229,5 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
 
 def similar_name(name: str, names: Iterable[str]) -> str:
     """The end of an error message that suggests a similar name, if there is one."""
-    near = nearest(name, names, alike=0.3)
+    near = closest_match(name, names, cutoff=0.3)
     return f"; did you mean {near}?" if near else ""

@@ -65,7 +65,7 @@ def position_similarity(
     match relative:
         case Rotary():
             angles = relative.cosines[:positions]
-            turned = relative.turn(torch.ones(1, 1, positions, 2 * angles.shape[1], device=device))[0, 0]
+            turned = relative.rotate(torch.ones(1, 1, positions, 2 * angles.shape[1], device=device))[0, 0]
             return PositionSimilarity(kind, angles.cpu(), _cosines(turned.cpu()))
         case Alibi():
             bias = relative.bias(positions, positions)

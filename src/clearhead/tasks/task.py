@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor, nn
 
 from clearhead.checkpoint import Checkpoint
-from clearhead.data.progress import ProgressCallback, unfollowed
+from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.evaluation.metric import LOSS, Metric
 from clearhead.models import build
 from clearhead.tasks.events import Event, Finished, Note
@@ -33,7 +33,7 @@ class RunContext:
     out: Path
     ranks: Ranks
     states: StateFolder
-    progress: ProgressCallback = unfollowed
+    progress: ProgressCallback = ignore_progress
 
     def processor(self, kind: Any, make: Any) -> Any:
         """The run's processor: made and saved by rank 0 unless an earlier attempt saved it, then loaded."""
@@ -98,8 +98,3 @@ class Task(ABC):
     def load(cls, checkpoint: Checkpoint) -> Any:
         """A trained model, ready for use."""
         return checkpoint
-
-    @classmethod
-    def variants(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a model's folder can be loaded as besides itself, by name: a translator's directions."""
-        return {}

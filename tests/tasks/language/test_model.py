@@ -11,7 +11,7 @@ from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.model import LanguageModel, frame, lead
 from clearhead.tasks.language.sliding_window import Sliding
 from clearhead.tasks.load import load, load_for
-from clearhead.text.tokenizer import END, PAD, START, UNKNOWN, Tokenizer, TokenizerConfig
+from clearhead.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerConfig
 
 TEXT = "to be or not to be, that is the question: whether 'tis nobler in the mind to suffer\n" * 3
 PROMPTS = ["to be", "the question whether", "n", "or not to be, that"]
@@ -20,7 +20,13 @@ PROMPTS = ["to be", "the question whether", "n", "or not to be, that"]
 def make_language(max_length: int = 64, kind: str = "character", **changes: object) -> LanguageModel:
     torch.manual_seed(3)
     tokenizer = Tokenizer.train([TEXT], TokenizerConfig(kind=kind, vocabulary=300, normalize=False))
-    small = {"width": 16, "ffn_width": 24, "attention": {"heads": 2}, "layers": 2, "max_length": max_length}
+    small = {
+        "width": 16,
+        "ffn_width": 24,
+        "attention": {"heads": 2},
+        "layers": 2,
+        "context_length": max_length,
+    }
     config = GPTConfig.model_validate(small | {"tied": "none", "init": "xavier"} | changes)
     model = GPT(config, tokenizer.size)
     torch.nn.init.normal_(model.embedding.weight)
@@ -28,7 +34,7 @@ def make_language(max_length: int = 64, kind: str = "character", **changes: obje
     with torch.no_grad():  # special tokens are never said
         model.decoder.norm.bias[0] = 20
         model.readout_weight[:, 0] = 0
-        model.readout_weight[: len(tokenizer.specials), 0] = -5
+        model.readout_weight[: len(tokenizer.special_tokens), 0] = -5
     return LanguageModel(model, tokenizer)
 
 
@@ -40,11 +46,11 @@ def language() -> LanguageModel:
 @torch.no_grad()
 def uncached(language: LanguageModel, prompt: str, tokens: int) -> list[int]:
     """Greedy tokens by full passes alone; where the context is full, its older half is forgotten."""
-    seen, said, max_length = language.encode(prompt)[-language.max_length :], [], language.max_length
+    seen, said, max_length = language.encode(prompt)[-language.context_length :], [], language.context_length
     for _ in range(tokens):
         logits = language.model(torch.tensor([seen]))[0, -1]
         said.append(int(logits.argmax()))
-        if said[-1] == END:
+        if said[-1] == EOS:
             break
         seen = (seen[-(max_length // 2) :] if len(seen) == max_length else seen) + said[-1:]
     return said
@@ -127,7 +133,7 @@ def make_sign_lover() -> LanguageModel:
     """A model that would say little else than signs that are no text."""
     language = make_language()
     with torch.no_grad():
-        language.model.readout_weight[[PAD, UNKNOWN, START], 0] = 1
+        language.model.readout_weight[[PAD, UNK, BOS], 0] = 1
     return language
 
 
@@ -136,7 +142,7 @@ def test_the_page_keeps_for_drawing_what_can_be_drawn(temperature):
     language = make_sign_lover()
     told = next_token(language, "to be", [], None, SamplingFilter(temperature=temperature, top_k=2), seed=0)
     kept = [one["id"] for one in told["top"] if one["kept"]]
-    assert told["top"][0]["id"] in (PAD, UNKNOWN, START)  # the model's own probabilities are shown
+    assert told["top"][0]["id"] in (PAD, UNK, BOS)  # the model's own probabilities are shown
     assert len(kept) == told["kept"] == (2 if temperature else 1)
     assert told["next"]["id"] in kept
 
@@ -187,7 +193,7 @@ def test_a_prompt_longer_than_the_context_is_cut_and_that_is_told():
 def test_a_text_that_the_model_ends_is_ended_by_it():
     language = make_language()
     with torch.no_grad():
-        language.model.readout_weight[END, 0] = 0
+        language.model.readout_weight[EOS, 0] = 0
     found = language.generate("to be", tokens=400, temperature=1.0)
     assert found.ended == "end"
     assert len(found.log_probabilities) == len(found.tokens) + 1
@@ -235,12 +241,12 @@ def test_prompts_that_cannot_be_read_are_named(language, prompt, message):
 
 
 def test_an_empty_prompt_begins_a_text(language):
-    assert language.encode("") == [START]
+    assert language.encode("") == [BOS]
     assert language.generate("", tokens=5).prompt == ""
 
 
 def test_texts_begin_with_a_sign_where_they_did_in_training(language):
-    assert lead(language.tokenizer, {"batches": {"kind": "packed"}}) == [START]
+    assert lead(language.tokenizer, {"batches": {"kind": "packed"}}) == [BOS]
     assert lead(language.tokenizer, {"batches": {"kind": "crops"}}) == []
     assert lead(language.tokenizer, {}) == []
 

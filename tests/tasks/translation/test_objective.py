@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.store import Side
+from clearhead.data.store import TokenSequences
 from clearhead.layers.layout import Packed, Padded
 from clearhead.models import Translator, TranslatorConfig
 from clearhead.tasks.translation.task import TranslationLoss, layout, translation_loss
-from clearhead.text.tokenizer import END, PAD, START
+from clearhead.text.tokenizer import BOS, EOS, PAD
 from clearhead.training import Criterion, RDropConfig, SimCutConfig
 
 SOURCES, TARGETS = [[7, 8, 9], [6], [5, 9, 9, 9]], [[8, 9], [7, 6, 5, 5], [10]]
@@ -21,7 +21,7 @@ def padded() -> PairBatch:
 
 
 def packed() -> PackedBatch:
-    return PackedBatch.lay(Side.of(SOURCES), Side.of(TARGETS), np.array([0, 0, 1]), count=2, row_length=10)
+    return PackedBatch.pack(TokenSequences.of(SOURCES), TokenSequences.of(TARGETS), np.array([0, 0, 1]), count=2, row_length=10)
 
 
 def model(dropout: float = 0.0) -> Translator:
@@ -74,7 +74,7 @@ def test_with_dropout_two_views_differ():
 
 
 def test_neither_signs_nor_padding_are_cut_and_words_are_as_often_as_asked():
-    words = torch.tensor([PAD, START, END, 4, 5, 10]).repeat(4000, 1)
+    words = torch.tensor([PAD, BOS, EOS, 4, 5, 10]).repeat(4000, 1)
     cut = TranslationLoss(Criterion(), FIRST_WORD)._cut(words, 0.3)
     assert (cut[:, :4] == words[:, :4]).all()
     shares = (cut[:, 4:] == PAD).float().mean(0)

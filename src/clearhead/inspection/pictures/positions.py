@@ -35,7 +35,7 @@ def positions_view(context: PictureContext) -> Picture:
     parts = _parts(context)
     assert parts is not None
     embedding, relative = parts
-    length, width = min(MAX_POSITIONS, embedding.max_length), embedding.weight.shape[1]
+    length, width = min(MAX_POSITIONS, embedding.max_positions), embedding.weight.shape[1]
     table = position_similarity(embedding.position, relative, length, width, embedding.weight.device)
     return positions_picture(context.subject.model, table)
 

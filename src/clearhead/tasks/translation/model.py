@@ -31,9 +31,9 @@ from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.layers.layout import Padded
 from clearhead.models import Translator
-from clearhead.options import check_text, check_types, listed
+from clearhead.options import as_texts, check_text, check_types
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.text.tokenizer import END, START, Tokenizer
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 # As in the paper: a translation may have this many tokens more than its source.
 EXTRA_TOKENS = 50
@@ -57,7 +57,7 @@ class Translation:
     text: str
     score: float
     """The log-probability divided by the length penalty."""
-    log_probability: float = 0.0
+    sum_log_prob: float = 0.0
     complete: bool = True
     """False if the maximum length cut it off."""
     nbest: tuple["Translation", ...] = field(default=(), repr=False)
@@ -236,7 +236,7 @@ class TranslationModel:
         options = TranslateOptions(
             beam, nbest, length_penalty, prefix, repetition_penalty, no_repeat, sampling
         ).resolved(self.search)
-        tag, several = self.tag(to), listed(texts)
+        tag, several = self.tag(to), as_texts(texts)
         encoded = self.tokenizer.encode_batch(several)
         for number, (text, ids) in enumerate(zip(several, encoded, strict=True), start=1):
             if len(ids) > self.max_length:
@@ -319,7 +319,7 @@ class TranslationModel:
             raise TextError("the text is blank: there is nothing to explain; give a sentence")
         source, found, tree = tag + ids, [], None
         if target is None:
-            tree = None if options.sampling else Tree(END, options.beam or 1)
+            tree = None if options.sampling else Tree(EOS, options.beam or 1)
             (found,) = self._search([source], [0], options, tree)
         said = found[0].tokens if found else self._encode_one(target or "")
         sides = {
@@ -413,9 +413,8 @@ class TranslationModel:
         max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.max_tokens)
         forced = self._prefix_ids(options.prefix)
         prefix = [forced] * len(sources) if forced else None
-        constraints = Constraints(
-            len(sources), START, END, max_length, prefix, options.adjustments(), self.device
-        )
+        start = torch.full((len(sources),), BOS, device=self.device)
+        constraints = Constraints(start, EOS, max_length, prefix, options.adjustments())
         if sampling := options.sampling:
             seeds = [sampling.seed + number for number in numbers]
             filters = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
@@ -429,7 +428,7 @@ class TranslationModel:
         if isinstance(prefix, str):
             return self.tokenizer.encode(prefix) if prefix else []
         for number in prefix:
-            if not len(self.tokenizer.specials) <= number < self.tokenizer.size:
+            if not len(self.tokenizer.special_tokens) <= number < self.tokenizer.size:
                 raise SettingsError(
                     f"prefix: {number} is not the id of a text token; give such ids, or a text"
                 )
@@ -439,9 +438,7 @@ class TranslationModel:
         if not found:
             return Translation(source, "", 0.0)
         nbest = tuple(
-            Translation(
-                source, self.tokenizer.decode(one.tokens), one.score, one.log_probability, one.complete
-            )
+            Translation(source, self.tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete)
             for one in found
         )
         return replace(nbest[0], nbest=nbest)
@@ -460,7 +457,7 @@ def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[
     numbers = tokenizer.word_numbers(text)
     for position, number in enumerate(numbers, start=len(ids) - len(numbers)):
         tokens[position] = replace(tokens[position], word=number)
-    return (*tokens, *text_tokens(tokenizer, [END]))
+    return (*tokens, *text_tokens(tokenizer, [EOS]))
 
 
 def target_tokens(
@@ -468,7 +465,7 @@ def target_tokens(
 ) -> tuple[Token, ...]:
     """The tokens that the decoder reads, each with the next one; a complete target ends with </s>."""
     tokens = [replace(token, written=written) for token in text_tokens(tokenizer, ids)]
-    return with_next([*text_tokens(tokenizer, [START]), *tokens], [*ids, END] if complete else ids)
+    return with_next([*text_tokens(tokenizer, [BOS]), *tokens], [*ids, EOS] if complete else ids)
 
 
 def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], ClearheadError | None]]:
