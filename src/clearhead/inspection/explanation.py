@@ -251,5 +251,3 @@ def _json(explanation: Explanation) -> str:
 
 WRITERS: dict[str, Callable[[Explanation], str]] = {"json": _json}
 """Writers of a whole explanation as text, by file ending; the explorer adds html."""
-PLUGINS = ("clearhead.explorer",)
-"""Modules that add writers; they are imported by name before saving, because they lie above this room."""

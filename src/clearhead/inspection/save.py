@@ -2,17 +2,16 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from clearhead.config import Settings
 from clearhead.errors import SettingsError
 from clearhead.files import write_text
-from clearhead.inspection.explanation import PLUGINS, WRITERS, Explanation
+from clearhead.inspection.explanation import WRITERS, Explanation
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.pictures.context import Selection
 from clearhead.inspection.pictures.draw import draw, fitting, views
@@ -38,24 +37,18 @@ def save_explanation(
         for name, value in {"view": view, **asdict(selection)}.items():
             if value is not None:
                 raise SettingsError(f"{name}: {value} applies to pictures only; {path.name} holds everything")
-        write_text(path, _writers()[_ending(path)](explanation))
+        write_text(path, WRITERS[_ending(path)](explanation))
     return path
 
 
 def check_path(path: Path) -> None:
     """Raises an error if an explanation cannot be written there."""
-    known = (*FORMATS, *_writers())
+    known = (*FORMATS, *WRITERS)
     if not _is_folder(path) and _ending(path) not in known:
         endings = ", ".join(f".{one}" for one in known)
         raise SettingsError(f"{path}: cannot write {path.suffix} files; use {endings} or a folder")
     if not _is_folder(path) and not path.parent.is_dir():
         raise SettingsError(f"{path}: there is no folder {path.parent}; create it first")
-
-
-def _writers() -> Mapping[str, Callable[[Explanation], str]]:
-    for module in PLUGINS:
-        import_module(module)
-    return WRITERS
 
 
 def _is_folder(path: Path) -> bool:
@@ -130,7 +123,7 @@ class NotebookPage:
 
 def notebook_page(explanation: Explanation, height: int) -> NotebookPage:
     """The stand-alone page, which needs no server and no network."""
-    return NotebookPage(f"{explanation.name}: {explanation.text}", _writers()["html"](explanation), height)
+    return NotebookPage(f"{explanation.name}: {explanation.text}", WRITERS["html"](explanation), height)
 
 
 def _heads(summaries: Summaries, kind: str) -> list[dict[str, Any]]:

@@ -65,8 +65,8 @@ def position_similarity(
     match relative:
         case Rotary():
             angles = relative.cosines[:positions]
-            turned = relative.rotate(torch.ones(1, 1, positions, 2 * angles.shape[1], device=device))[0, 0]
-            return PositionSimilarity(kind, angles.cpu(), _cosines(turned.cpu()))
+            rotated = relative.rotate(torch.ones(1, 1, positions, 2 * angles.shape[1], device=device))[0, 0]
+            return PositionSimilarity(kind, angles.cpu(), _cosines(rotated.cpu()))
         case Alibi():
             bias = relative.bias(positions, positions)
             assert bias is not None
