@@ -1,9 +1,9 @@
-"""The explorer's budgets in a real Chromium at 12, 128 and 512 tokens; its first picture beside its peers'.
+"""The explorer's response times in Chromium at 12, 128 and 512 tokens; its first picture beside its peers'.
 
     python benchmarks/explorer.py [--chromium /usr/bin/chromium] [--rounds 20] [--libraries FOLDER]
 
-The model has the shape of the paper's base (6 + 6 layers, 8 heads, 512 wide) and has learned nothing: what is
-shown does not change how long it takes. Its translations are given, as what it would search for has no end.
+The model has the paper's base size (6 + 6 layers, 8 heads, width 512) and is untrained, because times do not
+depend on the weights. Its translations are given, because its own would never end.
 """
 
 import argparse
@@ -17,12 +17,12 @@ from pathlib import Path
 from unittest.mock import patch
 from urllib.parse import urlencode
 
-# As the command line has it: threads that wait for each other by spinning take the browser's time.
+# As the command line does: spinning threads would take time from the browser.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 import torch
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from clearhead.explorer.server import in_background, synchronize
+from clearhead.explorer.server import freeze_memory, in_background
 from clearhead.models import build, read_config
 from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.model import SearchConfig, TranslationModel
@@ -32,7 +32,7 @@ LENGTHS = (12, 128, 512)
 PEERS_LENGTH = 256
 PEERS_ROUNDS = {"clearhead": 5, "bertviz": 1, "inspectus": 3}
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb"]
-# What the design allows, in milliseconds at the 95th percentile, by length.
+# The design's budgets in milliseconds, 95th percentile, by length.
 BUDGETS = {
     "first picture": (1000, 1000, 1000),
     "new trace": (400, 2500, 2500),
@@ -42,8 +42,8 @@ BUDGETS = {
     "exact row": (80, 80, 80),
     "atlas of heads": (250, 250, 250),
 }
-# Counts what the page waits for, so that the end of a reaction can be told. Whoever waits for it sleeps:
-# a loop that asks again and again takes a core from the server, and leaves garbage for the page to sweep.
+# Counts open requests, to find the end of a reaction. Waiting is event-driven: a polling loop would take a
+# core from the server and leave garbage for the page to collect.
 COUNT = """
 (() => {
   const ask = window.fetch;
@@ -70,16 +70,16 @@ COUNT = """
   };
 })();
 """
-# Until the first numbers of a picture have come and been drawn.
+# True once the first picture has its numbers and is drawn.
 PICTURE = "() => window.drawn > 0 && document.querySelector('[data-view] canvas, [data-view] svg') !== null"
-# From a click to where nothing is awaited any more and all is drawn.
+# The time from a click until no request is open and everything is drawn.
 REACTION = """
 async (act) => {
   const found = document.querySelector(act);
   while (found?.disabled) await new Promise((done) => setTimeout(done, 5));
   const started = performance.now(), before = window.drawn;
   found?.click();
-  // A new trace is progressive: its first picture counts, summaries come behind.
+  // A new trace is progressive: its first picture counts, summaries follow.
   while (act === "button.main" && window.drawn === before) await news();
   if (act === "button.main") return performance.now() - started;
   let quiet = 0;
@@ -119,7 +119,7 @@ ROW = "t/encoder.blocks.3.attention.weights?head=2&query=5&dtype=f32"
 
 def base_model() -> TranslationModel:
     tokens = " ".join(f"token{number}" for number in range(1000))
-    tokenizer = Tokenizer.train([tokens], TokenizerConfig(kind="token", vocabulary=1100))
+    tokenizer = Tokenizer.train([tokens], TokenizerConfig(kind="word", vocabulary=1100))
     torch.manual_seed(0)
     config = read_config({"kind": "translator", "preset": "base", "max_length": 600, "norm_position": "pre"})
     return TranslationModel(build(config, tokenizer), tokenizer, [Direction("en", "de")], SearchConfig())  # pyright: ignore
@@ -148,17 +148,17 @@ def p95(times: list[float]) -> float:
 
 
 def reactions(browser: Browser, address: str, length: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each kind of reaction, a list each."""
+    """Milliseconds of each kind of reaction."""
     text = text_of(length)
-    asked = {"text": text, "target": text, "attention": "encoder"}
+    selection = {"text": text, "target": text, "attention": "encoder"}
     found: dict[str, list[float]] = {name: [] for name in BUDGETS}
     for _ in range(max(rounds // 5, 3)):
         started = time.perf_counter()
-        page = opened(browser, address, view="head", **asked)
+        page = opened(browser, address, view="head", **selection)
         found["first picture"].append(1000 * (time.perf_counter() - started))
         quiet(page)
         page.close()
-    page = opened(browser, address, view="head", **asked)
+    page = opened(browser, address, view="head", **selection)
     quiet(page)
     for number in range(rounds):
         position = [(0.5 + number) / rounds, (0.5 + number * 7 % rounds) / rounds]
@@ -168,9 +168,7 @@ def reactions(browser: Browser, address: str, length: int, rounds: int) -> dict[
     for kind in ("fetched", "cached"):
         for head in range(2, 9):
             found[f"change head, {kind}"].append(page.evaluate(REACTION, chosen.format(head)))
-    found["exact row"] += timed(
-        page, address, rounds, "t/encoder.blocks.3.attention.weights?head=2&query=5&dtype=f32"
-    )
+    found["exact row"] += timed(page, address, rounds, ROW)
     found["atlas of heads"] += atlas(page, rounds)
     for _ in range(max(rounds // 5, 3)):
         found["new trace"].append(page.evaluate(REACTION, "button.main"))
@@ -180,13 +178,13 @@ def reactions(browser: Browser, address: str, length: int, rounds: int) -> dict[
 
 
 def timed(page: Page, address: str, rounds: int, path: str) -> list[float]:
-    """Milliseconds of a request of the page's own kind."""
+    """Milliseconds of a request like the page's."""
     key = page.evaluate(KEY)
     return [page.evaluate(FETCH, f"{address}api/trace/{key}/{path}") for _ in range(rounds)]
 
 
 def atlas(page: Page, rounds: int) -> list[float]:
-    """Milliseconds from another view to the atlas, all thumbnails drawn."""
+    """Milliseconds to switch to the atlas, with all thumbnails drawn."""
     heads, residual = (f"nav.views button:nth-of-type({number})" for number in (5, 1))
     times = []
     for _ in range(max(rounds // 3, 5)):
@@ -196,14 +194,14 @@ def atlas(page: Page, rounds: int) -> list[float]:
 
 
 def peers(browser: Browser, address: str, model: TranslationModel, libraries: Path | None) -> None:
-    """Seconds from weights to the first picture of them: 6 layers of 8 heads over 256 tokens.
+    """Seconds from the weights to their first picture: 6 layers of 8 heads over 256 tokens.
 
-    The page's own time begins with a new tab, and the pass that makes the weights is in it.
+    The explorer's time starts with a new tab and includes the pass that computes the weights.
     """
     text = text_of(PEERS_LENGTH)
-    told = model.explain(text, target=text)
-    layers = [told[f"encoder.blocks.{layer}.attention.weights"][None] for layer in range(6)]
-    pieces = [token.piece for token in told.source]
+    explanation = model.explain(text, target=text)
+    layers = [explanation[f"encoder.blocks.{layer}.attention.weights"][None] for layer in range(6)]
+    pieces = [token.piece for token in explanation.source]
 
     def ours() -> float:
         started = time.perf_counter()
@@ -234,14 +232,14 @@ def peers(browser: Browser, address: str, model: TranslationModel, libraries: Pa
     for name, draw in (("clearhead", ours), ("bertviz", bertviz), ("inspectus", inspectus_)):
         try:
             seconds[name] = statistics.median(draw() for _ in range(PEERS_ROUNDS[name]))
-        except Exception as error:  # a peer that cannot be had is said, not hidden
+        except Exception as error:  # report a peer that is not available
             print(f"  {name:12}{type(error).__name__}: {str(error).partition(chr(10))[0][:90]}")
             continue
         print(f"  {name:12}{seconds[name]:8.2f} s{seconds[name] / seconds['clearhead']:8.1f}x")
 
 
 def rendered(browser: Browser, text: str, libraries: Path | None, started: float) -> float:
-    """Seconds until a peer's page shows something; libraries that it asks the network for lie in a folder."""
+    """Seconds until a peer's page shows something; its libraries are served from a folder."""
     page = browser.new_page()
 
     def serve(route: Route) -> None:
@@ -271,11 +269,11 @@ def main() -> None:
     options.add_argument("--chromium", default=shutil.which("chromium"))
     options.add_argument("--rounds", type=int, default=20)
     options.add_argument(
-        "--libraries", type=Path, help="a folder with require.js, d3.js and jquery.js for BertViz"
+        "--libraries", type=Path, help="folder with require.js, d3.js and jquery.js for BertViz"
     )
     chosen = options.parse_args()
     model = base_model()
-    synchronize()
+    freeze_memory()
     with in_background([("base", model)]) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chosen.chromium, args=ARGUMENTS)
         print(f"{torch.get_num_threads()} threads; milliseconds: median / p95 (budget)")

@@ -1,4 +1,4 @@
-"""Six views of the built-in model, as README and docs show them: docs/explorer/*.png. Needs Chromium."""
+"""Writes docs/explorer/*.png: six views of the packaged model for README and docs. Needs Chromium."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ VIEWS = {
     "heads": {"view": "heads", "attention": "encoder"},
     "softmax": {"view": "softmax", "attention": "cross", "layer": 2, "head": 0, "query": 4, "key": 5},
     "cross": {"view": "cross", "attention": "cross", "layer": 0, "head": 0},
-    "logits": {"view": "logits", "place": 2},
+    "logits": {"view": "logits", "position": 2},
     "beam": {"view": "beam"},
 }
 
@@ -25,7 +25,7 @@ VIEWS = {
 def main() -> None:
     program = chromium.program()
     if program is None:
-        sys.exit("Chromium is not here: install it, or name it in CHROMIUM")
+        sys.exit("Chromium not found; install it, or set CHROMIUM to its path")
     OUT.mkdir(parents=True, exist_ok=True)
     with in_background([("en-de", clearhead.load("en-de"))]) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=chromium.ARGUMENTS)

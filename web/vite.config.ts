@@ -1,7 +1,7 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
 
-// One script and one style sheet with fixed names: a rebuild is byte-identical, and a stand-alone page can hold both.
+// One script and one style sheet with fixed names: rebuilds are byte-identical, and a stand-alone page can inline both.
 export default defineConfig({
   plugins: [svelte()],
   base: "./",

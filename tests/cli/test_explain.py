@@ -51,10 +51,10 @@ def test_json_output_names_the_file(call, number_model, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--out", "x.gif"], "x.gif: cannot be written as .gif; end it in .png, .svg, .pdf"),
-        (["--out", "none/x.png"], "none/x.png: there is no folder none; make it first"),
+        (["--out", "x.gif"], "x.gif: cannot write .gif files; use .png, .svg, .pdf"),
+        (["--out", "none/x.png"], "none/x.png: there is no folder none; create it first"),
         (["--view", "left"], "--view: 'left' is not one of cross, atlas, head"),
-        (["--view", "head", "--layer", "9"], "--layer: 9 is not from 0 to 0"),
+        (["--view", "head", "--layer", "9"], "--layer: 9 is out of range"),
         (["--tokens", "5"], "--tokens: "),
         (["--to", "fr"], "--to fr: this model translates en-de only"),
         (["--target", ""], "--target: is blank; pass a translation, or omit it to explain the model's own"),

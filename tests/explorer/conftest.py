@@ -1,4 +1,4 @@
-"""The explorer's server over toys: a translator that has learned numbers, a GPT that has learned nothing."""
+"""The explorer's server with two toys: a translator trained on numbers, and an untrained GPT."""
 
 from collections.abc import Iterator
 
@@ -34,24 +34,24 @@ def client(models) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def asked(client):
-    """Asks for a trace, and gives its manifest."""
+def make_trace(client):
+    """Requests a trace and returns its manifest."""
 
-    def ask(text: str = TEXT, **more) -> dict:
-        answer = client.post("/api/trace", json={"text": text, **more})
-        assert answer.status_code == 200, answer.text
-        return client.get(f"/api/trace/{answer.json()['id']}").json()
+    def make(text: str = TEXT, **more) -> dict:
+        response = client.post("/api/trace", json={"text": text, **more})
+        assert response.status_code == 200, response.text
+        return client.get(f"/api/trace/{response.json()['id']}").json()
 
-    return ask
+    return make
 
 
 @pytest.fixture
-def got(client):
-    """What a path answers with, as JSON."""
+def get_json(client):
+    """The JSON response of a path."""
 
     def get(path: str, **query) -> dict:
-        answer = client.get(f"/api/{path}", params=query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        response = client.get(f"/api/{path}", params=query)
+        assert response.status_code == 200, response.text
+        return response.json()
 
     return get

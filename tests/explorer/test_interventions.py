@@ -1,4 +1,4 @@
-"""Changing a model over HTTP: the output changes, and the Python that is shown beside it does the same."""
+"""Interventions over HTTP edit the output, and the Python shown beside it does the same."""
 
 import contextlib
 import io
@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 
 CROSS = "decoder.blocks.0.cross_attention"
-CHANGES = [
+EDITS = [
     {"kind": "mute", "attention": CROSS, "heads": [0, 1]},
     {"kind": "keep", "attention": "encoder.blocks.*.attention", "heads": [1]},
     {"kind": "row", "attention": CROSS, "head": 1, "query": 1, "weights": [0, 0, 0, 1, 1]},
-    {"kind": "embedding", "side": "source", "place": 1, "token": "nine"},
-    {"kind": "position", "side": "source", "place": 0, "to": 3},
+    {"kind": "embedding", "side": "source", "position": 1, "token": "nine"},
+    {"kind": "position", "side": "source", "position": 0, "to": 3},
 ]
 
 
 def run(code: str) -> str:
-    """What some code prints."""
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    """The output of some code."""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
         exec(code, {})
-    return said.getvalue().removesuffix("\n")
+    return output.getvalue().removesuffix("\n")
 
 
 @pytest.fixture
 def by_folder(number_model, babbler):
-    """A server that knows its models by their folders, as `clearhead explore` does."""
+    """A server with models named by folder, as `clearhead explore` has them."""
     from fastapi.testclient import TestClient
 
     from clearhead.explorer.app import make_app
@@ -36,18 +36,18 @@ def by_folder(number_model, babbler):
     return TestClient(make_app(Library(models)), base_url="http://127.0.0.1"), str(babbler)
 
 
-@pytest.mark.parametrize("changes", [[], *([one] for one in CHANGES), CHANGES])
-def test_the_python_beside_a_trace_gives_its_output(by_folder, changes):
+@pytest.mark.parametrize("edits", [[], *([one] for one in EDITS), EDITS])
+def test_the_python_beside_a_trace_gives_its_output(by_folder, edits):
     client, _ = by_folder
-    asked = {"text": "three one four one", "interventions": changes}
-    manifest = client.post("/api/trace", json=asked).json()
+    body = {"text": "three one four one", "interventions": edits}
+    manifest = client.post("/api/trace", json=body).json()
     assert run(manifest["python"]) == manifest["output"]["text"]
 
 
-def test_the_python_beside_a_drawn_text_gives_its_output(by_folder):
+def test_the_python_beside_sampled_text_gives_its_output(by_folder):
     client, name = by_folder
     mute = {"kind": "mute", "attention": "decoder.blocks.0.attention", "heads": [0]}
-    asked = {
+    body = {
         "model": name,
         "text": "to be",
         "tokens": 6,
@@ -55,49 +55,49 @@ def test_the_python_beside_a_drawn_text_gives_its_output(by_folder):
         "seed": 4,
         "interventions": [mute],
     }
-    manifest = client.post("/api/trace", json=asked).json()
+    manifest = client.post("/api/trace", json=body).json()
     assert run(manifest["python"]) == manifest["output"]["text"]
 
 
-def test_muting_all_heads_changes_the_output_and_undo_restores_it(asked):
-    plain = asked()
-    muted = asked(interventions=CHANGES[:1])
+def test_muting_all_heads_changes_the_output_and_undo_restores_it(make_trace):
+    plain = make_trace()
+    muted = make_trace(interventions=EDITS[:1])
     assert muted["output"]["text"] != plain["output"]["text"]
     assert muted["before"]["text"] == plain["output"]["text"]
-    assert muted["before"]["log_probability"] == pytest.approx(plain["output"]["log_probability"], abs=1e-4)
-    again = asked()
+    assert muted["before"]["log_prob"] == pytest.approx(plain["output"]["log_prob"], abs=1e-4)
+    again = make_trace()
     assert again["output"] == plain["output"]
     assert again["before"] is None
 
 
-def test_an_edited_row_is_the_row_that_is_seen(client, asked):
-    manifest = asked(interventions=CHANGES[2:3], target="3 1 4 1")
-    answer = client.get(f"/api/trace/{manifest['id']}/t/{CROSS}.weights", params={"head": 1, "query": 1})
-    np.testing.assert_allclose(np.frombuffer(answer.content, "<f4"), [0, 0, 0, 0.5, 0.5])
+def test_an_edited_row_is_the_row_in_the_trace(client, make_trace):
+    manifest = make_trace(interventions=EDITS[2:3], target="3 1 4 1")
+    response = client.get(f"/api/trace/{manifest['id']}/t/{CROSS}.weights", params={"head": 1, "query": 1})
+    np.testing.assert_allclose(np.frombuffer(response.content, "<f4"), [0, 0, 0, 0.5, 0.5])
 
 
-def test_what_is_computed_again_has_the_changes_in_it(client, asked, monkeypatch):
-    place = "t/decoder.blocks.0.cross_attention.head_output"
-    whole = client.get(f"/api/trace/{asked(interventions=CHANGES)['id']}/{place}").content
+def test_tensors_computed_on_request_include_the_edits(client, make_trace, monkeypatch):
+    path = "t/decoder.blocks.0.cross_attention.head_output"
+    whole = client.get(f"/api/trace/{make_trace(interventions=EDITS)['id']}/{path}").content
     monkeypatch.setattr("clearhead.explorer.run.KEPT_BYTES", 1000)
-    assert client.get(f"/api/trace/{asked(interventions=CHANGES)['id']}/{place}").content == whole
-    assert client.get(f"/api/trace/{asked()['id']}/{place}").content != whole
+    assert client.get(f"/api/trace/{make_trace(interventions=EDITS)['id']}/{path}").content == whole
+    assert client.get(f"/api/trace/{make_trace()['id']}/{path}").content != whole
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("edit", "message"),
     [
-        ({**CHANGES[0], "attention": "decoder.blocks.7.attention"}, "there is no attention"),
-        ({**CHANGES[0], "heads": [2]}, "no head 2"),
-        ({**CHANGES[2], "weights": [0, 0, 0, 0, 0]}, "all weights are 0"),
-        ({**CHANGES[2], "weights": [1] * 40}, "cannot attend to key"),
-        ({**CHANGES[3], "token": "nothing like it"}, "is not one token"),
-        ({**CHANGES[3], "side": "text"}, "has no side text"),
-        ({**CHANGES[3], "token": None, "id": 10**6}, "no token"),
-        ({**CHANGES[4], "to": 99}, "beyond the model's last"),
+        ({**EDITS[0], "attention": "decoder.blocks.7.attention"}, "there is no attention"),
+        ({**EDITS[0], "heads": [2]}, "no head 2"),
+        ({**EDITS[2], "weights": [0, 0, 0, 0, 0]}, "all weights are 0"),
+        ({**EDITS[2], "weights": [1] * 40}, "cannot attend to key 5"),
+        ({**EDITS[3], "token": "nothing like it"}, "is not one token"),
+        ({**EDITS[3], "side": "text"}, "has no side text"),
+        ({**EDITS[3], "token": None, "id": 10**6}, "no token"),
+        ({**EDITS[4], "to": 99}, "beyond the model's last"),
     ],
 )
-def test_a_change_that_cannot_be_is_refused(client, change, said):
-    answer = client.post("/api/trace", json={"text": "three one four one", "interventions": [change]})
-    assert answer.status_code == 400
-    assert said in answer.json()["error"]
+def test_an_impossible_edit_is_refused(client, edit, message):
+    response = client.post("/api/trace", json={"text": "three one four one", "interventions": [edit]})
+    assert response.status_code == 400
+    assert message in response.json()["error"]

@@ -1,4 +1,4 @@
-"""A trace is shown while the pass that makes it goes on."""
+"""A trace is usable while the pass that captures it still runs."""
 
 import copy
 import json
@@ -15,154 +15,154 @@ from fastapi.testclient import TestClient
 
 from clearhead.errors import ModelError, SettingsError
 from clearhead.explorer.app import make_app
-from clearhead.explorer.library import LeftError, Library
+from clearhead.explorer.library import DisconnectedError, Library
 from clearhead.explorer.measures import contributions
-from clearhead.explorer.pending import PendingTrace, look, look_up_to
-from clearhead.explorer.run import tell
-from clearhead.explorer.server import _await, in_background
+from clearhead.explorer.pending import PendingTrace
+from clearhead.explorer.run import start_trace
+from clearhead.explorer.server import _wait_until_ready, in_background
 from clearhead.explorer.trace_session import StoppedError, TraceSession
-from clearhead.explorer.traces import GoneError, Traces
+from clearhead.explorer.traces import TraceCache, UnknownTraceError
 
 FIRST = "encoder.blocks.0.attention.weights"
 
 
 @pytest.fixture
 def held(translator):
-    """A trace whose pass is under way, held before its logits; what lets it go on; and the same in Python."""
-    told, go = tell(translator, "numbers", {"text": "three one"}), threading.Event()
-    explained = translator.explain("three one")
+    """A session held before its logits, the event that releases it, and the same explanation."""
+    session, go = start_trace(translator, "numbers", {"text": "three one"}), threading.Event()
+    explanation = translator.explain("three one")
 
     def wait(logits: torch.Tensor) -> torch.Tensor:
         assert go.wait(10)
         return logits
 
-    told.changes = {"logits": wait}
-    thread = threading.Thread(target=told.run)
+    session.edits = {"logits": wait}
+    thread = threading.Thread(target=session.run)
     thread.start()
-    yield told, go, explained
+    yield session, go, explanation
     go.set()
     thread.join()
 
 
-def test_the_first_numbers_are_there_before_the_last_and_are_those_of_python(held):
-    told, go, explained = held
-    assert torch.equal(told.values(FIRST), explained[FIRST])
-    unfinished = told.manifest()
-    assert unfinished["agreement"] is None
-    assert unfinished["output"]["log_probability"] is None
-    assert unfinished["output"]["text"] == explained.output
+def test_the_first_tensors_arrive_before_the_last_and_equal_python(held):
+    session, go, explanation = held
+    assert torch.equal(session.values(FIRST), explanation[FIRST])
+    unfinished = session.manifest()
+    assert unfinished["difference"] is None
+    assert unfinished["output"]["log_prob"] is None
+    assert unfinished["output"]["text"] == explanation.output
     go.set()
-    assert torch.equal(told.values("logits"), explained["logits"])
-    finished = told.wait().manifest()
-    assert finished["agreement"] < 1e-5
-    assert finished["sides"]["target"] == [token.record() for token in explained.target]
+    assert torch.equal(session.values("logits"), explanation["logits"])
+    finished = session.wait().manifest()
+    assert finished["difference"] < 1e-5
+    log_probs = [token["log_prob"] for token in finished["sides"]["target"]]
+    assert log_probs == [token.log_probability for token in explanation.target]
 
 
-def test_without_names_nothing_is_looked_at(translator):
-    told = translator.explain("three one", names=())
-    assert len(told.trace) == 0
-    assert [token.log_probability for token in told.target] == [None] * len(told.target)
-    assert told.output == translator.explain("three one").output
+def test_without_names_nothing_is_captured(translator):
+    session = translator.explain("three one", names=())
+    assert len(session.trace) == 0
+    assert [token.log_probability for token in session.target] == [None] * len(session.target)
+    assert session.output == translator.explain("three one").output
 
 
-def test_a_pass_ends_with_the_last_tensor_that_is_wanted(translator):
-    told = translator.explain("three one", names=())
-    seen = []
+def test_a_tensor_on_request_runs_the_pass_no_further(translator, monkeypatch):
+    monkeypatch.setattr("clearhead.explorer.run.KEPT_BYTES", 1000)
+    session, seen, name = start_trace(translator, "numbers", {"text": "three one"}), [], FIRST[:-7] + "scores"
+    session.run()
 
     def note(states: torch.Tensor) -> torch.Tensor:
         seen.append(states.shape)
         return states
 
-    found = look_up_to(told, {"decoder.states": note}, [FIRST])
-    assert list(found) == [FIRST]
+    session.edits = {"decoder.states": note}
+    assert not session.holds(name)
+    session.fetch(name)
     assert seen == []
-    everything = {}
-    look(told, {"decoder.states": note}, [FIRST], everything.__setitem__)
-    assert len(seen) == 1
-    assert torch.equal(found[FIRST], everything[FIRST])
+    assert torch.equal(session.values(name), translator.explain("three one")[name])
 
 
-def test_who_waits_for_a_pass_that_fails_is_told_why():
-    arriving = PendingTrace({}, ["a", "b"])
-    arriving.put("a", torch.ones(1))
-    arriving.end(ModelError("broken"))
-    assert arriving.get(["a"])[0] == 1
+def test_readers_of_a_failed_pass_get_its_error():
+    pending = PendingTrace({}, ["a", "b"])
+    pending.put("a", torch.ones(1))
+    pending.finish(ModelError("broken"))
+    assert pending.get(["a"])[0] == 1
     with pytest.raises(ModelError, match="broken"):
-        arriving.get(["b"])
+        pending.get(["b"])
     with pytest.raises(ModelError, match="broken"):
-        arriving.wait()
+        pending.wait()
 
 
-def test_a_tensor_that_nobody_brings_is_not_waited_for():
+def test_a_tensor_that_is_not_pending_is_an_error_at_once():
     with pytest.raises(SettingsError, match="was not captured"):
         PendingTrace({}, ["a"]).get(["b"])
 
 
 @pytest.mark.parametrize("more", [{}, {"target": "3 1"}])
-def test_a_model_of_broken_weights_is_refused_in_one_line(translator, more):
+def test_a_model_with_nan_weights_is_refused_in_one_line(translator, more):
     broken = copy.copy(translator)
     broken.model = copy.deepcopy(translator.model)
     with torch.no_grad():
         broken.model.get_parameter("decoder.blocks.0.feedforward.outer.weight").fill_(float("nan"))
     client = TestClient(make_app(Library([("broken", broken)])), base_url="http://127.0.0.1")
-    answer = client.post("/api/trace", json={"text": "three one", **more})
+    response = client.post("/api/trace", json={"text": "three one", **more})
     if more:
-        answer = client.get(f"/api/trace/{answer.json()['id']}")
-    assert answer.status_code == 400
-    assert "the model gave no numbers (NaN)" in answer.json()["error"]
+        response = client.get(f"/api/trace/{response.json()['id']}")
+    assert response.status_code == 400
+    assert "NaN" in response.json()["error"]
 
 
 def test_the_tree_of_a_search_counts_as_memory(translator):
-    searched = tell(translator, "numbers", {"text": "three one"})
+    searched = start_trace(translator, "numbers", {"text": "three one"})
     given = TraceSession(translator.explain("three one", names=(), target="3 1"), searched.about)
     assert searched.tree is not None
     assert searched.bytes - given.bytes >= 100 * len(searched.tree.nodes) > 0
 
 
-def test_a_pass_that_nobody_waits_for_is_not_run_to_its_end(translator):
-    told = tell(translator, "numbers", {"text": "three one"})
-    traces = Traces(10**9)
-    traces.add("left", told)
+def test_a_dropped_trace_stops_its_pass(translator):
+    session = start_trace(translator, "numbers", {"text": "three one"})
+    traces = TraceCache(10**9)
+    traces.add(session, "left")
 
     def leave(states: torch.Tensor) -> torch.Tensor:
         traces.drop("left")
         return states
 
-    told.changes = {"encoder.states": leave}
-    told.run()
-    with pytest.raises(StoppedError, match="nobody waited"):
-        told.wait()
-    assert told.values(FIRST).shape[0] == 2
+    session.edits = {"encoder.states": leave}
+    session.run()
+    with pytest.raises(StoppedError, match="disconnected"):
+        session.wait()
+    assert session.values(FIRST).shape[0] == 2
     with pytest.raises(StoppedError):
-        told.values("logits")
-    with pytest.raises(GoneError):
-        traces.found("left")
+        session.values("logits")
+    with pytest.raises(UnknownTraceError):
+        traces.get("left")
 
 
-def test_heads_are_muted_only_as_long_as_somebody_waits(translator):
-    told, wanted = tell(translator, "numbers", {"text": "three one"}), iter([True, True, False])
-    told.run()
-    with pytest.raises(StoppedError, match="no further"):
-        contributions(told, wanted.__next__)
-    assert list(wanted) == []
+def test_muting_heads_stops_when_the_client_disconnects(translator):
+    session, connected = start_trace(translator, "numbers", {"text": "three one"}), iter([True, True, False])
+    session.run()
+    with pytest.raises(StoppedError, match="stopped muting"):
+        contributions(session, connected.__next__)
+    assert list(connected) == []
     again = translator.explain("three one").log_probability
-    assert contributions(told)["log_probability"] == pytest.approx(again, abs=1e-5)
+    assert contributions(session)["log_prob"] == pytest.approx(again, abs=1e-5)
 
 
-def test_who_has_left_does_not_wait_for_the_model(models):
-    library, here = Library(models), threading.Event()
-    here.set()
+def test_a_disconnected_client_does_not_wait_for_the_model(models):
+    library, connected = Library(models), threading.Event()
+    connected.set()
     problems = []
 
-    def ask() -> None:
-        with pytest.raises(LeftError) as refused, library.using("numbers", here.is_set):
+    def wait() -> None:
+        with pytest.raises(DisconnectedError) as refused, library.using("numbers", connected.is_set):
             pass
         problems.append(refused.value)
 
     with library.using("numbers"):
-        thread = threading.Thread(target=ask)
+        thread = threading.Thread(target=wait)
         thread.start()
-        here.clear()
+        connected.clear()
         thread.join(10)
         assert len(problems) == 1
     with library.using("numbers") as (_, name):
@@ -171,7 +171,7 @@ def test_who_has_left_does_not_wait_for_the_model(models):
 
 @contextmanager
 def holding(translator):
-    """A server whose passes do not come to the decoder until the context ends; how to ask it, and a trace."""
+    """A server whose passes wait before the decoder; yields a request function and a trace id."""
     slow, go, held = copy.copy(translator), threading.Event(), threading.Event()
     slow.model = copy.deepcopy(translator.model)
 
@@ -179,30 +179,30 @@ def holding(translator):
         held.set()
         assert go.wait(30)
 
-    def ask(path: str, seconds: float = 10, **asked: str) -> dict:
-        body = json.dumps(asked).encode() if asked else None
-        request = Request(f"{address}api/{path}", body, {"content-type": "application/json"})
-        with urlopen(request, timeout=seconds) as answer:
-            return json.load(answer)
+    def request(path: str, seconds: float = 10, **body: str) -> dict:
+        data = json.dumps(body).encode() if body else None
+        call = Request(f"{address}api/{path}", data, {"content-type": "application/json"})
+        with urlopen(call, timeout=seconds) as response:
+            return json.load(response)
 
     with in_background([("slow", slow)]) as address:
         slow.model.get_submodule("decoder").register_forward_pre_hook(hold)
-        trace = ask("trace", text="three one", target="3 1")["id"]
+        trace = request("trace", text="three one", target="3 1")["id"]
         assert held.wait(10)
         try:
-            yield ask, trace
+            yield request, trace
         finally:
             go.set()
 
 
-def test_a_page_that_closes_takes_its_trace_with_it(translator):
-    with holding(translator) as (ask, trace):
+def test_closing_the_page_drops_its_trace(translator):
+    with holding(translator) as (request, trace):
         with pytest.raises(TimeoutError):
-            ask(f"trace/{trace}", 0.3)
+            request(f"trace/{trace}", 0.3)
 
         def is_gone() -> bool:
             try:
-                return not ask(f"trace/{trace}/logits?place=-1")
+                return not request(f"trace/{trace}/logits?position=-1")
             except HTTPError as error:
                 return error.code == 404
 
@@ -212,22 +212,22 @@ def test_a_page_that_closes_takes_its_trace_with_it(translator):
         assert is_gone()
 
 
-def test_pages_that_have_closed_hold_up_nobody(translator):
-    with holding(translator) as (ask, trace):
+def test_closed_pages_do_not_block_others(translator):
+    with holding(translator) as (request, trace):
 
         def leave(_: int) -> None:
             with suppress(TimeoutError, HTTPError):
-                ask(f"trace/{trace}", 1)
+                request(f"trace/{trace}", 1)
 
-        # More than a server has threads for.
+        # More than the server has threads.
         with ThreadPoolExecutor(50) as pages:
             list(pages.map(leave, range(50)))
-        assert ask("models")["models"][0]["name"] == "slow"
+        assert request("models")["models"][0]["name"] == "slow"
 
 
-def test_a_server_that_ends_before_it_answers_is_an_error():
+def test_a_server_that_ends_during_startup_is_an_error():
     thread = threading.Thread(target=lambda: None)
     thread.start()
     thread.join()
-    with pytest.raises(ModelError, match="does not answer"):
-        _await(threading.Event(), thread)
+    with pytest.raises(ModelError, match="did not start"):
+        _wait_until_ready(threading.Event(), thread)

@@ -13,7 +13,7 @@ from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.pictures.context import PictureContext, Selection
 from clearhead.inspection.pictures.draw import views
 from clearhead.inspection.summaries import head_roles
-from clearhead.tasks.language.model import LanguageModel
+from clearhead.tasks.language.model import LanguageModel, PromptFormat
 from clearhead.tasks.load import load
 from clearhead.text.tokenizer import BOS
 
@@ -95,7 +95,9 @@ def test_a_folder_gets_every_picture(continued, tmp_path):
 
 def test_a_text_of_special_tokens_has_no_pictures_of_words(babbler, tmp_path):
     plain = load(babbler)
-    special = LanguageModel(plain.model, plain.tokenizer, lead=[BOS]).explain("")
+    special = LanguageModel(plain.model, plain.tokenizer, prompt_format=PromptFormat(start=(BOS,))).explain(
+        ""
+    )
     assert views(special) == ["atlas", "head", "row", "residual", "lens", "positions"]
     with pytest.raises(SettingsError, match="view: 'neighbours' is not one of atlas, "):
         special.save(tmp_path / "x.png", "neighbours")

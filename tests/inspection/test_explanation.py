@@ -61,7 +61,7 @@ def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
 def test_tokens_of_a_word_share_its_number_and_special_tokens_have_none():
     tokenizer = Tokenizer.train(["low lower lowest\n"] * 3, TokenizerConfig(kind="bpe", vocabulary=16))
     ids = tokenizer.encode("lower low")
-    words = [token.word for token in text_tokens(tokenizer, [START, *ids])]
+    words = [token.word for token in text_tokens(tokenizer, [BOS, *ids])]
     assert words == [None, *tokenizer.word_numbers("lower low")] == [None, 0, 0, 1]
 
 

@@ -1,4 +1,4 @@
-// The shapes of docs/trace.md: what the page asks, and what it gets.
+// The JSON types of docs/trace.md.
 
 export interface Token {
   id: number;
@@ -6,17 +6,18 @@ export interface Token {
   word: number | null;
   special: boolean;
   next?: number | null;
-  written?: boolean;
-  log_probability?: number | null;
+  generated?: boolean;
+  log_prob?: number | null;
 }
 
 export interface Attention {
-  key: string;
+  name: string;
   path: string;
   kind: "self" | "cross";
   stack: string;
   layers: number;
   heads: number;
+  head_size: number;
   queries: string;
   keys: string;
   causal: boolean;
@@ -33,26 +34,30 @@ export interface Stack {
 
 export interface Model {
   name: string;
-  kind: "translator" | "gpt";
-  languages: { source: string; target: string }[];
+  kind: string;
   width: number;
-  hidden: number;
+  ffn_width: number | null;
   heads: number;
-  key_heads: number;
-  size: number;
-  vocabulary: number;
-  longest: number;
-  most_tokens: number;
+  kv_heads: number;
+  head_size: number;
+  vocabulary: number | null;
+  max_length: number | null;
   parameters: number;
-  position: string;
-  norm: string;
-  norm_place: string;
-  activation: string;
+  position: string | null;
+  norm: string | null;
+  norm_position: string | null;
+  activation: string | null;
   score: string;
-  tied: string;
-  tokenizer: string;
+  tied: string | null;
+  tokenizer: string | null;
+  /** The side that the readout predicts. */
+  output_side: string;
+  languages: { source: string; target: string }[];
+  max_tokens: number | null;
   beam: number | null;
-  alpha: number | null;
+  length_penalty: number | null;
+  /** Whether it can generate one token at a time. */
+  generates: boolean;
   stacks: Stack[];
   attentions: Attention[];
 }
@@ -62,21 +67,21 @@ export interface Models {
   models: { name: string; kind: string; loaded: boolean }[];
 }
 
-export interface Cut {
+export interface Tokenized {
   text: string;
-  normalised: string;
+  normalized: string;
   tokens: Token[];
   count: number;
-  most: number;
+  max_tokens: number | null;
 }
 
 export type Intervention =
   | { kind: "mute" | "keep"; attention: string; heads: number[] }
   | { kind: "row"; attention: string; head: number; query: number; weights: number[] }
-  | { kind: "embedding"; side: string; place: number; token: string }
-  | { kind: "position"; side: string; place: number; to: number };
+  | { kind: "embedding"; side: string; position: number; token: string }
+  | { kind: "position"; side: string; position: number; to: number };
 
-export interface Wish {
+export interface TraceRequest {
   model?: string;
   text: string;
   to?: string;
@@ -89,14 +94,13 @@ export interface Wish {
   top_k?: number | null;
   top_p?: number;
   seed?: number;
-  tree?: boolean;
   interventions?: Intervention[];
 }
 
-export interface Found {
+export interface OutputSummary {
   text: string;
   score: number | null;
-  log_probability: number | null;
+  log_prob: number | null;
 }
 
 export interface TensorEntry {
@@ -114,15 +118,15 @@ export interface TensorEntry {
 export interface Manifest {
   format: number;
   id: string;
-  kind: "translator" | "gpt";
+  kind: string;
   model: Model;
   text: string;
-  normalised: string;
+  normalized: string;
   to: string | null;
   sides: Record<string, Token[]>;
-  output: (Found & { complete: boolean; tokens: Token[]; nbest?: Found[] }) | null;
-  before: Found | null;
-  agreement: number | null;
+  output: OutputSummary & { complete: boolean; tokens: Token[]; nbest: OutputSummary[] };
+  before: OutputSummary | null;
+  difference: number | null;
   interventions: Intervention[];
   python: string;
   bytes: number;
@@ -148,7 +152,7 @@ export interface Projection {
   name: string;
   part: string;
   side: string;
-  place: number;
+  position: number;
   dimension: number;
   input: number[];
   weight: number[];
@@ -161,7 +165,7 @@ export interface HeadSummary {
   layer: number;
   head: number;
   entropy: number;
-  /** In places; of self-attention alone. */
+  /** In positions; for cross-attention from the diagonal. */
   distance: number | null;
   role: string | null;
   roles: Record<string, number>;
@@ -191,12 +195,12 @@ export interface Candidate {
   piece: string;
   logit: number;
   probability: number;
-  drawn: number;
+  sampling_probability: number;
   kept: boolean;
 }
 
 export interface Logits {
-  place: number;
+  position: number;
   vocabulary: number;
   entropy: number;
   temperature: number;
@@ -214,7 +218,7 @@ export interface Lens {
 
 export interface Contributions {
   heads: { attention: string; layer: number; head: number; change: number | null }[];
-  log_probability: number;
+  log_prob: number;
 }
 
 export interface BeamNode {
@@ -223,17 +227,17 @@ export interface BeamNode {
   step: number;
   id: number;
   piece: string;
-  log_probability: number | null;
-  total: number | null;
+  log_prob: number | null;
+  sum_log_prob: number | null;
   score: number | null;
   state: "kept" | "dropped" | "finished";
-  why: string | null;
+  reason: string | null;
   best: boolean;
 }
 
 export interface Beam {
   beam: number;
-  alpha: number;
+  length_penalty: number;
   nodes: BeamNode[];
 }
 
@@ -242,8 +246,8 @@ export interface Step {
   top: Candidate[];
   text: string;
   ended: boolean;
-  places: number;
-  cache: { layers: number; heads: number; size: number; places: number; bytes: number };
+  positions: number;
+  cache: { layers: number; heads: number; head_size: number; positions: number; bytes: number };
 }
 
 export interface Near {
@@ -261,42 +265,42 @@ export interface Neighbours {
 export interface Contexts {
   word: string;
   layers: number;
-  places: number[][];
-  similar: number[][][];
+  positions: number[][];
+  similarity: number[][][];
   nearest: Near[][];
 }
 
-/** Where a page gets its traces from: a server, or the file that it lies in. */
+/** Where the page gets its traces from: a server, or the file it is in. */
 export interface TraceSource {
-  /** Whether it can run a model: edit, intervene, go on. */
+  /** Whether it can run a model: edit, intervene, continue. */
   readonly live: boolean;
   models(): Promise<Models>;
-  cut(model: string, text: string): Promise<Cut>;
-  positions(model: string, places: number): Promise<Slab & { kind: string }>;
-  /** As soon as it is known what is to be shown; numbers arrive while they are asked for. */
-  trace(wish: Wish, until?: AbortSignal): Promise<Manifest>;
-  /** The same with all that only the end of the pass tells: log-probabilities, agreement, seconds. */
-  whole(trace: Manifest, until?: AbortSignal): Promise<Manifest>;
+  tokenize(model: string, text: string): Promise<Tokenized>;
+  positions(model: string, positions: number): Promise<Slab & { kind: string }>;
+  /** Resolves once the output is known; tensors follow while the pass runs. */
+  trace(request: TraceRequest, signal?: AbortSignal): Promise<Manifest>;
+  /** The manifest after the pass has finished, with log-probabilities, difference and seconds. */
+  whole(trace: Manifest, signal?: AbortSignal): Promise<Manifest>;
   tensor(trace: Manifest, name: string, part: Part): Promise<Slab>;
   projection(
     trace: Manifest,
-    asked: { attention: string; layer: number; head: number; place: number; part: string; dimension: number },
+    query: { attention: string; layer: number; head: number; position: number; part: string; dimension: number },
   ): Promise<Projection>;
   summaries(trace: Manifest): Promise<Summaries>;
   logits(
     trace: Manifest,
-    asked: { place: number; top: number; temperature?: number; top_k?: number; top_p?: number },
+    query: { position: number; top: number; temperature?: number; top_k?: number; top_p?: number },
   ): Promise<Logits>;
   lens(trace: Manifest): Promise<Lens>;
   contributions(trace: Manifest): Promise<Contributions>;
   beam(trace: Manifest): Promise<Beam>;
-  step(wish: Wish & { written: number[] }): Promise<Step>;
+  step(request: TraceRequest & { generated: number[] }): Promise<Step>;
   neighbours(model: string, word: string, count: number): Promise<Neighbours>;
   contexts(model: string, word: string, texts: string[]): Promise<Contexts>;
 }
 
-/** One line that the page shows. `gone`: the server has forgotten the trace. */
-export class Refusal extends Error {
+/** An error as one line to show. `gone`: the server no longer has the trace. */
+export class RequestError extends Error {
   constructor(
     line: string,
     readonly field: string | null = null,
@@ -306,5 +310,5 @@ export class Refusal extends Error {
   }
 }
 
-/** Nobody answered, or nobody could: what was asked may well be right. */
-export class Silence extends Refusal {}
+/** The server did not answer, or could not; the same request may succeed later. */
+export class UnavailableError extends RequestError {}

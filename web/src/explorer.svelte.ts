@@ -1,8 +1,8 @@
-// The trace that is on the page, and the source it comes from.
+// The trace on the page, and the source it comes from.
 
 import {
-  Refusal,
-  Silence,
+  RequestError,
+  UnavailableError,
   type Attention,
   type Manifest,
   type Models,
@@ -12,13 +12,13 @@ import {
   type TensorEntry,
   type Token,
   type TraceSource,
-  type Wish,
+  type TraceRequest,
 } from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
 import { lessonsFor, textOf, type Lesson } from "./learn/lessons";
 import { PROMPT, sentencesFor } from "./learn/sentences";
-import { selection, settle, type Selected } from "./selection.svelte";
+import { selection, update, type Selected } from "./selection.svelte";
 
 const inlined = document.getElementById("clearhead-trace");
 
@@ -29,82 +29,82 @@ class Explorer {
   trace = $state.raw<Manifest | null>(null);
   summaries = $state.raw<Summaries | null>(null);
   busy = $state(false);
-  trouble = $state<string | null>(null);
-  /** Whether the same may be answered another time. */
-  passing = $state(false);
-  private asked = 0;
+  problem = $state<string | null>(null);
+  /** Whether trying again may help. */
+  retryable = $state(false);
+  private latest = 0;
   private answered = "";
-  /** What was selected when the trace on the page was asked for. */
+  /** The selection behind the trace on the page. */
   private accepted: Partial<Selected> = {};
-  /** Ends what is still awaited of a trace when another one is asked for: the server then stops its pass. */
+  /** Aborts what is still loading when another trace is requested; the server then stops its pass. */
   private newest = new AbortController();
 
   async start(): Promise<void> {
     try {
       this.models = await source.models();
-      // A link to a lesson alone opens it as the way there would.
+      // A link to a lesson opens it as a click would.
       await this.run(selection.text ? {} : this.lesson()?.pick);
     } catch (error) {
-      this.say(error);
+      this.fail(error);
     }
   }
 
-  /** A new trace of what is selected, to look at it where `pick` says; the old one stays on the page until it is there. */
+  /** Requests a trace of the selection, then selects `pick`; the old trace stays on the page meanwhile. */
   async run(pick: Partial<Selected> = {}): Promise<void> {
-    const turn = ++this.asked;
+    const turn = ++this.latest;
     this.busy = true;
     this.newest.abort();
     this.newest = new AbortController();
     try {
       if (!this.models) this.models = await source.models();
-      const trace = await source.trace(this.wish(), this.newest.signal);
-      if (turn !== this.asked) return;
+      const trace = await source.trace(this.request(), this.newest.signal);
+      if (turn !== this.latest) return;
       this.show(trace, pick);
     } catch (error) {
-      if (turn !== this.asked) return;
-      this.say(error);
-      if (this.trace && !(error instanceof Silence)) await this.stay(turn);
+      if (turn !== this.latest) return;
+      this.fail(error);
+      if (this.trace && !(error instanceof UnavailableError)) await this.restore(turn);
     } finally {
-      if (turn === this.asked) this.busy = false;
+      if (turn === this.latest) this.busy = false;
     }
   }
 
-  /** What was refused is not what the page shows: back to that, the numbers of which may have been stopped on their way. */
-  private async stay(turn: number): Promise<void> {
-    const { trouble } = this;
-    settle(this.accepted);
+  /** After a refused request: back to the trace on the page, which may have been stopped before its end. */
+  private async restore(turn: number): Promise<void> {
+    const { problem } = this;
+    update(this.accepted);
     if (this.summaries) return;
     try {
-      const trace = await source.trace(this.wish(), this.newest.signal);
-      if (turn !== this.asked) return;
+      const trace = await source.trace(this.request(), this.newest.signal);
+      if (turn !== this.latest) return;
       this.show(trace, {});
-      this.trouble = trouble;
+      this.problem = problem;
     } catch {
-      // The trouble that is told already is the one to mend.
+      // The first problem is the one to show.
     }
   }
 
-  /** After a step through the history: a new trace only where another one is asked for, or is under way. */
+  /** After a step through the history: a new trace only if the request differs, or one is running. */
   return(): void {
-    if (this.busy || JSON.stringify(this.wish()) !== this.answered) void this.run();
+    if (this.busy || JSON.stringify(this.request()) !== this.answered) void this.run();
   }
 
-  /** What went wrong with something of the trace on the page; if another one is under way, that does not matter any more. */
-  refuse(error: unknown): void {
-    if (!this.busy) this.say(error);
+  /** Shows an error about the trace on the page, unless another trace is on its way. */
+  report(error: unknown): void {
+    if (!this.busy) this.fail(error);
   }
 
-  private say(error: unknown): void {
-    if (error instanceof Refusal && error.gone) {
-      this.trouble = "The server has forgotten this trace; it is being made again.";
+  private fail(error: unknown): void {
+    if (error instanceof RequestError && error.gone) {
+      this.problem = "The server no longer has this trace; it is being computed again.";
       void this.run();
       return;
     }
-    this.trouble = error instanceof Error ? error.message : String(error);
-    this.passing = error instanceof Silence || !(error instanceof Refusal);
+    this.problem = error instanceof Error ? error.message : String(error);
+    this.retryable = error instanceof UnavailableError || !(error instanceof RequestError);
   }
 
-  /** What is tried where nobody has given a text: the lesson's sentence, or the first of the lectures'. */
+  /** The text to start with: the lesson's sentence, or the first of the lectures. */
   first(): string {
     const model = selection.model || (this.models?.models[0]?.name ?? "");
     const lesson = this.lesson();
@@ -116,39 +116,35 @@ class Explorer {
     return selection.door === "learn" && source.live ? lessonsFor(this.kind())[selection.lesson] : undefined;
   }
 
-  kind(): "translator" | "gpt" {
+  kind(): string {
     const known = this.models?.models.find((one) => one.name === selection.model) ?? this.models?.models[0];
-    return known?.kind === "gpt" ? "gpt" : "translator";
+    return known?.kind ?? "";
   }
 
-  private wish(): Wish {
-    const gpt = this.kind() === "gpt";
-    const text = selection.text || this.first();
-    const wish: Wish = { model: selection.model || undefined, text, interventions: selection.edits };
-    if (gpt)
-      return {
-        ...wish,
-        tokens: selection.tokens,
-        temperature: selection.temperature,
-        top_k: selection.topK || null,
-        top_p: selection.topP,
-        seed: selection.seed,
-      };
-    const begun = selection.forced.length ? { forced: selection.forced } : { prefix: selection.prefix };
-    return { ...wish, ...begun, to: selection.to || undefined, target: selection.target || null, tree: !selection.target };
+  private request(): TraceRequest {
+    const { model, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits } = selection;
+    const request: TraceRequest = { model: model || undefined, text: selection.text || this.first(), interventions: edits };
+    switch (this.kind()) {
+      case "gpt":
+        return { ...request, tokens, temperature, top_k: top_k || null, top_p, seed };
+      case "translator":
+        return { ...request, ...(forced.length ? { forced } : { prefix }), to: to || undefined, target: target || null };
+      default:
+        return request;
+    }
   }
 
   private show(trace: Manifest, pick: Partial<Selected>): void {
-    this.trouble = null;
+    this.problem = null;
     this.summaries = null;
     this.trace = trace;
-    settle({ model: trace.model.name, text: trace.text, ...inside(trace, pick) });
-    this.answered = JSON.stringify(this.wish());
-    this.accepted = asking();
+    update({ model: trace.model.name, text: trace.text, ...inside(trace, pick) });
+    this.answered = JSON.stringify(this.request());
+    this.accepted = requested();
     void this.complete(trace);
   }
 
-  /** What comes behind the first picture. */
+  /** Loads what the first picture does not need. */
   private async complete(trace: Manifest): Promise<void> {
     const { signal } = this.newest;
     const current = () => this.trace?.id === trace.id && !signal.aborted;
@@ -158,42 +154,42 @@ class Explorer {
       const summaries = current() ? await source.summaries(trace) : null;
       if (current()) this.summaries = summaries;
     } catch (error) {
-      if (current()) this.refuse(error);
+      if (current()) this.report(error);
     }
   }
 }
 
-/** The part of what is selected that a trace follows from. */
-function asking(): Partial<Selected> {
-  const { model, text, to, prefix, forced, target, tokens, temperature, topK, topP, seed, edits } = selection;
-  return { model, text, to, prefix, forced, target, tokens, temperature, topK, topP, seed, edits };
+/** The part of the selection that determines a trace. */
+function requested(): Partial<Selected> {
+  const { model, text, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits } = selection;
+  return { model, text, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits };
 }
 
-/** What is wanted, and all that hangs on it, inside a trace: no layer, head or place that it does not have. */
+/** A wanted selection, limited to the layers, heads and positions that a trace has. */
 export function inside(trace: Manifest, wanted: Partial<Selected> = {}): Partial<Selected> {
   const all = { ...selection, ...wanted };
   const attention = attentionOf(trace, all.attention);
   const within = (index: number, count: number) => Math.max(0, Math.min(Math.floor(index), count - 1));
   return {
     ...wanted,
-    attention: attention.key,
+    attention: attention.name,
     layer: within(all.layer, attention.layers),
     head: within(all.head, attention.heads),
     query: within(all.query, trace.sides[attention.queries].length),
     key: within(all.key, trace.sides[attention.keys].length),
-    place: within(all.place, trace.sides[readSide(trace)].length),
+    position: within(all.position, trace.sides[outputSide(trace)].length),
   };
 }
 
 export const explorer = new Explorer();
 
-export function attentionOf(trace: Manifest, key: string): Attention {
+export function attentionOf(trace: Manifest, name: string): Attention {
   const all = trace.model.attentions;
-  return all.find((one) => one.key === key) ?? all[0];
+  return all.find((one) => one.name === name) ?? all[0];
 }
 
-/** The side whose next tokens are foretold. */
-export const readSide = (trace: Manifest): string => (trace.kind === "gpt" ? "text" : "target");
+/** The side whose next tokens are predicted. */
+export const outputSide = (trace: Manifest): string => trace.model.output_side;
 
 export function tensorOf(
   trace: Manifest,
@@ -206,25 +202,25 @@ export function tensorOf(
 }
 
 export async function numbers(trace: Manifest, entry: TensorEntry | undefined, part: Part = {}): Promise<Slab> {
-  if (!entry) throw new Refusal("This trace does not hold these numbers.");
+  if (!entry) throw new RequestError("This trace does not have these numbers.");
   return source.tensor(trace, entry.name, part);
 }
 
-/** The name that a tensor has in Python, with the place in it. */
+/** The tensor's name in Python, with an index. */
 export function pythonName(entry: TensorEntry | undefined, layer: number | null, ...at: number[]): string {
   if (!entry) return "";
   const name = layer === null ? entry.name : entry.name.replace("*", String(layer));
   return at.length ? `${name}[0, ${at.join(", ")}]` : name;
 }
 
-/** What a matrix hides: everything after the query where attention is causal, everything beyond a window. */
+/** Which cells are masked: keys after the query if attention is causal, keys outside the window. */
 export function hides(attention: Attention): ((query: number, key: number) => "causal" | null) | undefined {
   const { causal, window } = attention;
   if (!causal && window === null) return undefined;
   return (query, key) => ((causal && key > query) || (window !== null && Math.abs(query - key) > window) ? "causal" : null);
 }
 
-/** A piece as a reader knows it: without the sign for a blank; `·` where it goes on with a word. */
+/** A piece for display: without the space marker; `·` where it continues a word. */
 export function shown(token: Token | undefined, at = 1): string {
   if (!token) return "";
   return token.special ? token.piece : plain(token.piece, at === 0 || explorer.trace?.model.tokenizer === "character");
@@ -236,13 +232,13 @@ export function plain(piece: string, first = false): string {
   return first || /^[<\p{P}⏎]/u.test(text) ? text : `·${text}`;
 }
 
-/** A value that is fetched and kept, newest wins; the old one stays until the new one is there. */
+/** A fetched value; the newest wins, and the old one stays until the new one arrives. */
 export class Fetched<T> {
   value = $state.raw<T | undefined>(undefined);
-  /** The trouble that it had, which is over with its next answer. */
-  private trouble: string | null = null;
+  /** Its own problem, cleared by its next success. */
+  private problem: string | null = null;
 
-  /** Call it in a component's setup: `make` is followed like any effect. */
+  /** Call it in a component's setup: `make` is tracked like an effect. */
   constructor(make: () => Promise<T> | null | undefined) {
     $effect(() => {
       let current = true;
@@ -250,13 +246,13 @@ export class Fetched<T> {
         (value) => {
           if (!current) return;
           this.value = value;
-          if (this.trouble !== null && explorer.trouble === this.trouble) explorer.trouble = null;
-          this.trouble = null;
+          if (this.problem !== null && explorer.problem === this.problem) explorer.problem = null;
+          this.problem = null;
         },
         (error) => {
           if (!current) return;
-          explorer.refuse(error);
-          this.trouble = explorer.trouble;
+          explorer.report(error);
+          this.problem = explorer.problem;
         },
       );
       return () => {

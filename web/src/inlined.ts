@@ -1,7 +1,7 @@
-// A trace that lies in the page itself: no server is asked.
+// A trace inlined in the page itself; needs no server.
 
 import {
-  Refusal,
+  RequestError,
   type Beam,
   type Lens,
   type Logits,
@@ -22,7 +22,7 @@ interface Packed {
 interface File {
   manifest: Manifest;
   summaries: Summaries;
-  lens: Lens;
+  lens: Lens | null;
   beam: Beam | null;
   logits: Record<string, Logits>;
   tensors: Record<string, Packed>;
@@ -51,7 +51,7 @@ function unpack({ dtype, shape, data }: Packed): Slab {
   return { shape, values };
 }
 
-/** One entry of an axis, the axis gone. */
+/** One index of an axis; the axis is removed. */
 function pick({ shape, values }: Slab, axis: number, index: number): Slab {
   const inner = shape.slice(axis + 1).reduce((a, b) => a * b, 1);
   const outer = shape.slice(0, axis).reduce((a, b) => a * b, 1);
@@ -63,7 +63,7 @@ function pick({ shape, values }: Slab, axis: number, index: number): Slab {
   return { shape: shape.toSpliced(axis, 1), values: out };
 }
 
-/** The last two axes shortened, every cell the largest of those it covers. */
+/** The last two axes max-pooled to at most `most` cells. */
 function pool({ shape, values }: Slab, most: number): Slab {
   const [rows, columns] = shape.slice(-2);
   const high = Math.min(rows, most);
@@ -80,7 +80,7 @@ function pool({ shape, values }: Slab, most: number): Slab {
   return { shape: [...shape.slice(0, -2), high, wide], values: out };
 }
 
-const missing = () => Promise.reject(new Refusal("This page is a file without a model: open `clearhead explore` for that."));
+const missing = () => Promise.reject(new RequestError("This file has no model. Use `clearhead explore` for that."));
 
 export class InlinedSource implements TraceSource {
   readonly live = false;
@@ -95,8 +95,8 @@ export class InlinedSource implements TraceSource {
   trace = async () => this.file.manifest;
   whole = async () => this.file.manifest;
   summaries = async () => this.file.summaries;
-  lens = async () => this.file.lens;
-  cut = missing;
+  lens = async () => this.file.lens ?? missing();
+  tokenize = missing;
   projection = missing;
   contributions = missing;
   step = missing;
@@ -107,8 +107,8 @@ export class InlinedSource implements TraceSource {
     return this.file.beam ?? missing();
   }
 
-  async logits(_: Manifest, asked: { place: number }): Promise<Logits> {
-    return this.file.logits[String(asked.place)] ?? missing();
+  async logits(_: Manifest, query: { position: number }): Promise<Logits> {
+    return this.file.logits[String(query.position)] ?? missing();
   }
 
   async positions(): Promise<Slab & { kind: string }> {
@@ -124,7 +124,7 @@ export class InlinedSource implements TraceSource {
       ["layers", part.layer],
       ["heads", part.head],
       ["queries", part.query],
-      ["places", part.query],
+      ["positions", part.query],
     ] as const) {
       const axis = axes.indexOf(wanted);
       if (index === undefined || axis < 0) continue;
@@ -139,7 +139,7 @@ export class InlinedSource implements TraceSource {
     const known = this.unpacked.get(name);
     if (known) return known;
     const packed = this.file.tensors[name];
-    if (!packed) throw new Refusal(`${name} is not in this file.`);
+    if (!packed) throw new RequestError(`${name} is not in this file.`);
     const slab = unpack(packed);
     this.unpacked.set(name, slab);
     return slab;

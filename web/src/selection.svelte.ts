@@ -1,4 +1,4 @@
-// What is looked at. It lives in the address, so that a lesson or a bug is a link.
+// The selection. It lives in the URL, so that a lesson or a bug is a link.
 
 import type { Intervention } from "./contract";
 
@@ -11,24 +11,24 @@ export interface Selected {
   model: string;
   text: string;
   to: string;
-  /** How the output has to begin, and which ids of it are forced. */
+  /** A forced start of the output, as text or as ids. */
   prefix: string;
   forced: number[];
-  /** The whole translation, given instead of searched for. */
+  /** A given translation, instead of a search. */
   target: string;
-  /** How many tokens a language model writes, and how it draws them. */
+  /** How many tokens a language model generates, and how it samples them. */
   tokens: number;
   temperature: number;
-  topK: number;
-  topP: number;
+  top_k: number;
+  top_p: number;
   seed: number;
   attention: string;
   layer: number;
   head: number;
   query: number;
   key: number;
-  /** Where the next token is looked at. */
-  place: number;
+  /** Whose next token is shown. */
+  position: number;
   node: number;
   edits: Intervention[];
 }
@@ -45,15 +45,15 @@ const START: Selected = {
   target: "",
   tokens: 0,
   temperature: 0,
-  topK: 0,
-  topP: 1,
+  top_k: 0,
+  top_p: 1,
   seed: 0,
   attention: "",
   layer: 0,
   head: 0,
   query: 1,
   key: 1,
-  place: 1,
+  position: 1,
   node: -1,
   edits: [],
 };
@@ -92,7 +92,7 @@ function write(selected: Selected): string {
 
 export const selection = $state<Selected>(read(location.hash));
 
-/** Changes what is looked at. Another place of the page is a step of the browser's history; a detail is not. */
+/** Changes the selection. Going to another part of the page adds to the browser's history; a detail does not. */
 export function select(change: Partial<Selected>): void {
   const moved = (["door", "view", "lesson", "model", "text"] as const).some(
     (name) => name in change && change[name] !== selection[name],
@@ -100,27 +100,27 @@ export function select(change: Partial<Selected>): void {
   put(change, moved);
 }
 
-/** Fills in what an answer has decided: no step of the history. */
-export function settle(change: Partial<Selected>): void {
+/** Changes the selection without adding to the history. */
+export function update(change: Partial<Selected>): void {
   put(change, false);
 }
 
 function put(change: Partial<Selected>, moved: boolean): void {
   Object.assign(selection, change);
   const address = write(selection);
-  // A frame without an address of its own, as in a notebook, has no history to write to.
+  // In a notebook's frame there is no URL to write to.
   if (address === location.hash || location.protocol === "about:") return;
   if (moved) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
 }
 
-/** Forgets everything that was selected. */
-export function afresh(): void {
+/** Back to the initial selection. */
+export function reset(): void {
   select({ ...START });
 }
 
-/** Follows the browser's back and forward, and addresses that are typed. */
-export function follow(after: () => void): void {
+/** Follows the browser's back and forward buttons, and typed URLs. */
+export function onHistory(after: () => void): void {
   addEventListener("popstate", () => {
     Object.assign(selection, read(location.hash));
     after();

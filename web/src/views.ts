@@ -1,4 +1,4 @@
-// The one list of views: what they are called, and which traces have them.
+// The list of views, and which traces have them.
 
 import type { Component } from "svelte";
 import type { Manifest, TraceSource } from "./contract";
@@ -23,10 +23,21 @@ export interface View {
   has?: (trace: Manifest, source: TraceSource) => boolean;
 }
 
+const part =
+  (name: string) =>
+  (trace: Manifest): boolean =>
+    trace.parts.includes(name);
+
 export const VIEWS: View[] = [
   { id: "tokens", title: "Text → tokens", says: "what the model reads", show: TextTokens },
-  { id: "embedding", title: "Embedding + position", says: "words become vectors", show: Embedding },
-  { id: "projections", title: "Q, K, V", says: "x · W with real numbers", show: Projections, has: (_, source) => source.live },
+  {
+    id: "embedding",
+    title: "Embedding + position",
+    says: "tokens become vectors",
+    show: Embedding,
+    has: (trace) => trace.tensors.some((one) => one.role === "embedding"),
+  },
+  { id: "projections", title: "Q, K, V", says: "x · W with real numbers", show: Projections, has: part("projection") },
   { id: "softmax", title: "Scores → softmax", says: "one row as arithmetic", show: Softmax },
   { id: "heads", title: "Heads", says: "all of them, by role", show: Heads },
   { id: "head", title: "One head", says: "lines, matrix, text", show: Head },
@@ -35,24 +46,30 @@ export const VIEWS: View[] = [
     title: "Cross-attention",
     says: "which word became which",
     show: Cross,
-    has: (trace) => trace.kind === "translator",
+    has: (trace) => trace.model.attentions.some((one) => one.kind === "cross"),
   },
-  { id: "residual", title: "Residual stream", says: "who adds how much", show: Residual },
-  { id: "logits", title: "Next token", says: "logits, cuts, logit lens", show: Logits },
   {
-    id: "beam",
-    title: "Beam tree",
-    says: "every path that was tried",
-    show: Beam,
-    has: (trace) => trace.kind === "translator" && trace.parts.includes("beam"),
+    id: "residual",
+    title: "Residual stream",
+    says: "who adds how much",
+    show: Residual,
+    has: (trace) => trace.tensors.some((one) => one.role === "stream"),
   },
-  { id: "generate", title: "Generate", says: "one token at a time", show: Generate, has: (_, source) => source.live },
+  { id: "logits", title: "Next token", says: "logits, filters, logit lens", show: Logits, has: part("logits") },
+  { id: "beam", title: "Beam tree", says: "every path the search tried", show: Beam, has: part("beam") },
+  {
+    id: "generate",
+    title: "Generate",
+    says: "one token at a time",
+    show: Generate,
+    has: (trace, source) => source.live && trace.model.generates,
+  },
   {
     id: "vectors",
     title: "Vectors",
     says: "neighbours, in context",
     show: Vectors,
-    has: (trace, source) => source.live && trace.model.tokenizer !== "character",
+    has: (trace, source) => source.live && trace.model.tokenizer !== null && trace.model.tokenizer !== "character",
   },
 ];
 

@@ -1,4 +1,4 @@
-"""The explorer: what the page is told, its routes, and the built page."""
+"""The explorer: a local server, its JSON contract (docs/trace.md) and the built page."""
 
 from clearhead.inspection.explanation import WRITERS, Explanation
 
@@ -9,5 +9,5 @@ def _html(explanation: Explanation) -> str:
     return standalone_page(explanation)
 
 
-# `Explanation.save("x.html")` is answered from here: inspection cannot import what lies above it.
+# `Explanation.save("x.html")` needs the page, and inspection cannot import the floor above it.
 WRITERS["html"] = _html

@@ -1,115 +1,82 @@
-"""A model as a map: its parts and their sizes."""
+"""The map of a model: its parts and their sizes, read from its anatomy."""
 
+from collections.abc import Mapping
 from typing import Any
 
+from clearhead.explorer.explorable import DEFAULT_ABOUT, Explorable, about
+from clearhead.layers.attention import Attention
 from clearhead.layers.scores import ProductScore
-from clearhead.models import GPT, Translator
-from clearhead.tasks.language.model import LanguageModel
-from clearhead.tasks.translation.model import TranslationModel
+from clearhead.models.anatomy import AttentionPart
 from clearhead.text.tokenizer import Tokenizer
 
-Model = TranslationModel | LanguageModel
-SUBLAYERS = ("attention", "feedforward")
-CROSS_SUBLAYERS = ("attention", "cross_attention", "feedforward")
+SETTINGS = ("ffn_width", "position", "norm", "norm_position", "activation", "tied")
 
 
-def kind_of(model: Model) -> str:
-    return "translator" if isinstance(model, TranslationModel) else "gpt"
+def architecture(model: Explorable, name: str) -> dict[str, Any]:
+    """The map of a model in use."""
+    return module_map(model.model, name, getattr(model, "tokenizer", None), about(model))
 
 
-def most_tokens(model: Model) -> int:
-    """The most tokens of a text, signs not counted."""
-    return model.max_length if isinstance(model, TranslationModel) else model.context_length - len(model.lead)
-
-
-def architecture(model: Model, name: str) -> dict[str, Any]:
-    """The map of a model."""
-    return {
-        **bare_architecture(model.model, model.tokenizer, name),
-        "languages": _languages(model),
-        "most_tokens": most_tokens(model),
-        "beam": model.search.beam if isinstance(model, TranslationModel) else None,
-        "alpha": model.search.length_penalty if isinstance(model, TranslationModel) else None,
-    }
-
-
-def bare_architecture(model: Translator | GPT, tokenizer: Tokenizer, name: str) -> dict[str, Any]:
-    """The part of the map that does not depend on how the model is used."""
-    config, heads = model.config, model.config.attention.heads
+def module_map(
+    model: Any, name: str, tokenizer: Any, usage: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The map of a torch module; `usage` is what `about` returns for the model in use."""
+    anatomy, config = model.anatomy(), getattr(model, "config", None)
+    first = _attention(model, anatomy.attentions[0])
+    readout = getattr(model, "readout_weight", None)
+    max_length = getattr(config, "max_positions", None)
     return {
         "name": name,
-        "kind": config.kind,
-        "languages": [],
-        "width": config.width,
-        "hidden": config.ffn_width,
-        "heads": heads,
-        "kv_heads": config.attention.kv_heads or heads,
-        "size": config.head_size,
-        "vocabulary": model.readout_weight.shape[0],
-        "max_length": config.max_positions,
-        "most_tokens": config.max_positions,
+        "kind": getattr(config, "kind", type(model).__name__),
+        "width": first.project.in_features,
+        **{setting: getattr(config, setting, None) for setting in SETTINGS},
+        **_head_counts(first),
+        "score": getattr(getattr(config, "attention", None), "score", type(first.score).__name__.lower()),
+        "vocabulary": None if readout is None else readout.shape[0],
+        "max_length": max_length,
         "parameters": sum(weight.numel() for weight in model.parameters()),
-        "position": config.position,
-        "norm": config.norm,
-        "norm_position": config.norm_position,
-        "activation": config.activation,
-        "score": config.attention.score,
-        "tied": config.tied,
-        "tokenizer": tokenizer.config.kind,
-        "beam": None,
-        "alpha": None,
-        "stacks": stacks(model),
+        "tokenizer": tokenizer.config.kind if isinstance(tokenizer, Tokenizer) else None,
+        "output_side": anatomy.output_side,
+        **(usage or {**DEFAULT_ABOUT, "max_tokens": max_length}),
+        "stacks": [
+            {"name": part.path, "layers": part.layers, "side": part.side, "sublayers": list(part.sublayers)}
+            for part in anatomy.stacks
+        ],
         "attentions": attentions(model),
     }
 
 
-def stacks(model: Translator | GPT) -> list[dict[str, Any]]:
-    """The stacks in the order in which a text runs through them."""
-    if isinstance(model, GPT):
-        return [_stack("decoder", model.config.layers, "text", SUBLAYERS)]
-    return [
-        _stack("encoder", model.config.encoder_layers, "source", SUBLAYERS),
-        _stack("decoder", model.config.decoder_layers, "target", CROSS_SUBLAYERS),
-    ]
+def attentions(model: Any) -> list[dict[str, Any]]:
+    """The kinds of attention; each occurs in every layer of its stack."""
+    anatomy, window = model.anatomy(), getattr(getattr(model, "config", None), "window", None)
+    found = []
+    for part in anatomy.attentions:
+        attention = _attention(model, part)
+        score = attention.score
+        found.append(
+            {
+                "name": part.name,
+                "path": part.path("*"),
+                "kind": "cross" if part.crosses else "self",
+                "stack": part.stack,
+                "layers": len(anatomy.layers(part)),
+                "heads": _head_counts(attention)["heads"],
+                "head_size": attention.head_size,
+                "queries": part.queries,
+                "keys": part.keys,
+                "causal": part.causal,
+                "window": window - 1 if window and not part.crosses else None,
+                "scale": score.scale if isinstance(score, ProductScore) else None,
+            }
+        )
+    return found
 
 
-def attentions(model: Translator | GPT) -> list[dict[str, Any]]:
-    """The kinds of attention; each is in every layer of its stack."""
-    if isinstance(model, GPT):
-        return [_attention(model, "decoder", "decoder", "attention", ("text", "text"), causal=True)]
-    return [
-        _attention(model, "encoder", "encoder", "attention", ("source", "source"), causal=False),
-        _attention(model, "decoder", "decoder", "attention", ("target", "target"), causal=True),
-        _attention(model, "cross", "decoder", "cross_attention", ("target", "source"), causal=False),
-    ]
+def _attention(model: Any, part: AttentionPart) -> Attention:
+    return model.get_submodule(part.path(0))
 
 
-def _languages(model: Model) -> list[dict[str, str]]:
-    if isinstance(model, LanguageModel):
-        return []
-    return [{"source": one.source, "target": one.target} for one in model.directions]
-
-
-def _stack(name: str, layers: int, side: str, sublayers: tuple[str, ...]) -> dict[str, Any]:
-    return {"name": name, "layers": layers, "side": side, "sublayers": list(sublayers)}
-
-
-def _attention(
-    model: Translator | GPT, key: str, stack: str, sublayer: str, sides: tuple[str, str], causal: bool
-) -> dict[str, Any]:
-    blocks = model.get_submodule(f"{stack}.blocks")
-    score = model.get_submodule(f"{stack}.blocks.0.{sublayer}.score")
-    reach = model.config.window - 1 if model.config.window else None
-    return {
-        "key": key,
-        "path": f"{stack}.blocks.*.{sublayer}",
-        "kind": "cross" if sublayer == "cross_attention" else "self",
-        "stack": stack,
-        "layers": len(list(blocks.children())),
-        "heads": model.config.attention.heads,
-        "queries": sides[0],
-        "keys": sides[1],
-        "causal": causal,
-        "window": None if sublayer == "cross_attention" else reach,
-        "scale": score.scale if isinstance(score, ProductScore) else None,
-    }
+def _head_counts(attention: Attention) -> dict[str, int]:
+    queries, keys, _ = attention.project.sizes
+    size = attention.head_size
+    return {"heads": queries // size, "kv_heads": keys // size, "head_size": size}

@@ -1,4 +1,4 @@
-"""Tensors as the bytes that a page reads: a slice, pooled for small pictures, in one of three types."""
+"""Tensors as bytes for the page: sliced, pooled for thumbnails, in one of three types."""
 
 import base64
 from dataclasses import dataclass
@@ -9,55 +9,51 @@ from torch import Tensor
 
 from clearhead.errors import SettingsError
 
-TYPES = ("f32", "f16", "u8s")
+DTYPES = ("f32", "f16", "u8s")
 
 
 @dataclass(frozen=True)
 class Array:
-    """Numbers row by row, little end first."""
+    """Numbers in row-major order, little-endian."""
 
     shape: tuple[int, ...]
     dtype: str
     data: bytes
 
     def record(self) -> dict[str, Any]:
-        return {
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            "data": base64.b64encode(self.data).decode("ascii"),
-        }
+        data = base64.b64encode(self.data).decode("ascii")
+        return {"dtype": self.dtype, "shape": list(self.shape), "data": data}
 
 
 def array_of(tensor: Tensor, dtype: str = "f32") -> Array:
-    """The numbers as they are (f32), in halves (f16), or as round(255·√α) for pictures of weights (u8s)."""
+    """A tensor as f32, as f16, or as round(255·√α) in one byte (u8s) for pictures of weights."""
     tensor = tensor.detach().float()
     match dtype:
         case "f32":
-            kept = tensor
+            encoded = tensor
         case "f16":
-            kept = tensor.half()
+            encoded = tensor.half()
         case "u8s":
-            kept = (tensor.clamp(0, 1).sqrt() * 255).round().byte()
+            encoded = (tensor.clamp(0, 1).sqrt() * 255).round().byte()
         case _:
-            raise SettingsError(f"dtype: {dtype!r} is not one of {', '.join(TYPES)}")
-    return Array(tuple(tensor.shape), dtype, kept.cpu().contiguous().numpy().tobytes())
+            raise SettingsError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    return Array(tuple(tensor.shape), dtype, encoded.cpu().contiguous().numpy().tobytes())
 
 
-def pooled(tensor: Tensor, most: int) -> Tensor:
-    """The last two axes with at most so many cells, each the largest of those it covers."""
-    if most < 1:
-        raise SettingsError(f"pool: {most} should be at least 1")
-    rows, columns = min(most, tensor.shape[-2]), min(most, tensor.shape[-1])
+def max_pool(tensor: Tensor, limit: int) -> Tensor:
+    """The last two axes reduced to at most `limit` cells each; a cell is the maximum of what it covers."""
+    if limit < 1:
+        raise SettingsError(f"pool: {limit} should be at least 1")
+    rows, columns = min(limit, tensor.shape[-2]), min(limit, tensor.shape[-1])
     if (rows, columns) == tuple(tensor.shape[-2:]):
         return tensor
     flat = tensor.reshape(1, -1, *tensor.shape[-2:]).float()
-    return torch.nn.functional.adaptive_max_pool2d(flat, (rows, columns)).reshape(
-        *tensor.shape[:-2], rows, columns
-    )
+    small = torch.nn.functional.adaptive_max_pool2d(flat, (rows, columns))
+    return small.reshape(*tensor.shape[:-2], rows, columns)
 
 
-def sliced(tensor: Tensor, axes: tuple[str, ...], chosen: dict[str, int | None]) -> Tensor:
-    """One entry of each axis that is chosen, which is then gone."""
+def select(tensor: Tensor, axes: tuple[str, ...], chosen: dict[str, int | None]) -> Tensor:
+    """One index of each chosen axis; these axes are gone from the result."""
     for axis, number in chosen.items():
         if number is None:
             continue

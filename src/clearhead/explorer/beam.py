@@ -1,4 +1,4 @@
-"""The tree of a beam search, as a page draws it."""
+"""The tree of a beam search as JSON."""
 
 import math
 from typing import Any
@@ -7,12 +7,11 @@ from clearhead.errors import SettingsError
 from clearhead.explorer.trace_session import TraceSession
 
 
-def beam(told: TraceSession) -> dict[str, Any]:
-    """Every hypothesis that the search looked at, in the order in which it found them."""
-    tree = told.tree
+def beam(session: TraceSession) -> dict[str, Any]:
+    """Every hypothesis the search looked at, in the order it found them."""
+    tree = session.tree
     if tree is None:
         raise SettingsError("beam: this output was not searched for; leave out the target")
-    pieces = told.tokenizer.pieces([node.token for node in tree.nodes])
     nodes = [
         {
             "node": number,
@@ -20,17 +19,20 @@ def beam(told: TraceSession) -> dict[str, Any]:
             "step": node.step,
             "id": node.token,
             "piece": piece,
-            "log_probability": _finite(node.log_prob),
-            "total": _finite(node.sum_log_prob),
+            "log_prob": _finite(node.log_prob),
+            "sum_log_prob": _finite(node.sum_log_prob),
             "score": _finite(node.score),
             "state": node.fate,
-            "why": node.why,
+            "reason": node.why,
             "rank": node.rank,
             "best": node.best,
         }
-        for number, (node, piece) in enumerate(zip(tree.nodes, pieces, strict=True))
+        for number, (node, piece) in enumerate(
+            zip(tree.nodes, session.explanation.pieces([node.token for node in tree.nodes]), strict=True)
+        )
     ]
-    return {"beam": tree.beam, "alpha": told.explanation.settings.get("alpha"), "nodes": nodes}
+    penalty = session.explanation.settings.get("length_penalty")
+    return {"beam": tree.beam, "length_penalty": penalty, "nodes": nodes}
 
 
 def _finite(value: float) -> float | None:

@@ -1,125 +1,105 @@
-"""Which tensors a trace has: their names, what each is, and its axes, without computing any."""
+"""The tensors of a trace: names, roles, axes and shapes, without computing any."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.explorer.architecture import attentions, stacks
-from clearhead.models import GPT, Translator
+from clearhead.explorer.architecture import attentions
+from clearhead.inspection import sites
 from clearhead.models.anatomy import RESIDUALS
 
 SQUARE = ("scores", "masked", "weights")
+EMBEDDINGS = {
+    "token_embeddings": "token_embeddings",
+    "position_embeddings": "position_embeddings",
+    "stream": "embedding",
+}
+"""The sites of an embedding and their roles."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor, or one in every layer: then its name has a * in the place of the layer."""
+    """A tensor, or one per layer: then its name has a * for the layer."""
 
     name: str
     role: str
     axes: tuple[str, ...]
     shape: tuple[int, ...]
     about: Mapping[str, str]
-    """Of which attention, side, stack or sub-layer it is."""
+    """The attention, side, stack or sub-layer it belongs to."""
 
     @property
     def names(self) -> list[str]:
         """The full names, by layer."""
-        return (
-            [self.name.replace("*", str(layer)) for layer in range(self.shape[0])]
-            if self.layered
-            else [self.name]
-        )
-
-    @property
-    def layered(self) -> bool:
-        return "*" in self.name
+        layers = range(self.shape[0]) if "*" in self.name else ()
+        return [self.name.replace("*", str(layer)) for layer in layers] or [self.name]
 
     @property
     def dtypes(self) -> tuple[str, ...]:
         return ("f32", "f16", "u8s") if self.role == "weights" else ("f32", "f16")
 
-    def one(self) -> "Entry":
-        """The same of one layer."""
-        return (
-            Entry(self.name, self.role, self.axes[1:], self.shape[1:], self.about) if self.layered else self
-        )
-
     def record(self) -> dict[str, Any]:
-        told = {"name": self.name, "role": self.role, **self.about}
-        return {**told, "axes": list(self.axes), "shape": list(self.shape), "dtypes": list(self.dtypes)}
+        shape = {"axes": list(self.axes), "shape": list(self.shape), "dtypes": list(self.dtypes)}
+        return {"name": self.name, "role": self.role, **self.about, **shape}
 
 
-def catalogue(model: Translator | GPT, lengths: Mapping[str, int]) -> dict[str, Entry]:
-    """The tensors of a pass over texts with so many places on each side, by name."""
+def catalogue(model: Any, lengths: Mapping[str, int]) -> dict[str, Entry]:
+    """The tensors of a pass over inputs with this many positions per side, by name."""
+    there = sites(model)
     found = [*_embeddings(model, lengths), *_attentions(model, lengths), *_streams(model, lengths)]
-    last = stacks(model)[-1]["side"]
-    vocabulary = model.readout_weight.shape[0]
-    found.append(Entry("logits", "logits", ("queries", "vocabulary"), (lengths[last], vocabulary), {}))
-    return {entry.name: entry for entry in found}
+    if (readout := getattr(model, "readout_weight", None)) is not None:
+        shape = (lengths[model.anatomy().output_side], readout.shape[0])
+        found.append(Entry("logits", "logits", ("queries", "vocabulary"), shape, {}))
+    return {entry.name: entry for entry in found if all(name in there for name in entry.names)}
 
 
 def pattern_of(name: str) -> tuple[str, int | None]:
     """A full name with a * for its layer, and that layer."""
-    number = re.search(r"\.blocks\.(\d+)\.", name)
-    if not number:
-        return name, None
-    return name.replace(number.group(0), ".blocks.*.", 1), int(number.group(1))
+    found = re.match(r"((?:.*\.)?blocks\.)(\d+)(\..*)", name)
+    return (f"{found[1]}*{found[3]}", int(found[2])) if found else (name, None)
 
 
-def _embeddings(model: Translator | GPT, lengths: Mapping[str, int]) -> list[Entry]:
-    names = {"text": "embedding", "source": "source_embedding", "target": "target_embedding"}
-    adds = model.config.position not in ("rotary", "alibi", "none")
-    roles = {
-        "token_embeddings": "words",
-        **({"position_embeddings": "positions"} if adds else {}),
-        "stream": "embedding",
-    }
+def _embeddings(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
+    axes, width = ("positions", "width"), _width(model)
     return [
-        Entry(
-            f"{names[side]}.{shown}", role, ("places", "width"), (length, model.config.width), {"side": side}
-        )
-        for side, length in lengths.items()
-        for shown, role in roles.items()
+        Entry(f"{path}.{site}", role, axes, (lengths[side], width), {"side": side})
+        for side, path in model.anatomy().embeddings.items()
+        for site, role in EMBEDDINGS.items()
     ]
 
 
-def _attentions(model: Translator | GPT, lengths: Mapping[str, int]) -> list[Entry]:
-    size, found = model.config.head_size, []
+def _attentions(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
+    found = []
     for one in attentions(model):
-        first = (one["layers"], one["heads"])
-        queries, keys = lengths[one["queries"]], lengths[one["keys"]]
+        size, queries, keys = one["head_size"], lengths[one["queries"]], lengths[one["keys"]]
         shapes = {
-            "queries": (("places", "size"), (queries, size)),
-            "keys": (("places", "size"), (keys, size)),
-            "values": (("places", "size"), (keys, size)),
+            "queries": (("positions", "head_size"), (queries, size)),
+            "keys": (("positions", "head_size"), (keys, size)),
+            "values": (("positions", "head_size"), (keys, size)),
             **dict.fromkeys(SQUARE, (("queries", "keys"), (queries, keys))),
-            "head_output": (("queries", "size"), (queries, size)),
+            "head_output": (("queries", "head_size"), (queries, size)),
         }
-        found += [
-            Entry(
-                f"{one['path']}.{role}",
-                role,
-                ("layers", "heads", *axes),
-                (*first, *shape),
-                {"attention": one["key"]},
-            )
-            for role, (axes, shape) in shapes.items()
-        ]
+        for role, (axes, shape) in shapes.items():
+            shape = (one["layers"], one["heads"], *shape)
+            about = {"attention": one["name"]}
+            found.append(Entry(f"{one['path']}.{role}", role, ("layers", "heads", *axes), shape, about))
     return found
 
 
-def _streams(model: Translator | GPT, lengths: Mapping[str, int]) -> list[Entry]:
-    width, found = model.config.width, []
-    for stack in stacks(model):
-        name, positions = stack["name"], lengths[stack["side"]]
-        axes, shape = ("layers", "places", "width"), (stack["layers"], positions, width)
-        for sublayer in stack["sublayers"]:
-            about = {"stack": name, "sublayer": sublayer, "side": stack["side"]}
-            path = f"{name}.blocks.*"
-            found.append(Entry(f"{path}.{sublayer}.added", "added", axes, shape, about))
-            found.append(Entry(f"{path}.{RESIDUALS[sublayer]}.stream", "stream", axes, shape, about))
-        about = {"stack": name, "side": stack["side"]}
-        found.append(Entry(f"{name}.states", "states", axes[1:], shape[1:], about))
+def _streams(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
+    width, found = _width(model), []
+    for stack in model.anatomy().stacks:
+        axes, shape = ("layers", "positions", "width"), (stack.layers, lengths[stack.side], width)
+        about = {"stack": stack.path, "side": stack.side}
+        for sublayer in (one for one in stack.sublayers if one in RESIDUALS):
+            of = {**about, "sublayer": sublayer}
+            found.append(Entry(stack.added("*", sublayer), "added", axes, shape, of))
+            found.append(Entry(stack.stream("*", sublayer), "stream", axes, shape, of))
+        states = f"{stack.path}.states".removeprefix(".")
+        found.append(Entry(states, "states", axes[1:], shape[1:], about))
     return found
+
+
+def _width(model: Any) -> int:
+    return model.get_submodule(model.anatomy().attentions[0].path(0)).project.in_features

@@ -1,112 +1,102 @@
-"""Interventions as a page asks for them: as edits, and as the Python that makes the same."""
+"""Interventions from the page: as edits, and as the Python that does the same."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from clearhead.errors import SettingsError
-from clearhead.explorer.architecture import Model, attentions, stacks
+from clearhead.explorer.explorable import Explorable, about, tokenizer_of
 from clearhead.inspection.edits import Edit, KeepOnly, Mute, SetPosition, SetRow, Swap
-from clearhead.tasks.translation.model import TranslationModel
 
-Changes = dict[str, list[Edit]]
-
-
-def edits(model: Model, interventions: Sequence[Mapping[str, Any]]) -> Changes:
-    """The edits by the names of what they change."""
-    changes: Changes = {}
-    for number, asked in enumerate(interventions):
-        name, edit = _edit(model, asked, f"interventions.{number}")
-        changes.setdefault(name, []).append(edit)
-    return changes
+Edits = dict[str, list[Edit]]
+"""Edits by the site that they change."""
 
 
-def as_python(name: str, call: str, changes: Changes) -> str:
+def parse_edits(model: Explorable, interventions: Sequence[Mapping[str, Any]]) -> Edits:
+    """The edits of a request."""
+    edits: Edits = {}
+    for number, given in enumerate(interventions):
+        site, edit = _edit(model, given, f"interventions.{number}")
+        edits.setdefault(site, []).append(edit)
+    return edits
+
+
+def as_python(model: Explorable, name: str, text: str, options: Mapping[str, Any], edits: Edits) -> str:
     """Code that gives the same explanation."""
-    head = ["import clearhead"]
-    load = f"model = clearhead.load({name!r})"
-    explain = f"explanation = model.{call}"
-    if not changes:
-        return "\n".join([*head, "", load, explain, "print(explanation.output)", ""])
-    used = sorted({type(edit).__name__ for given in changes.values() for edit in given})
-    head.append(f"from clearhead.inspection.edits import {', '.join(used)}")
-    rows = [f"    {site!r}: {_listed(given)}," for site, given in changes.items()]
-    within = [
-        "with clearhead.intervene(model.model, changes):",
-        f"    {explain}",
-        "print(explanation.output)",
-        "",
-    ]
-    return "\n".join([*head, "", load, "changes = {", *rows, "}", *within])
+    given = {key: value for key, value in options.items() if value is not None and value != 0}
+    if len({one["target"] for one in about(model)["languages"]}) == 1:
+        given.pop("to", None)
+    arguments = ", ".join([repr(text), *(f"{key}={_source(value)}" for key, value in given.items())])
+    explain = f"explanation = model.explain({arguments})"
+    used = {type(edit) for listed in edits.values() for edit in listed}
+    used |= {type(value) for value in given.values() if is_dataclass(value)}
+    imports = sorted(f"from {one.__module__} import {one.__name__}" for one in used)
+    lines = ["import clearhead", *imports, "", f"model = clearhead.load({name!r})"]
+    if edits:
+        rows = [f"    {site!r}: {one[0] if len(one) == 1 else one!r}," for site, one in edits.items()]
+        lines += ["edits = {", *rows, "}", "with clearhead.intervene(model.model, edits):"]
+        explain = f"    {explain}"
+    return "\n".join([*lines, explain, "print(explanation.output)", ""])
 
 
-def call_of(model: Model, text: str, arguments: Mapping[str, Any]) -> str:
-    """The call of `explain`, with only what is not as usual."""
-    usual = {"to": None, "target": None, "prefix": "", "tokens": 0, "temperature": 0.0, "top_k": None}
-    usual |= {"top_p": 1.0, "seed": 0, "beam": None}
-    if isinstance(model, TranslationModel) and len({one.target for one in model.directions}) == 1:
-        usual["to"] = arguments.get("to")
-    told = [f"{name}={value!r}" for name, value in arguments.items() if value != usual.get(name)]
-    return f"explain({', '.join([repr(text), *told])})"
+def _source(value: Any) -> str:
+    """The Python source of a value; options without fields that have their defaults."""
+    if not is_dataclass(value):
+        return repr(value)
+    shown = [one for one in fields(value) if getattr(value, one.name) != one.default]
+    return f"{type(value).__name__}({', '.join(f'{one.name}={getattr(value, one.name)!r}' for one in shown)})"
 
 
-def _listed(given: Sequence[Edit]) -> str:
-    return repr(given[0]) if len(given) == 1 else f"[{', '.join(map(repr, given))}]"
-
-
-def _edit(model: Model, asked: Mapping[str, Any], field: str) -> tuple[str, Edit]:
-    match asked["kind"]:
+def _edit(model: Explorable, given: Mapping[str, Any], field: str) -> tuple[str, Edit]:
+    match given["kind"]:
         case "mute":
-            return f"{_path(model, asked['attention'], field)}.head_output", Mute(tuple(asked["heads"]))
+            return f"{_path(model, given['attention'], field)}.head_output", Mute(tuple(given["heads"]))
         case "keep":
-            return f"{_path(model, asked['attention'], field)}.head_output", KeepOnly(tuple(asked["heads"]))
+            return f"{_path(model, given['attention'], field)}.head_output", KeepOnly(tuple(given["heads"]))
         case "row":
-            row = SetRow(asked["query"], tuple(asked["weights"]), asked["head"])
-            return f"{_path(model, asked['attention'], field)}.weights", row
+            row = SetRow(given["query"], tuple(given["weights"]), given["head"])
+            return f"{_path(model, given['attention'], field)}.weights", row
         case "embedding":
-            number = _token(model, asked, field)
-            return f"{_embedding(model, asked['side'], field)}.token_embeddings", Swap(
-                {asked["place"]: number}
-            )
+            swap = Swap({given["position"]: _token(model, given, field)})
+            return f"{_embedding(model, given['side'], field)}.token_embeddings", swap
         case _:
-            return _places(model, asked["side"], field), SetPosition({asked["place"]: asked["to"]})
+            return _position_ids(model, given["side"], field), SetPosition({given["position"]: given["to"]})
 
 
-def _path(model: Model, path: str, field: str) -> str:
-    """The path of an attention, in one layer or with * in all."""
-    for one in attentions(model.model):
-        paths = [one["path"], *(one["path"].replace("*", str(layer)) for layer in range(one["layers"]))]
-        if path in paths:
-            return path
-    known = ", ".join(one["path"] for one in attentions(model.model))
-    raise SettingsError(f"{field}: there is no attention {path!r:.80}; those there are: {known}")
+def _path(model: Explorable, path: str, field: str) -> str:
+    """The path of an attention in one layer, or with * in all."""
+    anatomy = model.model.anatomy()
+    known = [part.path("*") for part in anatomy.attentions]
+    if path in known or any(path in anatomy.layers(part) for part in anatomy.attentions):
+        return path
+    raise SettingsError(f"{field}: there is no attention {path!r:.80}; the model has {', '.join(known)}")
 
 
-def _embedding(model: Model, side: str, field: str) -> str:
-    sides = [stack["side"] for stack in stacks(model.model)]
-    if side not in sides:
-        raise SettingsError(f"{field}: the model has no side {side}, only {', '.join(sides)}")
-    return "embedding" if side == "text" else f"{side}_embedding"
+def _embedding(model: Explorable, side: str, field: str) -> str:
+    embeddings = model.model.anatomy().embeddings
+    if side not in embeddings:
+        raise SettingsError(f"{field}: the model has no side {side}, only {', '.join(embeddings)}")
+    return embeddings[side]
 
 
-def _places(model: Model, side: str, field: str) -> str:
-    """Where the places of a side are told: at its embedding, or to a stack that turns by them."""
-    embedding, position = _embedding(model, side, field), model.model.config.position
-    if position in ("none", "alibi"):
-        raise SettingsError(f"{field}: positions of kind {position} have no places that could change")
-    if position == "rotary":
-        return next(f"{stack['name']}.position_ids" for stack in stacks(model.model) if stack["side"] == side)
+def _position_ids(model: Explorable, side: str, field: str) -> str:
+    """The site of a side's position ids: at its embedding, or at the stack for rotary positions."""
+    embedding, kind = _embedding(model, side, field), getattr(model.model.config, "position", "none")
+    if kind in ("none", "alibi"):
+        raise SettingsError(f"{field}: positions of kind {kind} have no position ids to change")
+    if kind == "rotary":
+        embedding = next(stack.path for stack in model.model.anatomy().stacks if stack.side == side)
     return f"{embedding}.position_ids"
 
 
-def _token(model: Model, asked: Mapping[str, Any], field: str) -> int:
-    if asked.get("id") is not None:
-        return asked["id"]
-    token = asked.get("token") or ""
-    number = model.tokenizer.id(token)
-    if number is None:
-        # What a person writes is a word, and mostly the vocabulary has it with its blank.
-        ids = model.tokenizer.encode(token)
-        number = ids[0] if len(ids) == 1 else None
-    if number is None:
-        raise SettingsError(f"{field}: {token!r:.40} is not one token of the vocabulary; name another")
-    return number
+def _token(model: Explorable, given: Mapping[str, Any], field: str) -> int:
+    if given.get("id") is not None:
+        return given["id"]
+    tokenizer, token = tokenizer_of(model), given.get("token") or ""
+    if (number := tokenizer.id(token)) is not None:
+        return number
+    # A person types a word; the vocabulary usually has it with a leading space.
+    ids = tokenizer.encode(token)
+    if len(ids) != 1:
+        raise SettingsError(f"{field}: {token!r:.40} is not one token of the vocabulary; choose another")
+    return ids[0]

@@ -1,4 +1,4 @@
-"""The models that a server answers for: loaded when first asked for, each used by one request at a time."""
+"""The models a server offers: loaded on first use, each used by one request at a time."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -8,81 +8,85 @@ from typing import Any
 
 import torch
 
+from clearhead.checkpoint import SETTINGS
+from clearhead.config import read_toml
 from clearhead.errors import ClearheadError, SettingsError
-from clearhead.explorer.architecture import Model, kind_of
+from clearhead.explorer.explorable import Explorable
 from clearhead.tasks.load import load_built_in
-from clearhead.tasks.zoo import TEXT, built_in_names
+from clearhead.tasks.zoo import built_in_names
 
-MOST_WAITING = 16
-LOOK_SECONDS = 0.2
-"""How often a request that waits looks whether anybody still wants its answer."""
+MAX_WAITING = 16
+POLL_SECONDS = 0.2
+"""How often a waiting request checks whether its client is still connected."""
 
 
 class BusyError(ClearheadError):
     """Too many requests wait for one model."""
 
 
-class LeftError(ClearheadError):
-    """Nobody waits for the answer of a model any more."""
+class DisconnectedError(ClearheadError):
+    """The client disconnected before its request was answered."""
 
     def __init__(self, name: str):
-        super().__init__(f"{name}: whoever asked has left")
+        super().__init__(f"{name}: the client disconnected")
 
 
 @dataclass
-class Held:
-    """A model's name, and the model once it is loaded."""
+class Slot:
+    """A model by name, and its queue of requests."""
 
     name: str
     kind: str
-    model: Model | None = None
+    model: Explorable | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     waiting: threading.BoundedSemaphore = field(
-        default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING)
+        default_factory=lambda: threading.BoundedSemaphore(MAX_WAITING)
     )
-
-    def record(self) -> dict[str, Any]:
-        return {"name": self.name, "kind": self.kind, "loaded": self.model is not None}
 
 
 class Library:
-    """Models by name; the first is meant where none is named."""
+    """Models by name; the first is the default."""
 
-    def __init__(self, named: Sequence[tuple[str, Model]], device: torch.device | str = "cpu"):
+    def __init__(self, models: Sequence[tuple[str, Explorable]], device: torch.device | str = "cpu"):
         self.device = device
-        self._held = {name: Held(name, kind_of(model), model) for name, model in named}
-        for name, about in built_in_names().items():
-            self._held.setdefault(name, Held(name, "gpt" if about == TEXT else "translator"))
+        self._slots = {name: Slot(name, model.model.config.kind, model) for name, model in models}
+        names = built_in_names()
+        several = {folder for folder, variant in names.values() if variant}
+        for name, (folder, variant) in names.items():
+            # A model with variants is offered by variant only.
+            if variant or folder not in several:
+                settings = read_toml(folder / SETTINGS)["model"]
+                self._slots.setdefault(name, Slot(name, settings.get("kind", "translator")))
 
     def records(self) -> list[dict[str, Any]]:
-        return [one.record() for one in self._held.values()]
+        return [
+            {"name": slot.name, "kind": slot.kind, "loaded": slot.model is not None}
+            for slot in self._slots.values()
+        ]
 
     @contextmanager
     def using(
-        self, name: str | None, wanted: Callable[[], bool] = lambda: True
-    ) -> Iterator[tuple[Model, str]]:
-        """A model and its name, for this request alone until the context ends, if it is wanted that long."""
-        held = self._find(name)
-        if not held.waiting.acquire(blocking=False):
-            raise BusyError(
-                f"{held.name}: {MOST_WAITING} requests wait for this model; try again in a moment"
-            )
+        self, name: str | None, connected: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Explorable, str]]:
+        """Exclusive use of a model, with its name; gives up when the client has disconnected."""
+        slot = self._find(name)
+        if not slot.waiting.acquire(blocking=False):
+            raise BusyError(f"{slot.name}: {MAX_WAITING} requests wait for this model; try again in a moment")
         try:
-            while not held.lock.acquire(timeout=LOOK_SECONDS):
-                if not wanted():
-                    raise LeftError(held.name)
+            while not slot.lock.acquire(timeout=POLL_SECONDS):
+                if not connected():
+                    raise DisconnectedError(slot.name)
             try:
-                if held.model is None:
-                    held.model = load_built_in(held.name, self.device)
-                yield held.model, held.name
+                model = slot.model = slot.model or load_built_in(slot.name, self.device)
+                yield model, slot.name
             finally:
-                held.lock.release()
+                slot.lock.release()
         finally:
-            held.waiting.release()
+            slot.waiting.release()
 
-    def _find(self, name: str | None) -> Held:
+    def _find(self, name: str | None) -> Slot:
         if name is None:
-            return next(iter(self._held.values()))
-        if name not in self._held:
-            raise SettingsError(f"model: {name!r:.80} is not one of {', '.join(self._held)}")
-        return self._held[name]
+            return next(iter(self._slots.values()))
+        if name not in self._slots:
+            raise SettingsError(f"model: {name!r:.80} is not one of {', '.join(self._slots)}")
+        return self._slots[name]

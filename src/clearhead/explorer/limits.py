@@ -1,12 +1,12 @@
-"""What stands around every answer: headers that keep a page to itself, and a bound on what may be sent."""
+"""Middleware around every response: security headers, and a limit on the size of requests."""
 
 import logging
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_BYTES = 4_000_000
-"""Of a request's body, and of its address with all that stands before the body."""
+MAX_BYTES = 4_000_000
+"""Of a request's body, and of its request line and headers."""
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
     b"content-security-policy": POLICY.encode(),
@@ -18,61 +18,59 @@ HEADERS = {
 log = logging.getLogger(__name__)
 
 
-class Sealed:
-    """An application with the headers on every answer, that of a bug too."""
+class SecurityHeaders:
+    """Adds the headers to every response, including those of internal errors."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        started = False
 
-        async def sealed(message: Message) -> None:
-            nonlocal begun
+        async def with_headers(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
-                begun = True
-                there = {name.lower() for name, _ in message["headers"]}
-                more = [(name, value) for name, value in HEADERS.items() if name not in there]
-                message["headers"] = [*message["headers"], *more]
+                started = True
+                present = {name.lower() for name, _ in message["headers"]}
+                missing = [(name, value) for name, value in HEADERS.items() if name not in present]
+                message["headers"] = [*message["headers"], *missing]
             await send(message)
 
         try:
-            await self.app(scope, receive, sealed)
+            await self.app(scope, receive, with_headers)
         except Exception as error:
             log.exception("a request failed", exc_info=error)
-            if scope["type"] == "http" and not begun:
-                text = f"the server met a bug ({type(error).__name__}); its terminal tells more"
-                await _refusal(500, text)(scope, receive, sealed)
+            if scope["type"] == "http" and not started:
+                text = f"internal error ({type(error).__name__}); the terminal shows the details"
+                await _error(500, text)(scope, receive, with_headers)
 
 
-class Bounded:
-    """An application behind the bound."""
+class BodyLimit:
+    """Refuses requests with a larger body."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        read = 0
+        size = 0
 
-        async def counted() -> Message:
-            nonlocal read
+        async def limited_receive() -> Message:
+            nonlocal size
             message = await receive()
-            read += len(message.get("body", b""))
-            # Beyond the bound, nothing more is held: the application sees the end of what was sent.
-            return (
-                message if read <= MOST_BYTES else {"type": "http.request", "body": b"", "more_body": False}
-            )
+            size += len(message.get("body", b""))
+            # Beyond the limit nothing is kept: the application sees the end of the body.
+            end = {"type": "http.request", "body": b"", "more_body": False}
+            return message if size <= MAX_BYTES else end
 
-        async def answered(message: Message) -> None:
-            """The answer, or the refusal in its place."""
-            if read <= MOST_BYTES:
+        async def limited_send(message: Message) -> None:
+            if size <= MAX_BYTES:
                 await send(message)
             elif message["type"] == "http.response.start":
-                text = f"the request is larger than {MOST_BYTES:,} bytes: send less"
-                await _refusal(413, text)(scope, receive, send)
+                text = f"the request is larger than {MAX_BYTES:,} bytes; send less"
+                await _error(413, text)(scope, receive, send)
 
-        await self.app(scope, counted, answered)
+        await self.app(scope, limited_receive, limited_send)
 
 
-def _refusal(status: int, text: str) -> JSONResponse:
+def _error(status: int, text: str) -> JSONResponse:
     return JSONResponse({"error": text, "field": None}, status)

@@ -1,4 +1,4 @@
-"""What is measured on a trace: roles of heads, aligners, the residual stream, logit lens, contributions."""
+"""Measures of a trace: roles of heads, aligners, the residual stream, the logit lens, contributions."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.explorer.architecture import attentions, stacks
 from clearhead.explorer.catalogue import pattern_of
 from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
@@ -17,121 +16,129 @@ from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 
 HOW = (
-    "by how far the words of both texts choose each other in a head's weights, subwords merged, signs "
-    "left out: 1 where they are paired off, near 0 where it looks everywhere alike"
+    "Heads are ranked by how far the words of both texts choose each other in a head’s weights, with "
+    "subwords merged and special tokens left out: 1 if words pair off, near 0 if the head attends evenly."
 )
-MOST_ROLLED = 128
-"""Places up to which a matrix of them can still be sent as text."""
+MAX_ROLLOUT = 128
+"""The most positions for which rollout is sent as JSON."""
 
 
-def summaries(told: TraceSession) -> dict[str, Any]:
-    """All that is cheap to measure, of every attention and every sub-layer."""
-    found = Summaries(told.explanation)
+def summaries(session: TraceSession) -> dict[str, Any]:
+    """Everything cheap to measure, for every attention and sub-layer."""
+    found, anatomy = Summaries(session.explanation), session.explanation.anatomy
     aligners = _aligners(found)
-    own = [kind for kind in found.kinds if kind != "cross"]
+    own = [part.name for part in anatomy.attentions if not part.crosses]
     return {
-        "attentions": {kind: {"heads": _heads(found, kind, aligners)} for kind in found.kinds},
-        "aligners": _words(found, aligners) if aligners else None,
-        "residual": {stack["name"]: _residual(found, stack["name"]) for stack in stacks(told.model)},
+        "attentions": {
+            part.name: {"heads": _heads(found, part.name, part.crosses, aligners)}
+            for part in anatomy.attentions
+        },
+        "aligners": _alignment(found, aligners) if aligners else None,
+        "residual": {
+            stack.path: _residual(found, stack.path)
+            for stack in anatomy.stacks
+            if found.has_streams(stack.path)
+        },
         "rollout": {kind: rolled for kind in own if (rolled := _rollout(found, kind))},
     }
 
 
-def lens(told: TraceSession, top: int) -> dict[str, Any]:
-    """What the stream would be read out as after each layer."""
-    found = Summaries(told.explanation).lens(top)
+def lens(session: TraceSession, top: int) -> dict[str, Any]:
+    """The logit lens: the stream after each layer, read out as if it were the last."""
+    found = Summaries(session.explanation).lens(top)
     rows = zip(found.ids.tolist(), found.probabilities.tolist(), strict=True)
+    following = found.next_probabilities.tolist()
     return {
         "rows": [row.removeprefix("layer ") for row in found.rows],
-        "cells": [[_cell(told, *place) for place in zip(*row, strict=True)] for row in rows],
-        "next": [
-            [None if math.isnan(one) else one for one in row] for row in found.next_probabilities.tolist()
-        ],
+        "cells": [[_cell(session, *cell) for cell in zip(*row, strict=True)] for row in rows],
+        "next": [[None if math.isnan(one) else one for one in row] for row in following],
     }
 
 
-def contributions(told: TraceSession, wanted: Callable[[], bool] = lambda: True) -> dict[str, Any]:
-    """Each head muted once, as long as it is wanted; the trace's own interventions hold meanwhile."""
-    keys = {one["path"]: one["key"] for one in attentions(told.model)}
+def contributions(session: TraceSession, connected: Callable[[], bool] = lambda: True) -> dict[str, Any]:
+    """The effect of muting each head, on top of the trace's own edits, while the client is connected."""
+    names = {part.path("*"): part.name for part in session.explanation.anatomy.attentions}
     heads = []
-    with intervene(told.model, told.changes), closing(Summaries(told.explanation).contributions()) as found:
+    muted = closing(Summaries(session.explanation).contributions())
+    with intervene(session.model, session.edits), muted as found:
         for one in found:
-            if not wanted():
-                raise StoppedError(
-                    f"{told.name}: heads are muted no further, as nobody waits for it any more"
-                )
+            if not connected():
+                raise StoppedError(f"{session.name}: stopped muting heads because the client disconnected")
             path, layer = pattern_of(one.attention)
-            heads.append({"attention": keys[path], "layer": layer, "head": one.head, "change": one.change})
-    return {"heads": heads, "log_probability": told.explanation.log_probability}
+            heads.append(
+                {"attention": names[path], "layer": layer or 0, "head": one.head, "change": one.change}
+            )
+    return {"heads": heads, "log_prob": session.explanation.log_probability}
 
 
-def _heads(found: Summaries, kind: str, aligners: list[Aligner]) -> list[dict[str, Any]]:
-    across, told = kind == "cross", []
+def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) -> list[dict[str, Any]]:
+    records = []
     scores = {(one.layer, one.head): one.agreement for one in aligners}
     layers = found.weights(kind)
-    roles = [cross_roles(one, at, aligners) for at, one in enumerate(layers)] if across else found.roles(kind)
+    roles = (
+        [cross_roles(one, at, aligners) for at, one in enumerate(layers)] if crosses else found.roles(kind)
+    )
     for layer, weights in enumerate(layers):
         bits = entropy(weights).mean(-1).tolist()
-        far = (_from_diagonal(weights) if across else mean_distance(weights)).mean(-1).tolist()
-        shares = {name: share.tolist() for name, share in role_strengths(weights, across).items()}
+        distance = _diagonal_distance(weights) if crosses else mean_distance(weights)
+        distance = distance.mean(-1).tolist()
+        shares = {name: share.tolist() for name, share in role_strengths(weights, crosses).items()}
         for head, role in enumerate(roles[layer]):
-            aligns = {"alignment": scores.get((layer, head), 0.0)} if across else {}
-            told.append(
+            aligns = {"alignment": scores.get((layer, head), 0.0)} if crosses else {}
+            records.append(
                 {
                     "layer": layer,
                     "head": head,
                     "entropy": bits[head],
-                    "distance": far[head],
+                    "distance": distance[head],
                     "role": None if role.name == "mixed" else role.name,
                     "label": str(role),
                     "roles": {**{name: share[head] for name, share in shares.items()}, **aligns},
                 }
             )
-    return told
+    return records
 
 
-def _from_diagonal(weights: Tensor) -> Tensor:
-    """How far from the diagonal the keys lie that a query of another text looks at, on average."""
+def _diagonal_distance(weights: Tensor) -> Tensor:
+    """The mean distance from the diagonal, by weight, for queries and keys of different lengths."""
     queries, keys = weights.shape[1:]
-    line = torch.linspace(0, keys - 1, queries)[:, None]
-    return (weights * (torch.arange(keys) - line).abs()).sum(-1)
+    diagonal = torch.linspace(0, keys - 1, queries)[:, None]
+    return (weights * (torch.arange(keys) - diagonal).abs()).sum(-1)
 
 
 def _aligners(found: Summaries) -> list[Aligner]:
-    """The heads of cross-attention as aligners; none where there is no such head or no word."""
-    if "cross" not in found.kinds:
+    """The heads of cross-attention as aligners; empty without cross-attention or without words."""
+    if found.cross is None:
         return []
     words = found.words
     return found.aligners() if max(words.source) > SPECIAL and max(words.target) > SPECIAL else []
 
 
-def _words(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:
+def _alignment(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:
     words = found.alignment(aligners[0])
     ranked = [
         {"layer": one.layer, "head": one.head, "score": one.agreement, "reads": one.reads} for one in aligners
     ]
     links = [list(pair) for pair in words.links]
-    told = {"source": list(words.source), "target": list(words.target), "links": links}
-    return {"how": HOW, "ranked": ranked, "words": told}
+    aligned = {"source": list(words.source), "target": list(words.target), "links": links}
+    return {"how": HOW, "ranked": ranked, "words": aligned}
 
 
 def _residual(found: Summaries, stack: str) -> list[dict[str, Any]]:
     rows = []
     for one in found.residual_contributions(stack):
-        path, layer = pattern_of(one.name)
         share = {"norm": one.norm.tolist(), "added": one.added.tolist(), "share": one.share.tolist()}
-        rows.append({"layer": layer, "sublayer": path.rsplit(".", 1)[1], **share})
+        rows.append({"layer": one.layer, "sublayer": one.name.rsplit(".", 1)[1], **share})
     return rows
 
 
 def _rollout(found: Summaries, kind: str) -> list[list[float]] | None:
     layers = found.weights(kind)
-    return rollout(torch.stack(layers))[-1].tolist() if layers[0].shape[-1] <= MOST_ROLLED else None
+    return rollout(torch.stack(layers))[-1].tolist() if layers[0].shape[-1] <= MAX_ROLLOUT else None
 
 
-def _cell(told: TraceSession, ids: list[int], chances: list[float]) -> list[dict[str, Any]]:
-    pieces = told.tokenizer.pieces(ids)
+def _cell(session: TraceSession, ids: list[int], probabilities: list[float]) -> list[dict[str, Any]]:
     return [
-        {"id": one, "piece": piece, "probability": chance}
-        for one, piece, chance in zip(ids, pieces, chances, strict=True)
+        {"id": one, "piece": piece, "probability": probability}
+        for one, piece, probability in zip(ids, session.explanation.pieces(ids), probabilities, strict=True)
     ]

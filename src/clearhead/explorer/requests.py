@@ -1,4 +1,4 @@
-"""What a page may ask for, checked before any work; what is wrong is said in one line, by its field."""
+"""The bodies of requests, validated before any work; an error is one line that names the field."""
 
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -8,59 +8,59 @@ from pydantic_core import ErrorDetails
 
 from clearhead.config import describe
 
-MOST_CHARACTERS = 200_000
-"""Of one text: more than models read, and little enough to be cut and refused with its count of tokens."""
-Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
-Place = Annotated[int, Field(ge=0)]
-Ids = Annotated[list[Place], Field(max_length=100_000)]
+MAX_CHARACTERS = 200_000
+"""Of one text: more than a model reads, but short enough to tokenize for an error with its count."""
+Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
+Index = Annotated[int, Field(ge=0)]
+Ids = Annotated[list[Index], Field(max_length=100_000)]
 
 
-class Request(BaseModel):
-    """The base of all requests: closed to unknown names, and numbers are numbers."""
+class Body(BaseModel):
+    """The base of all bodies: unknown fields are refused, and numbers are not parsed from text."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Heads(Request):
+class Heads(Body):
     kind: Literal["mute", "keep"]
     attention: str
-    heads: Annotated[list[Place], Field(max_length=1000)]
+    heads: Annotated[list[Index], Field(max_length=1000)]
 
 
-class Row(Request):
+class Row(Body):
     kind: Literal["row"]
     attention: str
-    head: Place
-    query: Place
+    head: Index
+    query: Index
     weights: Annotated[list[Annotated[FiniteFloat, Field(ge=0)]], Field(min_length=1, max_length=100_000)]
 
 
-class Swap(Request):
+class Swap(Body):
     kind: Literal["embedding"]
-    side: Literal["source", "target", "text"]
-    place: Place
+    side: str
+    position: Index
     token: str | None = None
-    id: Place | None = None
+    id: Index | None = None
 
 
-class Move(Request):
+class Move(Body):
     kind: Literal["position"]
-    side: Literal["source", "target", "text"]
-    place: Place
-    to: Place
+    side: str
+    position: Index
+    to: Index
 
 
-Change = Annotated[Heads | Row | Swap | Move, Field(discriminator="kind")]
+Intervention = Annotated[Heads | Row | Swap | Move, Field(discriminator="kind")]
 
 
-class Drawing(Request):
+class Sampling(Body):
     temperature: FiniteFloat = 0.0
     top_k: int | None = None
     top_p: FiniteFloat = 1.0
     seed: int = 0
 
 
-class TraceRequest(Drawing):
+class TraceRequest(Sampling):
     model: str | None = None
     text: Text
     to: str | None = None
@@ -69,35 +69,35 @@ class TraceRequest(Drawing):
     forced: Ids = []
     target: Text | None = None
     tokens: Annotated[int, Field(ge=0, le=100_000)] = 0
-    tree: bool = False
-    interventions: Annotated[list[Change], Field(max_length=1000)] = []
+    interventions: Annotated[list[Intervention], Field(max_length=1000)] = []
 
 
-class StepRequest(Drawing):
+class StepRequest(Sampling):
     model: str | None = None
     text: Text
     to: str | None = None
-    written: Ids = []
+    generated: Ids = []
     top: int = 20
 
 
-class ContextsRequest(Request):
+class ContextsRequest(Body):
     model: str | None = None
     word: Text
     texts: Annotated[list[Text], Field(min_length=1, max_length=8)]
     count: Annotated[int, Field(ge=1, le=100)] = 8
 
 
-def complaint(problem: ErrorDetails) -> tuple[str, str | None]:
-    """One line for a person, and the field it is about, of what pydantic found wrong."""
+def error_line(problem: ErrorDetails) -> tuple[str, str | None]:
+    """One line for a person, and the field it is about."""
     if problem["type"] == "json_invalid":
-        why = problem.get("ctx", {})["error"]
-        return f"the request is not JSON ({why}, character {problem['loc'][-1]})", None
-    path = problem["loc"][1:]
-    # LeftPadding the number of an edit stands its kind, by which it was read: nobody wrote that there.
-    written = [str(part) for before, part in pairwise([None, *path]) if not isinstance(before, int)]
-    if not written:
-        return "the request is no JSON object with content-type application/json: send one", None
-    field = ".".join(written)
-    way = "; docs/trace.md has all that there are" if problem["type"] == "extra_forbidden" else ""
-    return f"{field}: {describe(problem)}{way}", field
+        reason = problem.get("ctx", {})["error"]
+        return f"the request is not JSON ({reason}, character {problem['loc'][-1]})", None
+    # After the index of an intervention pydantic puts its kind, which is not part of the path.
+    path = [
+        str(part) for before, part in pairwise([None, *problem["loc"][1:]]) if not isinstance(before, int)
+    ]
+    if not path:
+        return "the request is not a JSON object with content-type application/json; send one", None
+    field = ".".join(path)
+    hint = "; docs/trace.md lists the fields" if problem["type"] == "extra_forbidden" else ""
+    return f"{field}: {describe(problem)}{hint}", field

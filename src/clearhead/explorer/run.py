@@ -1,4 +1,4 @@
-"""From what a page asks to a trace: the text is run through the model, and enough of it kept."""
+"""From a request to a trace: the model runs at full speed, and the tensors to capture are chosen."""
 
 import math
 import time
@@ -6,61 +6,56 @@ from collections.abc import Mapping
 from typing import Any
 
 from clearhead.errors import TextError
-from clearhead.explorer.architecture import Model, architecture, most_tokens
-from clearhead.explorer.catalogue import catalogue
-from clearhead.explorer.interventions import as_python, call_of, edits
-from clearhead.explorer.trace_session import TraceSession, brief
+from clearhead.explorer.architecture import architecture
+from clearhead.explorer.catalogue import Entry
+from clearhead.explorer.explorable import Explorable, about, explain_options
+from clearhead.explorer.interventions import as_python, parse_edits
+from clearhead.explorer.trace_session import TraceSession, output_summary
 from clearhead.inspection import intervene
-from clearhead.tasks.language.model import LanguageModel
 
 KEPT_BYTES = 96_000_000
-"""A trace that would be larger keeps what pictures need; the rest is computed again when it is asked for."""
-LATER = ("scores", "masked", "queries", "keys", "values", "head_output")
+"""A larger trace keeps what pictures need and computes the rest on request."""
+ON_REQUEST = ("scores", "masked", "queries", "keys", "values", "head_output")
 
 
-def tell(model: Model, name: str, asked: Mapping[str, Any]) -> TraceSession:
-    """The trace of what was asked, fields as docs/trace.md has them; its `run` brings the numbers."""
+def start_trace(model: Explorable, name: str, request: Mapping[str, Any]) -> TraceSession:
+    """The trace of a request (fields as in docs/trace.md); its `run` then captures the tensors."""
     started = time.perf_counter()
-    text, arguments = asked["text"], explain_arguments(model, asked)
-    kept = kept_names(model, text, asked.get("tokens", 0))
-    changes = edits(model, asked.get("interventions", ()))
-    with intervene(model.model, changes):
-        explanation = model.explain(text, names=(), **arguments)
+    text, options = request["text"], explain_options(model, request)
+    check_length(model, text)
+    interventions = request.get("interventions", ())
+    edits = parse_edits(model, interventions)
+    with intervene(model.model, edits):
+        explanation = model.explain(text, names=(), **options)
 
-    def earlier() -> Mapping[str, Any]:
-        return brief(model.explain(text, names=["logits"], **arguments))
+    def baseline() -> Mapping[str, Any]:
+        names = ["logits"] if "logits" in session.catalogue else ()
+        return output_summary(model.explain(text, names=names, **options))
 
-    return TraceSession(
+    session = TraceSession(
         explanation,
         architecture(model, name),
-        asked,
-        changes,
-        python=as_python(name, call_of(model, text, arguments), changes),
-        awaited=kept,
-        earlier=earlier if changes else None,
-        seconds=time.perf_counter() - started,
+        interventions,
+        edits,
+        as_python(model, name, text, options, edits),
+        baseline=baseline if edits else None,
     )
+    session.expect(kept_entries(session))
+    session.seconds = time.perf_counter() - started
+    return session
 
 
-def explain_arguments(model: Model, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What `explain` is told beside the text."""
-    if isinstance(model, LanguageModel):
-        drawing = ("tokens", "temperature", "top_k", "top_p", "seed") if asked.get("tokens") else ()
-        return {name: asked[name] for name in drawing if name in asked}
-    options = {name: asked[name] for name in ("target", "beam", "prefix") if asked.get(name)}
-    if asked.get("forced"):
-        options["prefix"] = asked["forced"]
-    return {"to": asked.get("to") or model.directions[0].target, **options}
+def check_length(model: Explorable, text: str) -> None:
+    """Refuses a text that is too long for the model."""
+    tokenizer, limit = getattr(model, "tokenizer", None), about(model)["max_tokens"]
+    if tokenizer is None or limit is None:
+        return
+    if (length := len(tokenizer.encode(text))) > limit:
+        raise TextError(f"text: {length} tokens, but the model takes at most {limit}; shorten it")
 
 
-def kept_names(model: Model, text: str, tokens: int = 0) -> list[str]:
-    """The tensors that are kept of a pass over a text; a text that is too long is refused."""
-    length, most = len(model.tokenizer.encode(text)), most_tokens(model)
-    if length > most:
-        raise TextError(f"text: {length} tokens, and the model takes {most}: shorten it")
-    positions = min(length + tokens + 2, model.model.config.max_positions)
-    sides = ("text",) if isinstance(model, LanguageModel) else ("source", "target")
-    entries = catalogue(model.model, dict.fromkeys(sides, positions)).values()
-    whole = sum(4 * math.prod(entry.shape) for entry in entries)
-    kept = [entry for entry in entries if whole <= KEPT_BYTES or entry.role not in LATER]
-    return [name for entry in kept for name in entry.names]
+def kept_entries(session: TraceSession) -> list[Entry]:
+    """The tensors that a pass captures."""
+    entries = session.catalogue.values()
+    size = sum(4 * math.prod(entry.shape) for entry in entries)
+    return [entry for entry in entries if size <= KEPT_BYTES or entry.role not in ON_REQUEST]

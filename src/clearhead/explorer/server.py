@@ -1,4 +1,4 @@
-"""The explorer's server at work: on loopback alone, with the page opened once it answers."""
+"""The running server: on loopback only, with the page opened in the browser once it is ready."""
 
 import gc
 import socket
@@ -13,29 +13,28 @@ import uvicorn
 
 from clearhead.errors import ModelError, SettingsError
 from clearhead.explorer.app import make_app
-from clearhead.explorer.architecture import Model
+from clearhead.explorer.explorable import Explorable
 from clearhead.explorer.library import Library
-from clearhead.explorer.limits import MOST_BYTES
+from clearhead.explorer.limits import MAX_BYTES
 
 HOST = "127.0.0.1"
-HIGHEST_PORT = 65_535
+MAX_PORT = 65_535
 START_SECONDS = 30
-"""Within which a server in the background answers."""
-Models = Sequence[tuple[str, Model]]
+"""Time limit for a background server to start."""
+Models = Sequence[tuple[str, Explorable]]
 
 
 class Server(uvicorn.Server):
-    """A server that says when it answers."""
+    """A server that calls `ready` once it accepts requests."""
 
     def __init__(self, models: Models, device: torch.device | str, ready: Callable[[], None]):
-        app = make_app(Library(models, device))
         super().__init__(
             uvicorn.Config(
-                app,
+                make_app(Library(models, device)),
                 log_level="warning",
                 access_log=False,
                 timeout_graceful_shutdown=2,
-                h11_max_incomplete_event_size=MOST_BYTES,
+                h11_max_incomplete_event_size=MAX_BYTES,
             )
         )
         self._ready = ready
@@ -48,25 +47,25 @@ class Server(uvicorn.Server):
 def serve(
     models: Models, device: torch.device | str, port: int, ready: Callable[[str], None], browser: bool
 ) -> None:
-    """Answers until it is interrupted; `ready` is told the page's address."""
-    with bound(port) as place:
-        address = _address(place)
+    """Serves until interrupted; `ready` receives the page's address."""
+    with bind(port) as listener:
+        address = _address(listener)
 
-        def answers() -> None:
+        def opened() -> None:
             ready(address)
             if browser:
-                # Some browsers stay in the foreground: the server must not wait for them.
+                # Some browsers stay in the foreground; the server must not wait for them.
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-        server = Server(models, device, answers)
-        synchronize()
-        server.run(sockets=[place])
+        server = Server(models, device, opened)
+        freeze_memory()
+        server.run(sockets=[listener])
 
 
-def synchronize() -> None:
-    """Takes what is in memory for good: else Python looks through all of torch for garbage now and then.
+def freeze_memory() -> None:
+    """Exempts everything loaded so far from garbage collection.
 
-    That holds up all answers for more than a tenth of a second.
+    Otherwise Python scans all of torch now and then, which delays responses by more than 100 ms.
     """
     gc.collect()
     gc.freeze()
@@ -74,42 +73,41 @@ def synchronize() -> None:
 
 @contextmanager
 def in_background(models: Models, device: torch.device | str = "cpu") -> Iterator[str]:
-    """The server in a thread until the context ends; gives its address."""
-    with bound(0) as place:
-        answers = threading.Event()
-        server = Server(models, device, answers.set)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+    """A server in a thread until the context ends; yields its address."""
+    with bind(0) as listener:
+        ready = threading.Event()
+        server = Server(models, device, ready.set)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        _await(answers, thread)
+        _wait_until_ready(ready, thread)
         try:
-            yield _address(place)
+            yield _address(listener)
         finally:
             server.should_exit = True
             thread.join()
 
 
-def _await(answers: threading.Event, thread: threading.Thread) -> None:
-    """Until a server answers; one that ends before, or never does, is an error."""
+def _wait_until_ready(ready: threading.Event, thread: threading.Thread) -> None:
     started = time.monotonic()
-    while not answers.wait(0.1):
+    while not ready.wait(0.1):
         if not thread.is_alive() or time.monotonic() - started > START_SECONDS:
-            raise ModelError("the explorer's server does not answer; its log tells why")
+            raise ModelError("the explorer's server did not start; its log shows why")
 
 
-def bound(port: int) -> socket.socket:
-    """A socket on loopback at a port, or at any that is free if it is 0."""
-    if not 0 <= port <= HIGHEST_PORT:
-        raise SettingsError(f"--port {port}: is not from 0 to {HIGHEST_PORT}")
-    # Named as TCP, so that asyncio sends small answers at once: without, each waits for an acknowledgement.
-    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def bind(port: int) -> socket.socket:
+    """A socket on loopback at this port, or at any free one for 0."""
+    if not 0 <= port <= MAX_PORT:
+        raise SettingsError(f"--port {port}: is not from 0 to {MAX_PORT}")
+    # With the protocol named, asyncio sets TCP_NODELAY; without it, small responses are delayed.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        place.bind((HOST, port))
+        listener.bind((HOST, port))
     except OSError as error:
-        place.close()
+        listener.close()
         raise SettingsError(f"--port {port}: {error.strerror}; choose another, or 0 for any") from None
-    return place
+    return listener
 
 
-def _address(place: socket.socket) -> str:
-    return f"http://{HOST}:{place.getsockname()[1]}/"
+def _address(listener: socket.socket) -> str:
+    return f"http://{HOST}:{listener.getsockname()[1]}/"

@@ -1,22 +1,22 @@
-"""How a text is cut into tokens, without running a model."""
+"""Tokenized text, without running a model."""
 
 from typing import Any
 
-from clearhead.explorer.architecture import Model, most_tokens
+from clearhead.explorer.explorable import Explorable, about, tokenizer_of
 from clearhead.inspection.explanation import text_tokens
 
 
-def cut_text(model: Model, text: str) -> dict[str, Any]:
-    """How a text is cut, whether it fits or not."""
-    tokenizer = model.tokenizer
+def tokenize(model: Explorable, text: str) -> dict[str, Any]:
+    """The tokens of a text, whether it fits the model or not."""
+    tokenizer = tokenizer_of(model)
     ids = tokenizer.encode(text)
     return {
         "text": text,
-        "normalised": tokenizer.normalized(text),
+        "normalized": tokenizer.normalized(text),
         "tokens": [
             {"id": one.id, "piece": one.piece, "word": one.word, "special": one.special}
             for one in text_tokens(tokenizer, ids)
         ],
         "count": len(ids),
-        "most": most_tokens(model),
+        "max_tokens": about(model)["max_tokens"],
     }

@@ -1,30 +1,30 @@
-"""A trace as a page asks for it: its manifest, its numbers slice by slice, and what is measured on it."""
+"""One trace while the page looks at it: its manifest, its tensors slice by slice, its logits."""
 
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.decoding import Tree
 from clearhead.errors import ClearheadError, ModelError, SettingsError
-from clearhead.explorer.architecture import attentions
-from clearhead.explorer.arrays import Array, array_of, pooled, sliced
+from clearhead.explorer.arrays import Array, array_of, max_pool, select
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
-from clearhead.explorer.distribution import Cut, distribution
-from clearhead.explorer.interventions import Changes
-from clearhead.explorer.pending import PendingTrace, look, look_up_to
+from clearhead.explorer.distribution import SamplingFilter, distribution
+from clearhead.explorer.interventions import Edits
+from clearhead.explorer.pending import PendingTrace
+from clearhead.inspection import intervene
 from clearhead.inspection.explanation import Explanation, Token
-from clearhead.inspection.trace import CapturedPass
+from clearhead.inspection.trace import captured_pass, first_tensors
 
-FORMAT = 1
+FORMAT = 2
 PARTS = ("summaries", "logits", "lens", "beam", "contributions", "projection")
+NEED_LOGITS = ("logits", "lens", "contributions")
 NODE_BYTES = 500
-"""Of a hypothesis in the tree of a search, about."""
+"""Memory of one hypothesis of a beam search, roughly."""
 
 
 class UnknownTensorError(SettingsError):
@@ -32,75 +32,78 @@ class UnknownTensorError(SettingsError):
 
 
 class StoppedError(ClearheadError):
-    """A pass was not run to its end."""
+    """A pass was stopped before its end."""
 
 
 @dataclass
 class TraceSession:
-    """An explanation, and what is asked about it; of what `run` is to bring, nothing is there yet."""
+    """An explanation and what the page asks about it; `run` captures its tensors."""
 
     explanation: Explanation
     about: Mapping[str, Any]
     """The map of the model."""
-    asked: Mapping[str, Any] = field(default_factory=dict)
-    changes: Changes = field(default_factory=dict)
+    interventions: Sequence[Mapping[str, Any]] = ()
+    """As requested."""
+    edits: Edits = field(default_factory=dict)
+    """The same as Python objects."""
     python: str = ""
-    awaited: Sequence[str] = ()
-    """Tensors that `run` brings."""
-    earlier: Callable[[], Mapping[str, Any]] | None = None
-    """The output without the changes."""
-    seconds: float = 0.0
+    baseline: Callable[[], Mapping[str, Any]] | None = None
+    """Returns the output without the edits."""
+    seconds: float = field(default=0.0, init=False)
     before: Mapping[str, Any] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        there = {name: self.explanation[name] for name in self.explanation.trace}
-        self._tensors, self._stopped = PendingTrace(there, self.awaited), False
-        self.model, self.tokenizer = self.explanation.model, self.explanation.processor
-        self.device = self.model.readout_weight.device
-        self.catalogue = catalogue(self.model, {side: len(words) for side, words in self.sides.items()})
+        captured = {name: self.explanation[name] for name in self.explanation.trace}
+        self._tensors, self._stopped = PendingTrace(captured), False
+        self.pending, self._last_put = (), time.perf_counter()
+        self.model = self.explanation.model
+        self.device = next(self.model.parameters()).device
+        self.catalogue = catalogue(self.model, {side: len(tokens) for side, tokens in self.sides.items()})
 
-    def run(self, alone: AbstractContextManager[Any] | None = None) -> None:
-        """The pass that brings what is awaited, then a fused one beside it; whoever waits is told of errors.
+    def expect(self, entries: Sequence[Entry]) -> None:
+        """Sets the tensors that `run` captures; readers wait for them from now on."""
+        self.pending = [entry.name for entry in entries]
+        self._tensors.expect(name for entry in entries for name in entry.names)
 
-        `alone` holds the model meanwhile.
+    def run(self, lock: AbstractContextManager[Any] | None = None) -> None:
+        """Captures the expected tensors, then runs a fused pass to compare; readers get the errors.
+
+        `lock` is held meanwhile.
         """
         try:
-            with alone or nullcontext():
-                self._look()
+            with lock or nullcontext():
+                self._run()
         except Exception as error:
-            self._tensors.end(error)
+            self._tensors.finish(error)
         else:
-            self._tensors.end()
+            self._tensors.finish()
 
-    @torch.no_grad()
-    def _look(self) -> None:
+    def _run(self) -> None:
         started = time.perf_counter()
-        logits = look(self.explanation, self.changes, self.awaited, self._keep)
-        self.seconds += time.perf_counter() - started
-        if logits.isnan().any():
-            raise ModelError(
-                f"{self.name}: the model gave no numbers (NaN); its weights or its precision are broken"
-            )
-        fused = look(self.explanation, self.changes, (), self._keep)
-        difference = float((logits - fused).abs().max())
-        self.explanation = self.explanation.with_pass(CapturedPass(self._tensors.trace(), logits, difference))
-        self.before = self.earlier() if self.earlier else None
+        with intervene(self.model, self.edits):
+            captured = captured_pass(self.model, self.explanation.run, self.pending, self._put)
+        self.seconds += self._last_put - started
+        if captured.logits is not None and captured.logits.isnan().any():
+            raise ModelError(f"{self.name}: the logits are NaN; the weights or the precision are broken")
+        self.explanation = self.explanation.with_pass(replace(captured, trace=self._tensors.trace()))
+        self.before = self.baseline() if self.baseline else None
 
-    def _keep(self, name: str, tensor: Tensor) -> None:
+    def _put(self, name: str, tensor: Tensor) -> None:
         if self._stopped:
-            raise StoppedError(f"{self.name}: the pass was stopped, as nobody waited for it any more")
-        self._tensors.put(name, tensor)
+            raise StoppedError(f"{self.name}: the pass was stopped because the client disconnected")
+        self._tensors.put(name, tensor[0].cpu())
+        self._last_put = time.perf_counter()
 
     def stop(self) -> None:
-        """Ends a pass that is under way with the next tensor that it brings."""
+        """Stops a running pass at its next tensor."""
         self._stopped = True
 
-    def ended(self, seconds: float) -> bool:
-        """Whether no pass is under way, after so many seconds at most."""
-        return self._tensors.ended(seconds)
+    def finished(self, timeout: float) -> bool:
+        """Whether no pass is running, after at most `timeout` seconds."""
+        return self._tensors.finished(timeout)
 
     def wait(self) -> "TraceSession":
-        """This, once all that `run` brings is there."""
+        """This session, once its pass has finished."""
         self._tensors.wait()
         return self
 
@@ -110,54 +113,54 @@ class TraceSession:
 
     @property
     def name(self) -> str:
-        """Under which the model was loaded."""
+        """The name the model was loaded under."""
         return self.about["name"]
 
     @property
     def sides(self) -> dict[str, tuple[Token, ...]]:
-        if self.explanation.kind == "gpt":
-            return {"text": self.explanation.target}
-        return {"source": self.explanation.source, "target": self.explanation.target}
+        """The tokens of each input, in the order the model reads them."""
+        return dict(self.explanation.sides)
 
     @property
-    def read(self) -> tuple[Token, ...]:
-        """The side that is read out."""
+    def output_tokens(self) -> tuple[Token, ...]:
+        """The tokens of the side that the readout predicts."""
         return self.explanation.target
 
+    @property
+    def tree(self) -> Any:
+        return self.explanation.tree
+
     def manifest(self) -> dict[str, Any]:
-        """Everything but the numbers; what only the pass tells is None before its end."""
-        told = self.explanation
+        """Everything but the numbers; values that need the whole pass are None until it has finished."""
+        explanation = self.explanation
+        roles = {entry.role for entry in self.catalogue.values()}
+        absent = {*(() if "logits" in roles else NEED_LOGITS), *(() if self.tree else ("beam",))}
+        absent |= set() if {"embedding", "stream"} <= roles else {"projection"}
         return {
             "format": FORMAT,
             "id": "",
-            "kind": told.kind,
+            "kind": self.about["kind"],
             "model": self.about,
-            "text": told.text,
-            "normalised": told.normalized,
-            "to": told.settings.get("to"),
-            "sides": {side: [one.record() for one in words] for side, words in self.sides.items()},
+            "text": explanation.text,
+            "normalized": explanation.normalized,
+            "to": explanation.settings.get("to"),
+            "sides": {side: [_record(one) for one in tokens] for side, tokens in self.sides.items()},
             "output": self._output(),
             "before": self.before,
-            "agreement": None if math.isnan(told.difference) else told.difference,
-            "interventions": list(self.asked.get("interventions", ())),
+            "difference": None if math.isnan(explanation.difference) else explanation.difference,
+            "interventions": list(self.interventions),
             "python": self.python,
             "bytes": self.bytes,
             "seconds": self.seconds,
             "tensors": [entry.record() for entry in self.catalogue.values()],
-            "parts": [part for part in PARTS if part != "beam" or self.tree is not None],
+            "parts": [part for part in PARTS if part not in absent],
         }
 
-    @property
-    def tree(self) -> Tree | None:
-        return self.explanation.tree
-
     def entry(self, name: str) -> tuple[Entry, list[str], tuple[str, ...]]:
-        """What a name stands for: its entry, the full names of its tensors, and its axes."""
+        """The entry of a name, the full names of its tensors, and its axes."""
         pattern, layer = pattern_of(name)
         if pattern not in self.catalogue:
-            raise UnknownTensorError(
-                f"tensor: {name!r:.80} is not in this trace; its manifest lists the names"
-            )
+            raise UnknownTensorError(f"tensor: {name!r:.80} is not in this trace; see its manifest")
         entry = self.catalogue[pattern]
         if layer is None:
             return entry, entry.names, entry.axes
@@ -166,65 +169,58 @@ class TraceSession:
         return entry, [entry.names[layer]], entry.axes[1:]
 
     def holds(self, name: str, layer: int | None = None) -> bool:
-        """Whether the numbers are there or on their way; if not, `fetch` computes them once more."""
-        return self._tensors.coming(self._wanted(name, layer))
+        """Whether the tensors are captured or pending; otherwise `fetch` computes them."""
+        return self._tensors.expects(self._names(name, layer))
 
     def fetch(self, name: str, layer: int | None = None) -> None:
-        """Computes what is not there, and keeps it."""
-        missing = [one for one in self._wanted(name, layer) if not self._tensors.coming([one])]
+        """Computes and keeps the tensors that are missing."""
+        missing = [one for one in self._names(name, layer) if not self._tensors.expects([one])]
         if missing:
-            for one, tensor in look_up_to(self.explanation, self.changes, missing).items():
-                self._tensors.put(one, tensor)
+            with intervene(self.model, self.edits):
+                found = first_tensors(self.model, self.explanation.run, missing)
+            for one, tensor in found.items():
+                self._tensors.put(one, tensor[0])
 
     def tensor(
         self, name: str, chosen: Mapping[str, int | None], dtype: str = "f32", pool: int | None = None
     ) -> Array:
-        """A slice of a tensor; `chosen` takes one entry of an axis."""
+        """A slice of a tensor: one index of each axis in `chosen`."""
         entry, _, axes = self.entry(name)
         if dtype not in entry.dtypes:
-            raise SettingsError(
-                f"dtype: {dtype!r:.20} of {entry.role} is not one of {', '.join(entry.dtypes)}"
-            )
+            allowed = ", ".join(entry.dtypes)
+            raise SettingsError(f"dtype: {dtype!r:.20} is not available for {entry.role}; use {allowed}")
         if pool is not None and entry.role != "weights":
-            raise SettingsError(f"pool: is for weights, not for {entry.role}")
+            raise SettingsError(f"pool: works for weights only, not for {entry.role}")
         chosen = dict(chosen)
-        if "queries" not in axes and "places" in axes:
-            chosen["places"] = chosen.pop("queries", None)
+        if "queries" not in axes and "positions" in axes:
+            chosen["positions"] = chosen.pop("queries", None)
         layer = chosen.pop("layers", None)
         if layer is not None and "layers" not in axes:
-            raise SettingsError(f"layer: {name} is of one layer, or of none; leave it out")
-        found, layered = self._tensors.get(self._wanted(name, layer)), "layers" in axes
-        # Layer by layer, so that of large tensors no more is put together than is asked for.
-        parts = [sliced(one, axes[layered:], chosen) for one in found]
+            raise SettingsError(f"layer: {name} has no axis of layers; leave it out")
+        found, layered = self._tensors.get(self._names(name, layer)), "layers" in axes
+        # Sliced per layer, so that a small slice of a large tensor needs little memory.
+        parts = [select(one, axes[layered:], chosen) for one in found]
         if pool is not None and parts[0].dim() >= 2:
-            parts = [pooled(one, pool) for one in parts]
+            parts = [max_pool(one, pool) for one in parts]
         return array_of(torch.stack(parts) if layered and layer is None else parts[0], dtype)
 
     def values(self, name: str, layer: int | None = None) -> Tensor:
-        """A tensor as it is; of all layers together where none is named."""
-        found = self._tensors.get(self._wanted(name, layer))
-        return torch.stack(found) if "*" in name and layer is None else found[0]
+        """A whole tensor, stacked over the layers unless one is given."""
+        found, (_, _, axes) = self._tensors.get(self._names(name, layer)), self.entry(name)
+        return torch.stack(found) if "layers" in axes and layer is None else found[0]
 
-    def logits(self, place: int, cut: Cut) -> dict[str, Any]:
-        """The next token at one place."""
-        self.check_place(place)
-        following = self.read[place].next
-        told = distribution(self.tokenizer, self.values("logits")[place], cut, following)
-        return {"place": place, **told}
+    def logits(self, position: int, chosen: SamplingFilter) -> dict[str, Any]:
+        """The distribution of the next token at one position."""
+        self.check_position(position)
+        logits, following = self.values("logits")[position], self.output_tokens[position].next
+        return {"position": position, **distribution(self.explanation.pieces, logits, chosen, following)}
 
-    def check_place(self, place: int, side: str | None = None) -> None:
-        length = len(self.read if side is None else self.sides[side])
-        if not 0 <= place < length:
-            raise SettingsError(f"place: {place} is not from 0 to {length - 1}")
+    def check_position(self, position: int, side: str | None = None) -> None:
+        length = len(self.output_tokens if side is None else self.sides[side])
+        if not 0 <= position < length:
+            raise SettingsError(f"position: {position} is not from 0 to {length - 1}")
 
-    def attention(self, key: str) -> dict[str, Any]:
-        """The map's entry of a kind of attention."""
-        found = {one["key"]: one for one in attentions(self.model)}
-        if key not in found:
-            raise SettingsError(f"attention: {key!r:.80} is not one of {', '.join(found)}")
-        return found[key]
-
-    def _wanted(self, name: str, layer: int | None) -> list[str]:
+    def _names(self, name: str, layer: int | None) -> list[str]:
         _, names, axes = self.entry(name)
         if layer is None or "layers" not in axes:
             return names
@@ -233,30 +229,43 @@ class TraceSession:
         return [names[layer]]
 
     def _output(self) -> dict[str, Any]:
-        told, found = self.explanation, self.explanation.found
-        said = [one for one in self.read if one.next is not None]
-        if told.kind == "gpt":
-            first = sum(not one.written for one in self.read) - 1
-            said = said[first:]
-        pieces = self.tokenizer.pieces([one.next or 0 for one in said])
-        log_prob = None if math.isnan(told.difference) else sum(one.log_probability or 0.0 for one in said)
+        explanation, found = self.explanation, self.explanation.found
+        predicted = [one for one in self.output_tokens if one.next is not None]
+        if len(self.sides) == 1:
+            # A language model's prompt is read like its continuation, but is not output.
+            predicted = predicted[sum(not one.written for one in self.output_tokens) - 1 :]
+        names = explanation.pieces([one.next or 0 for one in predicted])
+        log_prob = sum(one.log_probability or 0.0 for one in predicted)
         return {
-            "text": told.output,
+            "text": explanation.output,
             "score": getattr(found, "score", None),
-            "log_probability": log_prob,
+            "log_prob": None if math.isnan(explanation.difference) else log_prob,
             "complete": getattr(found, "complete", True),
             "tokens": [
-                {"id": one.next, "piece": piece, "log_probability": one.log_probability}
-                for one, piece in zip(said, pieces, strict=True)
+                {"id": one.next, "piece": piece, "log_prob": one.log_probability}
+                for one, piece in zip(predicted, names, strict=True)
             ],
             "nbest": [
-                {"text": one.text, "score": one.score, "log_probability": one.log_probability}
+                {"text": one.text, "score": one.score, "log_prob": one.sum_log_prob}
                 for one in getattr(found, "nbest", ())
             ],
         }
 
 
-def brief(told: Explanation) -> dict[str, Any]:
-    """The output in a few words."""
-    score = getattr(told.found, "score", None)
-    return {"text": told.output, "score": score, "log_probability": told.log_probability}
+def output_summary(explanation: Explanation) -> dict[str, Any]:
+    """The output with its score and log-probability."""
+    log_prob = None if math.isnan(explanation.difference) else explanation.log_probability
+    score = getattr(explanation.found, "score", None)
+    return {"text": explanation.output, "score": score, "log_prob": log_prob}
+
+
+def _record(token: Token) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "piece": token.piece,
+        "word": token.word,
+        "special": token.special,
+        "next": token.next,
+        "log_prob": token.log_probability,
+        "generated": token.written,
+    }

@@ -1,4 +1,4 @@
-"""Traces in memory: the least recently used go first when all together pass a bound in bytes."""
+"""Traces in memory; the least recently used are dropped when together they exceed a limit in bytes."""
 
 import secrets
 import threading
@@ -7,51 +7,50 @@ from collections import OrderedDict
 from clearhead.explorer.trace_session import TraceSession
 
 
-class GoneError(Exception):
-    """No such trace, or no longer."""
+class UnknownTraceError(Exception):
+    """There is no such trace, or not any more."""
 
 
-class Traces:
-    """Traces by their ids, never more than a bound in bytes; several threads may ask at once."""
+class TraceCache:
+    """Traces by id, limited in bytes; safe to use from several threads."""
 
-    def __init__(self, bound: int):
-        self.bound = bound
-        self._held: OrderedDict[str, TraceSession] = OrderedDict()
+    def __init__(self, max_bytes: int):
+        self.max_bytes = max_bytes
+        self._sessions: OrderedDict[str, TraceSession] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._sessions)
 
     @property
     def bytes(self) -> int:
-        return sum(one.bytes for one in self._held.values())
+        return sum(session.bytes for session in self._sessions.values())
 
-    def new_id(self) -> str:
-        return f"t{secrets.token_hex(4)}"
-
-    def add(self, key: str, told: TraceSession) -> None:
-        """Takes a trace in; the newest stays even where it alone passes the bound."""
+    def add(self, session: TraceSession, key: str | None = None) -> str:
+        """Stores a trace and returns its id; the newest stays even if it alone exceeds the limit."""
+        key = key or f"t{secrets.token_hex(4)}"
         with self._lock:
-            self._held[key] = told
-            self._let_go()
+            self._sessions[key] = session
+            self._evict()
+        return key
 
-    def found(self, key: str) -> TraceSession:
-        """The trace of an id, which becomes the last to go."""
+    def get(self, key: str) -> TraceSession:
+        """The trace with an id, which becomes the most recently used."""
         with self._lock:
-            if key not in self._held:
-                raise GoneError(key)
-            self._held.move_to_end(key)
-            # Traces grow: what was not kept at first may have been computed since.
-            self._let_go()
-            return self._held[key]
+            if key not in self._sessions:
+                raise UnknownTraceError(key)
+            self._sessions.move_to_end(key)
+            # Traces grow: tensors that were not kept at first may have been computed since.
+            self._evict()
+            return self._sessions[key]
 
     def drop(self, key: str) -> None:
-        """Forgets a trace; if its pass is still under way, that ends too."""
+        """Forgets a trace and stops its pass if it is still running."""
         with self._lock:
-            told = self._held.pop(key, None)
-        if told is not None:
-            told.stop()
+            session = self._sessions.pop(key, None)
+        if session is not None:
+            session.stop()
 
-    def _let_go(self) -> None:
-        while len(self._held) > 1 and self.bytes > self.bound:
-            self._held.popitem(last=False)
+    def _evict(self) -> None:
+        while len(self._sessions) > 1 and self.bytes > self.max_bytes:
+            self._sessions.popitem(last=False)

@@ -53,7 +53,7 @@ class SearchNode(Protocol):
     parent: int | None
     step: int
     token: int
-    log_probability: float
+    log_prob: float
     score: float
     fate: Literal["kept", "finished", "dropped"]
     why: str | None

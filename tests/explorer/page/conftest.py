@@ -1,4 +1,4 @@
-"""The explorer's page in a real Chromium, over a real server; one browser, a context for each test."""
+"""The explorer's page in Chromium with a real server; one browser per run, one context per test."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def browser() -> Iterator:
     program = chromium.program()
     if program is None:
         pytest.skip(
-            "no browser tests: Chromium is not here; apt-get install chromium, or name it in CHROMIUM"
+            "no browser tests: Chromium not found; apt-get install chromium, or set CHROMIUM to its path"
         )
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=chromium.ARGUMENTS)
@@ -51,7 +51,7 @@ def browser() -> Iterator:
 
 @pytest.fixture(scope="package")
 def box() -> TranslationModel:
-    """The model in the package, under a name of its directions."""
+    """The packaged translator."""
     model = load("en-de")
     assert isinstance(model, TranslationModel)
     return model
@@ -67,7 +67,7 @@ def address(box) -> Iterator[str]:
 
 
 def long_translator() -> TranslationModel:
-    """A translator that has learned nothing, for texts of more than 512 tokens."""
+    """An untrained translator for texts of more than 512 tokens."""
     text = " ".join(f"word{number}" for number in range(100))
     words = Tokenizer.train([text], TokenizerConfig(kind="word", vocabulary=200))
     settings = {
@@ -83,7 +83,7 @@ def long_translator() -> TranslationModel:
 
 
 def writer(layers: int = 2, heads: int = 4) -> LanguageModel:
-    """A GPT that has learned nothing, but can read anything."""
+    """An untrained GPT that can read any text."""
     words = Tokenizer.train(["Once upon a time"], TokenizerConfig(kind="bytes", vocabulary=300))
     settings = {
         "kind": "gpt",
@@ -97,34 +97,34 @@ def writer(layers: int = 2, heads: int = 4) -> LanguageModel:
 
 @dataclass
 class Opened:
-    """A page, what went wrong in it, and whom it asked."""
+    """A page, its problems and its requests."""
 
     page: "sync_api.Page"
     address: str
     problems: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     waiting: set = field(default_factory=set)
-    """Requests without an answer yet."""
+    """Requests without a response yet."""
 
     def go(self, door: str = "inspect", **selection: object) -> "sync_api.Page":
-        """Goes to a place of the page, and waits until all is there."""
+        """Opens a selection and waits until everything is loaded."""
         self.page.goto("about:blank")
         self.page.goto(f"{self.address}#{urlencode({'door': door, **selection})}")
-        self.synchronize(selection.get("view"))
+        self.wait_until_idle(selection.get("view"))
         return self.page
 
     def turn(self, view: str) -> None:
-        """Goes to another view of the same trace, as a reader does."""
+        """Switches to another view of the same trace, as a reader does."""
         title = self.page.get_by_text(TITLES[view], exact=True)
         self.page.locator("nav.views button", has=title).click()
-        self.synchronize(view)
+        self.wait_until_idle(view)
 
-    def synchronize(self, view: object = None) -> None:
-        """Waits until a view is there, no answer is awaited, and all is drawn."""
+    def wait_until_idle(self, view: object = None) -> None:
+        """Waits until a view is shown, no request is open and everything is drawn."""
         self.page.wait_for_selector(f"[data-view={view}]" if view else "[data-view]")
         quiet, end = 0, time.monotonic() + 4 * WAIT / 1000
         while quiet < 2:
-            assert time.monotonic() < end, f"still no answer: {[request.url for request in self.waiting]}"
+            assert time.monotonic() < end, f"still waiting for: {[request.url for request in self.waiting]}"
             self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 10)))")
             quiet = 0 if self.waiting else quiet + 1
 
@@ -134,7 +134,7 @@ class Opened:
 
 @pytest.fixture
 def opened(browser, address) -> Iterator[Opened]:
-    """A page that in the end has had no error and has asked nobody but its server."""
+    """A page that must end without errors and without requests to other servers."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=address)
     yield from _watched(context, address)
 
@@ -153,13 +153,13 @@ def _watched(context, address: str) -> Iterator[Opened]:
     yield opened
     context.close()
     assert opened.problems == []
-    foreign = [url for url in opened.asked if not url.startswith((address, "data:", "blob:", "about:"))]
+    foreign = [url for url in opened.requested if not url.startswith((address, "data:", "blob:", "about:"))]
     assert foreign == []
 
 
 @pytest.fixture(scope="package")
 def watched() -> Callable[..., Opened]:
-    """A page at an address, whose problems and requests are noted."""
+    """Opens a page whose problems and requests are recorded."""
 
     def make(page: "sync_api.Page", address: str) -> Opened:
         page.set_default_timeout(WAIT)
@@ -171,30 +171,30 @@ def watched() -> Callable[..., Opened]:
 
 
 def watch(opened: Opened) -> None:
-    """Notes errors of a page, and every address that it asks."""
+    """Records the errors and requests of a page."""
     page = opened.page
 
-    def heard(message) -> None:
-        # What the server refuses is told in the page; that the browser notes it too cannot be helped.
+    def on_console(message) -> None:
+        # The page shows refused requests; the browser logs them as well.
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
             opened.problems.append(message.text)
 
-    def begun(request) -> None:
-        opened.asked.append(request.url)
-        # The icon is the browser's own affair: taken from its cache, it is never said to have come.
+    def on_request(request) -> None:
+        opened.requested.append(request.url)
+        # The icon's request never finishes when it comes from the browser's cache.
         if request.resource_type != "other":
             opened.waiting.add(request)
 
-    page.on("console", heard)
+    page.on("console", on_console)
     page.on("pageerror", lambda error: opened.problems.append(str(error)))
-    page.on("request", begun)
+    page.on("request", on_request)
     page.on("requestfinished", lambda request: opened.waiting.discard(request))
     page.on("requestfailed", lambda request: opened.waiting.discard(request))
 
 
 @pytest.fixture
 def saved(box, tmp_path) -> Callable[..., Path]:
-    """An explanation of the box's as one HTML file."""
+    """Saves an explanation as one HTML file."""
 
     def save(text: str = TEXT, target: str | None = None) -> Path:
         from clearhead.explorer.standalone import standalone_page

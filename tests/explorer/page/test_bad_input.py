@@ -1,4 +1,4 @@
-"""What goes wrong is said in the page; markup in a text is shown, never run."""
+"""Errors appear in the page; markup in a text is shown, never run."""
 
 import socket
 import threading
@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from clearhead.explorer.server import Server, bound, in_background
+from clearhead.explorer.server import Server, bind, in_background
 
 from .conftest import writer
 
@@ -20,32 +20,32 @@ STRANGE = (
 )
 
 
-def ask(opened, text: str) -> None:
+def submit(opened, text: str) -> None:
     opened.page.fill("#text", text)
     opened.page.press("#text", "Enter")
-    opened.synchronize()
+    opened.wait_until_idle()
 
 
-def test_a_text_that_is_too_long_is_refused_in_the_page_and_the_next_is_read(opened):
+def test_a_text_that_is_too_long_is_refused_and_the_next_one_works(opened):
     page = opened.go(view="tokens", text="Hello.")
-    ask(opened, "word " * 10_000)
+    submit(opened, "word " * 10_000)
     page.wait_for_selector("[role=alert]")
-    assert "and the model takes 254: shorten it" in opened.alert()
+    assert "but the model takes at most 254; shorten it" in opened.alert()
     assert page.get_by_role("button", name="Try again").count() == 0
     assert page.locator("#text").input_value() == "word " * 10_000
-    ask(opened, "Good morning.")
+    submit(opened, "Good morning.")
     page.wait_for_selector("[role=alert]", state="detached")
     assert page.locator("#output").inner_text()
 
 
-def test_a_text_of_any_length_is_counted_while_it_is_written(opened):
+def test_a_text_of_any_length_is_counted_while_typing(opened):
     page = opened.go(view="tokens", text="I am tired.")
     page.locator("#raw").fill("word " * 20_000)
-    page.get_by_text("20000 tokens of at most 254").wait_for()
+    page.get_by_text("20000 tokens, at most 254").wait_for()
     assert page.locator("[role=alert]").count() == 0
 
 
-def test_a_trouble_is_over_when_the_same_is_answered(opened):
+def test_an_error_disappears_after_the_next_success(opened):
     page = opened.go(view="tokens", text="I am tired.")
     page.route("**/api/tokens?*", lambda route: route.abort())
     page.locator("#raw").fill("I am")
@@ -58,7 +58,7 @@ def test_a_trouble_is_over_when_the_same_is_answered(opened):
 def test_any_text_is_shown_and_never_run(opened):
     page = opened.go(view="cross", text="Hello.")
     for text in STRANGE:
-        ask(opened, text)
+        submit(opened, text)
         assert page.locator("[role=alert]").count() == 0
         assert page.locator("#text").input_value() == text
         for view in ("tokens", "beam", "cross"):
@@ -68,20 +68,20 @@ def test_any_text_is_shown_and_never_run(opened):
 
 
 @pytest.mark.parametrize(
-    ("selection", "said"),
+    ("selection", "message"),
     [
         ({"model": "none"}, "is not one of"),
         ({"edits": '[{"kind":"mute","attention":"nowhere","heads":[0]}]'}, "there is no attention"),
         ({"edits": f'[{{"kind":"row",{ROW},"weights":["x"]}}]'}, "number"),
     ],
 )
-def test_a_link_that_asks_for_what_is_not_there_is_answered_in_the_page(opened, selection, said):
+def test_a_bad_link_shows_an_error_in_the_page(opened, selection, message):
     opened.page.goto(f"{opened.address}#{urlencode({'door': 'inspect', 'text': 'Hello.', **selection})}")
     opened.page.wait_for_selector("[role=alert]")
-    assert said in opened.alert()
+    assert message in opened.alert()
 
 
-def test_a_model_is_named_even_where_its_first_text_is_refused(browser, watched):
+def test_the_model_is_shown_even_if_its_first_text_is_refused(browser, watched):
     page = browser.new_page()
     with in_background([("writer", writer()), ("other", writer())]) as address:
         opened = watched(page, address)
@@ -93,19 +93,19 @@ def test_a_model_is_named_even_where_its_first_text_is_refused(browser, watched)
     assert opened.problems == []
 
 
-def test_a_page_left_open_while_the_server_restarts_goes_on(browser, box, watched):
+def test_an_open_page_survives_a_server_restart(browser, box, watched):
     def start(port: int) -> tuple[Server, threading.Thread, socket.socket]:
-        place, ready = bound(port), threading.Event()
+        listener, ready = bind(port), threading.Event()
         server = Server([("en-de", box)], "cpu", ready.set)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         ready.wait()
-        return server, thread, place
+        return server, thread, listener
 
-    def stop(server: Server, thread: threading.Thread, place: socket.socket) -> None:
+    def stop(server: Server, thread: threading.Thread, listener: socket.socket) -> None:
         server.should_exit = True
         thread.join()
-        place.close()
+        listener.close()
 
     running = start(0)
     port = running[2].getsockname()[1]
@@ -117,7 +117,7 @@ def test_a_page_left_open_while_the_server_restarts_goes_on(browser, box, watche
     page.press("#text", "Enter")
     page.wait_for_selector("[role=alert]")
     running = start(port)
-    # What was shown is forgotten by the new server: its numbers are asked for again all the same.
+    # The new server does not have the old trace; the page requests it again.
     page.get_by_role("button", name="Try again").click()
     page.wait_for_selector("[role=alert]", state="detached")
     assert page.locator("#output").inner_text() == box.translate("Good morning.").text
@@ -126,7 +126,7 @@ def test_a_page_left_open_while_the_server_restarts_goes_on(browser, box, watche
     assert opened.problems == []
 
 
-def test_a_trace_that_was_forgotten_is_made_again(opened, address):
+def test_a_dropped_trace_is_computed_again(opened, address):
     page = opened.go(view="tokens", text="Hello.")
     refused = []
 

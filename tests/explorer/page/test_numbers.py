@@ -1,4 +1,4 @@
-"""What the page shows is what Python has; what is changed there changes the model's output."""
+"""The page shows Python's numbers, and interventions in it change the output."""
 
 import contextlib
 import io
@@ -11,10 +11,10 @@ import pytest
 from clearhead.tasks.load import load
 
 TEXT = "The dog runs through the big garden."
-# The name and the value under the pointer, once they are there and of another cell than before.
+# The name and value under the pointer, once they belong to another cell than before.
 POINTED_AT = """before => {
-    const said = ["code", ".value"].map(part => document.querySelector(`.hint ${part}`)?.innerText);
-    return said[0] && said[0] !== before && /[0-9]/.test(said[1]) && said;
+    const message = ["code", ".value"].map(part => document.querySelector(`.hint ${part}`)?.innerText);
+    return message[0] && message[0] !== before && /[0-9]/.test(message[1]) && message;
 }"""
 
 
@@ -30,10 +30,10 @@ def number(text: str) -> float:
         ("cross", "decoder.blocks.2.cross_attention"),
     ],
 )
-def test_weights_on_the_page_are_those_of_python(opened, box, attention, path):
-    told = box.explain(TEXT)
+def test_weights_on_the_page_equal_python(opened, box, attention, path):
+    explanation = box.explain(TEXT)
     page = opened.go(view="softmax", text=TEXT, attention=attention, layer=2, head=1, query=3)
-    weights = told[f"{path}.weights"][1, 3]
+    weights = explanation[f"{path}.weights"][1, 3]
     page.wait_for_selector("[data-alpha]")
     shown = [number(cell) for cell in page.locator("[data-alpha]").all_inner_texts()]
     assert shown == pytest.approx(weights.tolist(), abs=5e-5, rel=1e-3)
@@ -41,8 +41,8 @@ def test_weights_on_the_page_are_those_of_python(opened, box, attention, path):
     assert page.get_by_text(f"{path}.weights").count() > 0
 
 
-def test_what_is_pointed_at_has_four_digits_and_the_name_it_has_in_python(opened, box):
-    told = box.explain(TEXT)
+def test_the_tooltip_has_four_digits_and_the_python_name(opened, box):
+    explanation = box.explain(TEXT)
     page = opened.go(view="head", text=TEXT, attention="cross", layer=2, head=1)
     box_of_matrix = page.locator("[data-view=head] canvas").first.bounding_box()
     pointed = None
@@ -51,42 +51,42 @@ def test_what_is_pointed_at_has_four_digits_and_the_name_it_has_in_python(opened
         page.mouse.move(x, box_of_matrix["y"] + part * box_of_matrix["height"])
         pointed, value = page.wait_for_function(POINTED_AT, arg=pointed).json_value()
         name, at = pointed.split("[0, ")
-        place = tuple(int(one) for one in at.removesuffix("]").split(", "))
+        index = tuple(int(one) for one in at.removesuffix("]").split(", "))
         assert len(value.split(".")[1]) == 4
-        assert number(value) == pytest.approx(float(told[name][place]), abs=6e-5)
+        assert number(value) == pytest.approx(float(explanation[name][index]), abs=6e-5)
 
 
-def test_the_output_and_the_agreement_are_those_of_python(opened, box):
-    told = box.explain(TEXT)
-    page = opened.go(view="logits", text=TEXT, place=2)
-    assert page.locator("#output").inner_text() == told.output == box.translate(TEXT).text
-    assert number(page.locator("#agreement").inner_text()) < 1e-5
+def test_the_output_and_the_next_probability_equal_python(opened, box):
+    explanation = box.explain(TEXT)
+    page = opened.go(view="logits", text=TEXT, position=2)
+    assert page.locator("#output").inner_text() == explanation.output == box.translate(TEXT).text
+    assert number(page.locator("#difference").inner_text()) < 1e-5
     page.wait_for_selector("#next-probability")
-    token = told.target[2]
-    probability = told["logits"][2].softmax(-1)[token.next]
+    token = explanation.target[2]
+    probability = explanation["logits"][2].softmax(-1)[token.next]
     shown = number(page.locator("#next-probability").inner_text())
     assert shown == pytest.approx(float(probability), rel=2e-3)
 
 
-def test_the_first_picture_waits_for_no_more_than_its_numbers_and_the_agreement_follows(opened):
+def test_the_first_picture_does_not_wait_for_the_end_of_the_pass(opened):
     page, held = opened.page, []
     page.route(re.compile(r"/api/trace/\w+$"), lambda route: held.append(route))
     page.goto(f"{opened.address}#{urlencode({'door': 'inspect', 'view': 'head', 'text': TEXT})}")
     page.wait_for_selector("[data-view=head] canvas")
     assert page.locator("#output").inner_text()
-    assert page.locator("#agreement").count() == 0
+    assert page.locator("#difference").count() == 0
     held[0].continue_()
-    page.wait_for_selector("#agreement")
-    assert number(page.locator("#agreement").inner_text()) < 1e-5
+    page.wait_for_selector("#difference")
+    assert number(page.locator("#difference").inner_text()) < 1e-5
     assert page.locator("output").inner_text().count("log p") == 1
 
 
 def python_of(page) -> str:
-    """What the code on the page prints."""
+    """The output of the code on the page."""
     code = page.locator("#python").text_content()
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    with contextlib.redirect_stdout(io.StringIO()) as message:
         exec(code, {})
-    return said.getvalue().removesuffix("\n")
+    return message.getvalue().removesuffix("\n")
 
 
 def test_muting_changes_the_translation_undo_restores_it_and_python_does_the_same(opened, box):
@@ -95,7 +95,7 @@ def test_muting_changes_the_translation_undo_restores_it_and_python_does_the_sam
     for head in range(4):
         page.get_by_role("button", name=f"mute head {head}", exact=True).click()
         page.wait_for_selector(f"button[aria-label='mute head {head}'][aria-pressed=true]:enabled")
-    opened.synchronize()
+    opened.wait_until_idle()
     muted = page.locator("#output").inner_text()
     assert muted != plain
     assert page.locator("#before").inner_text() == plain
@@ -105,7 +105,7 @@ def test_muting_changes_the_translation_undo_restores_it_and_python_does_the_sam
 
 
 def test_an_edited_row_changes_the_translation(opened, box):
-    text = "She told him that she had never seen such a beautiful sunset before."
+    text = "She explanation him that she had never seen such a beautiful sunset before."
     weights = [0.0] * len(box.explain(text).source)
     weights[3] = 1.0
     row = {"kind": "row", "attention": "decoder.blocks.2.cross_attention", "query": 0, "weights": weights}
@@ -116,7 +116,7 @@ def test_an_edited_row_changes_the_translation(opened, box):
     assert python_of(page) == changed
 
 
-def test_two_pages_at_once_see_their_own_texts(browser, address, box, opened):
+def test_two_pages_at_once_show_their_own_texts(browser, address, box, opened):
     other = browser.new_page()
     other.goto(f"{address}#door=inspect&view=tokens&text=Where+is+the+station%3F")
     page = opened.go(view="tokens", text=TEXT)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearhead.errors import ModelError, SettingsError, TextError
-from clearhead.explorer.distribution import Cut
+from clearhead.explorer.distribution import SamplingFilter
 from clearhead.explorer.steps import next_token
 from clearhead.layers.attention import AttentionConfig
 from clearhead.models import GPT, GPTConfig
@@ -140,7 +140,7 @@ def make_sign_lover() -> LanguageModel:
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_page_keeps_for_drawing_what_can_be_drawn(temperature):
     language = make_sign_lover()
-    told = next_token(language, "to be", [], None, Cut(temperature=temperature, top_k=2), seed=0)
+    told = next_token(language, "to be", [], None, SamplingFilter(temperature=temperature, top_k=2), seed=0)
     kept = [one["id"] for one in told["top"] if one["kept"]]
     assert told["top"][0]["id"] in (PAD, UNK, BOS)  # the model's own probabilities are shown
     assert len(kept) == told["kept"] == (2 if temperature else 1)

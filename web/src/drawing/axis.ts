@@ -1,4 +1,4 @@
-// A straight scale with round ticks.
+// A linear scale with round ticks.
 
 export interface Axis {
   (value: number): number;
@@ -6,7 +6,7 @@ export interface Axis {
   ticks: number[];
 }
 
-/** From values to pixels; with `count`, the ends are widened to round numbers that far apart. */
+/** Maps values to pixels; with `count`, the domain is widened to round ticks. */
 export function axis([low, high]: [number, number], [start, end]: [number, number], count = 0): Axis {
   const step = count ? roundStep((high - low) / count) : 0;
   const from = step ? Math.floor(low / step + 1e-9) * step : low;

@@ -1,4 +1,4 @@
-// Masked is not small: cells that nobody may look at are hatched, causal and padded apart.
+// Masked is not small: masked cells are hatched, with different patterns for causal and padding.
 
 export type Hidden = "causal" | "padding";
 

@@ -1,4 +1,4 @@
-// A matrix as a picture: one pixel a cell, stretched without smoothing; hatched where nobody may look.
+// A matrix as a picture: one pixel per cell, scaled without smoothing; masked cells are hatched.
 
 import { hatch, type Hidden } from "./hatch";
 import { signedIndex, signedRamp, weightIndex, weightRamp } from "./scales";
@@ -56,7 +56,7 @@ export function drawCells(
 function drawHidden(context: CanvasRenderingContext2D, cells: Cells, x: number, y: number, wide: number, high: number): void {
   if (!cells.hidden) return;
   for (let row = 0; row < cells.rows; row++) {
-    // Neighbours that are hidden for the same reason are one rectangle.
+    // Neighbours masked for the same reason are drawn as one rectangle.
     let column = 0;
     while (column < cells.columns) {
       const kind = cells.hidden(row, column);
@@ -71,7 +71,7 @@ function drawHidden(context: CanvasRenderingContext2D, cells: Cells, x: number, 
   }
 }
 
-/** A canvas as sharp as the screen. */
+/** Sizes a canvas for the screen's resolution. */
 export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   canvas.width = Math.max(1, Math.round(width * ratio));

@@ -1,10 +1,10 @@
-// How numbers are written: four digits wherever somebody may compare them with Python.
+// Number formats: four digits wherever a reader may compare with Python.
 
-export function digits(value: number | null | undefined, places = 4): string {
+export function digits(value: number | null | undefined, decimals = 4): string {
   if (value === undefined || value === null || Number.isNaN(value)) return "–";
   if (value === -Infinity) return "−∞";
   if (value === Infinity) return "∞";
-  return value.toFixed(places).replace("-", "−");
+  return value.toFixed(decimals).replace("-", "−");
 }
 
 export const percent = (value: number): string => {

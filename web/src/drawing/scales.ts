@@ -20,7 +20,7 @@ const SIGNED: Colour[] = [
   [163, 69, 6],
 ];
 
-/** Eight colours for numbered heads; the ninth head has the first one again. */
+/** Eight colours for numbered heads, then again from the first. */
 export const HEADS = ["#1d4fbf", "#b4500b", "#157347", "#8a2a8f", "#b3261e", "#0c6b78", "#6b5a00", "#5b3fc4"];
 
 export const headColour = (head: number): string => HEADS[head % HEADS.length];
@@ -39,10 +39,10 @@ function ramp(stops: Colour[]): Uint8ClampedArray {
 export const weightRamp = ramp(WEIGHT);
 export const signedRamp = ramp(SIGNED);
 
-/** Where a weight lies on its ramp: the square root spreads the small ones. */
+/** A weight's index on its ramp; the square root spreads small weights. */
 export const weightIndex = (alpha: number): number => Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, alpha))));
 
-/** Where a signed number lies on its ramp, `largest` being the end of it on both sides. */
+/** A signed number's index on its ramp, which ends at ±`largest`. */
 export const signedIndex = (value: number, largest: number): number =>
   Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, largest > 0 ? value / largest : 0)));
 
@@ -56,7 +56,7 @@ function luminance(table: Uint8ClampedArray, i: number): number {
   return 0.2126 * part(0) + 0.7152 * part(1) + 0.0722 * part(2);
 }
 
-/** Black or white, whichever can be read better on a colour of this ramp. */
+/** Black or white, whichever is more readable on a colour of this ramp. */
 const ink = (table: Uint8ClampedArray, i: number): string => (luminance(table, i) < 0.179 ? "#fff" : "#000");
 
 export const inkOnWeight = (alpha: number): string => ink(weightRamp, weightIndex(alpha));

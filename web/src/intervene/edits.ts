@@ -1,10 +1,10 @@
-// Changes that hold while the model writes and while it is looked at.
+// Edits that apply while the model generates and while it is traced.
 
 import type { Intervention } from "../contract";
 import { explorer, plain } from "../explorer.svelte";
 import { select, selection, type Selected } from "../selection.svelte";
 
-/** A new trace with these edits instead. */
+/** Requests a trace with these edits. */
 export function apply(edits: Intervention[], also: Partial<Selected> = {}): void {
   select({ edits, ...also });
   void explorer.run();
@@ -12,22 +12,22 @@ export function apply(edits: Intervention[], also: Partial<Selected> = {}): void
 
 export const add = (edit: Intervention): void => apply([...selection.edits, edit]);
 
-export function told(edit: Intervention): string {
+export function describe(edit: Intervention): string {
   switch (edit.kind) {
     case "mute":
       return `mute head ${edit.heads.join(", ")} of ${edit.attention}`;
     case "keep":
       return `keep only head ${edit.heads.join(", ")} of ${edit.attention}`;
     case "row":
-      return `row ${edit.query} of head ${edit.head} of ${edit.attention}`;
+      return `weights of query ${edit.query}, head ${edit.head} of ${edit.attention}`;
     case "embedding":
-      return `${edit.side} place ${edit.place} reads “${plain(edit.token, true)}”`;
+      return `token “${plain(edit.token, true)}” at ${edit.side} position ${edit.position}`;
     case "position":
-      return `${edit.side} place ${edit.place} stands at ${edit.to}`;
+      return `${edit.side} position ${edit.position} moved to ${edit.to}`;
   }
 }
 
-/** The heads of an attention that edits of a kind name. */
+/** The heads of an attention named by edits of a kind. */
 export const headsOf = (kind: "mute" | "keep", attention: string): number[] =>
   selection.edits.flatMap((edit) => (edit.kind === kind && edit.attention === attention ? edit.heads : []));
 

@@ -1,10 +1,10 @@
-// The lectures' sentences, in the languages that the models in the package read.
+// The lectures' sentences, in the languages of the packaged models.
 
 interface Sentences {
   windows: string;
   computer: string;
   cat: string;
-  /** The word that means two things, or its nearest kin. */
+  /** The ambiguous word, or the closest to one. */
   word: string;
 }
 
@@ -30,7 +30,7 @@ const SENTENCES: Record<string, Sentences> = {
   },
 };
 
-/** For the language that a model reads: its name begins with it, as in `de-en`. */
+/** For the source language, which a model's name begins with, as in `de-en`. */
 export const sentencesFor = (model: string): Sentences => SENTENCES[/^([a-z]{2})-/.exec(model)?.[1] ?? "en"] ?? ENGLISH;
 
 export const PROMPT = "Once upon a time";

@@ -1,4 +1,4 @@
-// What the pointer is on: a value with four digits, and the tensor's name in Python.
+// The tooltip's content: a value with four digits, and the tensor's name in Python.
 
 export interface Hint {
   x: number;

@@ -53,9 +53,7 @@ def beam_view(context: PictureContext) -> Picture:
     assert tree is not None
     pieces = context.explanation.pieces([node.token for node in tree.nodes])
     branches = [
-        Branch(
-            node.parent, node.step, piece, node.log_probability, node.score, node.fate, node.best, node.why
-        )
+        Branch(node.parent, node.step, piece, node.log_prob, node.score, node.fate, node.best, node.why)
         for node, piece in zip(tree.nodes, pieces, strict=True)
     ]
     return beam_picture(context.subject, branches)

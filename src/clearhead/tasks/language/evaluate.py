@@ -96,9 +96,7 @@ def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
     if not all(found):
         return []
     before, after = form.prefix, form.suffix
-    return [
-        Pair(before.format(prompt=prompt), answer + after) for pairs in found for prompt, answer in pairs
-    ]
+    return [Pair(before.format(prompt=prompt), answer + after) for pairs in found for prompt, answer in pairs]
 
 
 def _pairs(file: Path, columns: Columns | None = None) -> list[Pair]:

@@ -232,6 +232,26 @@ class LanguageModel:
             found=found,
         )
 
+    def about(self) -> dict[str, Any]:
+        """The limits of the model, for the explorer."""
+        return {"max_tokens": self.context_length - len(self.prompt_format.start)}
+
+    def explain_options(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of `explain` for an explorer request."""
+        tokens = request.get("tokens", 0)
+        if not tokens or not request.get("temperature"):
+            return {"tokens": tokens}
+        names = [name for name in ("temperature", "top_k", "top_p", "seed") if name in request]
+        return {"tokens": tokens, "options": GenerateOptions(**{name: request[name] for name in names})}
+
+    @torch.inference_mode()
+    def next_logits(
+        self, text: str, generated: Sequence[int] = (), to: str | None = None
+    ) -> tuple[Tensor, int]:
+        """The logits after a text and these tokens, and the number of tokens the model has read."""
+        ids = [*self.encode(text), *generated][-self.context_length :]
+        return text_logits(self.model, ids)[-1], len(ids)
+
     def truncated(self, prompt: str, options: GenerateOptions | None = None) -> int:
         """How many tokens at the start of a prompt do not fit into the context."""
         ids = self.encode(prompt)

@@ -1,10 +1,10 @@
 """A trained translator in use: texts in, translations out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Annotated, overload
+from typing import Annotated, Any, overload
 
 import torch
 from pydantic import Field, PositiveInt
@@ -343,6 +343,32 @@ class TranslationModel:
             found=self._translation(text, found) if found else None,
             tree=tree,
         )
+
+    def about(self) -> dict[str, Any]:
+        """The directions, limits and search settings, for the explorer."""
+        languages = [{"source": one.source, "target": one.target} for one in self.directions]
+        search = {"beam": self.search.beam, "length_penalty": self.search.length_penalty}
+        return {"languages": languages, "max_tokens": self.max_length, **search}
+
+    def explain_options(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of `explain` for an explorer request."""
+        given = {"to": request.get("to") or self.directions[0].target, "target": request.get("target")}
+        beam, prefix = request.get("beam"), request.get("forced") or request.get("prefix") or ""
+        return {**given, "options": TranslateOptions(beam=beam, prefix=prefix)} if beam or prefix else given
+
+    @torch.inference_mode()
+    def next_logits(
+        self, text: str, generated: Sequence[int] = (), to: str | None = None
+    ) -> tuple[Tensor, int]:
+        """The logits after these tokens of a translation, and the number of tokens the decoder has read."""
+        source, limit = self.tokenizer.encode(text), self.max_length
+        if not source:
+            raise TextError("text: is empty; give a text to translate")
+        if len(source) > limit or len(generated) > self.model.config.max_tokens:
+            length = max(len(source), len(generated))
+            raise TextError(f"text: {length} tokens, but the model takes at most {limit}; shorten it")
+        logits = pair_logits(self.model, [*self.tag(to), *source], generated)
+        return logits[-1], len(generated) + 1
 
     def _encode_one(self, text: str) -> list[int]:
         ids = self.tokenizer.encode(text)

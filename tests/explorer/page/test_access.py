@@ -1,4 +1,4 @@
-"""Without a mouse, and without a server."""
+"""The page without a mouse, without a server, and in a notebook."""
 
 TEXT = "The dog runs through the big garden."
 
@@ -9,20 +9,20 @@ def reach(page, name: str, most: int = 120) -> None:
     """Presses Tab until something with this name has the focus."""
     for _ in range(most):
         page.keyboard.press("Tab")
-        told = page.evaluate("document.activeElement.ariaLabel || document.activeElement.innerText || ''")
-        if told.strip().startswith(name):
+        label = page.evaluate("document.activeElement.ariaLabel || document.activeElement.innerText || ''")
+        if label.strip().startswith(name):
             return
-    raise AssertionError(f"Tab never comes to {name!r}")
+    raise AssertionError(f"Tab never reaches {name!r}")
 
 
-def test_the_page_can_be_walked_by_keyboard_alone(opened):
+def test_the_page_works_with_the_keyboard_alone(opened):
     page = opened.go("learn", text=TEXT)
     plain = page.locator("#output").inner_text()
     reach(page, "Inspect")
     page.keyboard.press("Enter")
     reach(page, "Cross-attention")
     page.keyboard.press("Enter")
-    opened.synchronize("cross")
+    opened.wait_until_idle("cross")
     reach(page, "mute head 0")
     page.keyboard.press("Enter")
     page.wait_for_selector("button[aria-label='mute head 0'][aria-pressed=true]:enabled")
@@ -31,14 +31,14 @@ def test_the_page_can_be_walked_by_keyboard_alone(opened):
     page.wait_for_function("text => document.getElementById('output')?.innerText === text", arg=plain)
 
 
-def test_what_is_looked_at_is_in_the_address(opened):
+def test_the_selection_is_in_the_url(opened):
     page = opened.go(view="heads", text=TEXT)
     opened.turn("residual")
     assert "view=residual" in page.url
     page.go_back()
-    opened.synchronize("heads")
+    opened.wait_until_idle("heads")
     page.reload()
-    opened.synchronize("heads")
+    opened.wait_until_idle("heads")
 
 
 def test_a_file_opens_without_a_server_or_a_network(browser, box, saved, watched):
@@ -57,24 +57,26 @@ def test_a_file_opens_without_a_server_or_a_network(browser, box, saved, watched
     assert max(abs(a - b) for a, b in zip(shown, weights.tolist(), strict=True)) < 1e-3
     context.close()
     assert opened.problems == []
-    assert [url for url in opened.asked if not url.startswith(("file:", "data:", "about:"))] == []
+    assert [url for url in opened.requested if not url.startswith(("file:", "data:", "about:"))] == []
 
 
 def test_an_exported_picture_holds_every_token_as_text(browser, box, tmp_path):
-    told = box.explain(TEXT)
-    path = told.save(tmp_path / "head.svg", "head", attention="cross", layer=1, head=2)
+    explanation = box.explain(TEXT)
+    path = explanation.save(tmp_path / "head.svg", "head", attention="cross", layer=1, head=2)
     context = browser.new_context(offline=True)
     page = context.new_page()
     page.goto(path.as_uri())
     written = page.evaluate("[...document.querySelectorAll('text')].map(one => one.textContent.trim())")
-    for token in (*told.source, *told.target):
+    for token in (*explanation.source, *explanation.target):
         assert token.piece in written, (token.piece, written)
     context.close()
 
 
 def test_a_notebook_shows_the_page_in_a_frame(browser, box, tmp_path, watched):
     notebook = tmp_path / "notebook.html"
-    notebook.write_text(f"<!doctype html><title>notebook</title>{box.explain(TEXT).page()._repr_html_()}")
+    notebook.write_text(
+        f"<!doctype html><meta charset=utf-8><title>notebook</title>{box.explain(TEXT).page()._repr_html_()}"
+    )
     page = browser.new_page()
     opened = watched(page, notebook.as_uri())
     page.goto(notebook.as_uri())
@@ -89,10 +91,10 @@ def test_a_notebook_shows_the_page_in_a_frame(browser, box, tmp_path, watched):
 def test_markup_in_a_file_is_never_run(browser, saved, watched):
     page = browser.new_page()
     markup = "</script><script>document.title=1</script><img src=x onerror=document.title=1>"
-    # A short target: what the model would say to such a text is long.
+    # A short target, because the model's own output for such a text is long.
     opened = watched(page, saved(markup, target="<img src=x onerror=document.title=1>").as_uri())
     opened.go(view="tokens")
-    # The policy of a file lets handlers run, and they would: only the page's own care is between.
+    # A file's policy would let handlers run; only the page's escaping prevents it.
     for view in ("tokens", "cross", "logits"):
         opened.turn(view)
         assert page.locator("img[src=x]").count() == 0

@@ -1,4 +1,4 @@
-"""A reader faster than the model: what comes late never takes the place of what was asked for last."""
+"""A reader faster than the model: late responses never replace the latest request."""
 
 import re
 
@@ -7,7 +7,7 @@ WHOLE = re.compile(r"/api/trace/t\w+$")
 
 
 def held(page, address) -> list:
-    """Requests of an address, kept from the server until somebody continues them."""
+    """Requests to an address, held back until they are continued."""
     routes = []
     page.route(address, lambda route: routes.append(route))
     return routes
@@ -24,51 +24,51 @@ def let_go(page, address, routes: list) -> None:
     page.unroute(address)
 
 
-def ask(page, text: str) -> None:
+def submit(page, text: str) -> None:
     page.locator("#text").fill(text)
     page.keyboard.press("Enter")
 
 
-def test_what_is_written_while_numbers_arrive_stays_in_the_field(opened):
+def test_text_typed_while_tensors_arrive_stays_in_the_field(opened):
     page = opened.go(view="tokens", text=TEXT)
     routes = held(page, WHOLE)
-    ask(page, "The cat sleeps.")
+    submit(page, "The cat sleeps.")
     until(page, routes)
     page.locator("#text").fill("The cat sleeps in")
     let_go(page, WHOLE, routes)
-    page.wait_for_selector("#agreement")
-    opened.synchronize()
+    page.wait_for_selector("#difference")
+    opened.wait_until_idle()
     assert page.locator("#text").input_value() == "The cat sleeps in"
 
 
-def test_what_is_written_while_a_trace_is_made_stays_in_the_field(opened):
+def test_text_typed_while_a_trace_is_requested_stays_in_the_field(opened):
     page = opened.go(view="tokens", text=TEXT)
     routes = held(page, "**/api/trace")
-    ask(page, "The cat sleeps.")
+    submit(page, "The cat sleeps.")
     until(page, routes)
     page.locator("#text").fill("The cat sleeps in")
     let_go(page, "**/api/trace", routes)
     page.wait_for_selector(".text:has-text('The cat sleeps.')")
-    opened.synchronize()
+    opened.wait_until_idle()
     assert page.locator("#text").input_value() == "The cat sleeps in"
 
 
-def test_back_while_a_trace_is_under_way_leads_to_what_was_there_before(opened, box):
+def test_going_back_during_a_request_restores_the_previous_trace(opened, box):
     page = opened.go(view="tokens", text=TEXT)
     routes = held(page, "**/api/trace")
-    ask(page, "The cat sleeps.")
+    submit(page, "The cat sleeps.")
     until(page, routes)
     page.unroute("**/api/trace")
     page.evaluate("history.back()")
     page.wait_for_url(re.compile(r"text=The\+dog"))
     opened.waiting.clear()
-    page.wait_for_selector("#agreement")
-    opened.synchronize()
+    page.wait_for_selector("#difference")
+    opened.wait_until_idle()
     assert page.locator("#output").inner_text() == box.translate(TEXT).text
     assert page.locator("#text").input_value() == TEXT
 
 
-def test_a_lesson_left_before_its_trace_was_there_leaves_nothing_behind(opened):
+def test_a_lesson_left_before_its_trace_arrives_leaves_nothing_behind(opened):
     page = opened.go("learn")
     first = page.locator("#text").input_value()
     routes = held(page, "**/api/trace")
@@ -78,28 +78,28 @@ def test_a_lesson_left_before_its_trace_was_there_leaves_nothing_behind(opened):
     page.get_by_label(re.compile(r"^1\. ")).click()
     opened.waiting.clear()
     page.wait_for_selector(".busy:not(.on)", state="attached")
-    opened.synchronize()
+    opened.wait_until_idle()
     assert page.locator("#text").input_value() == first
     assert page.locator("[data-view] .text").first.inner_text() == first
 
 
-def test_numbers_still_come_when_another_text_was_refused_before_they_were_there(opened):
+def test_tensors_still_arrive_after_another_text_was_refused(opened):
     page = opened.go(view="heads", text=TEXT)
     routes = held(page, WHOLE)
-    ask(page, "The cat sleeps.")
+    submit(page, "The cat sleeps.")
     until(page, routes)
-    ask(page, "word " * 400)
+    submit(page, "word " * 400)
     page.wait_for_selector("[role=alert]")
     page.unroute(WHOLE)
-    page.wait_for_selector("#agreement")
+    page.wait_for_selector("#difference")
     assert "400 tokens" in opened.alert()
     assert "text=The+cat+sleeps." in page.url
 
 
-def test_what_a_stopping_server_could_not_answer_can_be_asked_again(opened, box):
+def test_a_request_that_failed_in_the_server_can_be_retried(opened, box):
     page = opened.go(view="tokens", text=TEXT)
     page.route("**/api/trace", lambda route: route.fulfill(status=500, body="Internal Server Error"))
-    ask(page, "The cat sleeps.")
+    submit(page, "The cat sleeps.")
     again = page.get_by_role("button", name="Try again")
     again.wait_for()
     page.unroute("**/api/trace")
@@ -108,7 +108,7 @@ def test_what_a_stopping_server_could_not_answer_can_be_asked_again(opened, box)
     assert page.locator("#output").inner_text() == box.translate("The cat sleeps.").text
 
 
-def test_a_token_that_was_under_way_when_the_reader_went_back_is_not_written(opened):
+def test_a_token_that_arrives_after_going_back_is_discarded(opened):
     page = opened.go(view="generate", model="writer", text="Once upon")
     forward = page.get_by_role("button", name="Next token", exact=True)
     forward.click()
@@ -116,7 +116,7 @@ def test_a_token_that_was_under_way_when_the_reader_went_back_is_not_written(ope
     routes = held(page, "**/api/step")
     forward.click()
     until(page, routes)
-    page.get_by_role("button", name="From the start").click()
+    page.get_by_role("button", name="Start over").click()
     let_go(page, "**/api/step", routes)
-    opened.synchronize()
+    opened.wait_until_idle()
     assert page.locator(".piece").count() == 0

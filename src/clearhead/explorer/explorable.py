@@ -1,0 +1,53 @@
+"""The interface between the explorer and a model in use; any family that implements it opens in the page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from clearhead.errors import SettingsError
+from clearhead.inspection.explanation import Explanation
+from clearhead.text.tokenizer import Tokenizer
+
+DEFAULT_ABOUT = {
+    "languages": [],
+    "max_tokens": None,
+    "beam": None,
+    "length_penalty": None,
+    "generates": False,
+}
+
+
+class Explorable(Protocol):
+    """A model in use that can explain one input. These members are optional:
+
+    - `tokenizer`: without one, the page cannot tokenize text, swap tokens or compare words
+    - `about() -> dict`: `languages`, `max_tokens`, `beam` and `length_penalty`
+    - `explain_options(request) -> dict`: the arguments of `explain` among the fields of a request
+    - `next_logits(text, generated, to) -> (logits, positions)`: enables generation one token at a time
+    - `suppressed_tokens`: ids that generation never picks
+    """
+
+    name: str
+    model: Any
+    """A torch module with `config` and `anatomy()` (models/model.py)."""
+
+    def explain(self, text: str, *, names: Sequence[str] = ..., **options: Any) -> Explanation: ...
+
+
+def about(model: Explorable) -> dict[str, Any]:
+    """The part of the map that depends on how a model is used."""
+    given = model.about() if hasattr(model, "about") else {}  # pyright: ignore[reportAttributeAccessIssue]
+    return {**DEFAULT_ABOUT, **given, "generates": hasattr(model, "next_logits")}
+
+
+def explain_options(model: Explorable, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `explain` for a request."""
+    options = getattr(model, "explain_options", None)
+    return options(request) if options else {}
+
+
+def tokenizer_of(model: Explorable) -> Tokenizer:
+    """The model's tokenizer; an error if it has none."""
+    tokenizer = getattr(model, "tokenizer", None)
+    if not isinstance(tokenizer, Tokenizer):
+        raise SettingsError(f"model: {model.name!r} has no tokenizer, so it cannot do this")
+    return tokenizer
