@@ -84,7 +84,7 @@ def test_a_single_file_averages_to_itself(toy, files):
 def test_tied_weights_stay_tied(model, files):
     mean = average_weights(files)
     assert "readout.weight" not in mean
-    set_weights(model, mean, place="the average")
+    set_weights(model, mean, "the average")
     assert model.readout.weight is model.embedding.weight
     assert torch.equal(model.readout.weight, mean["embedding.weight"])
 

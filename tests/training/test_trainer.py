@@ -131,7 +131,7 @@ def test_a_state_of_another_model_is_refused_by_name(make_trainer):
     with pytest.raises(ModelError, match=r"the saved state: has no norm\.bias"):
         trainer.load_state(state | {"weights": shorter})
     wrong = state["weights"] | {"norm.bias": torch.zeros(3)}
-    with pytest.raises(ModelError, match=r"norm\.bias is 3, .* ask for 12"):
+    with pytest.raises(ModelError, match=r"norm\.bias is 3, .* describes 12"):
         trainer.load_state(state | {"weights": wrong})
     with pytest.raises(TrainingError, match=r"training\.ema_decay: the run was started with another value"):
         make_trainer(ema_decay=0.5).load_state(state)

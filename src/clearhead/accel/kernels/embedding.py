@@ -4,12 +4,16 @@ Atomic additions would give different sums each time. Here tokens are sorted, ea
 of a span of them, and sums that cross the ends of spans are joined afterwards.
 """
 
+# Triton compiles these functions itself; its types describe neither launches nor constants.
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false
+
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-import triton  # pyright: ignore[reportMissingImports]
-import triton.language as tl  # pyright: ignore[reportMissingImports]
+import triton
+import triton.language as tl
 from torch import Tensor
 
 # Rows of gradients per program; fewer leave more sums to be joined.
@@ -69,8 +73,8 @@ def sum_by_token(gradients: Tensor, tokens: Tensor, out: Tensor) -> Tensor:
     missing = len(begins) * SPAN - count
     found, positions = F.pad(found, (1, missing + 1), value=-1)[1:], F.pad(positions, (0, missing))
     grid, size = (len(begins),), (width, triton.next_power_of_2(width), SPAN)
-    _sum[grid](gradients, found, positions, out, heads, tails, *size)  # pyright: ignore[reportIndexIssue]
-    _join[grid](found, begins, out, heads, tails, *size)  # pyright: ignore[reportIndexIssue]
+    _sum[grid](gradients, found, positions, out, heads, tails, *size)
+    _join[grid](found, begins, out, heads, tails, *size)
     return out
 
 

@@ -5,12 +5,16 @@ at the end of a product costs hardly any time. GELU computes erf from e^(-x²/2)
 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26), because the library's erf takes longer than the memory access.
 """
 
+# Triton compiles these functions itself; its types describe neither launches nor constants.
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false
+
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-import triton  # pyright: ignore[reportMissingImports]
-import triton.language as tl  # pyright: ignore[reportMissingImports]
+import triton
+import triton.language as tl
 from torch import Tensor
 
 from clearhead.accel.kernels.matmul import DEEP, TILE, multiply, supports_tiles, tiles
@@ -118,11 +122,9 @@ def activate(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple
     out, gradients = x.new_empty(rows, ffn_width), x.new_empty(rows, ffn_width)
     if not supports_tiles(x, weight, out):
         before = F.linear(x, weight, bias)
-        _activate_all[(triton.cdiv(out.numel(), SPAN),)](  # pyright: ignore[reportIndexIssue]
-            before, out, gradients, out.numel(), kind, SPAN
-        )
+        _activate_all[(triton.cdiv(out.numel(), SPAN),)](before, out, gradients, out.numel(), kind, SPAN)
         return out, gradients
-    _forward[(min(_programs(x), triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE)),)](  # pyright: ignore
+    _forward[(min(_programs(x), triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE)),)](
         tiles(x, TILE, DEEP),
         tiles(weight, TILE, DEEP),
         bias,
@@ -172,7 +174,7 @@ def gradient_before(
             sums[1:] = 0
             torch.sum(out, 0, dtype=sums.dtype, out=sums[0])
         return out, sums
-    _backward[(triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE),)](  # pyright: ignore[reportIndexIssue]
+    _backward[(triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE),)](
         tiles(gradient, TILE, DEEP),
         tiles(weight, DEEP, TILE),
         tiles(kept, TILE, TILE),

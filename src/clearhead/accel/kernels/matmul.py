@@ -1,12 +1,16 @@
 """Tiled matrix products with the GPU's copy engine (TMA), for kernels that do more than multiply."""
 
+# Triton compiles these functions itself; its types describe neither launches nor constants.
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false
+
 from typing import Any
 
 import torch
-import triton  # pyright: ignore[reportMissingImports]
-import triton.language as tl  # pyright: ignore[reportMissingImports]
+import triton
+import triton.language as tl
 from torch import Tensor
-from triton.tools.tensor_descriptor import TensorDescriptor  # pyright: ignore[reportMissingImports]
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from clearhead.accel.kernels import NARROW
 
@@ -64,7 +68,7 @@ def sum_of_products(first: Tensor, second: Tensor, third: Tensor, weight: Tensor
     """Three matrices side by side times one, without concatenating them."""
     (rows, width), columns = first.shape, weight.shape[1]
     out = first.new_empty(rows, columns)
-    _sum[(triton.cdiv(rows, TILE) * triton.cdiv(columns, TILE),)](  # pyright: ignore[reportIndexIssue]
+    _sum[(triton.cdiv(rows, TILE) * triton.cdiv(columns, TILE),)](
         *(tiles(part.contiguous(), TILE, DEEP) for part in (first, second, third)),
         tiles(weight.contiguous(), DEEP, TILE),
         tiles(out, TILE, TILE),

@@ -4,11 +4,15 @@ The compiler needs two or three kernels for the gradients of input and weights, 
 everything.
 """
 
+# Triton compiles these functions itself; its types describe neither launches nor constants.
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false
+
 from typing import Any
 
 import torch
-import triton  # pyright: ignore[reportMissingImports]
-import triton.language as tl  # pyright: ignore[reportMissingImports]
+import triton
+import triton.language as tl
 from torch import Tensor
 
 # Programs that share the rows, each with its own sums for weight and bias; and numbers per warp. Measured.
@@ -59,7 +63,7 @@ def fork_gradients(
     (count, width), tile = x.shape, max(64, triton.next_power_of_2(x.shape[1]))
     result, sums = torch.empty_like(x), _sums(x)
     rows = max(1, SHARE // tile)
-    _gradients[(PROGRAMS,)](  # pyright: ignore[reportIndexIssue]
+    _gradients[(PROGRAMS,)](
         skip, gradient, x, inverse if mean is None else mean, inverse, weight, result, sums, count,
         mean is not None, width, tile, rows,
         num_warps=max(1, rows * tile // SHARE),
