@@ -24,7 +24,8 @@ from clearhead.models import MODELS, build, read_config
 SETTINGS, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
 # The settings file of Hugging Face's transformers.
 HUGGINGFACE_SETTINGS = "config.json"
-# So many numbers more than there are fit into memory anywhere: there, a wrong shape is told by its name.
+# Settings may describe this many numbers more than the file has: they fit into memory, and loading then
+# names the tensor of a wrong shape.
 SPARE = 2**26
 
 
@@ -51,10 +52,7 @@ class Undrawn(TorchFunctionMode):
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
-    """The model in a folder, ready for use; errors name what is missing, truncated or foreign.
-
-    Draws no random numbers from the caller's stream.
-    """
+    """The model in a folder, ready for use; the caller's random generator is left untouched."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
     if (folder / HUGGINGFACE_SETTINGS).is_file() and not (folder / SETTINGS).is_file():
@@ -71,8 +69,8 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
         _check_there(folder, name)
     processor = kind.load(folder / kind.FILE) if kind else None
     if isinstance(config, BlockConfig):
-        words = processor.size if processor else 0
-        check_counts(config, words, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
+        vocabulary = processor.size if processor else 0
+        check_counts(config, vocabulary, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
     with torch.random.fork_rng(devices=[]), Undrawn():
         model = build(config, processor)
     load_weights(model, folder / WEIGHTS)
@@ -85,24 +83,26 @@ def _check_there(folder: Path, name: str) -> None:
         raise ModelError(f"{folder}: no trained model here, {name} is missing")
 
 
-def check_counts(config: BlockConfig, words: int, held: Sequence[Sequence[int]], place: str) -> None:
-    """Refuses settings that ask for far more than the weights of these shapes, before any memory is taken."""
-    total = sum(map(prod, held))
+def check_counts(
+    config: BlockConfig, vocabulary: int, shapes: Sequence[Sequence[int]], location: str
+) -> None:
+    """Refuses settings that describe far more than weights of these shapes, before memory is allocated."""
+    total = sum(map(prod, shapes))
     layers = max(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
     heads, size = config.attention.heads, config.head_size
-    # What a place has: a turn of each head, a vector, or nothing of its own.
+    # Numbers per position: a rotation of each head, a vector, or none.
     row = {"rotary": size, "alibi": 0, "none": 0}.get(config.position, config.width)
-    asked = {
-        f"{words:,} tokens of width {config.width:,}": words * config.width,
-        f"width {config.width:,} and hidden {config.ffn_width:,}": config.width * config.ffn_width,
+    described = {
+        f"a vocabulary of {vocabulary:,} and width {config.width:,}": vocabulary * config.width,
+        f"width {config.width:,} and ffn_width {config.ffn_width:,}": config.width * config.ffn_width,
         f"{heads:,} heads of size {size:,}": config.width * heads * size,
-        f"places for {config.max_length:,} tokens": config.max_length * row,
+        f"{config.max_length:,} positions": config.max_length * row,
     }
-    wrong = [what for what, count in asked.items() if count > total + SPARE]
-    wrong += [f"{layers:,} layers"] if layers > len(held) else []
+    wrong = [part for part, count in described.items() if count > total + SPARE]
+    wrong += [f"{layers:,} layers"] if layers > len(shapes) else []
     if wrong:
         raise ModelError(
-            f"{place}: asks for {wrong[0]}, but there are {total:,} weights in all; "
+            f"{location}: describes {wrong[0]}, but the weights are {total:,} numbers in all; "
             "the files belong to different models"
         )
 
@@ -127,7 +127,7 @@ def set_weights(model: nn.Module, values: Mapping[str, Tensor], location: str) -
             )
         if values[name].shape != tensor.shape:
             raise ModelError(
-                f"{location}: {name} is {_by(values[name])}, but {SETTINGS} describes {_by(tensor)}; "
+                f"{location}: {name} is {_shown(values[name])}, but {SETTINGS} describes {_shown(tensor)}; "
                 "the files belong to different models"
             )
     if extra := sorted(values.keys() - held.keys()):
@@ -144,7 +144,7 @@ def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
             save_file(tensors, temporary, _processor_hashes(path.parent))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ModelError(f"{path}: could not be written ({reason}); free some space and try again") from None
+        raise ModelError(f"{path}: cannot be written ({reason}); free some space and try again") from None
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -166,7 +166,7 @@ def _shapes(path: Path) -> list[list[int]]:
 
 
 def unreadable(path: Path, error: Exception) -> ModelError:
-    """The error for a weights file that cannot be opened or is corrupt."""
+    """The error for a weights file that cannot be opened or read."""
     try:
         path.open("rb").close()
     except OSError as refusal:
@@ -189,7 +189,8 @@ def _check_processor(folder: Path, kind: Any) -> None:
         expected = (file.metadata() or {}).get(Path(kind.FILE).stem)
     if expected and expected != _hash(folder / kind.FILE):
         raise ModelError(
-            f"{folder / kind.FILE}: is not what {WEIGHTS} was trained with; the files belong to different models"
+            f"{folder / kind.FILE}: not the file that {WEIGHTS} was trained with; "
+            "the files belong to different models"
         )
 
 
@@ -197,5 +198,5 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
 
-def _by(tensor: Tensor) -> str:
+def _shown(tensor: Tensor) -> str:
     return " x ".join(map(str, tensor.shape))

@@ -1,16 +1,16 @@
-"""What every recipe has: a kind, a model, how it is trained, and what a resumed run must keep."""
+"""The base class of recipes."""
 
 from typing import Any, Self
 
 from clearhead.config import Settings
 from clearhead.training import TrainingConfig
 
-# Compiling takes half a minute: a shorter run does not earn it back.
+# Compiling takes half a minute, which a shorter run does not save.
 MIN_STEPS_TO_COMPILE = 2000
 
 
 class Recipe(Settings):
-    """Everything that decides the result of a run. A task subclasses it and adds its data."""
+    """All settings of a run; a task subclasses it and adds its data."""
 
     kind: Any
     """The task's name in TASKS."""
@@ -22,16 +22,16 @@ class Recipe(Settings):
         return self
 
     def inherited(self) -> Self:
-        """The same recipe with the shape and processor of the model that it starts from."""
+        """The same recipe with the architecture and processor of the model that it starts from."""
         return self
 
     def resolved(self, on_gpu: bool) -> Self:
-        """The same recipe with every "auto" decided, so that a resumed run continues as it began."""
+        """The same recipe with every "auto" replaced by a choice, so that a resumed run keeps it."""
         if self.training.compile != "auto":
             return self
         compile = "on" if on_gpu and self.training.steps >= MIN_STEPS_TO_COMPILE else "off"
         return self.model_copy(update={"training": self.training.model_copy(update={"compile": compile})})
 
     def resume_settings(self) -> dict[str, Any]:
-        """The groups of settings that a resumed run must keep; data is recognised by its content."""
+        """The groups of settings that must not change on resume; data files are compared by content."""
         return self.model_dump(mode="json", exclude={"kind"})
