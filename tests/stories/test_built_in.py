@@ -19,11 +19,11 @@ real = pytest.mark.skipif(not BUILT_IN["en-de-fr"].exists(), reason="the package
 
 
 @pytest.fixture(scope="module")
-def packed(many_model, tmp_path_factory) -> Path:
+def packed(multilingual_model, tmp_path_factory) -> Path:
     """What the script makes of a toy."""
     into = tmp_path_factory.mktemp("into")
     (into / "old").write_text("is replaced")
-    command = [sys.executable, ROOT / "scripts" / "model_card.py", many_model, "--into", into]
+    command = [sys.executable, ROOT / "scripts" / "model_card.py", multilingual_model, "--into", into]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return into

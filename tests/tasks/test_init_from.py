@@ -133,9 +133,9 @@ def test_a_run_begins_with_a_model_in_the_package_by_its_name(recipe):
 
 
 def test_a_model_of_several_languages_is_still_asked_for_the_one_it_goes_on_with(
-    recipe, many_model, tmp_path
+    recipe, multilingual_model, tmp_path
 ):
-    plain = recipe(begun(many_model)).model_dump(mode="json", exclude={"model"}, exclude_none=True)
+    plain = recipe(begun(multilingual_model)).model_dump(mode="json", exclude={"model"}, exclude_none=True)
     going_on = inherited(parse_recipe(plain))
     for _ in train(going_on, tmp_path / "one"):
         pass
@@ -187,8 +187,8 @@ def test_a_teacher_that_cannot_teach_is_refused(change, message, tmp_path, recip
         list(train(recipe(taught(number_model), change), tmp_path / "run"))
 
 
-def test_a_teacher_knows_the_languages(recipe, number_model, many_model):
-    inherited(recipe(taught(many_model)))
+def test_a_teacher_knows_the_languages(recipe, number_model, multilingual_model):
+    inherited(recipe(taught(multilingual_model)))
     with pytest.raises(ModelError, match="translates en-de, not de-en; name a teacher that does"):
         inherited(recipe(taught(number_model), "data.both=true"))
 

@@ -43,8 +43,8 @@ def test_unfinished_and_damaged_folders_are_passed_over(number_model, tmp_path):
     ]
 
 
-def test_bleu_on_test_sentences_is_told_by_direction(many_model, tmp_path):
-    folder = shutil.copytree(many_model, tmp_path / "model")
+def test_bleu_on_test_sentences_is_told_by_direction(multilingual_model, tmp_path):
+    folder = shutil.copytree(multilingual_model, tmp_path / "model")
     assert find_models([folder])[0].tested == {}
     add_final(folder, 9, {"en-fr": 49.29, "en-de": 46.51}, TEST)
     [model] = find_models([folder])
@@ -62,15 +62,15 @@ def test_the_licence_is_that_of_the_shipped_data(number_model, tmp_path):
     assert find_models([folder])[0].licence == "CC-BY 2.0 FR, www.manythings.org/anki and tatoeba.org"
 
 
-def test_built_in_names_are_the_directions_of_the_model_in_the_package(boxed):
-    assert find("fr-en") == (boxed, Direction("fr", "en"))
-    assert find("en-de-fr") == (boxed, None)
+def test_built_in_names_are_the_directions_of_the_model_in_the_package(built_in_model):
+    assert find("fr-en") == (built_in_model, Direction("fr", "en"))
+    assert find("en-de-fr") == (built_in_model, None)
     shelved = built_in()[0]
     assert shelved is not None
     assert shelved.languages == "en-de, de-en, en-fr, fr-en"
 
 
-def test_a_built_in_name_settles_the_direction(boxed):
+def test_a_built_in_name_settles_the_direction(built_in_model):
     assert str(clearhead.load("en-de").translate("three one four")) == "3 1 4"
     assert str(clearhead.load("en-fr").translate("three one four")) == "c a d"
     assert str(clearhead.load("fr-en").translate("c a d")) == "three one four"
@@ -78,25 +78,25 @@ def test_a_built_in_name_settles_the_direction(boxed):
     assert str(clearhead.load("en-de-fr").translate("three one four", to="fr")) == "c a d"
 
 
-def test_a_folder_with_a_model_goes_before_a_built_in_name(boxed, number_model, tmp_path, monkeypatch):
+def test_a_folder_with_a_model_goes_before_a_built_in_name(built_in_model, number_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "en-de").mkdir()
-    assert find("en-de") == (boxed, Direction("en", "de"))
+    assert find("en-de") == (built_in_model, Direction("en", "de"))
     (tmp_path / "en-de").rmdir()
     shutil.copytree(number_model, tmp_path / "en-de")
     folder, direction = find("en-de")
     assert (str(folder), direction) == ("en-de", None)
 
 
-def test_a_package_without_a_model_has_no_names(unboxed):
+def test_a_package_without_a_model_has_no_names(no_built_in_models):
     assert built_in() == []
     with pytest.raises(ModelError, match="en-de: no such model folder, and this package has no model in it"):
         clearhead.load("en-de")
 
 
-def test_the_language_model_in_the_package_goes_by_its_name(boxed, babbler, monkeypatch):
-    monkeypatch.setitem(zoo.BUILT_IN, "shakespeare", babbler)
-    assert find("shakespeare") == (babbler, None)
+def test_the_language_model_in_the_package_goes_by_its_name(built_in_model, gpt_model, monkeypatch):
+    monkeypatch.setitem(zoo.BUILT_IN, "shakespeare", gpt_model)
+    assert find("shakespeare") == (gpt_model, None)
     told = built_in()[1]
     assert (told.languages, told.bleu, told.bits_per_byte) == ("shakespeare", None, None)
     with pytest.raises(ModelError, match=r"built-in models are en-de, de-en, en-fr, fr-en, shakespeare$"):

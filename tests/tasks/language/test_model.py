@@ -276,15 +276,15 @@ def test_the_context_of_a_row_slides_when_that_row_is_full():
     assert state.lengths.tolist() == [5, 5]
 
 
-def test_a_saved_model_is_loaded_by_its_kind(babbler):
-    loaded = load(babbler)
+def test_a_saved_model_is_loaded_by_its_kind(gpt_model):
+    loaded = load(gpt_model)
     assert isinstance(loaded, LanguageModel)
     assert (
         loaded.generate("to be", tokens=20).text
-        == load_for("language", babbler).generate("to be", tokens=20).text
+        == load_for("language", gpt_model).generate("to be", tokens=20).text
     )
     with pytest.raises(ModelError, match="this model continues texts, it does not translate"):
-        load_for("translation", babbler)
+        load_for("translation", gpt_model)
 
 
 def test_a_translator_continues_no_texts(number_model):

@@ -9,17 +9,17 @@ from clearhead.tasks.translation.alignment import best_aligners, look_at_words
 from clearhead.tasks.zoo import BUILT_IN
 
 
-def test_a_toy_translator_aligns_words_with_their_digits(many_model):
-    model = clearhead.load(many_model)
+def test_a_toy_translator_aligns_words_with_their_digits(multilingual_model):
+    model = clearhead.load(multilingual_model)
     pairs = [(["three", "one", "four"], ["3", "1", "4"]), (["nine", "zero"], ["9", "0"])]
     looked = list(look_at_words(model, pairs, to="de"))
     best = best_aligners(looked)[0]
     assert [one.links(best) for one in looked] == [{(0, 0), (1, 1), (2, 2)}, {(0, 0), (1, 1)}]
 
 
-def test_words_beyond_the_model_are_named(many_model):
+def test_words_beyond_the_model_are_named(multilingual_model):
     with pytest.raises(TextError, match="pair 2: 40 tokens, and the model takes 14"):
-        list(look_at_words(clearhead.load(many_model), [(["one"], ["1"]), (["one"] * 40, ["1"])], to="fr"))
+        list(look_at_words(clearhead.load(multilingual_model), [(["one"], ["1"]), (["one"] * 40, ["1"])], to="fr"))
 
 
 @pytest.mark.skipif(not BUILT_IN["en-de-fr"].exists(), reason="the package has no model in it yet")

@@ -35,8 +35,8 @@ PARTS = ("train", "validation", "test")
 
 
 @pytest.fixture(scope="module")
-def model(many_model) -> TranslationModel:
-    return load(many_model)
+def model(multilingual_model) -> TranslationModel:
+    return load(multilingual_model)
 
 
 def pairs_of(folder: Path, part: str, direction: Direction) -> list[Pair]:
@@ -44,10 +44,10 @@ def pairs_of(folder: Path, part: str, direction: Direction) -> list[Pair]:
     return [Pair(*line.split("\t")) for line in lines]
 
 
-def test_one_model_translates_in_every_direction_what_it_has_never_seen(model, many_model):
+def test_one_model_translates_in_every_direction_what_it_has_never_seen(model, multilingual_model):
     assert model.directions == ALL
     for direction in ALL:
-        sources, references = zip(*pairs_of(many_model, "test", direction), strict=True)
+        sources, references = zip(*pairs_of(multilingual_model, "test", direction), strict=True)
         translations = model.translate(list(sources), to=direction.target)
         right = sum(str(one) == wanted for one, wanted in zip(translations, references, strict=True))
         assert right >= 0.8 * len(references), direction
@@ -99,17 +99,17 @@ def test_a_typed_tag_is_plain_text(model):
     assert not set(ids) & set(tag_ids(ALL, model.tokenizer).values())
 
 
-def test_the_tag_takes_one_place_of_the_source(model, many_model):
-    max_length = read_toml(many_model / "config.toml")["model"]["max_length"]
+def test_the_tag_takes_one_place_of_the_source(model, multilingual_model):
+    max_length = read_toml(multilingual_model / "config.toml")["model"]["max_length"]
     assert model.max_length == max_length - 2
     model.translate("one " * model.max_length, to="de")
     with pytest.raises(TextError, match=f"and the model takes {model.max_length}"):
         model.translate("one " * (model.max_length + 1), to="de")
 
 
-def test_a_tokenizer_without_the_tags_is_refused(many_model, number_model, tmp_path):
+def test_a_tokenizer_without_the_tags_is_refused(multilingual_model, number_model, tmp_path):
     shutil.copytree(number_model, tmp_path / "head_output")
-    shutil.copy(many_model / "config.toml", tmp_path / "head_output")
+    shutil.copy(multilingual_model / "config.toml", tmp_path / "head_output")
     with pytest.raises(ModelError, match="has no <2de>; it belongs to a model for other languages"):
         load(tmp_path / "head_output")
 
@@ -126,8 +126,8 @@ def test_directions_are_read_from_whatever_settings_there_are():
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory, many_recipe) -> TranslationRecipe:
-    return read_settings(TranslationRecipe, many_recipe(tmp_path_factory.mktemp("recipe")))
+def recipe(tmp_path_factory, multilingual_recipe) -> TranslationRecipe:
+    return read_settings(TranslationRecipe, multilingual_recipe(tmp_path_factory.mktemp("recipe")))
 
 
 def test_an_english_sentence_is_in_one_part_only_over_all_directions(recipe):
@@ -195,11 +195,11 @@ def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
     assert changed_rows > 50
 
 
-def test_a_validator_measures_each_direction_and_their_mean(model, many_model):
+def test_a_validator_measures_each_direction_and_their_mean(model, multilingual_model):
     recipe = parse_settings(
-        TranslationRecipe, changed(read_toml(many_model / "config.toml"), ["validation.sentences=28"])
+        TranslationRecipe, changed(read_toml(multilingual_model / "config.toml"), ["validation.sentences=28"])
     )
-    kept = {one: pairs_of(many_model, "validation", one) for one in ALL}
+    kept = {one: pairs_of(multilingual_model, "validation", one) for one in ALL}
     scores = Validator(kept, model.tokenizer, recipe).measure(model.model, nullcontext())
     for one in ALL:
         sources, references = ([pair[side] for pair in kept[one][:14:2]] for side in (0, 1))
@@ -208,8 +208,8 @@ def test_a_validator_measures_each_direction_and_their_mean(model, many_model):
     assert scores["bleu"] == pytest.approx(sum(scores[f"bleu {one}"] for one in ALL) / 4)
 
 
-def test_one_corpus_in_both_directions_makes_a_tagged_model(tmp_path, many_recipe):
-    values = read_toml(many_recipe(tmp_path, steps=2))
+def test_one_corpus_in_both_directions_makes_a_tagged_model(tmp_path, multilingual_recipe):
+    values = read_toml(multilingual_recipe(tmp_path, steps=2))
     values["data"]["corpora"].pop()
     recipe = parse_settings(TranslationRecipe, values)
     for _ in train(recipe, tmp_path / "out"):

@@ -348,7 +348,8 @@ class TranslationModel:
         shown = " ".join(text[:40].split())
         tokens = len(self.tokenizer.encode(text)) if tokens is None else tokens
         return TextError(
-            f"text {number} ('{shown}…'): {tokens} tokens, but the model takes at most {self.max_length}; split it"
+            f"text {number} ('{shown}…'): {tokens} tokens, but the model takes at most {self.max_length}; "
+            "split it"
         )
 
     def _translate(

@@ -209,8 +209,8 @@ class TranslationTask(Task):
             raise ModelError(f"{TEACHER}: {folder} does not translate; name a translator's folder")
         if checkpoint.processor.fingerprint != self.processor.fingerprint:
             raise ModelError(
-                f"{TEACHER}: the tokenizer of {folder} differs from that of the run; restore it, or use another "
-                "folder"
+                f"{TEACHER}: the tokenizer of {folder} differs from that of the run; restore it, or use "
+                "another folder"
             )
         if teacher.config.max_length < recipe.model.max_length:
             raise ModelError(
