@@ -19,7 +19,11 @@ def test_a_toy_translator_aligns_words_with_their_digits(multilingual_model):
 
 def test_words_beyond_the_model_are_named(multilingual_model):
     with pytest.raises(TextError, match="pair 2: 40 tokens, and the model takes 14"):
-        list(look_at_words(clearhead.load(multilingual_model), [(["one"], ["1"]), (["one"] * 40, ["1"])], to="fr"))
+        list(
+            look_at_words(
+                clearhead.load(multilingual_model), [(["one"], ["1"]), (["one"] * 40, ["1"])], to="fr"
+            )
+        )
 
 
 @pytest.mark.skipif(not BUILT_IN["en-de-fr"].exists(), reason="the package has no model in it yet")

@@ -66,8 +66,9 @@ class LanguageTask(Task):
         check_texts(data.paths)
         self.corpus = corpus = corpus_of(data, recipe.training.seed)
         yield Note(f"for example: {_shortened(corpus.example())}")
-        inherited = recipe.inherited_tokenizer()
+        inherited = None
         if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
+            inherited = recipe.inherited_tokenizer()
             yield Note("reusing the tokenizer …" if inherited else "training the tokenizer …")
             if not data.validation:
                 with followed(corpus.paths(), context.progress):

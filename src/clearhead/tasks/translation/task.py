@@ -121,8 +121,9 @@ class TranslationTask(Task):
         example = next(self.corpus.examples())
         yield Note(f"for example: {example.source} -> {example.target}")
         files = [path for corpus in data.corpora for path in training_files(corpus)]
-        inherited = recipe.inherited_tokenizer()
+        inherited = None
         if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
+            inherited = recipe.inherited_tokenizer()
             yield Note("reusing the tokenizer …" if inherited else "training the tokenizer …")
             with followed(files, context.progress):
                 context.ranks.first(self.corpus.split)
