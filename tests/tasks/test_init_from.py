@@ -110,9 +110,7 @@ def test_missing_model_settings_are_those_of_the_model_to_start_from(recipe, num
 
 def test_a_model_of_another_kind_is_refused(number_model):
     values = {"kind": "language", "data": {"train": ["x.txt"]}, "training": {"init_from": str(number_model)}}
-    with pytest.raises(
-        ModelError, match=r"training.init_from: .* a translator, but this recipe trains a gpt"
-    ):
+    with pytest.raises(ModelError, match=r"init_from: .* a translator, but this recipe trains a gpt"):
         parse_recipe(values).inherited()
 
 
@@ -172,9 +170,7 @@ def with_another_tokenizer(folder: Path, copy: Path) -> Path:
 
 def test_a_teacher_with_another_tokenizer_is_refused(tmp_path, recipe, number_model):
     other = with_another_tokenizer(number_model, tmp_path / "other")
-    with pytest.raises(
-        ModelError, match=r"teacher: the tokenizer of .*other differs from that of training.init"
-    ):
+    with pytest.raises(ModelError, match=r"teacher: the tokenizer of .*other differs from that of "):
         list(train(recipe(init_from(number_model), taught_by(other)), tmp_path / "run"))
 
 

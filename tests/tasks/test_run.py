@@ -149,9 +149,7 @@ def test_a_gpu_run_can_be_resumed_on_a_cpu(tmp_path, recipe, monkeypatch):
 def test_resuming_refuses_changes_that_affect_the_result(change, tmp_path, recipe):
     interrupted_at({1}, train(recipe("training.steps=2"), tmp_path))
     before = (tmp_path / "config.toml").read_text()
-    with pytest.raises(
-        SettingsError, match=f"--set {change}: a resumed run may change only training.average,"
-    ):
+    with pytest.raises(SettingsError, match=f"--set {change}: a resumed run may change only training"):
         finish(resume(tmp_path, [change]))
     assert (tmp_path / "config.toml").read_text() == before
 
@@ -245,9 +243,7 @@ def test_a_folder_that_is_neither_empty_nor_a_run_is_refused_and_stays_unchanged
         path.write_text('[model]\nkind = "translator"\n[training]\nsteps = 3\n')
     before = contents(project)
     for check in (lambda: check_new_run(project), lambda: next(train(recipe(), project))):
-        with pytest.raises(
-            TrainingError, match="project: is not empty and holds no run; choose a new folder"
-        ):
+        with pytest.raises(TrainingError, match="project: is not empty and holds no run; choose"):
             check()
     assert contents(project) == before
 

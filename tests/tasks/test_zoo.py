@@ -109,9 +109,7 @@ def test_a_built_in_language_model_is_found_by_name(built_in_model, gpt_model, m
     assert find("shakespeare") == (gpt_model, None)
     model = built_in()[1]
     assert (model.task, model.variants, model.scores, model.quality()) == ("language", (), {}, "")
-    with pytest.raises(
-        ModelError, match=r"built-in models are en-de, de-en, en-fr, fr-en, en-de-fr, shakespeare$"
-    ):
+    with pytest.raises(ModelError, match=r"built-in models are en-de, .*, en-de-fr, shakespeare$"):
         find("nowhere")
 
 
