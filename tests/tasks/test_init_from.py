@@ -15,8 +15,8 @@ from clearhead.errors import ClearheadError, ModelError, SettingsError
 from clearhead.tasks.events import Validation
 from clearhead.tasks.recipes import parse_recipe
 from clearhead.tasks.run import resume, train
-from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.task import RunContext
+from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.translation.task import TranslationTask
 from clearhead.tasks.zoo import BUILT_IN
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
