@@ -159,9 +159,7 @@ def test_a_text_that_is_too_long_is_refused_by_number(model):
     texts = ["two", "three", "four", "one " * 16, "five"]
     stream = model.stream(texts, batch_size=2)
     assert [next(stream).source for _ in range(5)] == texts
-    with pytest.raises(
-        TextError, match=f"text 4 {message}; 1 texts were too long"
-    ):
+    with pytest.raises(TextError, match=f"text 4 {message}; 1 texts were too long"):
         next(stream)
 
 

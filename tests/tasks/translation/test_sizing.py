@@ -114,9 +114,7 @@ def test_unknown_languages_must_be_named(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in [path] if isinstance(path, str) else path:
         Path(name).write_text("yes\tja\n")
-    with pytest.raises(
-        SettingsError, match="the languages are in neither the file name nor the content"
-    ):
+    with pytest.raises(SettingsError, match="the languages are in neither the file name nor the content"):
         guess_languages(path)
 
 
