@@ -36,7 +36,7 @@ def make_language(
         "max_length": context_length,
     }
     config = GPTConfig.model_validate(
-        small | {"attention": {"heads": 2}, "tied": "none", "init": "xavier"} | changes
+        small | {"tied": "none", "init": "xavier"} | changes
     )
     model = GPT(config, tokenizer.size)
     torch.nn.init.normal_(model.embedding.weight)
