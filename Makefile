@@ -1,4 +1,4 @@
-# `make demo` and `make test` are all one needs; all set everything up in .venv first.
+# `make demo` and `make test` are all you need; both set up .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -21,5 +21,6 @@ demo-train: setup
 check: setup
 	scripts/check
 
+# With triton (in the dev extra) this includes tests/accel/kernels, run by Triton's interpreter on the CPU.
 test: check
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 -m 'not slow and not gpu'

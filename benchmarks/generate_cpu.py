@@ -1,7 +1,7 @@
-"""Generation speed beside Hugging Face, in tokens per second of processor time.
+"""Generation speed compared with Hugging Face, in tokens per CPU-second.
 
-Both models have the shape of GPT-2 (124M) and the same random weights, in fp32; both continue the same prompt
-greedily with a cache, in turn, and must write the same words.
+Both models have the shape of GPT-2 (124M) and the same random weights, in fp32. In turn, both continue one
+prompt greedily with a KV cache and must write the same tokens.
 
     python benchmarks/generate_cpu.py [--threads 1] [--rounds 5] [--tokens 64] [--prompt 32] [--json FILE]
 """
@@ -18,8 +18,7 @@ import transformers
 
 from clearhead.accel.packing import pack_linears
 from clearhead.decoding import Constraints, DecodeLoop, most_probable
-from clearhead.interop.architectures import family_of
-from clearhead.interop.weight_map import ours
+from clearhead.interop.architectures import ARCHITECTURES
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.sliding_window import Sliding
 
@@ -38,30 +37,30 @@ def main() -> None:
     options = arguments.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
-    contestants = {"clearhead": clearhead(theirs), "Hugging Face generate": hugging_face(theirs)}
+    original = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
+    models = {"clearhead": clearhead(original), "Hugging Face generate": hugging_face(original)}
     prompt = torch.randint(0, VOCABULARY, (options.prompt,)).tolist()
-    said = {name: run(prompt, 8) for name, run in contestants.items()}
-    assert len(set(map(tuple, said.values()))) == 1, "the models do not write the same words"
-    rates: dict[str, list[float]] = {name: [] for name in contestants}
+    outputs = {name: run(prompt, 8) for name, run in models.items()}
+    assert len(set(map(tuple, outputs.values()))) == 1, "the models write different tokens"
+    rates: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(options.rounds):
-        for name, run in contestants.items():
-            begun = time.process_time()
+        for name, run in models.items():
+            start = time.process_time()
             run(prompt, options.tokens)
-            rates[name].append(options.tokens / (time.process_time() - begun))
+            rates[name].append(options.tokens / (time.process_time() - start))
     show(rates, options.threads)
     if options.json:
         options.json.write_text(json.dumps({"tokens": options.tokens, "rates": rates}, indent=1) + "\n")
 
 
-def clearhead(theirs: transformers.GPT2LMHeadModel) -> Continue:
-    """Our model with their weights, as `LanguageModel` runs it."""
+def clearhead(original: transformers.GPT2LMHeadModel) -> Continue:
+    """Our model with the same weights, run as `LanguageModel` runs it."""
     model = GPT(GPTConfig(), VOCABULARY).eval()
-    family = family_of({"model_type": "gpt2"})
-    tensors = {name: tensor for name, tensor in theirs.state_dict().items() if name != "lm_head.weight"}
+    weight_map = ARCHITECTURES["gpt2"].weights
+    tensors = {name: tensor for name, tensor in original.state_dict().items() if name != "lm_head.weight"}
     with torch.no_grad():
         weights = dict(model.named_parameters())
-        for name, value in ours(family, model, tensors, "theirs").items():
+        for name, value in weight_map.from_huggingface(model, tensors, "GPT-2").items():
             weights[name].copy_(value)
     pack_linears(model, model.readout_weight)
 
@@ -69,10 +68,10 @@ def clearhead(theirs: transformers.GPT2LMHeadModel) -> Continue:
     def run(prompt: list[int], tokens: int) -> list[int]:
         sliding = Sliding(model, len(prompt) + tokens)
         constraints = Constraints(1, torch.tensor([prompt[-1:]]), ENDLESS, tokens)
-        walk = DecodeLoop(sliding.step, sliding.start([prompt]), constraints, most_probable)
-        for _ in walk:
+        loop = DecodeLoop(sliding.step, sliding.start([prompt]), constraints, most_probable)
+        for _ in loop:
             pass
-        return walk.words[0].tolist()
+        return loop.tokens[0].tolist()
 
     return run
 
@@ -83,8 +82,10 @@ def hugging_face(model: transformers.GPT2LMHeadModel) -> Continue:
 
     @torch.inference_mode()
     def run(prompt: list[int], tokens: int) -> list[int]:
-        words = model.generate(torch.tensor([prompt]), max_new_tokens=tokens, do_sample=False, use_cache=True)
-        return words[0, len(prompt) :].tolist()
+        result = model.generate(
+            torch.tensor([prompt]), max_new_tokens=tokens, do_sample=False, use_cache=True
+        )
+        return result[0, len(prompt) :].tolist()
 
     return run
 
@@ -93,9 +94,9 @@ def show(rates: dict[str, list[float]], threads: int) -> None:
     first = next(iter(rates))
     print(f"GPT-2 124M, fp32, {threads} thread(s), median of {len(rates[first])} rounds in turn\n")
     print("| model | tokens per CPU-second | clearhead is |\n|---|---|---|")
-    for name, found in rates.items():
-        ratio = statistics.median(a / b for a, b in zip(rates[first], found, strict=True))
-        print(f"| {name} | {statistics.median(found):.1f} | {'' if name == first else f'{ratio:.2f}x'} |")
+    for name, values in rates.items():
+        ratio = statistics.median(a / b for a, b in zip(rates[first], values, strict=True))
+        print(f"| {name} | {statistics.median(values):.1f} | {'' if name == first else f'{ratio:.2f}x'} |")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Shakespeare in nanoGPT's budget for a processor: its own script beside ours, loss and processor time.
+"""Shakespeare within nanoGPT's CPU budget: loss and CPU time of our recipe and of its own script.
 
-Both train 4 layers of width 128 on the same split, 2000 steps of 12 rows of 64 characters, one thread, as
-whole programs from start to end: ours with tokenising, validation, card and curves, theirs with its
-evaluations. The loss is that of all validation text in rows of 64, measured afterwards in the same way.
+Both train 4 layers of width 128 on the same split: 2000 steps of 12 rows of 64 characters on one thread.
+Whole programs are timed: ours with tokenising, validation, card and curves, nanoGPT with its evaluations. The
+loss is over all validation text in rows of 64, measured afterwards in the same way.
 
     python benchmarks/gpt_cpu.py [--nanogpt CHECKOUT] [--seeds 1] [--json FILE]
 
-nanoGPT is not fetched: name the folder of a checkout. Without one it is skipped.
+nanoGPT is not downloaded; without the folder of a checkout it is skipped.
 """
 
 import argparse
@@ -25,9 +25,9 @@ import torch
 from clearhead.data.datasets import shipped_file
 
 ROOT = Path(__file__).parents[1]
-RECIPE = ROOT / "recipes" / "shakespeare-cpu.toml"
-# As its README has it for a processor; the last checkpoint is kept whether or not it is the best.
-THEIRS = [
+RECIPE = ROOT / "recipes" / "language" / "shakespeare-cpu.toml"
+# The CPU settings of its README; the last checkpoint is kept even if it is not the best.
+NANOGPT_ARGUMENTS = [
     "config/train_shakespeare_char.py",
     "--device=cpu",
     "--compile=False",
@@ -43,13 +43,13 @@ THEIRS = [
     "--dropout=0.0",
     "--always_save_checkpoint=True",
 ]
-PLACES = 64
+CONTEXT = 64
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    arguments.add_argument("--nanogpt", type=Path, help="the folder of a checkout of karpathy/nanoGPT")
-    arguments.add_argument("--seeds", type=int, default=1, help="runs of ours")
+    arguments.add_argument("--nanogpt", type=Path, help="folder of a karpathy/nanoGPT checkout")
+    arguments.add_argument("--seeds", type=int, default=1, help="number of our runs")
     arguments.add_argument("--json", type=Path, help="write the figures to this file")
     options = arguments.parse_args()
     figures: dict = {"clearhead": [], "nanoGPT": None}
@@ -58,23 +58,23 @@ def main() -> None:
             figures["clearhead"].append(ours(Path(folder), seed))
             print(line(f"clearhead, seed {seed}", figures["clearhead"][-1]), flush=True)
         if options.nanogpt and (options.nanogpt / "train.py").is_file():
-            figures["nanoGPT"] = theirs(options.nanogpt, Path(folder))
+            figures["nanoGPT"] = nanogpt(options.nanogpt, Path(folder))
             print(line("nanoGPT", figures["nanoGPT"]))
             share = figures["clearhead"][-1]["cpu_seconds"] / figures["nanoGPT"]["cpu_seconds"]
-            print(f"clearhead takes {share:.2f} of nanoGPT's processor time")
+            print(f"clearhead takes {share:.2f} of nanoGPT's CPU time")
         else:
-            print("nanoGPT          skipped: name the folder of a checkout with --nanogpt")
+            print("nanoGPT          skipped: name a checkout with --nanogpt")
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def line(name: str, figures: dict) -> str:
     loss, seconds = figures["loss"], figures["cpu_seconds"]
-    return f"{name:20} validation loss {loss:.4f}   {seconds:6.1f} s of processor time"
+    return f"{name:20} validation loss {loss:.4f}   {seconds:6.1f} CPU-s"
 
 
 def ours(folder: Path, seed: int) -> dict:
-    """Our whole command; the loss is what it says of the published weights."""
+    """Our whole command; the loss is the one it records for the final weights."""
     out = folder / f"ours-{seed}"
     command = [sys.executable, "-m", "clearhead", "train", RECIPE, "--out", out]
     seconds = timed(
@@ -86,32 +86,32 @@ def ours(folder: Path, seed: int) -> dict:
     return {"loss": final["loss"], "cpu_seconds": seconds}
 
 
-def theirs(checkout: Path, folder: Path) -> dict:
-    """Their script in a copy of the checkout, after it has prepared its data, which is not counted."""
+def nanogpt(checkout: Path, folder: Path) -> dict:
+    """Its script in a copy of the checkout; preparing the data is not timed."""
     copy = Path(shutil.copytree(checkout, folder / "nanoGPT", ignore=shutil.ignore_patterns(".git")))
     data = copy / "data" / "shakespeare_char"
     (data / "input.txt").write_bytes(lzma.decompress(shipped_file("shakespeare").read_bytes()))
     timed([sys.executable, "prepare.py"], data)
-    seconds = timed([sys.executable, "train.py", *THEIRS, "--out_dir=out"], copy)
-    return {"loss": their_loss(copy, data), "cpu_seconds": seconds}
+    seconds = timed([sys.executable, "train.py", *NANOGPT_ARGUMENTS, "--out_dir=out"], copy)
+    return {"loss": nanogpt_loss(copy, data), "cpu_seconds": seconds}
 
 
-def timed(command: list, folder: Path, more: dict[str, str] | None = None) -> float:
-    """The processor time of a command, with one thread."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **(more or {})}
+def timed(command: list, folder: Path, variables: dict[str, str] | None = None) -> float:
+    """CPU seconds of a command on one thread."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **(variables or {})}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = subprocess.run(
         list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     if ended.returncode:
-        sys.exit(f"{' '.join(map(str, command))}: ended with {ended.returncode}\n{ended.stderr[-2000:]}")
+        sys.exit(f"{' '.join(map(str, command))}: exit status {ended.returncode}\n{ended.stderr[-2000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @torch.no_grad()
-def their_loss(copy: Path, data: Path) -> float:
-    """The mean loss of all validation text, in rows that do not overlap."""
+def nanogpt_loss(copy: Path, data: Path) -> float:
+    """Mean loss over all validation text, in rows that do not overlap."""
     import numpy as np
 
     sys.path.insert(0, str(copy))
@@ -123,8 +123,8 @@ def their_loss(copy: Path, data: Path) -> float:
     model.eval()
     tokens = torch.from_numpy(np.fromfile(data / "val.bin", dtype=np.uint16).astype(np.int64))
     total = 0.0
-    for start in range(0, len(tokens) - 1, PLACES):
-        labels = tokens[start + 1 : start + 1 + PLACES]
+    for start in range(0, len(tokens) - 1, CONTEXT):
+        labels = tokens[start + 1 : start + 1 + CONTEXT]
         _, loss = model(tokens[None, start : start + len(labels)], labels[None])
         total += loss.item() * len(labels)
     return total / (len(tokens) - 1)

@@ -1,13 +1,13 @@
-"""A GPT of 124 million parameters on a GPU, beside nanoGPT and Hugging Face, in one run.
+"""A GPT with 124 million parameters on a GPU, compared with nanoGPT and Hugging Face in one run.
 
-Training: rows of 1024 tokens, batches of 32 and 64, bf16 autocast, AdamW, gradients clipped, no dropout; the
-peers are compiled. Decoding: one text, greedily, in bf16, as a share of what reading the weights once a token
-would take; Hugging Face as it comes, and with a static cache and compiled.
+Training: rows of 1024 tokens, batches of 32 and 64, bf16 autocast, AdamW, gradient clipping, no dropout; the
+peers are compiled. Decoding: one greedy text in bf16; its peak is the speed of reading all weights once per
+token. Hugging Face runs as it comes, and compiled with a static cache.
 
     python benchmarks/gpt_gpu.py [--nanogpt CHECKOUT] [--json FILE] [--parts train decode]
-    python benchmarks/gpt_gpu.py --small          (on a processor: to see that it runs)
+    python benchmarks/gpt_gpu.py --small          (a smoke test on the CPU)
 
-nanoGPT is not fetched: name the folder of a checkout. Without one it is skipped.
+nanoGPT is not downloaded; without the folder of a checkout it is skipped.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from measuring import OURS, Step, Turns, about, peak, speed, table
 from torch import nn
 
-from clearhead.data.text_batch import CropBatch
+from clearhead.data.batch import CropBatch
 from clearhead.decoding import Constraints, DecodeLoop, most_probable
 from clearhead.models.cuda_graph import CudaGraphGPT
 from clearhead.models.gpt import GPT, GPTConfig
@@ -33,12 +33,12 @@ from clearhead.training import Trainer, TrainingConfig
 from clearhead.training.optimizer import AdamWConfig
 from clearhead.training.schedule import ConstantSchedule
 
-RATE, DECAY, BETAS, CLIP = 1e-4, 0.1, (0.9, 0.95), 1.0
+LEARNING_RATE, DECAY, BETAS, CLIP_NORM = 1e-4, 0.1, (0.9, 0.95), 1.0
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What is measured, and how."""
+    """The shape that is measured, and how."""
 
     turns: Turns
     batches: tuple[int, ...]
@@ -54,7 +54,7 @@ class Bench:
             "layers": self.layers,
             "width": self.width,
             "ffn_width": 4 * self.width,
-            "max_length": self.positions,
+            "context_length": self.positions,
         }
         return GPTConfig.model_validate({**shape, "attention": {"heads": self.heads}, **settings})
 
@@ -66,21 +66,19 @@ Maker = Callable[[], Step]
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    arguments.add_argument("--nanogpt", type=Path, help="the folder of a checkout of karpathy/nanoGPT")
+    arguments.add_argument("--nanogpt", type=Path, help="folder of a karpathy/nanoGPT checkout")
     arguments.add_argument("--json", type=Path, help="write the figures to this file")
-    arguments.add_argument("--small", action="store_true", help="a tiny shape on the processor")
+    arguments.add_argument("--small", action="store_true", help="a tiny shape on the CPU")
     arguments.add_argument("--parts", nargs="+", default=["train", "decode"], choices=["train", "decode"])
     options = arguments.parse_args()
     if not options.small and not torch.cuda.is_available():
-        arguments.error("torch finds no GPU here; --small shows on the processor that it runs")
+        arguments.error("torch finds no GPU; --small runs a smoke test on the CPU")
     bench = SMALL if options.small else FULL
     torch.set_float32_matmul_precision("high")
-    figures: dict[str, Any] = {"about": about(bench.turns.device), "learning_rate": peak(bench.turns)}
-    print(f"{figures['about']}; products reach {figures['peak'] / 1e12:.0f} TFLOP/s\n")
+    figures: dict[str, Any] = {"about": about(bench.turns.device), "peak": peak(bench.turns)}
+    print(f"{figures['about']}; matrix products reach {figures['peak'] / 1e12:.0f} TFLOP/s\n")
     for part in options.parts:
-        figures[part] = {"train": train, "decode": decode}[part](
-            bench, figures["learning_rate"], options.nanogpt
-        )
+        figures[part] = {"train": train, "decode": decode}[part](bench, figures["peak"], options.nanogpt)
         if options.json:
             options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
@@ -93,24 +91,24 @@ def train(bench: Bench, peak: float, checkout: Path | None) -> list[dict]:
         makers["nanoGPT, compiled"] = lambda tokens=tokens: nanogpt(bench, tokens, checkout)
         makers["Hugging Face GPT-2, compiled"] = lambda tokens=tokens: hugging_face(bench, tokens)
         title = f"training, {rows} rows of {bench.positions} tokens"
-        tables.append(table(title, bench.turns, makers, peak, operations(bench)))
+        tables.append(table(title, bench.turns, makers, peak, flops_per_token(bench)))
     return tables
 
 
-def operations(bench: Bench) -> float:
-    """Of a token, forward and backward: products with weights, and those of queries, keys and values."""
+def flops_per_token(bench: Bench) -> float:
+    """Forward and backward: products with weights, and those of queries, keys and values."""
     weights = bench.layers * 12 * bench.width**2 + bench.vocabulary * bench.width
     return 6.0 * weights + 12.0 * bench.layers * bench.width * bench.positions
 
 
 def ours(bench: Bench, tokens: torch.Tensor) -> Step:
-    # As nanoGPT has it: no biases, and GELU by erf.
+    # Like nanoGPT: no biases, exact GELU.
     model = GPT(bench.config(bias=False, activation="gelu"), bench.vocabulary)
     config = TrainingConfig(
         steps=1 << 40,
-        schedule=ConstantSchedule(peak=RATE),
+        schedule=ConstantSchedule(learning_rate=LEARNING_RATE),
         optimizer=AdamWConfig(weight_decay=DECAY, betas=BETAS),
-        clip=CLIP,
+        clip_norm=CLIP_NORM,
         precision="bf16",
     )
     batch = CropBatch(tokens.pin_memory() if bench.turns.device.type == "cuda" else tokens)
@@ -126,22 +124,26 @@ def ours(bench: Bench, tokens: torch.Tensor) -> Step:
 def nanogpt(bench: Bench, tokens: torch.Tensor, checkout: Path | None) -> Step:
     """Its model, its optimizer and the step of its train.py."""
     if checkout is None:
-        raise ImportError("name the folder of a checkout with --nanogpt")
+        raise ImportError("name a checkout with --nanogpt")
     sys.path.insert(0, str(checkout))
     import model as theirs  # pyright: ignore[reportMissingImports]
 
     shape = {"n_layer": bench.layers, "n_head": bench.heads, "n_embd": bench.width, "bias": False}
     config = theirs.GPTConfig(block_size=bench.positions, vocab_size=bench.vocabulary, dropout=0.0, **shape)
     model = theirs.GPT(config).to(bench.turns.device)
-    optimizer = model.configure_optimizers(DECAY, RATE, BETAS, bench.turns.device.type)
+    optimizer = model.configure_optimizers(DECAY, LEARNING_RATE, BETAS, bench.turns.device.type)
     compiled = torch.compile(model)
     return peer(bench, tokens, model, optimizer, lambda x, y: compiled(x, y)[1])
 
 
 def hugging_face(bench: Bench, tokens: torch.Tensor) -> Step:
-    model = their_gpt2(bench).to(bench.turns.device)
+    model = huggingface_gpt2(bench).to(bench.turns.device)
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=RATE, betas=BETAS, weight_decay=DECAY, fused=bench.turns.device.type == "cuda"
+        model.parameters(),
+        lr=LEARNING_RATE,
+        betas=BETAS,
+        weight_decay=DECAY,
+        fused=bench.turns.device.type == "cuda",
     )
 
     @torch.compile
@@ -151,7 +153,7 @@ def hugging_face(bench: Bench, tokens: torch.Tensor) -> Step:
     return peer(bench, tokens, model, optimizer, loss)
 
 
-def their_gpt2(bench: Bench) -> Any:
+def huggingface_gpt2(bench: Bench) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -182,9 +184,9 @@ def peer(
 
     def step() -> int:
         with torch.autocast(bench.turns.device.type, torch.bfloat16):
-            found = loss(x, y)
-        found.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+            value = loss(x, y)
+        value.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return y.numel()
@@ -193,19 +195,25 @@ def peer(
 
 
 def decode(bench: Bench, peak: float, checkout: Path | None) -> dict:
-    """Tokens a second of one text; the peak is here what memory could give."""
+    """Tokens per second of one text, relative to memory bandwidth."""
     weights = bench.layers * 12 * bench.width**2 + bench.vocabulary * bench.width
     turns = Turns(bench.turns.device, bench.turns.rounds, 1)
     makers: dict[str, Maker] = {
-        OURS: lambda: our_text(bench),
-        "Hugging Face, as it comes": lambda: their_text(bench),
-        "Hugging Face, static, compiled": lambda: their_text(bench, cache_implementation="static"),
+        OURS: lambda: our_decoding(bench),
+        "Hugging Face, as it comes": lambda: huggingface_decoding(bench),
+        "Hugging Face, static, compiled": lambda: huggingface_decoding(bench, cache_implementation="static"),
     }
-    return table("decoding one text in bf16 (peak: of memory)", turns, makers, memory(bench), 2.0 * weights)
+    return table(
+        "decoding one text in bf16 (peak: memory bandwidth)",
+        turns,
+        makers,
+        memory_bandwidth(bench),
+        2.0 * weights,
+    )
 
 
-def memory(bench: Bench) -> float:
-    """Bytes a second that a copy reads and writes."""
+def memory_bandwidth(bench: Bench) -> float:
+    """Bytes per second that a copy reads and writes."""
     size = 1 << (30 if bench.turns.device.type == "cuda" else 20)
     source, target = (torch.empty(size, dtype=torch.int8, device=bench.turns.device) for _ in range(2))
 
@@ -217,29 +225,27 @@ def memory(bench: Bench) -> float:
     return speed(copy, bench.turns)
 
 
-def our_text(bench: Bench) -> Step:
+def our_decoding(bench: Bench) -> Step:
     model = CudaGraphGPT(GPT(bench.config(), bench.vocabulary).to(bench.turns.device, torch.bfloat16).eval())
     prompt = torch.zeros(1, 8, dtype=torch.long, device=bench.turns.device)
 
     @torch.inference_mode()
     def step() -> int:
-        state = model.start(prompt[:, :-1], room=bench.decoded + 8)
-        constraints = Constraints(
-            1, prompt[:, -1:], end=-1, max_length=bench.decoded, device=bench.turns.device
-        )
+        state = model.start(prompt[:, :-1], capacity=bench.decoded + 8)
+        constraints = Constraints(prompt[:, -1:], end=-1, max_length=bench.decoded)
         return sum(1 for _ in DecodeLoop(model.step, state, constraints, most_probable))
 
     return step
 
 
-def their_text(bench: Bench, **settings: Any) -> Step:
-    model = their_gpt2(bench).to(bench.turns.device, torch.bfloat16).eval()
+def huggingface_decoding(bench: Bench, **settings: Any) -> Step:
+    model = huggingface_gpt2(bench).to(bench.turns.device, torch.bfloat16).eval()
     prompt = torch.zeros(1, 8, dtype=torch.long, device=bench.turns.device)
-    asked = {"max_new_tokens": bench.decoded, "min_new_tokens": bench.decoded, "do_sample": False}
+    limits = {"max_new_tokens": bench.decoded, "min_new_tokens": bench.decoded, "do_sample": False}
 
     def step() -> int:
         mask = torch.ones_like(prompt)
-        return model.generate(prompt, attention_mask=mask, **asked, **settings).shape[1] - prompt.shape[1]
+        return model.generate(prompt, attention_mask=mask, **limits, **settings).shape[1] - prompt.shape[1]
 
     return step
 

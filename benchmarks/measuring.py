@@ -1,4 +1,4 @@
-"""Contestants measured in turn in one run: tokens a second, spread, share of peak, memory, ratios."""
+"""Measures models in turn within one run: tokens per second, spread, share of peak, memory, ratios."""
 
 import gc
 import platform
@@ -11,13 +11,13 @@ from datetime import date
 import torch
 
 Step = Callable[[], int]
-"""Takes a step and gives the number of tokens in it."""
+"""Runs one step and returns its number of tokens."""
 OURS = "clearhead"
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Where is measured, and for how long: rounds in which each contestant takes some steps."""
+    """Device and duration of a measurement: rounds in which each model runs some steps."""
 
     device: torch.device
     rounds: int
@@ -25,7 +25,7 @@ class Turns:
 
 
 def about(device: torch.device) -> str:
-    """When, where and with what."""
+    """Date, device and versions."""
     import transformers
 
     name = (
@@ -34,8 +34,8 @@ def about(device: torch.device) -> str:
     return f"{date.today()}, {name}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
-def table(title: str, turns: Turns, makers: dict[str, Callable[[], Step]], peak: float, work: float) -> dict:
-    """Measures contestants in turn, prints their medians and gives them back; a token is so much `work`."""
+def table(title: str, turns: Turns, makers: dict[str, Callable[[], Step]], peak: float, flops: float) -> dict:
+    """Measure models in turn, print and return their medians; `flops` is the work per token."""
     print(title)
     print(f"  {'model':32}{'tokens/s':>12}{'spread':>9}{'of peak':>9}{'memory':>10}{'ours is':>9}")
     steps: dict[str, Step] = {}
@@ -44,31 +44,30 @@ def table(title: str, turns: Turns, makers: dict[str, Callable[[], Step]], peak:
         torch.manual_seed(0)
         try:
             steps[name], memory[name] = warmed(make, turns.device)
-        except (
-            Exception
-        ) as error:  # a peer that cannot be had, compiled or held in memory is said, not hidden
+        except Exception as error:
+            # Peers may be missing, fail to compile or run out of memory: report that instead of stopping.
             if name == OURS:
                 raise
             skipped[name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:80]}"
     rates: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(turns.rounds):
+    for number in range(turns.rounds):
         names = list(steps)
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in names[number % len(names) :] + names[: number % len(names)]:
             rates[name].append(speed(steps[name], turns))
     mine, found = rates[OURS], {}
     for name, theirs in rates.items():
-        middle = statistics.median(theirs)
-        spread = (max(theirs) - min(theirs)) / middle
+        median = statistics.median(theirs)
+        spread = (max(theirs) - min(theirs)) / median
         ratio = statistics.median(own / other for own, other in zip(mine, theirs, strict=True))
         found[name] = {
-            "tokens_per_second": middle,
+            "tokens_per_second": median,
             "spread": spread,
-            "share_of_peak": middle * work / peak,
+            "share_of_peak": median * flops / peak,
             "gigabytes": memory[name] / 1e9,
             "ratio_of_ours": ratio,
         }
         print(
-            f"  {name:32}{middle:12,.0f}{spread:9.1%}{middle * work / peak:9.1%}"
+            f"  {name:32}{median:12,.0f}{spread:9.1%}{median * flops / peak:9.1%}"
             f"{memory[name] / 1e9:8.1f}GB{ratio:8.2f}x"
         )
     for name, reason in skipped.items():
@@ -80,7 +79,7 @@ def table(title: str, turns: Turns, makers: dict[str, Callable[[], Step]], peak:
 
 
 def warmed(make: Callable[[], Step], device: torch.device) -> tuple[Step, int]:
-    """A contestant after its first steps, and the most memory that it held."""
+    """A model after its first steps, and its peak memory in bytes."""
     release(device)
     before = torch.cuda.memory_allocated() if device.type == "cuda" else 0
     step = make()
@@ -98,17 +97,17 @@ def release(device: torch.device) -> None:
 
 
 def speed(step: Step, turns: Turns) -> float:
-    """Tokens a second, over some steps."""
-    waiting = torch.cuda.synchronize if turns.device.type == "cuda" else lambda: None
-    waiting()
-    began = time.perf_counter()
+    """Tokens per second."""
+    synchronize = torch.cuda.synchronize if turns.device.type == "cuda" else lambda: None
+    synchronize()
+    start = time.perf_counter()
     tokens = sum(step() for _ in range(turns.steps))
-    waiting()
-    return tokens / (time.perf_counter() - began)
+    synchronize()
+    return tokens / (time.perf_counter() - start)
 
 
 def peak(turns: Turns) -> float:
-    """What products of large matrices reach in bf16."""
+    """FLOP/s of large matrix products in bf16."""
     size = 8192 if turns.device.type == "cuda" else 256
     matrix = torch.randn(size, size, device=turns.device, dtype=torch.bfloat16)
 

@@ -1,4 +1,4 @@
-"""Other people's Transformers in one shape, and the texts that all are measured on."""
+"""The peers in one shape, and the texts that all models are measured on."""
 
 import os
 import tarfile
@@ -19,7 +19,7 @@ from clearhead.data.store import PairStore
 from clearhead.layers.positions import sinusoids
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
-SIZE, DROPOUT, SMOOTHING, RATE = 64, 0.1, 0.1, 1e-4
+HEAD_SIZE, DROPOUT, LABEL_SMOOTHING, LEARNING_RATE = 64, 0.1, 0.1, 1e-4
 Logits = Callable[[PairBatch], Tensor]
 Peer = tuple[nn.Module, Logits]
 
@@ -33,7 +33,7 @@ class Shape:
 
     @property
     def heads(self) -> int:
-        return self.width // SIZE
+        return self.width // HEAD_SIZE
 
     @property
     def ffn_width(self) -> int:
@@ -41,13 +41,13 @@ class Shape:
 
     def __str__(self) -> str:
         return (
-            f"width {self.width}, {self.layers}+{self.layers} layers, hidden {self.ffn_width}, "
+            f"width {self.width}, {self.layers}+{self.layers} layers, feed-forward width {self.ffn_width}, "
             f"{self.vocabulary:,} tokens"
         )
 
     @property
     def settings(self) -> dict:
-        """As our model is told of it."""
+        """The shape as settings of a translator."""
         return {
             "width": self.width,
             "ffn_width": self.ffn_width,
@@ -60,9 +60,9 @@ class Shape:
 
 
 def multi30k() -> list[Pair] | None:
-    """Multi30k English-German where CLEARHEAD_DATA has it."""
-    position = os.environ.get("CLEARHEAD_DATA") or Path(__file__).parents[2] / "shared" / "data"
-    archive = Path(position) / "multi30k" / "multi30k-task1-raw.tar.xz"
+    """Multi30k English-German, if CLEARHEAD_DATA has it."""
+    folder = os.environ.get("CLEARHEAD_DATA") or Path(__file__).parents[2] / "shared" / "data"
+    archive = Path(folder) / "multi30k" / "multi30k-task1-raw.tar.xz"
     if not archive.is_file():
         return None
     with tarfile.open(archive) as files:
@@ -71,9 +71,9 @@ def multi30k() -> list[Pair] | None:
 
 
 def tatoeba(count: int) -> list[Pair]:
-    """Shipped pairs, evenly from the whole, as they are sorted by length."""
-    everything = list(read_pairs(shipped_file("tatoeba-en-de"), ("en", "de")))
-    return list(islice(everything[:: max(1, len(everything) // count)], count))
+    """Shipped pairs, sampled evenly because the file is sorted by length."""
+    pairs = list(read_pairs(shipped_file("tatoeba-en-de"), ("en", "de")))
+    return list(islice(pairs[:: max(1, len(pairs) // count)], count))
 
 
 def tokenised(pairs: list[Pair], vocabulary: int) -> PairStore:
@@ -89,14 +89,14 @@ def _lines(files: tarfile.TarFile, name: str) -> list[str]:
     return content.read().decode("utf-8").splitlines()
 
 
-def smoothed(logits: Tensor, labels: Tensor) -> Tensor:
-    """The loss that the peers' users take, over all logits at once."""
+def smoothed_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The usual loss of the peers' users, over all logits at once."""
     return F.cross_entropy(
-        logits.flatten(0, 1), labels.flatten().long(), ignore_index=0, label_smoothing=SMOOTHING
+        logits.flatten(0, 1), labels.flatten().long(), ignore_index=0, label_smoothing=LABEL_SMOOTHING
     )
 
 
-def _hidden_cells(cells: Tensor, lengths: Tensor) -> Tensor:
+def _padding_mask(cells: Tensor, lengths: Tensor) -> Tensor:
     return torch.arange(cells.shape[1], device=cells.device) >= lengths[:, None]
 
 
@@ -113,7 +113,7 @@ def nn_transformer(shape: Shape) -> Peer:
     )
     model.register_module("embedding", nn.Embedding(shape.vocabulary, shape.width))
     model.register_buffer("waves", sinusoids(torch.arange(shape.max_length), shape.width))
-    # Like ours, it drops where the paper does: not the weights of attention, nothing inside the feed-forward.
+    # Dropout as in the paper and in clearhead: none on attention weights or inside the feed-forward.
     for part in model.modules():
         if isinstance(part, nn.MultiheadAttention):
             part.dropout = 0.0
@@ -125,9 +125,9 @@ def nn_transformer(shape: Shape) -> Peer:
         return F.dropout(model.embedding(tokens) * shape.width**0.5 + waves, DROPOUT)  # pyright: ignore
 
     def logits(batch: PairBatch) -> Tensor:
-        padding = _hidden_cells(batch.source, batch.source_lengths)
-        # Where nothing is padded, nobody need hide it: the faster kernels are then open to it.
-        ffn_width = padding if batch.source_tokens < batch.source.numel() else None
+        mask = _padding_mask(batch.source, batch.source_lengths)
+        # Without a mask, faster kernels apply.
+        padding = mask if batch.source_tokens < batch.source.numel() else None
         size = batch.inputs.shape[1]
         future = torch.ones(size, size, dtype=torch.bool, device=batch.source.device).triu(1)
         states = model(
@@ -135,8 +135,8 @@ def nn_transformer(shape: Shape) -> Peer:
             embed(batch.inputs),
             tgt_mask=future,
             tgt_is_causal=True,
-            src_key_padding_mask=ffn_width,
-            memory_key_padding_mask=ffn_width,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
         )
         return F.linear(states, model.embedding.weight)  # pyright: ignore
 
@@ -169,7 +169,7 @@ def marian(shape: Shape) -> Peer:
     model = MarianMTModel(config).train()
 
     def logits(batch: PairBatch) -> Tensor:
-        keep = (~_hidden_cells(batch.source, batch.source_lengths)).long()
+        keep = (~_padding_mask(batch.source, batch.source_lengths)).long()
         padded = batch.source_tokens < batch.source.numel()
         return model(
             input_ids=batch.source, attention_mask=keep if padded else None, decoder_input_ids=batch.inputs
@@ -181,22 +181,22 @@ def marian(shape: Shape) -> Peer:
 def x_transformer(shape: Shape) -> Peer:
     from x_transformers import Decoder, Encoder, TransformerWrapper
 
-    same = {
+    shared = {
         "dim": shape.width,
         "depth": shape.layers,
         "heads": shape.heads,
-        "attn_dim_head": SIZE,
+        "attn_dim_head": HEAD_SIZE,
         "attn_flash": True,
         "ff_dropout": DROPOUT,
     }
     ends = {"num_tokens": shape.vocabulary, "max_seq_len": shape.max_length, "emb_dropout": DROPOUT}
-    encoder = TransformerWrapper(attn_layers=Encoder(**same), **ends)
-    decoder = TransformerWrapper(attn_layers=Decoder(cross_attend=True, **same), tie_embedding=True, **ends)
+    encoder = TransformerWrapper(attn_layers=Encoder(**shared), **ends)
+    decoder = TransformerWrapper(attn_layers=Decoder(cross_attend=True, **shared), tie_embedding=True, **ends)
     encoder.token_emb = decoder.token_emb
     encoder.to_logits = nn.Identity()
 
     def logits(batch: PairBatch) -> Tensor:
-        keep = ~_hidden_cells(batch.source, batch.source_lengths)
+        keep = ~_padding_mask(batch.source, batch.source_lengths)
         states = encoder(batch.source, mask=keep, return_embeddings=True)
         return decoder(batch.inputs, context=states, context_mask=keep)
 

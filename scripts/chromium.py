@@ -1,4 +1,4 @@
-"""The Chromium that draws the explorer's page for tests and pictures, the same on every machine."""
+"""Chromium for browser tests and screenshots, with flags that make it render alike on every machine."""
 
 import os
 import shutil
@@ -9,12 +9,12 @@ ARGUMENTS = [
     "--disable-lcd-text",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
-    # In a container the sandbox has no rights of its own, and shared memory is small.
+    # Containers forbid the sandbox and have little shared memory.
     "--no-sandbox",
     "--disable-dev-shm-usage",
 ]
 
 
 def program() -> str | None:
-    """Where it is, if it is here: what CHROMIUM names, or the first of the usual names."""
+    """The path in CHROMIUM, or the first usual name on the PATH; None if there is none."""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)

@@ -1,8 +1,8 @@
-"""Sends Ctrl-C to a command at many moments after its start, and tells what became of each.
+"""Sends Ctrl-C to a command at many moments after its start and counts how it ends.
 
     .venv/bin/python scripts/interrupts.py --until 3 --every 0.05 generate "ROMEO:" --tokens 20000
 
-The command should be one that takes longer than the last moment. It must have ended soon after each.
+Choose a command that runs longer than --until. It should always end soon after the signal.
 """
 
 import argparse
@@ -13,51 +13,52 @@ import sys
 import time
 from collections import Counter
 
-# Far longer than a step of any command: what still runs then has lost the Ctrl-C.
-PATIENCE = 10.0
+# Far longer than one step of any command: a process that still runs then has missed the signal.
+TIMEOUT = 10.0
 SOON = 2.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--since", type=float, default=0.05)
-    parser.add_argument("--until", type=float, default=3.0)
-    parser.add_argument("--every", type=float, default=0.05)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--since", type=float, default=0.05, help="seconds until the first signal")
+    parser.add_argument("--until", type=float, default=3.0, help="seconds until the last signal")
+    parser.add_argument("--every", type=float, default=0.05, help="seconds between signals")
     parser.add_argument("command", nargs=argparse.REMAINDER)
-    asked = parser.parse_args()
-    moments = range(int((asked.until - asked.since) / asked.every) + 1)
-    found = Counter(interrupted(asked.since + number * asked.every, asked.command) for number in moments)
-    for what, count in found.most_common():
-        sys.stdout.write(f"{count} of {len(moments)}: {what}\n")
-    sys.exit(any(what.startswith("lost") for what in found))
+    options = parser.parse_args()
+    count = int((options.until - options.since) / options.every) + 1
+    delays = (options.since + number * options.every for number in range(count))
+    outcomes = Counter(interrupt(delay, options.command) for delay in delays)
+    for outcome, times in outcomes.most_common():
+        sys.stdout.write(f"{times} of {count}: {outcome}\n")
+    sys.exit(any(outcome.startswith("missed") for outcome in outcomes))
 
 
-def interrupted(moment: float, command: list[str]) -> str:
-    """How a command ends that is interrupted so many seconds after its start."""
+def interrupt(delay: float, command: list[str]) -> str:
+    """How a command ends that gets Ctrl-C so many seconds after its start."""
     process = subprocess.Popen(
         [sys.executable, "-m", "clearhead", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=hearing,
+        preexec_fn=_accept_ctrl_c,
     )
-    time.sleep(moment)
+    time.sleep(delay)
     if process.poll() is not None:
-        return "had ended before; give it more to do"
+        return "ended before the signal; choose a longer command"
     process.send_signal(signal.SIGINT)
-    began = time.monotonic()
+    start = time.monotonic()
     try:
-        _, said = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        return "lost: went on"
-    last = said.decode(errors="replace").strip().rpartition("\n")[2]
-    late = "" if time.monotonic() - began < SOON else ", late"
-    return f"ended with {process.returncode}{late}, and said: {last}"
+        return "missed: kept running"
+    last = errors.decode(errors="replace").strip().rpartition("\n")[2]
+    late = "" if time.monotonic() - start < SOON else ", late"
+    return f"exit status {process.returncode}{late}, last line: {last}"
 
 
-def hearing() -> None:
-    """What a shell starts in the background ignores Ctrl-C, and so does all that it starts."""
+def _accept_ctrl_c() -> None:
+    """Undo what a shell does to background processes, which ignore Ctrl-C."""
     os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -103,7 +103,7 @@ def gpt_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "width": 16,
         "ffn_width": 24,
         "layers": 1,
-        "max_length": 32,
+        "context_length": 32,
         "attention": {"heads": 2},
     }
     torch.manual_seed(0)

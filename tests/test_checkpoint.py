@@ -81,7 +81,7 @@ def test_loading_runs_no_code(folder, tmp_path):
     for name, message in (
         ("model.safetensors", "truncated or not a weights file"),
         ("tokenizer.json", "not UTF-8 text|cut short or not JSON"),
-        ("config.toml", "not UTF-8 text|not valid TOML"),
+        ("config.toml", "not UTF-8|not valid TOML"),
     ):
         whole = (folder / name).read_bytes()
         (folder / name).write_bytes(pickle.dumps(Hostile()))
@@ -153,9 +153,7 @@ def test_weights_of_another_model_are_refused(folder):
         load_checkpoint(folder)
 
     save_file(stored | {name: torch.ones(3, 5)}, path)
-    with pytest.raises(
-        ModelError, match=f"{name} is 3 x 5, but config.toml describes .* different models"
-    ):
+    with pytest.raises(ModelError, match=f"{name} is 3 x 5, but config.toml describes .* different models"):
         load_checkpoint(folder)
 
 
@@ -179,9 +177,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(
-        ModelError, match=r"model.safetensors: cannot be written \(No space left on device\)"
-    ):
+    with pytest.raises(ModelError, match=r"model.safetensors: cannot be written \(No space left on device\)"):
         save_weights(weights(make_translator(1)), path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]

@@ -1,4 +1,4 @@
-"""Settings: what is wrong is refused at once, by path, with the way out."""
+"""Settings: invalid values are reported all at once, by path, with a suggestion."""
 
 from pathlib import Path
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from pydantic import Field
 
-from clearhead.config import Settings, changed, parse_settings, read_settings, settings_toml
+from clearhead.config import Settings, apply_overrides, parse_settings, read_settings, settings_toml
 from clearhead.errors import SettingsError
 from clearhead.models import TranslatorConfig
 
@@ -28,10 +28,10 @@ class Farm(Settings):
     fields: tuple[str, ...] = Field(default=(), strict=False)
 
 
-def refused(values: dict) -> tuple[str, ...]:
-    with pytest.raises(SettingsError) as caught:
+def problems(values: dict) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as error:
         parse_settings(Farm, values)
-    return caught.value.problems
+    return error.value.problems
 
 
 @pytest.mark.parametrize(
@@ -43,32 +43,32 @@ def refused(values: dict) -> tuple[str, ...]:
             "model.attention.score: 'cos' is not one of dot, scaled, general, additive, cosine, location",
         ),
         ({"model": {"width": 100}}, "model: width 100 is not divisible by attention.heads 8"),
-        ({"model": {"width": "wide"}}, "model.width: 'wide' is not a whole number"),
+        ({"model": {"width": "wide"}}, "model.width: 'wide' is not an integer"),
         ({"model": {"width": -1}}, "model.width: -1 should be greater than 0"),
         ({"model": {"preset": "huge"}}, "model: preset 'huge' is not one of tiny, small, base, big"),
         ({"animal": {"kind": "cat"}}, "animal: 'cat' is not one of dog, bird"),
         ({"animal": {"kind": "bird", "wing": 1}}, "animal.wing: unknown setting (did you mean wings?)"),
-        ({"animal": {"kind": "bird", "wings": 1.5}}, "animal.wings: 1.5 is not a whole number"),
+        ({"animal": {"kind": "bird", "wings": 1.5}}, "animal.wings: 1.5 is not an integer"),
         ({"model": {"heads": 8}}, "model.heads: unknown setting (did you mean model.attention.heads?)"),
         ({"width": 8}, "width: unknown setting (did you mean model.width?)"),
         (
             {"animal": "bird"},
             "animal: 'bird' is a value, but this is a group of settings; write { kind = \"bird\" }",
         ),
-        ({"name": 3}, "name: 3 is not text (put it in quotes)"),
+        ({"name": 3}, "name: 3 is not a string (put it in quotes)"),
     ],
 )
-def test_a_mistake_is_named_by_path_value_and_way_out(values, problem):
-    assert refused({"name": "a", **values}) == (problem,)
+def test_an_error_names_path_value_and_fix(values, problem):
+    assert problems({"name": "a", **values}) == (problem,)
 
 
-def test_ten_mistakes_are_said_at_once():
+def test_ten_errors_are_reported_at_once():
     names = [f"wrong_{number}" for number in range(9)]
-    assert len(refused({"model": dict.fromkeys(names, 1)})) == 10
+    assert len(problems({"model": dict.fromkeys(names, 1)})) == 10
 
 
 def test_a_missing_setting_is_named():
-    assert refused({}) == ("name: is missing",)
+    assert problems({}) == ("name: is missing",)
 
 
 def test_settings_round_trip_through_toml(tmp_path: Path):
@@ -77,38 +77,39 @@ def test_settings_round_trip_through_toml(tmp_path: Path):
     assert read_settings(Farm, tmp_path / "farm.toml") == farm
 
 
-def test_changes_are_read_as_toml_or_else_as_text():
-    values = changed({"model": {"width": 8}}, ["model.width=16", "model.attention.score=dot", "rate=3e-4"])
+def test_overrides_are_parsed_as_toml_or_else_taken_as_strings():
+    overrides = ["model.width=16", "model.attention.score=dot", "rate=3e-4"]
+    values = apply_overrides({"model": {"width": 8}}, overrides)
     assert values == {"model": {"width": 16, "attention": {"score": "dot"}}, "rate": 3e-4}
 
 
-def test_changing_leaves_the_given_values_alone():
+def test_overrides_do_not_modify_the_given_values():
     before = {"model": {"width": 8}}
-    changed(before, ["model.width=16"])
+    apply_overrides(before, ["model.width=16"])
     assert before == {"model": {"width": 8}}
 
 
-def test_a_change_without_a_value_is_refused():
-    with pytest.raises(SettingsError, match=r"--set model: write it as name=value"):
-        changed({}, ["model"])
+def test_an_override_without_a_value_is_rejected():
+    with pytest.raises(SettingsError, match=r"--set model: write NAME=VALUE, for example model.width=256"):
+        apply_overrides({}, ["model"])
 
 
-def test_a_preset_stands_for_its_settings_and_those_beside_it_win():
+def test_settings_beside_a_preset_replace_those_of_the_preset():
     config = TranslatorConfig.model_validate({"preset": "tiny", "width": 64, "attention": {"score": "dot"}})
-    assert (config.width, config.hidden, config.attention.heads) == (64, 256, 4)
+    assert (config.width, config.ffn_width, config.attention.heads) == (64, 256, 4)
     assert config.attention.score == "dot"
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [(b"a = ", "not valid TOML"), (b"\xff\xfe", "not UTF-8 text")],
+    ("content", "message"),
+    [(b"a = ", "not valid TOML"), (b"\xff\xfe", r"not UTF-8 \(byte 0\); save it as UTF-8")],
 )
-def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes, words: str):
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes, message: str):
     path = tmp_path / "recipe.toml"
     path.write_bytes(content)
-    with pytest.raises(SettingsError, match=words) as caught:
+    with pytest.raises(SettingsError, match=message) as error:
         read_settings(Farm, path)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
@@ -116,5 +117,5 @@ def test_a_missing_file_is_named(tmp_path: Path):
         read_settings(Farm, tmp_path / "none.toml")
 
 
-def test_a_value_where_a_group_belongs_is_named():
-    assert refused({"name": "a", "model": 3}) == ("model: 3 is a value, but this is a group of settings",)
+def test_a_value_in_place_of_a_group_is_named():
+    assert problems({"name": "a", "model": 3}) == ("model: 3 is a value, but this is a group of settings",)

@@ -1,7 +1,8 @@
-"""The package as a whole: its public names, what importing it costs, and the floors of the house."""
+"""The package as a whole: its public names, the cost of importing it, and its layers."""
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,13 @@ SLOW = ("torch", "numpy", "pyarrow", "tokenizers", "sacrebleu", "pydantic", "mat
 
 
 def imported_after(code: str) -> set[str]:
-    """The slow libraries that are loaded once a fresh interpreter has run some code."""
+    """The slow libraries that a new interpreter has loaded after running some code."""
     code += f"\nimport sys\nsys.stderr.write(' '.join(name for name in {SLOW} if name in sys.modules))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(ended.stderr.split())
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(result.stderr.split())
 
 
-def test_the_public_names_are_sorted_and_there():
+def test_public_names_are_sorted_and_importable():
     assert clearhead.__all__ == sorted(clearhead.__all__)
     for name in clearhead.__all__:
         assert getattr(clearhead, name).__name__ == name
@@ -29,7 +30,7 @@ def test_the_public_names_are_sorted_and_there():
     assert clearhead.ClearheadError is ClearheadError
 
 
-def test_an_unknown_name_is_refused_as_in_any_module():
+def test_an_unknown_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="module 'clearhead' has no attribute 'nothing'"):
         clearhead.nothing  # noqa: B018
 
@@ -45,7 +46,7 @@ def test_importing_the_package_imports_nothing_slow():
 
 
 def test_help_imports_nothing_slow():
-    help_of_all = """
+    all_help_pages = """
 import contextlib, io, sys
 from clearhead.cli import main
 commands = "translate, generate, explain, explore, train, evaluate, export, import, models, data, data list"
@@ -54,32 +55,43 @@ for command in ("", *commands.split(", ")):
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
         main()
 """
-    # typer itself brings pydantic in some of its versions.
-    assert imported_after(help_of_all) <= {"pydantic"}
+    # Some versions of typer import pydantic.
+    assert imported_after(all_help_pages) <= {"pydantic"}
 
 
-def test_translating_imports_nothing_that_only_training_and_measuring_need():
+def test_loading_a_model_imports_nothing_for_training_or_evaluation():
     assert imported_after("import clearhead; clearhead.load") == {"torch", "numpy", "tokenizers", "pydantic"}
 
 
-def test_text_is_handled_without_torch():
+def test_help_answers_within_half_a_second():
+    """The goal is 0.3 s; the rest is for a busy machine."""
+    command = [sys.executable, "-m", "clearhead", "--help"]
+    durations = []
+    for _ in range(3):
+        started = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        durations.append(time.perf_counter() - started)
+    assert min(durations) < 0.5
+
+
+def test_text_processing_does_not_import_torch():
     assert "torch" not in imported_after("import clearhead.text.tokenizer, clearhead.text.languages")
 
 
-def test_a_floor_imports_only_the_floors_below_it():
+def test_every_layer_imports_only_layers_below_it():
     program = Path(sys.executable).with_name("lint-imports")
-    ended = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout
+    result = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
 
 
-def test_every_room_is_on_a_floor():
+def test_every_package_belongs_to_a_layer():
     import tomllib
 
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
-    floors = {room.strip() for floor in contract["layers"] for room in floor.split("|")}
-    rooms = {
+    layered = {name.strip() for layer in contract["layers"] for name in layer.split("|")}
+    packages = {
         f"clearhead.{path.stem}"
         for path in (ROOT / "src" / "clearhead").iterdir()
         if (path.is_dir() or path.suffix == ".py") and not path.name.startswith("__")
     }
-    assert rooms == floors
+    assert packages == layered

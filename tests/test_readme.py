@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "clearhead"
 
 
-def listed() -> dict[str, str]:
-    """The tree in README: each path below src/clearhead with what is said of it."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def listed(page: str) -> dict[str, str]:
+    """The paths that a page lists below src/clearhead, with what it says of each."""
+    text = (ROOT / page).read_text(encoding="utf-8")
     _, _, tree = text.partition("src/clearhead/\n")
     found, rooms = {}, [""]
     for line in tree.partition("```")[0].splitlines():
@@ -24,22 +24,31 @@ def listed() -> dict[str, str]:
     return found
 
 
-def test_the_tree_lists_every_file_of_the_package_with_a_line():
-    there = {
+def modules() -> set[str]:
+    return {
         str(path.relative_to(PACKAGE)).replace("/__init__.py", "/")
         for path in PACKAGE.rglob("*.py")
         if not any(part.startswith(".") for part in path.parts)
     }
-    missing, gone = sorted(there - listed().keys()), sorted(listed().keys() - there)
-    assert (missing, gone) == ([], [])
-    assert [path for path, said in listed().items() if not said] == []
+
+
+def test_the_architecture_page_lists_every_file_of_the_package_with_a_line():
+    files = listed("docs/architecture.md")
+    assert files.keys() == modules()
+    assert [path for path, line in files.items() if not line] == []
+
+
+def test_readme_lists_every_folder_of_the_package_with_a_line():
+    folders = listed("README.md")
+    assert folders.keys() == {path for path in modules() if path.endswith("/")}
+    assert [path for path, line in folders.items() if not line] == []
 
 
 def test_every_file_that_readme_links_to_is_there():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text)
     assert [link for link in links if not (ROOT / link).exists()] == []
-    recipes = set(re.findall(r"recipes/[\w-]+\.toml", text))
+    recipes = set(re.findall(r"recipes/[\w/-]+\.toml", text))
     assert recipes
     assert [recipe for recipe in recipes if not (ROOT / recipe).exists()] == []
 

@@ -19,25 +19,25 @@ __all__ = [
     "LanguageModel",
     "Sampling",
     "Trace",
+    "TranslateOptions",
     "Translation",
     "TranslationModel",
-    "TranslateOptions",
     "capture",
     "intervene",
     "load",
 ]
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "ClearheadError": "clearhead.errors",
     "Explanation": "clearhead.inspection.explanation",
     "Generation": "clearhead.tasks.language.generation",
     "LanguageModel": "clearhead.tasks.language.model",
     "Sampling": "clearhead.tasks.translation.model",
     "Trace": "clearhead.inspection",
+    "TranslateOptions": "clearhead.tasks.translation.model",
     "Translation": "clearhead.tasks.translation.model",
     "TranslationModel": "clearhead.tasks.translation.model",
-    "TranslateOptions": "clearhead.tasks.translation.model",
     "capture": "clearhead.inspection",
     "intervene": "clearhead.inspection",
     "load": "clearhead.tasks.load",
@@ -45,12 +45,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use: torch takes seconds, and `clearhead --help` does not need it."""
-    if name not in _HOMES:
+    """Import a public name on first use, because torch takes seconds and `clearhead --help` needs none."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'clearhead' has no attribute {name!r}")
-    # Rooms above the one that is asked for add to it: the explorer writes explanations as pages.
+    # The explorer registers its writer of HTML pages for explanations.
     importlib.import_module("clearhead.explorer")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""python -m clearhead: the command line, as torchrun -m wants it."""
+"""`python -m clearhead`, which `torchrun -m` needs."""
 
 from clearhead.cli import main
 

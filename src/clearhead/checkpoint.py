@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import tomli_w
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -17,15 +18,14 @@ from torch.overrides import TorchFunctionMode
 from clearhead.accel.quantization import restored
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
-from clearhead.files import replacing
-from clearhead.layers.block import BlockConfig
+from clearhead.files import atomic_path, check_new_folder, write_text
 from clearhead.models import MODELS, build, read_config
+from clearhead.retired import is_first_edition
 
 SETTINGS, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
 # The settings file of Hugging Face's transformers.
 HUGGINGFACE_SETTINGS = "config.json"
-# Settings may describe this many numbers more than the file has: they fit into memory, and loading then
-# names the tensor of a wrong shape.
+# This many numbers fit into memory anywhere; a smaller excess is reported as a wrong shape.
 SPARE = 2**26
 
 
@@ -61,6 +61,11 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     _check_there(folder, SETTINGS)
     try:
         settings = read_toml(folder / SETTINGS)
+        if is_first_edition(settings):
+            raise ModelError(
+                f"{folder}: written by an earlier edition of clearhead; "
+                f"convert it: python scripts/convert.py {quote(str(folder))}"
+            )
         config: Any = read_config(settings.get("model", {}), str(folder / SETTINGS))
     except SettingsError as error:
         raise ModelError(str(error)) from None
@@ -68,9 +73,7 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     for name in ([kind.FILE] if kind else []) + [WEIGHTS]:
         _check_there(folder, name)
     processor = kind.load(folder / kind.FILE) if kind else None
-    if isinstance(config, BlockConfig):
-        vocabulary = processor.size if processor else 0
-        check_counts(config, vocabulary, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
+    check_sizes(config, processor, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
     with torch.random.fork_rng(devices=[]), Undrawn():
         model = build(config, processor)
     load_weights(model, folder / WEIGHTS)
@@ -78,27 +81,36 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     return Checkpoint(model.to(device).eval(), processor, settings)
 
 
+def save_checkpoint(
+    folder: Path, model: Any, processor: Any = None, settings: Mapping[str, Any] | None = None
+) -> None:
+    """Writes a model that was built in Python as a folder that `load` takes.
+
+    `settings` are those beside the model's own, such as {"kind": "language"}, the task.
+    """
+    check_new_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = model.config.model_dump(mode="json", exclude_none=True)
+    write_text(folder / SETTINGS, tomli_w.dumps({**(settings or {}), "model": config}))
+    if processor is not None:
+        processor.save(folder / processor.FILE)
+    # Last: a folder counts as a model once it has weights.
+    save_weights(weights(model), folder / WEIGHTS)
+
+
 def _check_there(folder: Path, name: str) -> None:
     if not (folder / name).is_file():
         raise ModelError(f"{folder}: no trained model here, {name} is missing")
 
 
-def check_counts(
-    config: BlockConfig, vocabulary: int, shapes: Sequence[Sequence[int]], location: str
-) -> None:
+def check_sizes(config: Any, processor: Any, shapes: Sequence[Sequence[int]], location: str) -> None:
     """Refuses settings that describe far more than weights of these shapes, before memory is allocated."""
+    if not hasattr(config, "tensor_sizes"):
+        return
     total = sum(map(prod, shapes))
     layers = max(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
-    heads, size = config.attention.heads, config.head_size
-    # Numbers per position: a rotation of each head, a vector, or none.
-    row = {"rotary": size, "alibi": 0, "none": 0}.get(config.position, config.width)
-    described = {
-        f"a vocabulary of {vocabulary:,} and width {config.width:,}": vocabulary * config.width,
-        f"width {config.width:,} and ffn_width {config.ffn_width:,}": config.width * config.ffn_width,
-        f"{heads:,} heads of size {size:,}": config.width * heads * size,
-        f"{config.max_length:,} positions": config.max_length * row,
-    }
-    wrong = [part for part, count in described.items() if count > total + SPARE]
+    sizes = config.tensor_sizes(processor.size if processor else 0)
+    wrong = [part for part, count in sizes.items() if count > total + SPARE]
     wrong += [f"{layers:,} layers"] if layers > len(shapes) else []
     if wrong:
         raise ModelError(
@@ -140,7 +152,7 @@ def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
     """Writes the file atomically, with a hash of the processor beside it."""
     tensors = {name: value.cpu().contiguous() for name, value in values.items()}
     try:
-        with replacing(path) as temporary:
+        with atomic_path(path) as temporary:
             save_file(tensors, temporary, _processor_hashes(path.parent))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error

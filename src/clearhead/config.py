@@ -1,4 +1,4 @@
-"""Typed settings: TOML in, frozen objects out; what is wrong is said at once, by path, with a way out."""
+"""Typed settings: TOML in, frozen objects out; all errors are reported at once, by path."""
 
 import tomllib
 import types
@@ -11,41 +11,42 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from clearhead.errors import SettingsError, meant, nearest
+from clearhead.errors import SettingsError, closest_match, did_you_mean
+from clearhead.retired import renaming
 
 
 class Settings(BaseModel):
-    """The base of every group of settings: immutable, and closed to unknown names."""
+    """Base class of all groups of settings: frozen, and without unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
     @classmethod
     def names(cls) -> Collection[str]:
-        """What may be set here."""
+        """The settings of this group."""
         return cls.model_fields
 
 
 S = TypeVar("S", bound=Settings)
 
-# What is said of a value, by pydantic's name for the mistake.
-NOT_OF_A_TYPE = {
-    "int_type": "is not a whole number",
-    "int_from_float": "is not a whole number",
-    "int_parsing": "is not a whole number",
+# pydantic's error types in our words.
+WRONG_TYPE = {
+    "int_type": "is not an integer",
+    "int_from_float": "is not an integer",
+    "int_parsing": "is not an integer",
     "float_type": "is not a number",
     "float_parsing": "is not a number",
-    "string_type": "is not text (put it in quotes)",
+    "string_type": "is not a string (put it in quotes)",
     "bool_type": "is not true or false",
     "model_type": "is a value, but this is a group of settings",
     "model_attributes_type": "is a value, but this is a group of settings",
 }
-# Letters of a value that are shown: it may be a whole text.
-SHOWN = 80
+MAX_SHOWN = 80
+"""Characters of an invalid value that an error message quotes."""
 
 
-def read_settings(kind: type[S], path: Path, changes: Sequence[str] = ()) -> S:
-    """The settings in a TOML file, after changes of the form 'a.b=value'."""
-    return parse_settings(kind, changed(read_toml(path), changes), place=str(path))
+def read_settings(kind: type[S], path: Path, overrides: Sequence[str] = ()) -> S:
+    """The settings in a TOML file, with overrides of the form 'a.b=value'."""
+    return parse_settings(kind, apply_overrides(read_toml(path), overrides), location=str(path))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -54,63 +55,113 @@ def read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such file") from None
     except IsADirectoryError:
-        raise SettingsError(f"{path}: is a folder; name a .toml file") from None
+        raise SettingsError(f"{path}: is a folder; pass a .toml file") from None
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        raise SettingsError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
 
 
-def parse_settings(kind: type[S], values: Mapping[str, Any], place: str = "", group: str = "") -> S:
-    """`values` as settings of a kind; raises one SettingsError that lists every problem.
+def parse_settings(kind: type[S], values: Mapping[str, Any], location: str = "", group: str = "") -> S:
+    """Validated settings; raises one SettingsError that lists every problem.
 
-    `place` is the file they are from, `group` the path in it.
+    `location` is the file that holds the values, `group` their path in it.
     """
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        before = f"{place}: " if place else ""
-        raise SettingsError(*(before + problem for problem in problems(kind, error, group))) from None
+        prefix = f"{location}: " if location else ""
+        raise SettingsError(*(prefix + problem for problem in problems(kind, error, group))) from None
 
 
-def changed(values: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
-    """`values` with changes of the form 'a.b=value'; a value is read as TOML, or else taken as text."""
+def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """A copy of the values with overrides of the form 'a.b=value'; values that are not TOML are strings."""
     result = dict(values)
-    for change in changes:
-        path, equals, text = change.partition("=")
+    for override in overrides:
+        path, equals, text = override.partition("=")
         if not equals or not path.strip():
-            raise SettingsError(f"--set {change}: write it as name=value, for example model.width=256")
+            raise SettingsError(f"--set {override}: write NAME=VALUE, for example model.width=256")
         *parents, name = path.strip().split(".")
         group = result
         for parent in parents:
             inner = group.get(parent, {})
             if not isinstance(inner, Mapping):
-                raise SettingsError(f"--set {change}: {parent} is a value, not a group of settings")
+                raise SettingsError(f"--set {override}: {parent} is a value, not a group of settings")
             group[parent] = group = dict(inner)
         group[name] = _toml_value(text.strip())
     return result
 
 
 def settings_toml(settings: Settings) -> str:
-    """The settings as TOML, complete; None is left out, as TOML has no word for it."""
+    """The complete settings as TOML, without None, which TOML cannot express."""
     return tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
 
 
 def problems(kind: type[Settings], error: ValidationError, group: str = "") -> Iterator[str]:
-    """One sentence per mistake, in the order of the settings; `group` is the path to them."""
+    """One message per invalid setting, in the order of the settings; `group` is the path to them."""
     details = error.errors()
     for detail in details:
         if detail["type"] == "too_short" and any(_inside(other, detail) for other in details):
-            continue  # pydantic counts only the items that are right
+            continue  # pydantic counts only the valid items
         inner, parent = _locate(kind, detail["loc"])
-        path = ".".join(part for part in (group, inner) if part)
-        said = sentence(detail, parent, path.rpartition(".")[0])
-        yield f"{path}: {said}" if path else said
+        path = ".".join(filter(None, (group, inner)))
+        around = path.rpartition(".")[0]
+        message = _renamed(detail, path, parent) or describe(detail, parent, around)
+        yield f"{path}: {message}" if path else message
 
 
-def _inside(mistake: ErrorDetails, whole: ErrorDetails) -> bool:
-    depth = len(whole["loc"])
-    return len(mistake["loc"]) > depth and mistake["loc"][:depth] == whole["loc"]
+def _renamed(detail: ErrorDetails, path: str, parent: type[Settings] | None) -> str | None:
+    """The new name of a retired setting or value."""
+    if detail["type"] not in ("extra_forbidden", "literal_error"):
+        return None
+    around = path.rpartition(".")[0]
+    known = [f"{around}.{name}" for name in parent.names()] if parent else []
+    return renaming(path, detail["input"], known)
+
+
+def describe(detail: ErrorDetails, parent: type[Settings] | None = None, group: str = "") -> str:
+    """The problem with one value; `parent` is the class of the settings around it, `group` their path."""
+    context, value = detail.get("ctx", {}), detail["input"]
+    name = str(detail["loc"][-1]) if detail["loc"] else ""
+    match detail["type"]:
+        case "extra_forbidden":
+            return unknown_setting(name, parent, group)
+        case "missing":
+            return "is missing"
+        case "literal_error" | "union_tag_invalid":
+            choices = context.get("expected", context.get("expected_tags", ""))
+            shown = value.get("kind") if isinstance(value, Mapping) else value
+            return f"{_shown(shown)} is not one of {choices.replace(' or ', ', ').replace(chr(39), '')}"
+        case "union_tag_not_found":
+            return "kind is missing"
+        case "value_error":
+            return str(context["error"])
+        case kind if kind in WRONG_TYPE:
+            return f"{_shown(value)} {WRONG_TYPE[kind]}{_as_group(parent, name, value)}"
+        case _:
+            # pydantic's message with the value itself: "Input should be greater than 0".
+            _, should, rest = detail["msg"].partition(" should ")
+            return f"{_shown(value)} should {rest}" if should else detail["msg"].lower()
+
+
+def unknown_setting(name: str, parent: type[Settings] | None, group: str) -> str:
+    """The message for a name that no setting has, with a suggestion.
+
+    The suggestion is a setting of this name in an inner group, or else the most similar name in this group.
+    """
+    if parent is None:
+        return "unknown setting"
+    inner = (
+        ".".join(filter(None, (group, field_name, name)))
+        for field_name, field in parent.model_fields.items()
+        if any(name in member.names() for member in _members(field.annotation))
+    )
+    return "unknown setting" + did_you_mean(next(inner, None) or closest_match(name, parent.names()))
+
+
+def _inside(detail: ErrorDetails, outer: ErrorDetails) -> bool:
+    depth = len(outer["loc"])
+    return len(detail["loc"]) > depth and detail["loc"][:depth] == outer["loc"]
 
 
 def _toml_value(text: str) -> Any:
@@ -121,28 +172,26 @@ def _toml_value(text: str) -> Any:
 
 
 def _locate(kind: type[Settings], loc: tuple[int | str, ...]) -> tuple[str, type[Settings] | None]:
-    """The dotted path a user wrote, without the tags of unions, and the group in which the mistake is."""
-    words: list[str] = []
-    here: Any = kind
+    """The dotted path as the user wrote it, without pydantic's union tags, and the class around the error."""
+    path: list[str] = []
+    annotation: Any = kind
     parent: type[Settings] | None = kind
     for part in loc:
-        members = {_tag(member): member for member in _members(here)}
-        if isinstance(part, str) and part in members and len(members) > 1:
-            here = members[part]
-            parent = here
-            continue
+        members = {_tag(member): member for member in _members(annotation)}
         if isinstance(part, int):
-            words.append(str(part))
-            continue
-        group = next((m for m in members.values() if part in m.model_fields), None)
-        parent = group or next(iter(members.values()), None)
-        words.append(part)
-        here = group.model_fields[part].annotation if group else None
-    return ".".join(words), parent
+            path.append(str(part))
+        elif len(members) > 1 and part in members:
+            annotation = parent = members[part]
+        else:
+            group = next((member for member in members.values() if part in member.model_fields), None)
+            parent = group or next(iter(members.values()), None)
+            path.append(part)
+            annotation = group.model_fields[part].annotation if group else None
+    return ".".join(path), parent
 
 
 def _members(annotation: Any) -> list[type[Settings]]:
-    """The settings classes that an annotation admits."""
+    """The settings classes in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return [annotation]
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is not None:
@@ -155,48 +204,13 @@ def _tag(kind: type[Settings]) -> str:
     return str(field.default) if field else kind.__name__
 
 
-def sentence(detail: ErrorDetails, parent: type[Settings] | None = None, group: str = "") -> str:
-    """What is wrong with a value, in words; `parent` is the group of settings that it is in, at a path."""
-    context, value = detail.get("ctx", {}), detail["input"]
-    name = str(detail["loc"][-1]) if detail["loc"] else ""
-    match detail["type"]:
-        case "extra_forbidden":
-            return "unknown setting" + meant(_near(parent, name, group) if parent else None)
-        case "missing":
-            return "is missing"
-        case "literal_error" | "union_tag_invalid":
-            choices = context.get("expected", context.get("expected_tags", ""))
-            shown = value.get("kind") if isinstance(value, Mapping) else value
-            return f"{_shown(shown)} is not one of {choices.replace(' or ', ', ').replace(chr(39), '')}"
-        case "union_tag_not_found":
-            return "kind is missing"
-        case "value_error":
-            return str(context["error"])
-        case kind if kind in NOT_OF_A_TYPE:
-            return f"{_shown(value)} {NOT_OF_A_TYPE[kind]}{_as_group(parent, name, value)}"
-        case _:
-            # pydantic's own words, with the value in the place of its kind: "Input should be greater than 0".
-            _, should, rest = detail["msg"].partition(" should ")
-            return f"{_shown(value)} should {rest}" if should else detail["msg"].lower()
-
-
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
-def _near(group: type[Settings], name: str, path: str) -> str | None:
-    """What may have been meant: a setting of this name in a group inside, in full, or one alike here."""
-    inside = (
-        ".".join(filter(None, (path, inner, name)))
-        for inner, field in group.model_fields.items()
-        if any(name in member.names() for member in _members(field.annotation))
-    )
-    return next(inside, None) or nearest(name, group.names())
-
-
-def _as_group(group: type[Settings] | None, name: str, value: object) -> str:
-    """How to write a group of which only the kind was given."""
-    field = group.model_fields.get(name) if group else None
+def _as_group(parent: type[Settings] | None, name: str, value: object) -> str:
+    """How to write a group of settings if only its kind was given."""
+    field = parent.model_fields.get(name) if parent else None
     kinds = [_tag(member) for member in _members(field.annotation)] if field else []
     return f'; write {{ kind = "{value}" }}' if value in kinds else ""

@@ -1,12 +1,12 @@
-"""What can go wrong in a way the user can mend; the command line prints each as one line and exits with 2.
+"""Errors that a user can fix; the command line prints one line for each problem and exits with code 2.
 
 ClearheadError
-├── SettingsError   a recipe, option or argument is unknown, wrong or contradictory
-├── DataError       a file of text cannot be read or used
-├── ModelError      a model folder is missing, broken or does not fit
-├── TextError       a text cannot be processed: too long, unknown language
-└── TrainingError   a run cannot start or go on: diverged, folder in use, disk full
-    └── RankError   another process of the run has ended
+├── SettingsError   an unknown, invalid or contradictory setting, option or argument
+├── DataError       a data file that cannot be read or used
+├── ModelError      a model folder that is missing, damaged or does not fit
+├── TextError       a text that cannot be processed: too long, unknown language
+└── TrainingError   a run that cannot start or continue: diverged, folder in use, disk full
+    └── RankError   another process of a distributed run has ended
 """
 
 import difflib
@@ -14,11 +14,11 @@ from collections.abc import Iterable
 
 
 class ClearheadError(Exception):
-    """The message names the place, the value and the way out."""
+    """The message names location and value, and says how to fix the problem."""
 
 
 class SettingsError(ClearheadError):
-    """Holds every problem found, so that all can be mended at once."""
+    """All problems found in one validation, so that users can fix them together."""
 
     def __init__(self, *problems: str):
         super().__init__("\n".join(problems))
@@ -45,11 +45,11 @@ class RankError(TrainingError):
     pass
 
 
-def nearest(word: str, words: Iterable[str], alike: float = 0.6) -> str | None:
-    """The one of the words that a wrong one most likely stands for, if any is so far alike."""
-    return next(iter(difflib.get_close_matches(word, list(words), 1, alike)), None)
+def closest_match(name: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The choice most similar to a misspelled name, or None if all similarities are below the cutoff."""
+    return next(iter(difflib.get_close_matches(name, list(choices), 1, cutoff)), None)
 
 
-def meant(word: str | None) -> str:
-    """The end of a message that asks whether this word was meant; nothing where there is none."""
-    return f" (did you mean {word}?)" if word else ""
+def did_you_mean(match: str | None) -> str:
+    """The suggestion at the end of an error message; empty without a match."""
+    return f" (did you mean {match}?)" if match else ""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, whatever ends the process."""
+"""Atomic file writes: after a crash, a file is either complete or absent."""
 
 import contextlib
 import os
@@ -8,36 +8,36 @@ from pathlib import Path
 
 from clearhead.errors import SettingsError
 
-# Under such a name safetensors writes a file before it gets the name that was asked for.
-SAFETENSORS = ".tmp??????"
+# safetensors writes to a temporary file of this name before it renames it.
+SAFETENSORS_TEMPORARY = ".tmp??????"
 
 
 def check_folder(path: Path) -> None:
-    """Refuses a place that can become no folder, because it or what it is in is a file."""
-    there = next(place for place in (path, *path.parents) if place.exists())
-    if not there.is_dir():
-        where = "" if there == path else f"{there} "
-        raise SettingsError(f"{path}: {where}is a file, not a folder; name a folder to write into")
+    """Raise SettingsError if the path cannot be a folder, because it or one of its parents is a file."""
+    existing = next(part for part in (path, *path.parents) if part.exists())
+    if not existing.is_dir():
+        file = "" if existing == path else f"{existing} "
+        raise SettingsError(f"{path}: {file}is a file, not a folder; choose a folder to write to")
 
 
 def check_new_folder(path: Path) -> None:
-    """Refuses a folder that already holds something."""
+    """Raise SettingsError unless the folder is new or empty."""
     check_folder(path)
     if path.exists() and any(path.iterdir()):
         raise SettingsError(f"{path}: already exists and is not empty; choose another folder")
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A name to write under; when all went well, that file is forced to the disk and takes the place."""
-    temporary = temporary_name(path)
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path to write to; on success it is synced to disk and renamed to `path`."""
+    temporary = temporary_path(path)
     try:
         yield temporary
-        force(temporary)
-        # Some libraries write for the owner alone; a model is often served by another user.
+        fsync(temporary)
+        # Some libraries write files readable by their owner only; models are often served by another user.
         temporary.chmod(0o644)
         temporary.replace(path)
-        force(path.parent)
+        fsync(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -45,23 +45,23 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all."""
-    with replacing(path) as temporary:
+    """Write a text file atomically."""
+    with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def temporary_name(path: Path) -> Path:
-    """Where a file is written until it is whole."""
+def temporary_path(path: Path) -> Path:
+    """The path a file has until it is complete."""
     return path.with_name(path.name + ".tmp")
 
 
-def half_written(folder: Path) -> list[Path]:
-    """What a process that was killed left in a folder of files that it was writing."""
-    return [*folder.glob(temporary_name(Path("*")).name), *folder.glob(SAFETENSORS)]
+def leftover_files(folder: Path) -> list[Path]:
+    """Incomplete files that a killed process left in a folder."""
+    return [*folder.glob(temporary_path(Path("*")).name), *folder.glob(SAFETENSORS_TEMPORARY)]
 
 
-def force(path: Path) -> None:
-    """Returns when the file, or the folder's list of files, is on the disk."""
+def fsync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,15 +1,15 @@
-"""What is given from Python, checked before any work: texts, and wishes that are arguments with names."""
+"""Validation of arguments passed from Python: texts, and options as frozen dataclasses."""
 
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from clearhead.config import sentence
-from clearhead.errors import SettingsError, TextError, meant, nearest
+from clearhead.config import describe
+from clearhead.errors import SettingsError, TextError, closest_match, did_you_mean
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -17,45 +17,60 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound="DataclassInstance")
 
 
-def check_text(text: object, place: str = "text") -> None:
-    """Whether it is one text."""
-    if not isinstance(text, str):
-        raise TextError(f"{place}: {text!r:.40} is of type {type(text).__name__}; give one text, as a str")
+@dataclass(frozen=True)
+class Options:
+    """Base class of option sets: a subclass is a frozen dataclass whose fields are the keyword arguments.
 
+    Numpy and torch scalars become Python numbers; fields of a wrong type are reported all at once. A subclass
+    that checks ranges too extends `__post_init__`.
+    """
 
-def listed(texts: str | Iterable[str], place: str = "text") -> list[str]:
-    """One text, or several in their order; what is none is named."""
-    several = [texts] if isinstance(texts, str) or not isinstance(texts, Iterable) else list(texts)
-    for number, text in enumerate(several, start=1):
-        check_text(text, f"{place} {number}")
-    return several
-
-
-def options_of(kind: type[D], given: Mapping[str, Any]) -> D:
-    """Arguments with names as wishes of a kind; unknown ones are named."""
-    names = [field.name for field in fields(kind)]
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        others = f"; there are {', '.join(names)}"
-        raise SettingsError(*(f"{name}: unknown{meant(nearest(name, names)) or others}" for name in unknown))
-    return kind(**{name: _plain(value) for name, value in given.items()})
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, _as_python(getattr(self, field.name)))
+        check_types(self)
 
 
 def check_types(options: "DataclassInstance") -> None:
-    """Refuses fields that are not of the type which their class says, all at once."""
+    """Raise one SettingsError that lists every field whose value is not of its annotated type."""
     problems = []
     for name, adapter in _adapters(type(options)).items():
         try:
             adapter.validate_python(getattr(options, name), strict=True)
         except ValidationError as error:
-            # Of a value that may be one thing or another, the innermost problem is the nearest.
-            problems.append(f"{name}: {sentence(max(error.errors(), key=lambda one: len(one['loc'])))}")
+            # For a union of types, the deepest error is the most specific one.
+            problems.append(f"{name}: {describe(max(error.errors(), key=lambda one: len(one['loc'])))}")
     if problems:
         raise SettingsError(*problems)
 
 
-def _plain(value: Any) -> Any:
-    """A number of numpy or torch as Python has it; anything else as it is."""
+def options_of(kind: type[D], given: Mapping[str, Any]) -> D:
+    """Keyword arguments as options of a kind; unknown names are reported with a suggestion."""
+    names = [field.name for field in fields(kind)]
+    if unknown := [name for name in given if name not in names]:
+        choices = f"; choose from {', '.join(names)}"
+        raise SettingsError(
+            *(f"{name}: unknown{did_you_mean(closest_match(name, names)) or choices}" for name in unknown)
+        )
+    return kind(**{name: _as_python(value) for name, value in given.items()})
+
+
+def check_text(text: object, name: str = "text") -> None:
+    """Raise TextError unless the argument of this name is a string."""
+    if not isinstance(text, str):
+        raise TextError(f"{name}: {text!r:.40} is of type {type(text).__name__}; pass a str")
+
+
+def as_texts(texts: str | Iterable[str], name: str = "text") -> list[str]:
+    """One text or several as a list; raises TextError with the number of an item that is no string."""
+    several = [texts] if isinstance(texts, str) or not isinstance(texts, Iterable) else list(texts)
+    for number, text in enumerate(several, start=1):
+        check_text(text, f"{name} {number}")
+    return several
+
+
+def _as_python(value: Any) -> Any:
+    """A numpy or torch scalar as a Python number; other values unchanged."""
     return value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value
 
 

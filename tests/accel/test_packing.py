@@ -9,7 +9,7 @@ from clearhead.checkpoint import weights
 from clearhead.layers.attention import AttentionConfig
 from clearhead.models import GPT, GPTConfig
 
-WIDE = GPTConfig(width=512, ffn_width=1040, layers=2, attention=AttentionConfig(heads=4), max_length=16)
+WIDE = GPTConfig(width=512, ffn_width=1040, layers=2, attention=AttentionConfig(heads=4), context_length=16)
 
 
 @pytest.fixture

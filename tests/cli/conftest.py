@@ -1,4 +1,4 @@
-"""The command line in this process: as a user calls it, without waiting for a new interpreter."""
+"""The command line in this process, without the start of a new interpreter."""
 
 import io
 import shutil
@@ -13,7 +13,7 @@ from clearhead.cli import main
 
 
 @dataclass(frozen=True)
-class Ended:
+class Result:
     code: int
     out: str
     err: str
@@ -24,36 +24,36 @@ class Ended:
 
 
 @pytest.fixture
-def call(monkeypatch, capsys) -> Callable[..., Ended]:
-    """Runs a command to its end; anything but an exit is a bug and is raised."""
+def call(monkeypatch, capsys) -> Callable[..., Result]:
+    """Runs a command; any exception but SystemExit is a bug and is raised."""
 
-    def run(*arguments: object, stdin: bytes = b"") -> Ended:
+    def run(*arguments: object, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "argv", ["clearhead", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as exit_:
             main()
-        return Ended(int(ended.value.code or 0), *capsys.readouterr())
+        return Result(int(exit_.value.code or 0), *capsys.readouterr())
 
     return run
 
 
 @pytest.fixture
-def refused(call) -> Callable[..., str]:
-    """Runs a command that must end with 2 and one line for the user, and gives that line."""
+def error_of(call) -> Callable[..., str]:
+    """Runs a command that must exit with code 2 and one line of error; returns that line."""
 
     def run(*arguments: object, stdin: bytes = b"") -> str:
-        ended = call(*arguments, stdin=stdin)
-        assert ended.code == 2, ended.err
-        said = [line for line in ended.err.splitlines() if line.startswith("clearhead: ")]
-        assert len(said) == 1, ended.err
-        assert ended.err.endswith(said[0] + "\n")
-        assert "Traceback" not in ended.err
-        return said[0].removeprefix("clearhead: ")
+        result = call(*arguments, stdin=stdin)
+        assert result.code == 2, result.err
+        errors = [line for line in result.err.splitlines() if line.startswith("clearhead: ")]
+        assert len(errors) == 1, result.err
+        assert result.err.endswith(errors[0] + "\n")
+        assert "Traceback" not in result.err
+        return errors[0].removeprefix("clearhead: ")
 
     return run
 
 
 @pytest.fixture
 def copied(number_model, tmp_path) -> Path:
-    """A copy of the trained model that may be damaged."""
+    """A copy of the trained model, for tests that damage it."""
     return Path(shutil.copytree(number_model, tmp_path / "copied"))

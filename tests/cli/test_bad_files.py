@@ -1,4 +1,4 @@
-"""A bad file costs a line that names it, the place in it and the way out, before any work."""
+"""A bad file is reported in one line with its name, the line number and the fix, before any work."""
 
 import gzip
 
@@ -15,33 +15,36 @@ FILES = {
     "blank.en-de.tsv": (b"\n\n", "is empty"),
     "binary.en-de.tsv": (
         b"\x00\x01\x02\n",
-        "line 1: holds NUL bytes, so it is no UTF-8 text; convert it first",
+        "line 1: contains NUL bytes, so it is not UTF-8 text; convert it first",
     ),
     "latin.en-de.tsv": (b"a\tb\ncaf\xe9\td\n", "line 2: not UTF-8 (byte 0xe9); save the file as UTF-8"),
     "one.en-de.tsv": (b"a\tb\nc\n", "line 2: 1 columns where 2 are needed; separate them by tabs"),
-    "bomb.en-de.tmx": (BOMB.encode(), "line 2: uses XML entities or declarations of its own"),
+    "bomb.en-de.tmx": (BOMB.encode(), "line 2: declares XML entities"),
     "cut.en-de.tmx": (b"<tmx><body><tu>", "line 1: not well-formed TMX (no element found)"),
     "cut.en-de.tsv.gz": (gzip.compress(b"a\tb\n" * 99)[:-9], "cut short or not a .gz file"),
     "not.en-de.jsonl": (b"{}\n", "line 1: no field 'source'; it has none"),
-    "odd.en-de.docx": (b"PK", "unknown ending '.docx'; use .tsv, .txt, .csv, .jsonl, .parquet or .tmx"),
+    "odd.en-de.docx": (
+        b"PK",
+        "unknown suffix '.docx'; use one of .tsv, .txt, .csv, .jsonl, .ndjson, .parquet, .tmx",
+    ),
     "few.en-de.tsv": (b"a\tb\n", "1 pairs read, 1 kept; a translator needs at least 20 pairs"),
-    "not.en-de.parquet": (b"PAR1", "not a Parquet file, or cut short"),
+    "not.en-de.parquet": (b"PAR1", "cut short or not a Parquet file"),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_bad_file_of_pairs_is_named_with_its_line(name, refused, tmp_path):
+def test_a_bad_file_of_pairs_is_named_with_its_line(name, error_of, tmp_path):
     content, message = FILES[name]
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
-    said = refused("train", "--pairs", path, "--out", tmp_path / "out")
-    assert said.startswith(str(path))
-    assert message in said
+    error = error_of("train", "--pairs", path, "--out", tmp_path / "out")
+    assert error.startswith(str(path))
+    assert message in error
     assert not (tmp_path / "out").exists()
 
 
-def test_a_bad_file_in_a_recipe_is_named_the_same_way(refused, tmp_path, number_recipe):
+def test_a_bad_file_in_a_recipe_gives_the_same_error(error_of, tmp_path, number_recipe):
     recipe = number_recipe(tmp_path)
     for name in (
         "missing.en-de.tsv",
@@ -54,53 +57,57 @@ def test_a_bad_file_in_a_recipe_is_named_the_same_way(refused, tmp_path, number_
         path = tmp_path / name
         if content is not None:
             path.write_bytes(content)
-        said = refused("train", recipe, "--out", tmp_path / "out", "--set", f'data.train=["{path}"]')
-        assert said.startswith(str(path))
-        assert message in said
+        error = error_of("train", recipe, "--out", tmp_path / "out", "--set", f'data.train=["{path}"]')
+        assert error.startswith(str(path))
+        assert message in error
 
 
-def test_aligned_files_of_unequal_length_are_counted(refused, tmp_path):
+def test_aligned_files_of_different_lengths_are_rejected(error_of, tmp_path):
     (tmp_path / "a.en").write_text("one\n" * 30)
     (tmp_path / "a.de").write_text("eins\n" * 29)
-    said = refused("train", "--pairs", f"{tmp_path}/a.en,{tmp_path}/a.de", "--out", tmp_path / "out")
-    assert f"{tmp_path}/a.en has 30 lines but {tmp_path}/a.de has 29" in said
-    assert "need the same number" in said
+    error = error_of("train", "--pairs", f"{tmp_path}/a.en,{tmp_path}/a.de", "--out", tmp_path / "out")
+    assert f"{tmp_path}/a.en has 30 lines but {tmp_path}/a.de has 29" in error
+    assert "need the same number" in error
 
 
-def test_more_than_two_aligned_files_are_refused(refused, tmp_path):
-    said = refused("train", "--pairs", "a.en,a.de,a.fr", "--out", tmp_path)
-    assert said == "--pairs a.en,a.de,a.fr: give one file, or two aligned ones as SOURCE,TARGET"
+def test_more_than_two_aligned_files_are_rejected(error_of, tmp_path):
+    error = error_of("train", "--pairs", "a.en,a.de,a.fr", "--out", tmp_path)
+    assert error == "--pairs a.en,a.de,a.fr: pass one file, or two aligned files as SOURCE,TARGET"
 
 
-def test_a_file_that_does_not_tell_the_languages_wants_them(refused, tmp_path):
+def test_a_file_name_without_languages_asks_for_them(error_of, tmp_path):
     (tmp_path / "mine.tsv").write_text("yes\tja\n")
-    said = refused("train", "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out")
-    assert said == f"{tmp_path}/mine.tsv: neither name nor content tells the languages; say --from en --to de"
+    error = error_of("train", "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out")
+    assert (
+        error == f"{tmp_path}/mine.tsv: neither name nor content tells the languages; say --from en --to de"
+    )
 
 
-def test_evaluate_names_a_bad_file_too(refused, tmp_path, number_model):
+def test_evaluate_names_a_bad_file(error_of, tmp_path, number_model):
     (tmp_path / "latin.tsv").write_bytes(b"a\tb\ncaf\xe9\td\n")
-    said = refused("evaluate", number_model, "--pairs", tmp_path / "latin.tsv")
-    assert said.startswith(f"{tmp_path}/latin.tsv, line 2: not UTF-8")
+    error = error_of("evaluate", number_model, "--pairs", tmp_path / "latin.tsv")
+    assert error.startswith(f"{tmp_path}/latin.tsv, line 2: not UTF-8")
 
 
-def test_a_test_set_of_empty_pairs_is_refused(refused, tmp_path, number_model):
+def test_a_test_set_of_blank_pairs_is_rejected(error_of, tmp_path, number_model):
     (tmp_path / "empty.tsv").write_text("\tb\na\t\n")
-    assert "nothing to score" in refused("evaluate", number_model, "--pairs", tmp_path / "empty.tsv")
+    assert "nothing to score" in error_of("evaluate", number_model, "--pairs", tmp_path / "empty.tsv")
 
 
-def test_evaluate_without_test_pairs_asks_for_some(refused, copied):
+def test_evaluate_without_held_out_pairs_asks_for_a_file(error_of, copied):
     (copied / "test.tsv").unlink()
-    assert "no test pairs are kept beside this model; name a file with --pairs" in refused("evaluate", copied)
+    assert "no test pairs are kept beside this model; name a file with --pairs" in error_of(
+        "evaluate", copied
+    )
 
 
-def test_translations_to_compare_with_must_be_as_many(refused, tmp_path, number_model):
+def test_translations_to_compare_with_must_match_the_test_set(error_of, tmp_path, number_model):
     (tmp_path / "theirs.txt").write_text("1 2\n3 4\n")
-    said = refused("evaluate", number_model, "--against", tmp_path / "theirs.txt")
-    assert said == f"{tmp_path}/theirs.txt: 2 lines for 40 test pairs; give one translation each"
-    assert "no such model folder" in refused("evaluate", number_model, "--against", tmp_path / "nothing")
+    error = error_of("evaluate", number_model, "--against", tmp_path / "theirs.txt")
+    assert error == f"{tmp_path}/theirs.txt: 2 lines for 40 test pairs; one line per pair is needed"
+    assert "no such model folder" in error_of("evaluate", number_model, "--against", tmp_path / "nothing")
 
 
-def test_an_output_that_cannot_be_written_is_found_before_the_work(refused, number_model, tmp_path):
-    said = refused("evaluate", number_model, "--out", tmp_path / "no" / "folder")
-    assert said.startswith(f"{tmp_path}/no/folder: No such file or directory")
+def test_an_unwritable_output_is_reported_before_the_work(error_of, number_model, tmp_path):
+    error = error_of("evaluate", number_model, "--out", tmp_path / "no" / "folder")
+    assert error == f"{tmp_path}/no/folder: No such file or directory; choose another path"

@@ -1,4 +1,4 @@
-"""A model that is missing, damaged or not for what is asked is named, with what is wrong with it."""
+"""A missing, damaged or unsuitable model is reported with its path and the problem."""
 
 import errno
 import os
@@ -9,69 +9,69 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 
-def test_a_package_without_a_model_says_how_to_get_one(refused, unboxed):
+def test_without_built_in_models_the_error_says_how_to_train_one(error_of, unboxed):
     for arguments in (["translate", "x"], ["translate", "x", "--to", "fr"], ["evaluate", "en-fr"]):
-        assert refused(*arguments).endswith(
+        assert error_of(*arguments).endswith(
             ": no such model folder, and this package has no model in it; "
             "train one: clearhead train recipes/translation/quickstart.toml --out runs/quickstart"
         )
 
 
-def test_a_package_without_a_language_model_asks_for_one(refused, boxed):
-    assert refused("generate", "x") == (
+def test_without_a_built_in_language_model_generate_asks_for_one(error_of, boxed):
+    assert error_of("generate", "x") == (
         "--model: this package has no language model in it; name a trained one's folder, or train one: "
         "clearhead train --text FILE --out runs/mine"
     )
 
 
-def test_what_the_built_in_model_cannot_do_is_answered_with_what_it_can(refused, boxed):
+def test_an_unsupported_direction_lists_the_supported_ones(error_of, boxed):
     offered = "en-de, de-en, en-fr, fr-en"
-    assert refused("translate", "x", "--model", "de-fr") == (
+    assert error_of("translate", "x", "--model", "de-fr") == (
         f"de-fr: no such model folder; built-in models are {offered}"
     )
-    assert refused("translate", "x", "--to", "es") == f"--to es: this model translates {offered} only"
-    said = refused("translate", "x", "--model", "en-de", "--to", "fr")
-    assert said == "--to fr: this model translates en-de only"
-    assert refused("evaluate", "en-de-fr", "--to", "en", "--pairs", "x").startswith(
+    assert error_of("translate", "x", "--to", "es") == f"--to es: this model translates {offered} only"
+    error = error_of("translate", "x", "--model", "en-de", "--to", "fr")
+    assert error == "--to fr: this model translates en-de only"
+    assert error_of("evaluate", "en-de-fr", "--to", "en", "--pairs", "x").startswith(
         "--from: name a language; "
     )
-    assert refused("evaluate", "en-de-fr", "--pairs", "x").startswith("--to: name a language; ")
-    said = refused("evaluate", "en-de-fr", "--from", "de", "--to", "fr", "--pairs", "x")
-    assert said == f"--from de --to fr: this model translates {offered} only"
-    assert "no test pairs are kept beside this model" in refused("evaluate", "en-de")
+    assert error_of("evaluate", "en-de-fr", "--pairs", "x").startswith("--to: name a language; ")
+    error = error_of("evaluate", "en-de-fr", "--from", "de", "--to", "fr", "--pairs", "x")
+    assert error == f"--from de --to fr: this model translates {offered} only"
+    assert "no test pairs are kept beside this model" in error_of("evaluate", "en-de")
 
 
-def test_a_folder_without_a_model_is_named(refused, tmp_path):
+def test_a_folder_without_a_model_is_named(error_of, tmp_path):
     for command in (["translate", "x", "--model"], ["evaluate"]):
-        said = refused(*command, tmp_path / "nowhere")
-        assert said.startswith(f"{tmp_path}/nowhere: no such model folder")
-        assert refused(*command, tmp_path) == f"{tmp_path}: no trained model here, config.toml is missing"
-        assert refused(*command, "") == "the model's name is empty; give a folder or a built-in name"
-    assert refused("models", tmp_path / "nowhere").startswith(f"{tmp_path}/nowhere: no such folder")
+        error = error_of(*command, tmp_path / "nowhere")
+        assert error.startswith(f"{tmp_path}/nowhere: no such model folder")
+        assert error_of(*command, tmp_path) == f"{tmp_path}: no trained model here, config.toml is missing"
+        assert error_of(*command, "") == "the model's name is empty; give a folder or a built-in name"
+    assert error_of("models", tmp_path / "nowhere").startswith(f"{tmp_path}/nowhere: no such folder")
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "model.safetensors"])
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99])
-def test_a_file_cut_short_is_named(name, share, refused, copied):
+def test_a_file_cut_short_is_named(name, share, error_of, copied):
     content = (copied / name).read_bytes()
     (copied / name).write_bytes(content[: int(share * len(content))])
-    said = refused("translate", "--model", copied, "one")
-    assert said.startswith(f"{copied / name}: cut short or not")
-    assert "again" in said
+    error = error_of("translate", "--model", copied, "one")
+    assert error.startswith(f"{copied / name}: cut short or not")
+    assert "again" in error
 
 
-def test_a_model_of_another_library_is_answered_with_how_to_take_it_over(refused, call, babbler, tmp_path):
+def test_a_hugging_face_folder_is_answered_with_the_import_command(error_of, call, babbler, tmp_path):
     theirs = tmp_path / "their model"
     assert call("export", babbler, "--to", "huggingface", "--out", theirs).code == 0
     for command in (["generate", "to", "--model"], ["evaluate"], ["explore", "--no-browser"]):
-        assert refused(*command, theirs) == (
+        assert error_of(*command, theirs) == (
             f"{theirs}: is a model of Hugging Face; take it over first: "
             f"clearhead import '{theirs}' --out 'runs/their model'"
         )
 
 
-def test_weights_that_may_not_be_read_are_told_from_broken_ones(
-    refused, call, babbler, tmp_path, monkeypatch
+def test_unreadable_weights_are_distinguished_from_damaged_ones(
+    error_of, call, babbler, tmp_path, monkeypatch
 ):
     theirs = tmp_path / "theirs"
     assert call("export", babbler, "--to", "huggingface", "--out", theirs).code == 0
@@ -81,7 +81,7 @@ def test_weights_that_may_not_be_read_are_told_from_broken_ones(
     opened = Path.open
 
     def closed(path: Path, *arguments, **options):
-        # The superuser, as whom tests may run, can read what nobody else can.
+        # Tests may run as root, who can read every file.
         if path.name == "model.safetensors":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return opened(path, *arguments, **options)
@@ -91,18 +91,18 @@ def test_weights_that_may_not_be_read_are_told_from_broken_ones(
         (ours, ["generate", "to", "--model"]),
         (theirs, ["import", "--out", tmp_path / "x"]),
     ):
-        assert refused(*command, folder) == (
+        assert error_of(*command, folder) == (
             f"{folder}/model.safetensors: Permission denied; "
             "change its rights, or copy it to where you may read"
         )
 
 
-def test_weights_and_tokenizers_of_other_models_are_told_apart(refused, copied, number_model):
-    # Of the same size, so that only its content tells.
+def test_weights_and_tokenizers_of_another_model_are_detected(error_of, copied, number_model):
+    # The same size, so that only the content differs.
     tokenizer = copied / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text().replace('"seven"', '"sieben"'))
-    said = refused("translate", "--model", copied, "one")
-    assert said.startswith(
+    error = error_of("translate", "--model", copied, "one")
+    assert error.startswith(
         f"{copied}/tokenizer.json: not the tokenizer that model.safetensors was trained with"
     )
 
@@ -111,15 +111,15 @@ def test_weights_and_tokenizers_of_other_models_are_told_apart(refused, copied, 
     changed = dict(weights)
     changed["readout_weight"] = weights["readout_weight"][:-1].clone()
     save_file(changed, copied / "model.safetensors")
-    said = refused("translate", "--model", copied, "one")
-    assert "readout_weight is 23 x 32, config.toml and tokenizer.json ask for 24 x 32" in said
+    error = error_of("translate", "--model", copied, "one")
+    assert "readout_weight is 23 x 32, config.toml and tokenizer.json ask for 24 x 32" in error
 
     del changed["readout_weight"]
     save_file(changed, copied / "model.safetensors")
-    assert "model.safetensors: has no readout_weight; it belongs to another" in refused("evaluate", copied)
+    assert "model.safetensors: has no readout_weight; it belongs to another" in error_of("evaluate", copied)
 
 
-def test_damaged_settings_of_a_model_are_named(refused, call, copied):
+def test_damaged_settings_are_named(error_of, call, copied):
     settings = copied / "config.toml"
     whole = settings.read_text()
     for old, new, message in (
@@ -128,26 +128,26 @@ def test_damaged_settings_of_a_model_are_named(refused, call, copied):
         ("[model]", "[model", "not valid TOML"),
     ):
         settings.write_text(whole.replace(old, new))
-        said = refused("translate", "--model", copied, "one")
-        assert said.startswith(f"{settings}: ")
-        assert message in said
+        error = error_of("translate", "--model", copied, "one")
+        assert error.startswith(f"{settings}: ")
+        assert message in error
     assert call("models", copied.parent).code == 0
 
 
-def test_an_export_to_an_unknown_form_or_onto_something_is_refused(refused, number_model, tmp_path):
-    assert refused("export", number_model, "--to", "gguf", "--out", tmp_path / "x") == (
+def test_export_rejects_an_unknown_format_and_a_folder_in_use(error_of, number_model, tmp_path):
+    assert error_of("export", number_model, "--to", "gguf", "--out", tmp_path / "x") == (
         "--to gguf: is not one of int8, huggingface"
     )
-    said = refused("export", number_model, "--to", "int8", "--out", number_model)
-    assert said == f"{number_model}: is there already and not empty; choose another place"
-    said = refused("export", "shakespeare", "--to", "huggingface", "--out", tmp_path / "x")
-    assert said.endswith("a model trained with --set model.activation=swiglu can go there")
-    said = refused("export", tmp_path / "nowhere", "--to", "int8", "--out", tmp_path / "x")
-    assert said.startswith(f"{tmp_path}/nowhere: no such model folder; built-in models are")
+    error = error_of("export", number_model, "--to", "int8", "--out", number_model)
+    assert error == f"{number_model}: already exists and is not empty; choose another folder"
+    error = error_of("export", "shakespeare", "--to", "huggingface", "--out", tmp_path / "x")
+    assert error.endswith("a model trained with --set model.activation=swiglu can go there")
+    error = error_of("export", tmp_path / "nowhere", "--to", "int8", "--out", tmp_path / "x")
+    assert error.startswith(f"{tmp_path}/nowhere: no such model folder; built-in models are")
 
 
-def test_a_rival_for_other_languages_is_refused(refused, number_model, copied):
+def test_comparing_with_a_model_for_other_languages_is_rejected(error_of, number_model, copied):
     settings = copied / "config.toml"
     settings.write_text(settings.read_text().replace('target = "de"', 'target = "fr"'))
-    said = refused("evaluate", number_model, "--against", copied)
-    assert said.startswith(f"{copied}: translates en-fr, not en-de")
+    error = error_of("evaluate", number_model, "--against", copied)
+    assert error.startswith(f"{copied}: translates en-fr, not en-de")

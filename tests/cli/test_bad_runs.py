@@ -1,4 +1,4 @@
-"""A run that cannot start or go on says why in a line, and loses nothing that was there."""
+"""A run that cannot start or continue says why in one line and loses no files."""
 
 import errno
 import os
@@ -8,69 +8,73 @@ import pytest
 
 
 def short(recipe) -> list[str]:
-    """The arguments that train a recipe for a moment."""
+    """The arguments of a run of two steps."""
     return ["train", str(recipe), "--set", "training.steps=2"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
-def test_a_folder_that_may_not_be_written_is_named(refused, tmp_path, number_recipe):
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_named(error_of, tmp_path, number_recipe):
     recipe = number_recipe(tmp_path)
     (tmp_path / "closed").mkdir(mode=0o500)
-    assert "Permission denied" in refused(*short(recipe), "--out", tmp_path / "closed")
+    assert "Permission denied" in error_of(*short(recipe), "--out", tmp_path / "closed")
 
 
-def test_a_place_where_no_folder_can_be_is_named(refused, tmp_path, number_recipe):
+def test_a_path_that_cannot_be_a_folder_is_named(error_of, tmp_path, number_recipe):
     recipe = number_recipe(tmp_path)
     for out in (recipe, recipe / "below", "/proc/nothing", "/dev/null"):
-        said = refused(*short(recipe), "--out", out)
-        assert said.startswith(str(out))
+        error = error_of(*short(recipe), "--out", out)
+        assert error.startswith(str(out))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "training").write_text("a file in the way")
-    assert str(tmp_path / "out" / "training") in refused(*short(recipe), "--out", tmp_path / "out")
+    assert str(tmp_path / "out" / "training") in error_of(*short(recipe), "--out", tmp_path / "out")
     assert (tmp_path / "out" / "training").read_text() == "a file in the way"
 
 
-def test_a_full_disk_is_named_and_the_run_can_go_on(refused, call, tmp_path, number_recipe, monkeypatch):
+def test_a_full_disk_is_named_and_the_run_can_be_resumed(
+    error_of, call, tmp_path, number_recipe, monkeypatch
+):
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     recipe, out = number_recipe(tmp_path), tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.training.tensors.save_file", full)
-        said = refused(*short(recipe), "--out", out)
+        error = error_of(*short(recipe), "--out", out)
     message = "cannot save step 2: No space left on device; there is no earlier state; make room and resume"
-    assert said == f"{out}/training: {message}"
+    assert error == f"{out}/training: {message}"
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.checkpoint.save_file", full)
-        said = refused("train", "--resume", "--out", out)
+        error = error_of("train", "--resume", "--out", out)
     assert (
-        said
+        error
         == f"{out}/model.safetensors: could not be written (No space left on device); make room and try again"
     )
     assert call("train", "--resume", "--out", out).code == 0
     assert call("translate", "--model", out, "one").code == 0
 
 
-def test_a_folder_with_a_run_is_not_trained_into(refused, copied, number_recipe, tmp_path):
+def test_training_into_the_folder_of_another_run_is_rejected(error_of, copied, number_recipe, tmp_path):
     before = (copied / "model.safetensors").read_bytes()
-    said = refused(*short(number_recipe(tmp_path)), "--out", copied)
-    assert said == f"{copied}: holds a run already; go on with it (--resume), or choose another folder"
+    error = error_of(*short(number_recipe(tmp_path)), "--out", copied)
+    assert error == f"{copied}: holds a run already; go on with it (--resume), or choose another folder"
     assert (copied / "model.safetensors").read_bytes() == before
 
 
-def test_a_run_that_is_not_there_cannot_be_resumed(refused, tmp_path):
-    assert "no run to resume here" in refused("train", "--resume", "--out", tmp_path / "nowhere")
+def test_a_missing_run_cannot_be_resumed(error_of, tmp_path):
+    assert "no run to resume here" in error_of("train", "--resume", "--out", tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_resumed_run_keeps_its_settings(refused, copied):
-    said = refused("train", "--resume", "--out", copied, "--set", "model.width=64")
-    assert said.startswith("--set model.width=64: a resumed run keeps its settings but for training.average,")
+def test_a_resumed_run_keeps_its_settings(error_of, copied):
+    error = error_of("train", "--resume", "--out", copied, "--set", "model.width=64")
+    assert error.startswith(
+        "--set model.width=64: a resumed run keeps its settings but for training.average,"
+    )
 
 
-def test_a_run_whose_states_are_all_broken_says_so(refused, copied):
+def test_a_run_whose_states_are_all_damaged_cannot_be_resumed(error_of, copied):
     for path in copied.glob("training/*.safetensors"):
         path.write_bytes(b"broken")
-    said = refused("train", "--resume", "--out", copied)
-    assert re.search(r"none of \d saved states is whole; start the run anew", said)
+    error = error_of("train", "--resume", "--out", copied)
+    assert re.search(r"none of \d saved states is whole; start the run anew", error)
     assert (copied / "model.safetensors").exists()

@@ -1,18 +1,20 @@
-"""What the commands print: results alone on stdout, talk on stderr, JSON where it is asked for."""
+"""What the commands print: results on stdout, messages on stderr, JSON on request."""
 
 import io
 import json
 import os
 import shutil
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import typer
 
-from clearhead.cli import options
+from clearhead.cli import console
+from clearhead.cli.options import LANGUAGE_MODEL, TRANSLATOR
 from clearhead.errors import DataError
+from clearhead.tasks import zoo
 
 
 def parsed(text: str) -> list[dict]:
@@ -22,77 +24,71 @@ def parsed(text: str) -> list[dict]:
 # translate
 
 
-def test_each_line_gives_a_line_and_blank_ones_stay_blank(call, number_model):
-    ended = call("translate", "--model", number_model, stdin=b"one two\n\n   \nthree four\n")
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.out == "1 2\n\n\n3 4\n"
+def test_each_line_gives_one_line_and_blank_lines_stay_blank(call, number_model):
+    result = call("translate", "--model", number_model, stdin=b"one two\n\n   \nthree four\n")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "1 2\n\n\n3 4\n"
 
 
-def test_line_ends_of_windows_and_a_byte_order_mark_change_nothing(call, number_model):
+def test_windows_line_ends_and_a_byte_order_mark_change_nothing(call, number_model):
     plain = call("translate", "--model", number_model, stdin=b"one two\nfive six\n")
-    foreign = call("translate", "--model", number_model, stdin=b"\xef\xbb\xbfone two\r\nfive six")
-    assert plain == foreign
+    windows = call("translate", "--model", number_model, stdin=b"\xef\xbb\xbfone two\r\nfive six")
+    assert plain == windows
 
 
-def test_without_a_name_it_is_the_model_in_the_package_whatever_folders_are_here(
+def test_the_default_is_the_built_in_model_even_if_a_folder_has_its_name(
     call, number_model, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     for name in ("en-de-fr", "en-de", "shakespeare"):
         shutil.copytree(number_model, name)
-    ended = call("translate", "Where is the station?")
-    assert ended.out == "Wo ist der Bahnhof?\n"
-    assert ended.err == "model: en-de of the package; to use the folder en-de that is here, name it\n"
+    result = call("translate", "Where is the station?")
+    assert result.out == "Wo ist der Bahnhof?\n"
+    assert result.err == "using the built-in model en-de; to use the folder en-de instead, pass its name\n"
     assert call("translate", "--to", "fr", "Where is the station?").out == "Où est la gare ?\n"
-    ended = call("generate", "ROMEO:", "--tokens", "1")
-    assert (ended.code, ended.err.partition(";")[0]) == (0, "model: shakespeare of the package")
-    ended = call("translate", "--model", "en-de", "one two")
-    assert (ended.out, ended.err) == ("1 2\n", "")
+    result = call("generate", "ROMEO:", "--tokens", "1")
+    assert (result.code, result.err.partition(";")[0]) == (0, "using the built-in model shakespeare")
+    result = call("translate", "--model", "en-de", "one two")
+    assert (result.out, result.err) == ("1 2\n", "")
 
 
-def test_the_explorer_without_a_name_shows_the_model_in_the_package_too(call, tmp_path, monkeypatch):
+def test_the_explorer_uses_the_built_in_model_by_default(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("en-de").mkdir()
     Path("en-de/config.toml").touch()
-    *said, refused = call("explore", "--port", "70000").err.splitlines()
-    assert said == ["model: en-de of the package; to use the folder en-de that is here, name it"]
-    assert refused == "clearhead: --port 70000: is not from 0 to 65535"
+    status, error = call("explore", "--port", "70000").err.splitlines()
+    assert status == "using the built-in model en-de; to use the folder en-de instead, pass its name"
+    assert error == "clearhead: --port 70000: is not from 0 to 65535"
     assert "en-de: no trained model here" in call("explore", "en-de", "--port", "70000").err
 
 
 def test_no_input_gives_no_output(call, number_model):
-    ended = call("translate", "--model", number_model)
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
+    result = call("translate", "--model", number_model)
+    assert (result.code, result.out, result.err) == (0, "", "")
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3, 512])
-def test_the_number_of_lines_read_at_once_changes_nothing(at_once, call, number_model):
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 512])
+def test_the_batch_size_changes_nothing(batch_size, call, number_model):
     lines = b"one two\nthree\n\nfour five six\nseven eight nine zero\n"
-    for drawn in ([], ["--temperature", "2", "--seed", "5"]):
-        usual = call("translate", "--model", number_model, *drawn, stdin=lines)
-        assert call("translate", "--model", number_model, "--at-once", at_once, *drawn, stdin=lines) == usual
+    for sampling in ([], ["--temperature", "2", "--seed", "5"]):
+        command = ("translate", "--model", number_model, *sampling)
+        assert call(*command, "--batch-size", batch_size, stdin=lines) == call(*command, stdin=lines)
 
 
-def test_json_tells_source_translation_and_score(call, number_model):
+def test_json_has_source_translation_and_score(call, number_model):
     found = parsed(call("translate", "--model", number_model, "--json", "one two", "").out)
     assert [(one["source"], one["translation"]) for one in found] == [("one two", "1 2"), ("", "")]
     assert found[0]["score"] < 0
 
 
-def test_the_repetition_penalty_has_the_name_that_generate_gives_it_and_its_old_one(call, number_model):
-    asked = ("translate", "--model", number_model, "one one one two two")
-    plain, *bent = (
-        call(*asked, *more).out for more in ([], ["--repetition-penalty", "3"], ["--repetition", "3"])
-    )
-    assert bent[0] == bent[1] != plain
-    helped = call("translate", "--help").out
-    assert "--repetition-penalty" in helped
-    assert "--repetition " not in helped
+def test_the_repetition_penalty_changes_a_translation(call, number_model):
+    command = ("translate", "--model", number_model, "one one one two two")
+    assert call(*command).out != call(*command, "--repetition-penalty", "3").out
 
 
 def test_the_best_translations_come_with_scores_in_order(call, number_model):
-    ended = call("translate", "--model", number_model, "--nbest", "3", "one two")
-    scores, texts = zip(*(line.split("\t") for line in ended.lines), strict=True)
+    result = call("translate", "--model", number_model, "--nbest", "3", "one two")
+    scores, texts = zip(*(line.split("\t") for line in result.lines), strict=True)
     assert len(texts) == 3
     assert texts[0] == "1 2"
     assert list(scores) == sorted(scores, key=float, reverse=True)
@@ -100,71 +96,102 @@ def test_the_best_translations_come_with_scores_in_order(call, number_model):
     assert [one["translation"] for one in record["nbest"]] == list(texts)
 
 
-def test_a_blank_line_stays_blank_among_several_translations_each(call, number_model):
-    ended = call("translate", "--model", number_model, "--nbest", "2", "one", "", "two")
-    assert [bool(line) for line in ended.lines] == [True, True, False, True, True]
+def test_a_blank_text_has_one_blank_line_even_with_nbest(call, number_model):
+    result = call("translate", "--model", number_model, "--nbest", "2", "one", "", "two")
+    assert [bool(line) for line in result.lines] == [True, True, False, True, True]
 
 
 def test_a_prefix_begins_every_translation(call, number_model):
-    ended = call("translate", "--model", number_model, "--prefix", "7", "one two", "three four")
-    assert all(line.startswith("7") for line in ended.lines)
+    result = call("translate", "--model", number_model, "--prefix", "7", "one two", "three four")
+    assert all(line.startswith("7") for line in result.lines)
 
 
-def test_drawing_again_with_the_same_seed_gives_the_same(call, number_model):
-    def draw(seed: int) -> str:
+def test_sampling_with_the_same_seed_gives_the_same_text(call, number_model):
+    def sample(seed: int) -> str:
         return call("translate", "--model", number_model, "--temperature", "3", "--seed", seed, "one two").out
 
-    assert draw(1) == draw(1)
-    assert len({draw(seed) for seed in range(5)}) > 1
+    assert sample(1) == sample(1)
+    assert len({sample(seed) for seed in range(5)}) > 1
 
 
-def test_a_translation_cut_off_says_so(call, number_model):
+def test_a_truncated_translation_is_marked(call, number_model):
     hot = ["--temperature", "1e9", "--json"]
     found = parsed(call("translate", "--model", number_model, *hot, *["one two"] * 20).out)
     assert any(one.get("complete") is False for one in found)
 
 
-def test_a_reader_that_has_enough_ends_the_program_quietly(monkeypatch):
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "w") as pipe:
-        monkeypatch.setattr(sys, "stdout", pipe)
-        with pytest.raises(typer.Exit) as ended:
-            options.put("a line")
-        assert ended.value.exit_code == 0
-
-
-def test_a_full_disk_behind_standard_output_is_named(monkeypatch):
+def test_a_full_disk_behind_stdout_is_named(monkeypatch):
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        with pytest.raises(
-            DataError, match=r"standard output: cannot be written \(No space left on device\)"
-        ):
-            options.put("a line")
+        with pytest.raises(DataError, match=r"stdout: cannot be written \(No space left on device\)"):
+            console.print_result("a line")
 
 
 def test_output_is_utf8_whatever_the_locale(monkeypatch):
     latin = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", latin)
-    options.put({"text": "東京 ü"})
+    console.print_result({"text": "東京 ü"})
     assert latin.buffer.getvalue().decode() == '{"text": "東京 ü"}\n'  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# closed pipes
+
+
+def run_into_closed_pipe(*arguments: object, stdin: str = "", close_stderr: bool = False) -> tuple[int, str]:
+    """The exit code of a command whose reader has closed the pipe, and what it prints to stderr."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "clearhead", *map(str, arguments)]
+    errors = writer if close_stderr else subprocess.PIPE
+    result = subprocess.run(command, input=stdin, stdout=writer, stderr=errors, text=True)
+    os.close(writer)
+    return result.returncode, result.stderr or ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["translate", "--help"], ["--version"], ["data", "list"], ["models"]]
+)
+def test_a_closed_pipe_ends_a_command_quietly(arguments):
+    assert run_into_closed_pipe(*arguments) == (0, "")
+
+
+def test_a_closed_pipe_ends_a_translation_quietly(number_model):
+    assert run_into_closed_pipe("translate", "--model", number_model, stdin="one two\n" * 3) == (0, "")
+
+
+def test_a_closed_pipe_of_messages_ends_a_command_quietly(tmp_path):
+    code, _ = run_into_closed_pipe("models", tmp_path, close_stderr=True)
+    assert code == 0
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-"])
+def test_closed_streams_change_nothing_else(redirection, tmp_path):
+    command = f"{sys.executable} -m clearhead models {tmp_path} {redirection}"
+    assert subprocess.run(["bash", "-c", command], capture_output=True).returncode == 0
+
+
+def test_head_gets_its_lines_of_the_help():
+    command = f"set -o pipefail; {sys.executable} -m clearhead --help | head -2"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("Usage: clearhead")
 
 
 # evaluate
 
 
-def test_a_measurement_says_what_was_measured_and_how(call, number_model):
-    ended = call("evaluate", number_model)
-    assert ended.code == 0
-    assert ended.lines[0] == f"{number_model} on 40 sentences"
-    assert any(line.startswith("  BLEU ") and "tok:13a" in line for line in ended.lines)
-    assert any(line.startswith("  0-10 ") for line in ended.lines)
+def test_an_evaluation_has_scores_with_signatures(call, number_model):
+    result = call("evaluate", number_model)
+    assert result.code == 0
+    assert result.lines[0] == f"{number_model} on 40 sentences"
+    assert any(line.startswith("  BLEU ") and "tok:13a" in line for line in result.lines)
+    assert any(line.startswith("  0-10 ") for line in result.lines)
     measured = json.loads(call("evaluate", number_model, "--json").out)
     assert measured["sentences"] == 40
     assert {score["name"] for score in measured["scores"]} >= {"BLEU", "chrF2", "TER"}
 
 
-def test_another_model_or_a_file_of_its_translations_compare_alike(call, number_model, tmp_path):
+def test_comparing_with_a_model_or_a_file_of_translations(call, number_model, tmp_path):
     written = call("evaluate", number_model, "--beam", "1", "--out", tmp_path / "greedy.txt", "--json")
     assert written.code == 0
     assert len((tmp_path / "greedy.txt").read_text().splitlines()) == 40
@@ -173,10 +200,10 @@ def test_another_model_or_a_file_of_its_translations_compare_alike(call, number_
     for measured in (by_file, by_model):
         assert [row["name"] for row in measured["comparisons"]] == ["BLEU", "chrF2"]
     assert all(row["p_value"] == 1.0 for row in by_model["comparisons"])
-    assert "95 % intervals" in call("evaluate", number_model, "--against", number_model).out
+    assert "95 % confidence intervals" in call("evaluate", number_model, "--against", number_model).out
 
 
-def test_named_pairs_are_measured_whatever_their_format(call, number_model, tmp_path):
+def test_pairs_of_every_format_are_evaluated(call, number_model, tmp_path):
     rows = [line.split("\t") for line in (number_model / "test.tsv").read_text().splitlines()[:9]]
     (tmp_path / "test.en").write_text("".join(f"{source}\n" for source, _ in rows))
     (tmp_path / "test.de").write_text("".join(f"{target}\n" for _, target in rows))
@@ -184,129 +211,130 @@ def test_named_pairs_are_measured_whatever_their_format(call, number_model, tmp_
     (tmp_path / "a,b.jsonl").write_text("\n".join(records))
     aligned = call("evaluate", number_model, "--json", "--pairs", f"{tmp_path}/test.en,{tmp_path}/test.de")
     assert json.loads(aligned.out)["sentences"] == 9
-    # A comma in the name of a file that is there does not make two of it.
+    # An existing file with a comma in its name is one file.
     assert call("evaluate", number_model, "--json", "--pairs", tmp_path / "a,b.jsonl").out == aligned.out
 
 
-def test_sources_too_long_count_as_empty_translations_and_are_told(call, number_model, tmp_path):
+def test_sources_that_are_too_long_count_as_empty_translations(call, number_model, tmp_path):
     path = tmp_path / "test.tsv"
     path.write_text(f"one two\t1 2\n{'one ' * 16}\t{'1 ' * 16}\nthree four five six\t3 4 5 6\n")
-    ended = call("evaluate", number_model, "--pairs", path, "--out", tmp_path / "out.txt", "--json")
-    assert ended.code == 0
-    measured = json.loads(ended.out)
+    result = call("evaluate", number_model, "--pairs", path, "--out", tmp_path / "out.txt", "--json")
+    assert result.code == 0
+    measured = json.loads(result.out)
     assert (measured["sentences"], measured["too_long"]) == (3, 1)
     assert (tmp_path / "out.txt").read_text() == "1 2\n\n3 4 5 6\n"
-    said = "1 of 3 sources have more than the 15 tokens that the model takes; each counts as translated by"
-    assert f"{number_model}: {said} nothing\n" in ended.err
-    rival = call("evaluate", number_model, "--pairs", path, "--against", number_model)
-    assert rival.err.count(said) == 2
+    status = "1 of 3 sources exceed the model's limit of 15 tokens and count as empty translations\n"
+    assert f"{number_model}: {status}" in result.err
+    comparison = call("evaluate", number_model, "--pairs", path, "--against", number_model)
+    assert comparison.err.count(status) == 2
 
 
-def test_blank_pairs_are_left_out_here_and_in_what_is_compared_with(call, number_model, tmp_path):
+def test_blank_pairs_are_skipped_in_both_systems(call, number_model, tmp_path):
     path, theirs = tmp_path / "test.tsv", tmp_path / "theirs.txt"
     path.write_text("one two three four\t1 2 3 4\n\t5\nsix\t\nfive six seven eight\t5 6 7 8\n")
-    theirs.write_text("1 2 3 4\nnot looked at\nnor this\n5 6 7 8\n")
+    theirs.write_text("1 2 3 4\nignored\nignored too\n5 6 7 8\n")
     ours = ("--out", tmp_path / "ours.txt", "--json")
-    ended = call("evaluate", number_model, "--pairs", path, "--against", theirs, *ours)
-    measured = json.loads(ended.out)
+    result = call("evaluate", number_model, "--pairs", path, "--against", theirs, *ours)
+    measured = json.loads(result.out)
     assert (measured["sentences"], measured["blank"]) == (2, 2)
     assert measured["comparisons"][0]["theirs"]["value"] == pytest.approx(100)
-    assert "2 of 4 pairs are blank on a side and left out\n" in ended.err
-    # What was written can be compared with in its turn.
+    assert "skipped 2 of 4 pairs with a blank side\n" in result.err
+    # The written file can be compared with, too.
     assert len((tmp_path / "ours.txt").read_text().splitlines()) == 4
     assert call("evaluate", number_model, "--pairs", path, "--against", tmp_path / "ours.txt").code == 0
 
 
-def test_the_length_penalty_of_a_measurement_can_be_chosen(call, refused, number_model, tmp_path):
-    for alpha in (0, 9):
-        call("evaluate", number_model, "--alpha", alpha, "--out", tmp_path / f"{alpha}")
+def test_the_length_penalty_of_an_evaluation_can_be_chosen(call, error_of, number_model, tmp_path):
+    for penalty in (0, 9):
+        call("evaluate", number_model, "--length-penalty", penalty, "--out", tmp_path / f"{penalty}")
     assert (tmp_path / "0").read_text() != (tmp_path / "9").read_text()
-    assert "alpha: nan should be from 0 to 10" in refused("evaluate", number_model, "--alpha", "nan")
+    error = error_of("evaluate", number_model, "--length-penalty", "nan")
+    assert error.startswith("--length-penalty: nan should be from 0 to 10")
 
 
 # train
 
 
-def test_a_run_tells_its_validations_as_json(call, number_recipe, tmp_path):
+def test_json_has_the_validations_of_a_run(call, number_recipe, tmp_path):
     changes = [part for name in ("steps", "validate_every") for part in ("--set", f"training.{name}=3")]
-    ended = call("train", number_recipe(tmp_path), "--out", tmp_path / "out", "--json", *changes)
-    validation, last = parsed(ended.out)
+    result = call("train", number_recipe(tmp_path), "--out", tmp_path / "out", "--json", *changes)
+    validation, last = parsed(result.out)
     assert validation["step"] == 3
     assert last == {"folder": str(tmp_path / "out"), "step": 3}
-    assert "all steps are done" in ended.err
+    assert "all steps are done" in result.err
 
 
-def test_a_run_says_once_on_what_it_computes(call, tmp_path, numbers, caplog):
+def test_a_run_logs_device_and_precision_once(call, tmp_path, numbers, caplog):
     pairs = tmp_path / "numbers.en-de.tsv"
     pairs.write_text("".join(f"{source}\t{target}\n" for source, target in numbers(40)))
     changes = ("training.steps=1", "training.device=cpu", "model.width=32", "model.ffn_width=32")
     options = [part for change in changes for part in ("--set", change)]
-    ended = call("train", "--pairs", pairs, "--out", tmp_path / "out", *options)
-    assert ended.code == 0
-    assert "run: 1 steps of about" in ended.err
+    result = call("train", "--pairs", pairs, "--out", tmp_path / "out", *options)
+    assert result.code == 0
+    assert "run: 1 steps of about" in result.err
     assert [message.partition(":")[0] for message in caplog.messages] == ["device", "precision"]
 
 
-def test_ctrl_c_before_the_first_step_says_how_to_go_on(call, number_recipe, tmp_path, monkeypatch):
+def test_ctrl_c_before_the_first_step_says_how_to_resume(call, number_recipe, tmp_path, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     out = tmp_path / "my run"
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.tasks.translation.task.learn_tokenizer", interrupted)
-        ended = call("train", number_recipe(tmp_path), "--out", out, "--set", "training.steps=1")
-    assert ended.code == 130
-    assert ended.err.endswith(f"stopped at once; go on: clearhead train --resume --out '{out}'\n")
+        result = call("train", number_recipe(tmp_path), "--out", out, "--set", "training.steps=1")
+    assert result.code == 130
+    assert result.err.endswith(f"stopped at once; continue with: clearhead train --resume --out '{out}'\n")
     assert call("train", "--resume", "--out", out).code == 0
 
 
-def test_a_recipe_without_out_goes_to_runs(call, number_recipe, tmp_path, monkeypatch):
+def test_the_default_output_folder_is_in_runs(call, number_recipe, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert call("train", number_recipe(tmp_path), "--set", "training.steps=1").out == "runs/recipe\n"
     assert call("models").lines[-1].startswith("runs/recipe  en-de")
 
 
-# the model in the package
+# built-in models
 
 
-def test_without_a_model_the_built_in_one_translates(call, boxed):
+def test_the_built_in_model_translates_by_default(call, boxed):
     assert call("translate", "three one four").out == "3 1 4\n"
     assert call("translate", "--to", "fr", "three one four").out == "c a d\n"
     assert call("translate", "--to", "en", "3 1 4", "c a d").out == "three one four\n" * 2
     assert call("translate", "--model", "fr-en", stdin=b"c a d\n").out == "three one four\n"
 
 
-def test_a_built_in_model_can_be_measured_by_name(call, boxed, many_model):
+def test_a_built_in_model_can_be_evaluated_by_name(call, boxed, many_model):
     test = many_model / "test.fr-en.tsv"
-    [told] = parsed(call("evaluate", "fr-en", "--pairs", test, "--against", many_model, "--json").out)
-    assert told["sentences"] == 30
-    assert told["comparisons"][0]["name"] == "BLEU"
+    [record] = parsed(call("evaluate", "fr-en", "--pairs", test, "--against", many_model, "--json").out)
+    assert record["sentences"] == 30
+    assert record["comparisons"][0]["name"] == "BLEU"
 
 
 # models and data
 
 
 def test_models_are_listed_without_being_loaded(call, copied):
-    (copied / "tokenizer.json").write_text("not even looked at")
+    (copied / "tokenizer.json").write_text("damaged")
     found = parsed(call("models", copied.parent, "--json").out)
     assert [model["folder"] for model in found] == [str(copied)]
     assert found[0]["languages"] == "en-de"
     assert found[0]["bleu"] > 80
 
 
-def test_the_built_in_model_is_listed_first_unless_a_folder_is_named(call, boxed, number_model, monkeypatch):
+def test_built_in_models_are_listed_first_unless_a_folder_is_given(call, boxed, number_model, monkeypatch):
     monkeypatch.chdir(number_model)
     inside, here = parsed(call("models", "--json").out)
     assert (inside["built_in"], here["built_in"]) == (True, False)
     assert inside["languages"] == "en-de, de-en, en-fr, fr-en"
-    assert call("models").lines[0].startswith("built in  en-de, de-en, en-fr, fr-en  0.0 MB  BLEU ")
-    assert call("models", number_model).lines[0].startswith(str(number_model))
+    assert call("models").lines[1].startswith("built-in  en-de, de-en, en-fr, fr-en  0.0 MB  BLEU ")
+    assert call("models", number_model).lines[1].startswith(str(number_model))
 
 
-def test_where_there_are_no_models_the_way_to_one_is_said(call, tmp_path):
-    ended = call("models", tmp_path)
-    assert (ended.code, ended.out) == (0, "")
-    assert "clearhead train recipes/translation/quickstart.toml" in ended.err
+def test_without_models_the_training_command_is_shown(call, tmp_path):
+    result = call("models", tmp_path)
+    assert (result.code, result.out) == (0, "")
+    assert "clearhead train recipes/translation/quickstart.toml" in result.err
 
 
 def test_data_sets_are_listed_with_their_licences(call):
@@ -316,31 +344,49 @@ def test_data_sets_are_listed_with_their_licences(call):
 
 
 def test_a_shipped_data_set_is_written_out(call, tmp_path):
-    ended = call("data", "get", "tatoeba-en-de", "--out", tmp_path)
-    path = Path(ended.lines[0])
+    result = call("data", "get", "tatoeba-en-de", "--out", tmp_path)
+    path = Path(result.lines[0])
     assert path.parent == tmp_path
     with path.open(encoding="utf-8") as file:
         assert sum(1 for _ in file) == 166_384
 
 
-# help and progress
+# help
+
+COMMANDS = (
+    "translate, generate, explain, explore, train, evaluate, export, import, models, data list, data get"
+)
 
 
-@pytest.mark.parametrize("command", [[], ["translate"], ["train"], ["evaluate"], ["models"], ["data", "get"]])
-def test_every_command_has_help_with_an_example(command, call):
-    ended = call(*command, "--help")
-    assert ended.code == 0
-    assert f"clearhead {' '.join(command)}" in ended.out
+@pytest.mark.parametrize("command", COMMANDS.split(", "))
+def test_every_command_has_help_with_examples_in_80_columns(command, call):
+    result = call(*command.split(), "--help")
+    assert result.code == 0
+    assert f"Examples:\n    clearhead {command}" in result.out
+    assert max(map(len, result.lines)) <= 80
+    assert not any(line.endswith("-") for line in result.lines), "a model's name is broken in two"
+
+
+def test_the_summaries_of_all_commands_fit_into_the_help(call):
+    lines = call("--help").lines
+    assert all(
+        any(line.startswith(f"  {name.split()[0]} ") for line in lines) for name in COMMANDS.split(", ")
+    )
+    assert not any(line.endswith("...") for line in lines[1:])
+
+
+def test_the_default_models_are_those_of_the_package():
+    assert (TRANSLATOR, LANGUAGE_MODEL) == (zoo.DEFAULT, zoo.SHAKESPEARE)
 
 
 def test_the_version_is_that_of_the_package(call):
     assert call("--version").out == f"clearhead {version('clearhead')}\n"
 
 
-def test_without_a_command_the_help_is_shown(call):
-    ended = call()
-    assert ended.code == 2
-    assert "Usage: clearhead" in ended.out + ended.err
+def test_without_a_command_the_help_is_printed(call):
+    result = call()
+    assert result.code == 2
+    assert "Usage: clearhead" in result.out + result.err
 
 
 # export
@@ -348,9 +394,9 @@ def test_without_a_command_the_help_is_shown(call):
 
 def test_an_exported_model_is_used_like_any_other(call, number_model, tmp_path):
     out = tmp_path / "small"
-    ended = call("export", number_model, "--to", "int8", "--out", out)
-    assert (ended.code, ended.out) == (0, f"{out}\n")
-    assert "MB, where" in ended.err
+    result = call("export", number_model, "--to", "int8", "--out", out)
+    assert (result.code, result.out) == (0, f"{out}\n")
+    assert "MB, down from" in result.err
     assert call("translate", "--model", out, "one two three").out == "1 2 3\n"
-    [told] = parsed(call("export", number_model, "--to", "int8", "--out", tmp_path / "other", "--json").out)
-    assert told["bytes"] < told["bytes_before"]
+    [record] = parsed(call("export", number_model, "--to", "int8", "--out", tmp_path / "other", "--json").out)
+    assert record["bytes"] < record["bytes_before"]

@@ -1,21 +1,21 @@
-"""clearhead explain: pictures and numbers of what a text does inside a model."""
+"""clearhead explain, as a user calls it."""
 
 import json
 
 import pytest
 
 
-def test_a_translation_is_drawn_where_it_is_wanted(call, number_model, tmp_path):
-    ended = call("explain", number_model, "three one", "--out", tmp_path / "x.svg")
-    assert ended.code == 0
-    assert ended.out == f"{tmp_path / 'x.svg'}\n"
-    assert "three one -> 3 1" in ended.err
-    assert "differ by at most" in ended.err
+def test_a_translation_is_drawn_to_the_given_file(call, number_model, tmp_path):
+    result = call("explain", number_model, "three one", "--out", tmp_path / "x.svg")
+    assert result.code == 0
+    assert result.out == f"{tmp_path / 'x.svg'}\n"
+    assert "three one -> 3 1" in result.err
+    assert "differ by at most" in result.err
     assert "three" in (tmp_path / "x.svg").read_text()
 
 
 @pytest.mark.parametrize(
-    ("out", "options", "said"),
+    ("out", "options", "status"),
     [
         ("x.svg", [], "other pictures: --view atlas, head, "),
         ("x.svg", ["--view", "atlas"], "other pictures: --view cross, head, "),
@@ -23,55 +23,55 @@ def test_a_translation_is_drawn_where_it_is_wanted(call, number_model, tmp_path)
         ("all", [], None),
     ],
 )
-def test_the_pictures_that_are_not_drawn_are_named(call, number_model, tmp_path, out, options, said):
-    ended = call("explain", number_model, "three one", "--out", tmp_path / out, *options)
-    assert ended.code == 0
-    assert said in ended.err if said else "other pictures" not in ended.err
+def test_the_other_pictures_are_listed(call, number_model, tmp_path, out, options, status):
+    result = call("explain", number_model, "three one", "--out", tmp_path / out, *options)
+    assert result.code == 0
+    assert status in result.err if status else "other pictures" not in result.err
 
 
 def test_a_prompt_is_continued_and_drawn(call, babbler, tmp_path):
-    ended = call(
+    result = call(
         "explain", babbler, "--tokens", 3, "--view", "lens", "--out", tmp_path / "x.png", stdin=b"to be\n"
     )
-    assert ended.code == 0
+    assert result.code == 0
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_it_is_said_when_less_can_be_written_than_was_asked_for(call, babbler, tmp_path):
-    ended = call("explain", babbler, "to be", "--tokens", 100, "--out", tmp_path / "x.json")
-    assert ended.err.startswith("--tokens 100: 27 fit behind the text into the model's context of 32\n")
+def test_fewer_tokens_than_requested_are_reported(call, babbler, tmp_path):
+    result = call("explain", babbler, "to be", "--tokens", 100, "--out", tmp_path / "x.json")
+    assert result.err.startswith("--tokens 100: only 27 fit into the context of 32 tokens\n")
 
 
-def test_json_tells_where_the_file_is(call, number_model, tmp_path):
-    ended = call("explain", number_model, "three one", "--out", tmp_path / "x.json", "--json")
-    assert json.loads(ended.out) == {"text": "three one", "output": "3 1", "file": str(tmp_path / "x.json")}
+def test_json_output_names_the_file(call, number_model, tmp_path):
+    result = call("explain", number_model, "three one", "--out", tmp_path / "x.json", "--json")
+    assert json.loads(result.out) == {"text": "three one", "output": "3 1", "file": str(tmp_path / "x.json")}
     assert json.loads((tmp_path / "x.json").read_text())["output"] == "3 1"
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--out", "x.gif"], "x.gif: cannot be written as .gif; end it in .png, .svg, .pdf"),
         (["--out", "none/x.png"], "none/x.png: there is no folder none; make it first"),
         (["--view", "left"], "--view: 'left' is not one of cross, atlas, head"),
         (["--view", "head", "--layer", "9"], "--layer: 9 is not from 0 to 0"),
-        (["--tokens", "5"], "--tokens 5: "),
+        (["--tokens", "5"], "--tokens: "),
         (["--to", "fr"], "--to fr: this model translates en-de only"),
-        (["--target", ""], "--target: is blank; give a translation, or leave it out for the model's own"),
+        (["--target", ""], "--target: is blank; pass a translation, or omit it to explain the model's own"),
         (["--target", " \u200b"], "--target: is blank"),
         (["--attention", "up", "--view", "atlas"], "--attention: 'up' is not one of encoder, decoder, cross"),
     ],
 )
-def test_what_is_wrong_is_said_with_a_way_out(refused, number_model, tmp_path, monkeypatch, options, said):
+def test_invalid_options_are_rejected(error_of, number_model, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
-    assert refused("explain", number_model, "one two", *options).startswith(said)
+    assert error_of("explain", number_model, "one two", *options).startswith(message)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_language_model_has_no_language_to_write(refused, babbler, tmp_path):
-    said = refused("explain", babbler, "to be", "--to", "de", "--out", tmp_path / "x.png")
-    assert said == f"--to de: {babbler} continues texts, so that is not for it; leave it out"
+def test_options_of_translators_are_rejected_for_a_language_model(error_of, babbler, tmp_path):
+    error = error_of("explain", babbler, "to be", "--to", "de", "--out", tmp_path / "x.png")
+    assert error == f"--to: {babbler} is a language model; it takes --tokens"
 
 
-def test_a_blank_text_is_refused(refused, number_model, tmp_path):
-    assert "blank" in refused("explain", number_model, " ", "--out", tmp_path / "x.png")
+def test_a_blank_text_is_rejected(error_of, number_model, tmp_path):
+    assert "blank" in error_of("explain", number_model, " ", "--out", tmp_path / "x.png")

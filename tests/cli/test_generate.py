@@ -1,4 +1,4 @@
-"""clearhead generate as a user calls it."""
+"""clearhead generate, as a user calls it."""
 
 import json
 
@@ -8,24 +8,24 @@ from clearhead.tasks.load import load_for
 
 
 def test_a_text_is_continued(call, babbler):
-    ended = call("generate", "to be", "--model", babbler, "--tokens", 20, "--seed", 3)
-    assert ended.code == 0
-    assert ended.err == ""
-    assert ended.out == str(load_for("language", babbler).generate("to be", tokens=20, seed=3)) + "\n"
+    result = call("generate", "to be", "--model", babbler, "--tokens", 20, "--seed", 3)
+    assert result.code == 0
+    assert result.err == ""
+    assert result.out == str(load_for("language", babbler).generate("to be", tokens=20, seed=3)) + "\n"
 
 
-def test_standard_input_is_one_prompt(call, babbler):
-    ended = call("generate", "--model", babbler, "--tokens", 5, stdin=b"to be\nor not\n")
-    assert ended.out.startswith("to be\nor not")
-    assert ended.out == str(load_for("language", babbler).generate("to be\nor not", tokens=5)) + "\n"
+def test_stdin_is_one_prompt(call, babbler):
+    result = call("generate", "--model", babbler, "--tokens", 5, stdin=b"to be\nor not\n")
+    assert result.out.startswith("to be\nor not")
+    assert result.out == str(load_for("language", babbler).generate("to be\nor not", tokens=5)) + "\n"
     windows = call("generate", "--model", babbler, "--tokens", 5, stdin=b"to be\r\nor not\r\n")
-    assert windows.out == ended.out
+    assert windows.out == result.out
 
 
-def test_several_prompts_and_samples_are_told_apart_in_json(call, babbler):
+def test_json_has_one_record_per_prompt_and_sample(call, babbler):
     options = ["--tokens", 6, "--samples", 2, "--logprobs", 2, "--json", "--temperature", 1.0]
-    ended = call("generate", "to be", "not", "--model", babbler, *options)
-    records = [json.loads(line) for line in ended.lines]
+    result = call("generate", "to be", "not", "--model", babbler, *options)
+    records = [json.loads(line) for line in result.lines]
     assert [record["prompt"] for record in records] == ["to be", "to be", "not", "not"]
     for record in records:
         assert len(record["log_probabilities"]) == len(record["alternatives"]) <= 6
@@ -33,17 +33,15 @@ def test_several_prompts_and_samples_are_told_apart_in_json(call, babbler):
         assert record["log_probability"] == pytest.approx(sum(record["log_probabilities"]))
 
 
-def test_a_prompt_beyond_the_context_is_said(call, babbler):
-    ended = call("generate", "to be " * 10, "--model", babbler, "--tokens", 4)
-    assert ended.code == 0
-    assert (
-        ended.err == "prompt 1: does not fit into the model's context of 32: its first 28 tokens are unseen\n"
-    )
+def test_a_prompt_longer_than_the_context_is_reported(call, babbler):
+    result = call("generate", "to be " * 10, "--model", babbler, "--tokens", 4)
+    assert result.code == 0
+    assert result.err == "prompt 1: longer than the context of 32 tokens; its first 28 tokens are ignored\n"
     cut = call("generate", "to be " * 10, "--model", babbler, "--tokens", 4, "--overflow", "cut", "--json")
     assert json.loads(cut.out)["unseen"] == 60 - (32 - 4 + 1)
-    said = "prompt 2: does not fit into the model's context of 32: its first token is unseen\n"
+    status = "prompt 2: longer than the context of 32 tokens; its first token is ignored\n"
     options = ["--tokens", 4, "--samples", 2, "--overflow", "cut"]
-    assert call("generate", "to", "to be " * 5, "--model", babbler, *options).err == said
+    assert call("generate", "to", "to be " * 5, "--model", babbler, *options).err == status
 
 
 @pytest.mark.parametrize(
@@ -62,21 +60,21 @@ def test_a_prompt_beyond_the_context_is_said(call, babbler):
         ),
         (["to", "--samples", 0], "--samples: 0 should be at least 1"),
         (["to", "--repetition-penalty", 0], "--repetition-penalty: 0.0 should be from 0.01 to 100"),
-        (["to", "--logprobs", 3], "--logprobs 3: is told as JSON alone; add --json"),
-        (["to", "be\udcff"], "prompt 2: not UTF-8"),
+        (["to", "--logprobs", 3], "--logprobs 3: needs --json"),
+        (["to", "be\udcff"], "prompt 2: not UTF-8; encode it as UTF-8"),
     ],
 )
-def test_what_cannot_be_done_is_named(refused, babbler, arguments, message):
-    assert refused("generate", *arguments, "--model", babbler).startswith(message)
+def test_invalid_options_are_rejected(error_of, babbler, arguments, message):
+    assert error_of("generate", *arguments, "--model", babbler).startswith(message)
 
 
-def test_nul_bytes_and_broken_bytes_are_named(refused, babbler):
-    said = refused("generate", "--model", babbler, stdin=b"to\0be")
-    assert said == "prompt 1: character 3 is NUL; take it out"
-    said = refused("generate", "--model", babbler, stdin=b"to\xffbe")
-    assert said == "standard input: not UTF-8 (byte 0xff at 2); write it as UTF-8"
+def test_nul_characters_and_invalid_bytes_are_named(error_of, babbler):
+    error = error_of("generate", "--model", babbler, stdin=b"to\0be")
+    assert error == "prompt 1: character 3 is NUL; take it out"
+    error = error_of("generate", "--model", babbler, stdin=b"to\xffbe")
+    assert error == "stdin: not UTF-8 (byte 0xff at offset 2); save it as UTF-8"
 
 
-def test_a_translator_is_not_asked_to_continue(refused, number_model, babbler):
-    assert "use clearhead translate" in refused("generate", "one", "--model", number_model)
-    assert "use clearhead generate" in refused("translate", "one", "--model", babbler)
+def test_a_model_of_another_task_names_its_command(error_of, number_model, babbler):
+    assert "use clearhead translate" in error_of("generate", "one", "--model", number_model)
+    assert "use clearhead generate" in error_of("translate", "one", "--model", babbler)

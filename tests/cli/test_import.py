@@ -24,7 +24,7 @@ def test_what_does_not_fit_is_named(refused, babbler, number_model, tmp_path, ca
     said = refused("export", babbler, "--to", "huggingface", "--out", theirs)
     assert said == f"{theirs}: is there already and not empty; choose another place"
     said = refused("export", number_model, "--to", "huggingface", "--out", tmp_path / "x")
-    assert said.endswith("this model translates; only language models have a form for Hugging Face")
+    assert said.endswith("not a language model; only those can be exported to Hugging Face")
     tensors = load_file(theirs / "model.safetensors")
     missing = tensors.pop("transformer.wpe.weight")
     save_file(tensors, theirs / "model.safetensors")
@@ -34,7 +34,7 @@ def test_what_does_not_fit_is_named(refused, babbler, number_model, tmp_path, ca
         tensors | {"transformer.wpe.weight": missing, "extra": missing + 1}, theirs / "model.safetensors"
     )
     said = refused("import", theirs, "--out", tmp_path / "x")
-    assert said.endswith("extra has no place in a model of model_type gpt2")
+    assert said.endswith("extra is unknown; the model that config.json describes has no such tensor")
     assert refused("import", tmp_path / "nowhere", "--out", tmp_path / "x").endswith(
         "nowhere: no such folder; name one with config.json and model.safetensors"
     )

@@ -1,4 +1,4 @@
-"""Ctrl-C is heeded at any moment, also while libraries are imported that swallow what is raised in them."""
+"""Ctrl-C works at any moment, even while a library that swallows exceptions is imported."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clearhead.cli.interrupt import heeding
+from clearhead.cli.interrupt import handle_sigint
 
 SWALLOWS = """
 import os, signal
@@ -20,56 +20,66 @@ except BaseException:
 IMPORTS = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from clearhead.cli.interrupt import heeding
-with heeding():
+from clearhead.cli.interrupt import handle_sigint
+with handle_sigint():
     import swallows
-print("went on")
+print("continued")
 """
 ENDS = """
 import atexit, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from clearhead.cli.interrupt import heeding
-with heeding():
+from clearhead.cli.interrupt import handle_sigint
+with handle_sigint():
     atexit.register(signal.raise_signal, signal.SIGINT)
 """
 
 
-def test_while_the_process_ends_it_shows_no_traceback():
+def test_ctrl_c_at_exit_shows_no_traceback():
     paths = os.pathsep.join(filter(None, sys.path))
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", ENDS], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
     )
-    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+    assert (result.returncode, result.stderr) == (-signal.SIGINT, "")
 
 
-def test_what_is_imported_cannot_swallow_it(tmp_path):
+def test_an_imported_module_cannot_swallow_ctrl_c(tmp_path):
     (tmp_path / "swallows.py").write_text(SWALLOWS)
     paths = [str(tmp_path), *filter(None, sys.path)]
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", IMPORTS],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "clearhead: interrupted\n")
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "clearhead: interrupted\n")
 
 
 @pytest.fixture(autouse=True)
-def usual():
-    """As Python hears Ctrl-C, wherever the tests are started from."""
+def default_handler():
+    """Python's own handler, whatever started the tests."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-def test_elsewhere_it_is_raised_as_ever():
-    with pytest.raises(KeyboardInterrupt), heeding():
+def test_ctrl_c_outside_imports_raises_keyboard_interrupt():
+    with pytest.raises(KeyboardInterrupt), handle_sigint():
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("chosen", [signal.SIG_IGN, signal.SIG_DFL])
-def test_what_somebody_else_has_chosen_stays(chosen):
-    signal.signal(signal.SIGINT, chosen)
-    with heeding():
-        assert signal.getsignal(signal.SIGINT) is chosen
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_custom_handler_is_kept(handler):
+    signal.signal(signal.SIGINT, handler)
+    with handle_sigint():
+        assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_ctrl_c_during_a_command_exits_with_130_and_one_line(call, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clearhead.data.datasets.list_datasets", interrupted)
+    result = call("data", "list")
+    assert (result.code, result.out) == (130, "")
+    assert result.err == "clearhead: interrupted; all printed lines are complete\n"

@@ -1,4 +1,4 @@
-"""How far a job has come: what a terminal shows, and what is said elsewhere."""
+"""Progress: bars on a terminal, lines elsewhere."""
 
 import io
 import re
@@ -6,42 +6,42 @@ import sys
 
 import pytest
 
-from clearhead.cli import options, progress
+from clearhead.cli import console, progress
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0.4, "0 s"), (59, "59 s"), (61, "1 min 01 s"), (3600, "1 h 00 min"), (7325, "2 h 02 min")],
 )
-def test_durations_are_said_as_people_say_them(seconds, said):
-    assert progress.duration(seconds) == said
+def test_durations_are_readable(seconds, text):
+    assert progress.format_duration(seconds) == text
 
 
-def test_progress_counts_from_where_a_resumed_job_began(monkeypatch, capsys):
+def test_the_rate_of_a_resumed_job_excludes_earlier_steps(monkeypatch, capsys):
     clock = iter([0.0, 100.0, 110.0])
     monkeypatch.setattr(progress, "monotonic", lambda: next(clock))
-    with progress.Progress("training", "steps") as shown:
-        shown.begin(1000, before=980)
-        shown.at(990, "loss 1")
-    assert capsys.readouterr().err == "training 990 of 1,000: 1.0 steps/s, 10 s left  loss 1\n"
+    with progress.Progress("training", "step") as shown:
+        shown.start(1000, initial=980)
+        shown.update(990, "loss 1")
+    assert capsys.readouterr().err == "step 990 of 1,000: 1.0 steps/s, 10 s left, loss 1\n"
 
 
 class Terminal(io.StringIO):
-    """Somebody looks on."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def drawn(terminal: Terminal) -> list[str]:
-    """The lines that were there at one time or another, as they are read."""
+def lines_of(terminal: Terminal) -> list[str]:
+    """All lines that were ever shown, without escape codes."""
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
     return [line.rstrip() for line in re.split(r"[\r\n]+", plain) if line.strip()]
 
 
 @pytest.fixture
 def clock(monkeypatch) -> list[float]:
-    """The time, which goes on when a test says so."""
+    """The time, advanced by the tests."""
     now = [0.0]
     monkeypatch.setattr(progress, "monotonic", lambda: now[0])
     return now
@@ -51,49 +51,47 @@ def clock(monkeypatch) -> list[float]:
     ("columns", "end"),
     [
         (80, "3 h 26 min left  loss 7.636"),
-        (200, "3 h 26 min left  loss 7.636  2.0 steps/s  3,036 tokens/s  padding 0.0%  rate 1.00e-03"),
+        (200, "3 h 26 min left  loss 7.636  2.0 steps/s  3,036 tokens/s  padding 0.0%  lr 1.00e-03"),
     ],
 )
-def test_a_narrow_terminal_shows_the_bar_the_step_the_time_left_and_the_loss(
-    columns, end, monkeypatch, clock
-):
+def test_a_narrow_terminal_shows_bar_step_time_left_and_loss(columns, end, monkeypatch, clock):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    with progress.Progress("training", "steps") as shown:
-        shown.begin(25_000)
+    with progress.Progress("training", "step") as shown:
+        shown.start(25_000)
         clock[0] += 100
-        shown.at(200, "loss 7.636", "3,036 tokens/s", "padding 0.0%", "rate 1.00e-03")
-    assert re.fullmatch(rf"training ━+[╸╺]?━* 200/25,000 steps {re.escape(end)}", drawn(terminal)[-1])
-    assert max(map(len, drawn(terminal))) <= columns
+        shown.update(200, "loss 7.636", "3,036 tokens/s", "padding 0.0%", "lr 1.00e-03")
+    assert re.fullmatch(rf"training ━+[╸╺]?━* 200/25,000 steps {re.escape(end)}", lines_of(terminal)[-1])
+    assert max(map(len, lines_of(terminal))) <= columns
 
 
-def test_what_is_said_at_the_end_of_a_run_stands_below_its_bar(call, number_recipe, tmp_path, monkeypatch):
+def test_the_last_messages_of_a_run_appear_below_its_bar(call, number_recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    monkeypatch.setattr(options, "tell", terminal.write)
+    monkeypatch.setattr(console, "write_result", terminal.write)
     monkeypatch.setenv("COLUMNS", "80")
     recipe = number_recipe(tmp_path, steps=4)
     assert call("train", recipe, "--out", tmp_path / "run").code == 0
-    lines = drawn(terminal)
+    lines = lines_of(terminal)
     assert lines[-1] == str(tmp_path / "run")
     last_bar = max(number for number, line in enumerate(lines) if line.startswith("training ━"))
     assert last_bar < next(number for number, line in enumerate(lines) if "the model is in" in line)
 
 
-def test_a_result_within_a_run_has_a_line_to_itself(monkeypatch):
+def test_a_result_during_a_run_gets_its_own_line(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    with progress.Progress("training", "steps") as shown:
-        shown.begin(2)
-        shown.at(1)
-        with shown.aside():
+    with progress.Progress("training", "step") as shown:
+        shown.start(2)
+        shown.update(1)
+        with shown.hidden():
             terminal.write("result\n")
-        shown.at(2)
-    assert "result" in drawn(terminal)
-    assert drawn(terminal)[-1].endswith("2/2 steps")
+        shown.update(2)
+    assert "result" in lines_of(terminal)
+    assert lines_of(terminal)[-1].endswith("2/2 steps")
 
 
 @pytest.mark.parametrize(("size", "shown"), [(30_000_000, True), (3_000_000, False)])
-def test_only_the_reading_of_large_files_is_shown_and_only_to_who_looks_on(size, shown, monkeypatch, capsys):
-    follow = progress.Reading()
+def test_reading_large_files_shows_bars_on_a_terminal_only(size, shown, monkeypatch, capsys):
+    follow = progress.FileProgress()
     for done in (0, size // 2, size, size // 4, size):  # two passes
         follow(done, size)
     assert capsys.readouterr().err == ""
@@ -105,19 +103,21 @@ def test_only_the_reading_of_large_files_is_shown_and_only_to_who_looks_on(size,
     assert ("30/30 MB" in terminal.getvalue()) is shown
 
 
-def test_each_pass_over_files_has_its_name_and_a_speed_of_its_own(monkeypatch, clock):
+def test_each_pass_over_files_has_its_own_label_and_rate(monkeypatch, clock):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    follow = progress.Reading()
+    follow = progress.FileProgress()
     for done in (0, 40_000_000):
         clock[0] += 2
         follow(done, 60_000_000)
-    follow.what = "learning the tokenizer"
+    follow.label = "learning the tokenizer"
     follow(1_000_000, 60_000_000)
     clock[0] += 4
     follow(5_000_000, 60_000_000)
     for done in (0, 60_000_000):
         follow(done, 60_000_000)
-    first, second = ([line for line in drawn(terminal) if line.startswith(what)] for what in ("re", "le"))
+    first, second = (
+        [line for line in lines_of(terminal) if line.startswith(label)] for label in ("re", "le")
+    )
     assert first[-1].endswith("40/60 MB 1 s left  20.0 MB/s")
     assert second[0].endswith("0/60 MB")
     assert any(line.endswith("5/60 MB 44 s left  1.2 MB/s") for line in second)

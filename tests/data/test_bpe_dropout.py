@@ -1,4 +1,4 @@
-"""Words split anew: another way in each epoch, the same for the same seed, and always the same text."""
+"""Words are split differently in each epoch, reproducibly, and the text stays the same."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from clearhead.data.bpe_dropout import BPEDropout
-from clearhead.data.store import PairStore, Side
+from clearhead.data.store import PairStore, TokenSequences
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 SOURCES = ["the quick brown fox jumps", "a dog sleeps under the old tree", "no", "3.50 is the price!"] * 6
@@ -28,14 +28,12 @@ def corpus(kind: str) -> tuple[Tokenizer, PairStore]:
     return tokenizer, PairStore.of(sources, tokenizer.encode_batch(TARGETS))
 
 
-def splitting(
-    kind: str = "bpe", probability: float = 0.3, seed: int = 1, max_length: int = 255
-) -> BPEDropout:
+def dropout(kind: str = "bpe", probability: float = 0.3, seed: int = 1, max_length: int = 255) -> BPEDropout:
     tokenizer, pairs = corpus(kind)
     return BPEDropout(pairs, tokenizer, probability, seed, max_length)
 
 
-def sentences(sides: Iterable[Side]) -> list[list[int]]:
+def sentences(sides: Iterable[TokenSequences]) -> list[list[int]]:
     return [side[row].tolist() for side in sides for row in range(len(side))]
 
 
@@ -45,54 +43,56 @@ ROWS = np.arange(len(SOURCES))
 @pytest.mark.parametrize("kind", ["bpe", "bytes"])
 def test_the_text_and_the_tag_stay_the_same(kind):
     tokenizer, pairs = corpus(kind)
-    source, target = splitting(kind)(0, ROWS)
-    cut = 0
+    source, target = dropout(kind)(0, ROWS)
+    changed = 0
     for row in ROWS:
         assert source[row][0] == pairs.source[row][0]
         assert tokenizer.decode(source[row].tolist()) == SOURCES[row]
         assert tokenizer.decode(target[row].tolist()) == TARGETS[row]
-        cut += source[row].tolist() != pairs.source[row].tolist()
-    assert cut > 8
+        changed += source[row].tolist() != pairs.source[row].tolist()
+    assert changed > 8
 
 
-def test_neither_order_nor_company_nor_earlier_calls_change_a_split():
-    expected = sentences(splitting()(3, ROWS))
-    used = splitting()
+def test_a_split_depends_on_neither_other_rows_nor_earlier_calls():
+    expected = sentences(dropout()(3, ROWS))
+    used = dropout()
     used(2, ROWS[5:9])
     alone = [used(3, ROWS[row : row + 1]) for row in ROWS]
     assert [sentence for side in (0, 1) for pair in alone for sentence in sentences([pair[side]])] == expected
-    backwards = splitting()(3, ROWS[::-1])
+    backwards = dropout()(3, ROWS[::-1])
     assert sentences(backwards) == [
         sentence for half in (expected[: len(ROWS)], expected[len(ROWS) :]) for sentence in half[::-1]
     ]
 
 
 def test_epochs_seeds_and_rows_differ():
-    found = [sentences(splitting(seed=seed)(epoch, ROWS)) for seed, epoch in ((1, 0), (1, 1), (2, 0))]
+    found = [sentences(dropout(seed=seed)(epoch, ROWS)) for seed, epoch in ((1, 0), (1, 1), (2, 0))]
     assert found[0] != found[1] != found[2] != found[0]
     same_text = {tuple(found[0][row]) for row in range(1, len(SOURCES), 4)}
     assert len(same_text) > 1
 
 
-def test_nothing_is_split_without_dropout_and_everything_with_full():
+def test_zero_dropout_splits_nothing_and_full_dropout_everything():
     tokenizer, pairs = corpus("bpe")
-    assert sentences(splitting(probability=0.0)(0, ROWS)) == sentences((pairs.source, pairs.target))
-    for ids in sentences(splitting(probability=1.0)(0, ROWS)):
+    assert sentences(dropout(probability=0.0)(0, ROWS)) == sentences((pairs.source, pairs.target))
+    for ids in sentences(dropout(probability=1.0)(0, ROWS)):
         assert all(len(piece) == 1 for piece in tokenizer.pieces(ids) if piece != "<2de>")
 
 
-def test_a_sentence_that_would_outgrow_the_model_stays_whole():
+def test_a_sentence_that_would_become_too_long_stays_whole():
     _, pairs = corpus("bpe")
     max_length = int(max(pairs.source.lengths.max(), pairs.target.lengths.max()))
-    source, target = splitting(probability=0.9, max_length=max_length)(0, ROWS)
+    source, target = dropout(probability=0.9, max_length=max_length)(0, ROWS)
     assert max(source.lengths.max(), target.lengths.max()) <= max_length
     assert sentences((source, target)) != sentences((pairs.source, pairs.target))
 
 
-def test_sides_join_and_come_from_rows():
-    joined = Side.joined([Side.of([[1, 2], [3]]), Side.of([]), Side.of([[4]])])
+def test_sequences_can_be_joined_and_made_from_rows():
+    joined = TokenSequences.joined(
+        [TokenSequences.of([[1, 2], [3]]), TokenSequences.of([]), TokenSequences.of([[4]])]
+    )
     assert sentences([joined]) == [[1, 2], [3], [4]]
     rows = joined.rows()
     assert rows.shape == (3, 2)
-    again = Side.of_rows(rows, joined.lengths)
+    again = TokenSequences.of_rows(rows, joined.lengths)
     assert sentences([again]) == [[1, 2], [3], [4]]

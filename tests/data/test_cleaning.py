@@ -1,14 +1,14 @@
-"""What is dropped from a corpus, and what is counted."""
+"""Cleaning drops unusable pairs and counts them by reason."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.data.cleaning import CleaningConfig, Seen, Tally, clean, normalized
+from clearhead.data.cleaning import CleaningConfig, HashSet, Tally, clean, normalized
 from clearhead.data.sources.corpus import Pair
 
-CONFIG = CleaningConfig(longest_words=5, longest_characters=40, ratio=3.0)
+CONFIG = CleaningConfig(max_words=5, max_characters=40, ratio=3.0)
 
 
 def cleaned(*pairs: tuple[str, str], config: CleaningConfig = CONFIG) -> tuple[list[Pair], Tally]:
@@ -27,29 +27,29 @@ def cleaned(*pairs: tuple[str, str], config: CleaningConfig = CONFIG) -> tuple[l
         (("Taxi!", "Taxi!"), "identical"),
     ],
 )
-def test_a_bad_pair_is_dropped_and_counted_by_its_reason(pair, reason):
+def test_a_bad_pair_is_dropped_and_counted_by_reason(pair, reason):
     kept, tally = cleaned(pair, ("good", "gut"))
     assert kept == [Pair("good", "gut")]
     assert tally.dropped == {reason: 1}
     assert (tally.read, tally.kept) == (2, 1)
 
 
-def test_duplicates_are_dropped_after_normalisation_but_other_translations_stay():
+def test_duplicates_are_dropped_but_other_translations_stay():
     kept, tally = cleaned(("a  b", "c"), ("a\u00a0b", "c "), ("a b", "d"))
     assert kept == [Pair("a b", "c"), Pair("a b", "d")]
     assert tally.dropped == {"duplicate": 1}
 
 
-def test_short_phrases_are_not_judged_by_a_few_letters():
+def test_a_few_letters_do_not_matter_in_short_phrases():
     assert cleaned(("Go!", "Geh jetzt weg!"))[0]
 
 
-def test_each_rule_can_be_lifted():
+def test_rules_can_be_switched_off():
     config = CleaningConfig(drop_duplicates=False, drop_identical=False)
     assert len(cleaned(("Taxi!", "Taxi!"), ("Taxi!", "Taxi!"), config=config)[0]) == 2
 
 
-def test_normalising_alone_drops_only_pairs_without_a_side():
+def test_normalizing_alone_drops_only_empty_pairs():
     long = "word " * 3000
     pairs = [Pair("a\u00a0 b", "c"), Pair("a b", "c"), Pair("x", "x"), Pair(long, "y"), Pair(" ", "z")]
     tally = Tally()
@@ -72,8 +72,8 @@ def test_duplicates_are_found_across_chunks():
 
 
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1), max_size=20))
-def test_the_sorted_runs_agree_with_a_set(chunks):
-    seen, reference = Seen(), set()
+def test_a_hash_set_agrees_with_a_python_set(chunks):
+    seen, reference = HashSet(), set()
     for chunk in chunks:
         expected = []
         for number in chunk:

@@ -1,4 +1,4 @@
-"""Public data sets by name, from the package, a mirror or the network."""
+"""Public datasets come from the package, a mirror or the network."""
 
 import io
 import lzma
@@ -16,7 +16,7 @@ from clearhead.errors import DataError
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """A data set of two files in a mirror; gives the path of its archive and a function that packs it."""
+    """A dataset of two files in a mirror; returns a function that writes its archive."""
     monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
     archive = tmp_path / "tiny.tar.xz"
     sums = []
@@ -29,11 +29,11 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr("clearhead.data.download.DATASETS", (dataset,))
 
     def pack(**files: str):
-        with tarfile.open(archive, "w:xz") as packed:
+        with tarfile.open(archive, "w:xz") as tar:
             for name, text in files.items():
                 member = tarfile.TarInfo(name.replace("_", "."))
                 member.size = len(text)
-                packed.addfile(member, io.BytesIO(text.encode()))
+                tar.addfile(member, io.BytesIO(text.encode()))
         return archive
 
     return pack
@@ -51,12 +51,12 @@ def test_the_shipped_pairs_are_complete_and_read_in_both_directions(name, langua
     )
 
 
-def test_a_shipped_set_does_not_give_other_languages():
+def test_a_shipped_dataset_has_no_other_languages():
     with pytest.raises(DataError, match="tatoeba-en-de: holds en and de, not en and fr"):
         read_pairs("tatoeba-en-de", ("en", "fr"))
 
 
-def test_every_data_set_says_its_licence_and_where_it_is():
+def test_every_dataset_has_a_licence_and_a_location():
     assert {data.name for data in list_datasets()} >= {
         "tatoeba-en-de",
         "tatoeba-en-fr",
@@ -70,50 +70,50 @@ def test_every_data_set_says_its_licence_and_where_it_is():
     )
 
 
-def test_a_shipped_set_is_written_as_a_plain_file(tmp_path):
+def test_a_shipped_dataset_is_written_as_a_plain_file(tmp_path):
     [path] = get_dataset("tatoeba-en-de", tmp_path / "new")
     assert path.read_bytes() == lzma.decompress(shipped_file("tatoeba-en-de").read_bytes())
 
 
 @pytest.mark.parametrize(("name", "files"), [("multi30k", 15), ("newstest", 6)])
-def test_the_mirror_gives_the_published_files(measuring_data, monkeypatch, tmp_path, name, files):
+def test_the_mirror_holds_the_published_files(measuring_data, monkeypatch, tmp_path, name, files):
     monkeypatch.setenv("CLEARHEAD_DATA", str(measuring_data))
     assert len(get_dataset(name, tmp_path)) == files
 
 
-def test_a_mirror_gives_checked_files(tiny, tmp_path):
+def test_files_from_a_mirror_are_verified(tiny, tmp_path):
     tiny(train_en="yes\n", train_de="ja\n")
     assert [path.read_text() for path in get_dataset("tiny", tmp_path / "out")] == ["yes\n", "ja\n"]
 
 
-def test_content_other_than_published_is_not_kept(tiny, tmp_path):
+def test_files_with_another_hash_are_not_kept(tiny, tmp_path):
     tiny(train_en="no!\n", train_de="ja\n")
-    with pytest.raises(DataError, match=r"train\.en: SHA-256 is .* as published; fetch it anew"):
+    with pytest.raises(DataError, match=r"train\.en: SHA-256 is .* as published; download it again"):
         get_dataset("tiny", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_an_archive_writes_nothing_but_what_the_table_names(tiny, tmp_path):
-    with tarfile.open(tiny(), "w:xz") as packed:
+def test_only_listed_files_are_extracted(tiny, tmp_path):
+    with tarfile.open(tiny(), "w:xz") as tar:
         for name in ("../evil", "/tmp/evil", "train.fr"):
-            packed.addfile(tarfile.TarInfo(name))
+            tar.addfile(tarfile.TarInfo(name))
         link = tarfile.TarInfo("train.en")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
-        packed.addfile(link)
+        tar.addfile(link)
     with pytest.raises(DataError, match=r"tiny\.tar\.xz: lacks train"):
         get_dataset("tiny", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
     assert not (tmp_path / "evil").exists()
 
 
-def test_an_archive_cut_short_is_refused(tiny, tmp_path):
+def test_a_truncated_archive_is_rejected(tiny, tmp_path):
     archive = tiny(train_en="yes\n", train_de="ja\n")
     archive.write_bytes(archive.read_bytes()[:100])
     with pytest.raises(DataError, match=r"tiny\.tar\.xz: cut short or not a \.tar\.xz file"):
         get_dataset("tiny", tmp_path / "out")
 
 
-def test_without_network_one_line_says_the_way_out(tiny, tmp_path, monkeypatch):
+def test_a_failed_download_suggests_a_mirror(tiny, tmp_path, monkeypatch):
     def fails(*_, **__):
         raise urllib.error.URLError("no route to host")
 
@@ -121,30 +121,30 @@ def test_without_network_one_line_says_the_way_out(tiny, tmp_path, monkeypatch):
     with pytest.raises(DataError) as caught:
         get_dataset("tiny", tmp_path / "out")
     assert str(caught.value) == (
-        "https://no.invalid/train.en: cannot be fetched (no route to host); check the network, "
-        "or name a folder that holds a copy in CLEARHEAD_DATA"
+        "https://no.invalid/train.en: download failed (no route to host); check the network, "
+        "or set CLEARHEAD_DATA to a folder that holds a copy"
     )
 
 
-def test_a_download_is_checked_and_not_repeated(tiny, tmp_path, monkeypatch):
-    asked = []
+def test_a_download_is_verified_and_not_repeated(tiny, tmp_path, monkeypatch):
+    requests = []
 
-    def answers(url, timeout):
-        asked.append(url)
+    def respond(url, timeout):
+        requests.append(url)
         return io.BytesIO(b"yes\n" if url.endswith(".en") else b"ja\n")
 
-    monkeypatch.setattr("urllib.request.urlopen", answers)
+    monkeypatch.setattr("urllib.request.urlopen", respond)
     for _ in range(2):
         assert [path.read_text() for path in get_dataset("tiny", tmp_path / "out")] == ["yes\n", "ja\n"]
-    assert len(asked) == 2
+    assert len(requests) == 2
 
 
-def test_an_unknown_name_says_which_are_known(tmp_path):
-    with pytest.raises(DataError, match="wmt: no such data set; there are tatoeba-en-de, "):
+def test_an_unknown_name_lists_the_known_ones(tmp_path):
+    with pytest.raises(DataError, match="wmt: no such dataset; choose from tatoeba-en-de, "):
         get_dataset("wmt", tmp_path)
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"file: cannot be written \(File exists\)"):
         get_dataset("tatoeba-en-de", tmp_path / "file")

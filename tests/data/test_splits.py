@@ -1,4 +1,4 @@
-"""No sentence lies in two parts of a corpus."""
+"""No sentence is in two parts of a corpus."""
 
 from itertools import islice
 
@@ -8,31 +8,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.data.sources.corpus import Pair, read_pairs
-from clearhead.data.splits import HeldOut, Split, Whole, hold_out
+from clearhead.data.splits import HeldOut, Split, UnsplitCorpus, hold_out
 from clearhead.errors import DataError
 
 PAIRS = [Pair(f"sentence {number // 3}", f"Satz {number}") for number in range(3000)]
 LANGUAGES = ("en", "de")
 
 
-def turned(pairs: list[Pair]) -> list[Pair]:
+def swapped(pairs: list[Pair]) -> list[Pair]:
     return [Pair(target, source) for source, target in pairs]
 
 
 def split_of(
     pairs: list[Pair], languages: tuple[str, str], validation: int, test: int, seed: int = 0
 ) -> Split:
-    """That of a corpus alone."""
-    [split] = hold_out([Whole(pairs, languages, validation, test)], seed)
+    """The split of a single corpus."""
+    [split] = hold_out([UnsplitCorpus(pairs, languages, validation, test)], seed)
     return split
 
 
 def parts(split: Split, pairs: list[Pair]) -> tuple[list[Pair], list[Pair], list[Pair]]:
-    held: HeldOut = {"validation": [], "test": []}
-    return list(split.train(pairs, held)), held["validation"], held["test"]
+    held_out: HeldOut = {"validation": [], "test": []}
+    return list(split.train(pairs, held_out)), held_out["validation"], held_out["test"]
 
 
-def test_the_parts_share_no_sentence_and_have_the_sizes_asked_for():
+def test_the_parts_share_no_sentence_and_have_the_requested_sizes():
     split = split_of(PAIRS, LANGUAGES, validation=100, test=50)
     train, validation, test = parts(split, PAIRS)
     assert (len(validation), len(test)) == (100, 50)
@@ -50,9 +50,9 @@ def test_every_pair_has_exactly_one_part():
 
 def test_both_directions_have_the_same_split():
     there = split_of(PAIRS, LANGUAGES, validation=60, test=60)
-    back = split_of(turned(PAIRS), ("de", "en"), validation=60, test=60)
-    for forth, other in zip(parts(there, PAIRS), parts(back, turned(PAIRS)), strict=True):
-        assert turned(forth) == other
+    back = split_of(swapped(PAIRS), ("de", "en"), validation=60, test=60)
+    for forth, other in zip(parts(there, PAIRS), parts(back, swapped(PAIRS)), strict=True):
+        assert swapped(forth) == other
 
 
 def test_without_english_the_source_is_the_key():
@@ -69,7 +69,7 @@ def test_the_split_depends_on_the_seed_but_not_on_order_case_or_spaces():
     assert first.part(Pair(" " + pair.source.upper().replace(" ", "\u00a0"), "x")) == "test"
 
 
-def test_every_seed_that_numpy_takes_makes_its_own_split():
+def test_every_seed_gives_another_split():
     seeds = [0, 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64, 2**200]
     for seed in seeds:
         np.random.default_rng(seed)
@@ -84,14 +84,14 @@ def test_a_part_may_be_empty(validation, test):
 
 
 @pytest.mark.parametrize(("validation", "test"), [(2000, 1000), (5000, 0), (0, 3000)])
-def test_holding_out_everything_is_refused(validation, test):
+def test_holding_out_everything_is_rejected(validation, test):
     with pytest.raises(DataError, match=f"{validation} pairs .* {test} for testing leave none of 3000"):
         split_of(PAIRS, LANGUAGES, validation, test)
     with pytest.raises(DataError, match="leave none of 0"):
         split_of([], LANGUAGES, 1, 1)
 
 
-def test_a_sentence_with_more_translations_than_are_wanted_is_trained_on():
+def test_a_sentence_with_too_many_translations_is_not_held_out():
     for seed in range(20):
         often = [Pair(PAIRS[0].source, f"Satz {number} anders") for number in range(300)]
         split = split_of([*PAIRS, *often], LANGUAGES, validation=200, test=200, seed=seed)
@@ -107,7 +107,7 @@ def test_a_sentence_with_more_translations_than_are_wanted_is_trained_on():
     test=st.integers(0, 20),
     chunk=st.integers(1, 100),
 )
-def test_any_corpus_is_split_exactly_or_refused(keys, validation, test, chunk):
+def test_any_corpus_is_split_exactly_or_rejected(keys, validation, test, chunk):
     pairs = [Pair(f"key {key}", f"{number}") for number, key in enumerate(keys)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("clearhead.data.splits.CHUNK", chunk)
@@ -127,26 +127,28 @@ def test_any_corpus_is_split_exactly_or_refused(keys, validation, test, chunk):
 FRENCH = [Pair(f"phrase {number}", f"Sentence {number // 2}") for number in range(1500)]
 
 
-def test_what_one_corpus_holds_out_no_other_trains_on():
-    """English sentences 0 to 749 are in both, on different sides, with different numbers of translations."""
-    corpora = [Whole(PAIRS, LANGUAGES, 100, 60), Whole(FRENCH, ("fr", "en"), 40, 200)]
+def test_no_corpus_trains_on_sentences_that_another_holds_out():
+    """Both corpora have English sentences 0 to 749, on different sides, with other translations."""
+    corpora = [UnsplitCorpus(PAIRS, LANGUAGES, 100, 60), UnsplitCorpus(FRENCH, ("fr", "en"), 40, 200)]
     german, french = hold_out(corpora, seed=3)
     train, validation, test = parts(german, PAIRS)
-    train_too, validation_too, test_too = (turned(part) for part in parts(french, FRENCH))
+    train_too, validation_too, test_too = (swapped(part) for part in parts(french, FRENCH))
     assert [len(part) for part in (validation, test, validation_too, test_too)] == [100, 60, 40, 200]
     sentences = [
         {pair.source.casefold() for pair in (*first, *second)}
         for first, second in ((train, train_too), (validation, validation_too), (test, test_too))
     ]
     assert sum(map(len, sentences)) == len(set().union(*sentences))
-    # Only what is held out is missing.
+    # Only held-out sentences are missing.
     assert len(sentences[0]) >= 1000 - len(sentences[1]) - len(sentences[2]) - 4
 
 
-def test_what_is_held_out_of_a_language_is_not_trained_on_where_another_is_the_key():
+def test_held_out_sentences_are_not_trained_on_where_another_language_is_the_key():
     """German is the key between German and French, but not between English and German."""
     between = [Pair(f"Satz {number}", f"phrase {number}") for number in range(0, 3000, 2)]
-    english, german = hold_out([Whole(PAIRS, LANGUAGES, 20, 10), Whole(between, ("de", "fr"), 40, 200)])
+    english, german = hold_out(
+        [UnsplitCorpus(PAIRS, LANGUAGES, 20, 10), UnsplitCorpus(between, ("de", "fr"), 40, 200)]
+    )
     train = parts(english, PAIRS)[0]
     _, validation, test = parts(german, between)
     assert (len(validation), len(test)) == (40, 200)
@@ -154,14 +156,16 @@ def test_what_is_held_out_of_a_language_is_not_trained_on_where_another_is_the_k
     assert len(train) >= 3000 - 240 - 30 - 4
 
 
-def test_a_corpus_beside_others_tests_on_the_same_sentences_as_alone():
+def test_other_corpora_do_not_change_the_test_sentences():
     alone = split_of(PAIRS, LANGUAGES, 100, 60)
-    beside, _ = hold_out([Whole(PAIRS, LANGUAGES, 100, 60), Whole(FRENCH, ("fr", "en"), 40, 10)])
+    beside, _ = hold_out(
+        [UnsplitCorpus(PAIRS, LANGUAGES, 100, 60), UnsplitCorpus(FRENCH, ("fr", "en"), 40, 10)]
+    )
     assert parts(beside, PAIRS)[2] == parts(alone, PAIRS)[2]
 
 
-def test_a_corpus_that_the_others_hold_out_whole_is_refused_by_name():
-    corpora = [Whole(PAIRS, LANGUAGES, 0, 600), Whole(PAIRS[:30], ("en", "fr"), 16, 12)]
+def test_a_corpus_that_others_hold_out_entirely_is_rejected_by_name():
+    corpora = [UnsplitCorpus(PAIRS, LANGUAGES, 0, 600), UnsplitCorpus(PAIRS[:30], ("en", "fr"), 16, 12)]
     with pytest.raises(DataError, match=r"en-fr: 16 pairs for validation and 12 .* leave none of 30"):
         hold_out(corpora)
 
@@ -171,9 +175,12 @@ def test_a_corpus_that_the_others_hold_out_whole_is_refused_by_name():
     second=st.lists(st.integers(10, 40), min_size=1, max_size=60),
     sizes=st.tuples(*[st.integers(0, 8)] * 4),
 )
-def test_any_two_corpora_are_split_exactly_or_refused(first, second, sizes):
-    pairs = [[Pair(f"key {key}", f"{place}") for place, key in enumerate(keys)] for keys in (first, second)]
-    corpora = [Whole(pairs[0], LANGUAGES, *sizes[:2]), Whole(pairs[1], ("en", "fr"), *sizes[2:])]
+def test_any_two_corpora_are_split_exactly_or_rejected(first, second, sizes):
+    pairs = [[Pair(f"key {key}", f"{number}") for number, key in enumerate(keys)] for keys in (first, second)]
+    corpora = [
+        UnsplitCorpus(pairs[0], LANGUAGES, *sizes[:2]),
+        UnsplitCorpus(pairs[1], ("en", "fr"), *sizes[2:]),
+    ]
     try:
         splits = hold_out(corpora)
     except DataError:
@@ -189,6 +196,6 @@ def test_the_shipped_corpus_is_split_by_english_sentence():
     pairs = list(islice(read_pairs("tatoeba-en-de", LANGUAGES), 0, None, 3))
     split = split_of(pairs, LANGUAGES, validation=1000, test=1000)
     train, validation, test = parts(split, pairs)
-    held = [*validation, *test]
-    assert len(held) == 2000
-    assert not {pair.source.casefold() for pair in train} & {pair.source.casefold() for pair in held}
+    held_out = [*validation, *test]
+    assert len(held_out) == 2000
+    assert not {pair.source.casefold() for pair in train} & {pair.source.casefold() for pair in held_out}

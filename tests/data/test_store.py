@@ -1,4 +1,4 @@
-"""A token store is whole or not there, and built once."""
+"""A token store is complete or absent, and built once."""
 
 import json
 import multiprocessing
@@ -12,9 +12,9 @@ import pytest
 
 from clearhead.data.build import cached_store
 from clearhead.data.cleaning import CleaningConfig, Tally, clean
-from clearhead.data.pair import Directed
+from clearhead.data.pair import TaggedPair
 from clearhead.data.sources.corpus import Pair
-from clearhead.data.store import PairStore, Side
+from clearhead.data.store import PairStore, TokenSequences
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -22,7 +22,7 @@ PAIRS = [Pair("a " * (1 + number % 7), "b " * (1 + number % 5)) for number in ra
 
 
 class Letters:
-    """Stands in for a tokenizer: one id for each word, its letter's number."""
+    """A stand-in for a tokenizer: one id per word, the code of its first letter."""
 
     size = 300
     fingerprint = "letters"
@@ -38,11 +38,11 @@ class Large(Letters):
 
 def stored(folder: Path, pairs=PAIRS, tokenizer=None, max_length=100, **content) -> PairStore:
     return cached_store(
-        folder, content, lambda tally: map(Directed, pairs), tokenizer or Letters(), max_length
+        folder, content, lambda tally: map(TaggedPair, pairs), tokenizer or Letters(), max_length
     )
 
 
-def test_a_store_gives_back_what_the_tokenizer_gave(tmp_path):
+def test_a_store_returns_the_ids_of_the_tokenizer(tmp_path):
     store = stored(tmp_path)
     sources, targets = (Letters().encode_batch([pair[side] for pair in PAIRS]) for side in (0, 1))
     assert len(store) == len(PAIRS)
@@ -54,7 +54,7 @@ def test_a_store_gives_back_what_the_tokenizer_gave(tmp_path):
     assert store.lengths[1].tolist() == [len(ids) for ids in targets]
 
 
-def test_gathered_rows_equal_rows_one_by_one(tmp_path):
+def test_gathered_rows_equal_single_rows(tmp_path):
     side = stored(tmp_path).source
     rows = np.array([5, 0, 9999, 5])
     gathered = side.gather(rows)
@@ -73,8 +73,8 @@ def test_long_and_empty_sentences_are_dropped_and_counted(tmp_path):
     assert (len(store), store.meta["too_long"]) == (1, 3)
 
 
-def test_a_tag_stands_before_its_source_and_takes_a_place_of_it(tmp_path):
-    pairs = [Directed(Pair(source, target), tag) for source, target, tag in TAGGED]
+def test_a_tag_precedes_its_source_and_counts_towards_its_length(tmp_path):
+    pairs = [TaggedPair(Pair(source, target), tag) for source, target, tag in TAGGED]
     store = cached_store(tmp_path, {}, lambda tally: pairs, Letters(), 3)
     rows = [[side.tolist() for side in store[row]] for row in range(len(store))]
     assert rows == [[[7, 97, 97], [98]], [[97, 97, 97], [98]], [[8, 97], [98, 98, 98]]]
@@ -84,16 +84,16 @@ def test_a_tag_stands_before_its_source_and_takes_a_place_of_it(tmp_path):
 TAGGED = [("a a", "b", 7), ("a a a", "b", 7), ("a a a", "b", None), ("a", "b b b", 8), ("", "b", 8)]
 
 
-def test_the_tally_of_cleaning_is_kept_with_the_store(tmp_path):
+def test_the_tally_of_cleaning_is_saved_with_the_store(tmp_path):
     def pairs(tally: Tally):
-        return map(Directed, clean(PAIRS, CleaningConfig(), tally))
+        return map(TaggedPair, clean(PAIRS, CleaningConfig(), tally))
 
     for _ in range(2):
         store = cached_store(tmp_path, {}, pairs, Letters(), 100)
         assert store.meta["tally"] == {"kept": 35, "dropped": {"duplicate": 9965}}
 
 
-def test_a_store_is_built_once_for_the_same_content_and_anew_for_other(tmp_path):
+def test_a_store_is_built_once_per_content(tmp_path):
     stored(tmp_path, part="train")
     assert len(stored(tmp_path, pairs=None, part="train")) == len(PAIRS)
     assert len(stored(tmp_path, PAIRS[:10], part="test")) == 10
@@ -102,12 +102,12 @@ def test_a_store_is_built_once_for_the_same_content_and_anew_for_other(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["source.ids", "target.offsets", "meta.json"])
-def test_a_store_cut_short_is_built_anew(tmp_path, name):
+def test_a_truncated_store_is_built_again(tmp_path, name):
     stored(tmp_path)
     [meta] = tmp_path.glob("*/meta.json")
     damaged = meta.parent / name
     damaged.write_bytes(damaged.read_bytes()[:-5])
-    with pytest.raises(DataError, match=r"the token store is damaged .*; build it anew"):
+    with pytest.raises(DataError, match=r"the token store is damaged .*; build it again"):
         PairStore.open(meta.parent)
     assert stored(tmp_path)[9999][0].tolist() == Letters().encode_batch([PAIRS[9999].source])[0]
 
@@ -122,14 +122,14 @@ def test_offsets_out_of_order_and_missing_files_are_noticed(tmp_path):
     with pytest.raises(DataError, match=r"source\.offsets are not in order"):
         PairStore.open(folder)
     (folder / "source.offsets").unlink()
-    with pytest.raises(DataError, match=r"no token store there \(no source\.offsets\)"):
+    with pytest.raises(DataError, match=r"no token store \(no source\.offsets\)"):
         PairStore.open(folder)
     meta.write_text(json.dumps({"format": 99}))
-    with pytest.raises(DataError, match="a token store of format 99"):
+    with pytest.raises(DataError, match="token store of format 99"):
         PairStore.open(folder)
 
 
-def test_nothing_left_to_train_on_says_why(tmp_path):
+def test_an_empty_store_is_rejected_with_the_tally(tmp_path):
     with pytest.raises(
         DataError, match="no pairs are left to train on: 2 pairs read, 0 kept; dropped: 2 empty"
     ):
@@ -139,14 +139,14 @@ def test_nothing_left_to_train_on_says_why(tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-@pytest.mark.parametrize("broken", ["write", "settle"])
-def test_a_full_disk_is_said_and_leaves_no_half_store(tmp_path, monkeypatch, broken):
+@pytest.mark.parametrize("broken", ["write", "sync"])
+def test_a_full_disk_is_reported_and_leaves_no_partial_store(tmp_path, monkeypatch, broken):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    place = {"write": "clearhead.data.build.SideWriter.add", "settle": "os.fsync"}[broken]
+    function = {"write": "clearhead.data.build.SequenceWriter.add", "sync": "os.fsync"}[broken]
     with monkeypatch.context() as patch:
-        patch.setattr(place, full)
+        patch.setattr(function, full)
         with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room"):
             stored(tmp_path)
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
@@ -161,7 +161,7 @@ def build_within(folder: str, most: int, results) -> None:
         results.put(str(error))
 
 
-def test_a_file_that_may_not_grow_is_said_and_leaves_no_half_store(tmp_path):
+def test_a_file_size_limit_is_reported_and_leaves_no_partial_store(tmp_path):
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     process = context.Process(target=build_within, args=(str(tmp_path), 30_000, results))
@@ -171,7 +171,7 @@ def test_a_file_that_may_not_grow_is_said_and_leaves_no_half_store(tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
-def test_an_error_while_reading_leaves_no_half_store(tmp_path):
+def test_an_error_while_reading_leaves_no_partial_store(tmp_path):
     def pairs():
         yield from PAIRS
         raise DataError("x.tsv, line 3: not UTF-8")
@@ -195,7 +195,7 @@ def build_slowly(folder: str, wait: float, results) -> None:
     results.put((len(store), int(store.source.ids.sum())))
 
 
-def test_two_processes_build_one_store_and_a_killed_one_harms_nobody(tmp_path):
+def test_two_processes_build_one_store_even_if_a_third_is_killed(tmp_path):
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     killed = context.Process(target=build_slowly, args=(str(tmp_path), 0.5, results))
@@ -214,12 +214,12 @@ def test_two_processes_build_one_store_and_a_killed_one_harms_nobody(tmp_path):
     assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 1
 
 
-def test_sides_of_unequal_length_make_no_store():
-    with pytest.raises(DataError, match="as many targets as sources, not 2 and 1"):
-        PairStore(Side.of([[4]]), Side.of([[4], [5]]))
+def test_unequal_numbers_of_sources_and_targets_are_rejected():
+    with pytest.raises(DataError, match="one target per source, got 1 and 2"):
+        PairStore(TokenSequences.of([[4]]), TokenSequences.of([[4], [5]]))
 
 
-def test_a_real_tokenizer_fills_a_store_that_decodes_again(tmp_path):
+def test_a_store_of_a_real_tokenizer_decodes(tmp_path):
     pairs = [Pair("The dog runs.", "Der Hund rennt."), Pair("A cat sleeps.", "Eine Katze schläft.")] * 50
     tokenizer = Tokenizer.train([text for pair in pairs for text in pair], TokenizerConfig(vocabulary=80))
     store = stored(tmp_path, pairs, tokenizer)

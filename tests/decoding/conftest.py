@@ -1,4 +1,4 @@
-"""A model of random tables: what follows depends on the sentence and on every token before."""
+"""A toy model whose random logits depend on the sentence and all tokens so far."""
 
 from functools import lru_cache
 
@@ -10,8 +10,8 @@ START, END = 0, 1
 
 
 @lru_cache(maxsize=100_000)
-def next_word(seed: int, tokens: tuple[int, ...], vocabulary: int) -> Tensor:
-    """Logits that know the whole past; <s> is never said."""
+def next_logits(seed: int, tokens: tuple[int, ...], vocabulary: int) -> Tensor:
+    """Logits that depend on the whole past; <s> is impossible."""
     generator = torch.Generator().manual_seed(hash((seed, tokens)) % 2**60)
     logits = 2 * torch.randn(vocabulary, generator=generator)
     logits[START] = -torch.inf
@@ -19,7 +19,7 @@ def next_word(seed: int, tokens: tuple[int, ...], vocabulary: int) -> Tensor:
 
 
 class Toy:
-    """Is its own state: every row remembers which sentence it belongs to and what it was given."""
+    """A model that is its own state: every row holds its sentence and its tokens."""
 
     def __init__(self, seeds: list[int], vocabulary: int = 6):
         self.rows: list[tuple[int, tuple[int, ...]]] = [(seed, ()) for seed in seeds]
@@ -36,13 +36,15 @@ class Toy:
         self.rows = [
             (seed, (*past, token)) for (seed, past), token in zip(self.rows, tokens.tolist(), strict=True)
         ]
-        return torch.stack([next_word(seed, past, self.vocabulary) for seed, past in self.rows])
+        return torch.stack([next_logits(seed, past, self.vocabulary) for seed, past in self.rows])
 
-    def log_probabilities(self, seed: int, tokens: list[int]) -> list[float]:
-        """Of each token after <s> and those before it, </s> given if wanted."""
+    def log_probs(self, seed: int, tokens: list[int]) -> list[float]:
+        """The log-probability of each token after <s> and the tokens before it."""
         given = [START, *tokens]
         return [
-            next_word(seed, tuple(given[:position]), self.vocabulary).log_softmax(-1)[given[position]].item()
+            next_logits(seed, tuple(given[:position]), self.vocabulary)
+            .log_softmax(-1)[given[position]]
+            .item()
             for position in range(1, len(given))
         ]
 

@@ -1,4 +1,4 @@
-"""Penalties and blocks do what their papers say."""
+"""Penalties follow their papers."""
 
 import pytest
 import torch
@@ -17,14 +17,18 @@ START, END = 0, 1
 SEEDS = list(range(20))
 
 
-def test_length_penalty_is_one_for_a_single_word_and_grows_with_alpha():
+def starts(sentences: int) -> torch.Tensor:
+    return torch.full((sentences,), START)
+
+
+def test_the_length_normalizer_is_one_for_a_single_token_and_grows_with_the_penalty():
     assert length_normalizer(1, 0.6) == 1
     assert length_normalizer(50, 0.0) == 1
     assert length_normalizer(7, 1.0) == pytest.approx(2)
     assert length_normalizer(7, 0.6) == pytest.approx(2**0.6)
 
 
-def test_repetition_penalty_weakens_used_words_of_either_sign():
+def test_repetition_penalty_lowers_positive_and_negative_logits_of_used_tokens():
     logits = torch.tensor([[2.0, -2.0, 2.0, -2.0]])
     adjusted = repetition_penalty(2.0)(logits, torch.tensor([[0, 1, 1]]))
     assert adjusted.tolist() == [[1.0, -4.0, 2.0, -2.0]]
@@ -45,7 +49,7 @@ def test_repetition_penalty_weakens_used_words_of_either_sign():
         (2, [], set()),
     ],
 )
-def test_no_repeat_ngrams_blocks_what_would_complete_one_again(size, tokens, blocked):
+def test_no_repeat_ngrams_blocks_tokens_that_would_repeat_one(size, tokens, blocked):
     given = torch.tensor([tokens], dtype=torch.long).view(1, -1)
     adjusted = no_repeat_ngrams(size)(torch.zeros(1, 6), given)
     assert {token for token in range(6) if adjusted[0, token].isinf()} == blocked
@@ -57,11 +61,11 @@ def test_searches_never_repeat_a_blocked_ngram(toy, search, size):
     model = toy(SEEDS)
     if search == "greedy":
         found = greedy_search(
-            model.step, model, Constraints(20, START, END, 15, adjust=[no_repeat_ngrams(size)])
+            model.step, model, Constraints(starts(20), END, 15, adjust=[no_repeat_ngrams(size)])
         )
     else:
         found = beam_search(
-            model.step, model, Constraints(20, START, END, 15, adjust=[no_repeat_ngrams(size)]), 3, nbest=3
+            model.step, model, Constraints(starts(20), END, 15, adjust=[no_repeat_ngrams(size)]), 3, nbest=3
         )
         found = [one for sentence in found for one in sentence]
     for one in found:
@@ -81,11 +85,11 @@ def test_adjustments_are_composed_in_order(toy):
         return logits
 
     model = toy([1])
-    greedy_search(model.step, model, Constraints(1, START, END, 2, prefix=[[2]], adjust=[first, second]))
+    greedy_search(model.step, model, Constraints(starts(1), END, 2, prefix=[[2]], adjust=[first, second]))
     assert seen == [("first", 0), ("second", 0), ("first", 1), ("second", 1)]
 
 
-def test_wrong_strengths_are_named():
+def test_values_out_of_range_are_refused():
     with pytest.raises(SettingsError, match=r"^repetition_penalty: 0\.0 should be from 0\.01 to 100"):
         repetition_penalty(0.0)
     with pytest.raises(SettingsError, match=r"^no_repeat_ngrams: 0 should be at least 1"):

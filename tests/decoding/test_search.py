@@ -1,4 +1,4 @@
-"""Greedy search and beam search find what plainer ways of searching find."""
+"""Greedy search and beam search equal simpler searches."""
 
 from itertools import product
 
@@ -12,12 +12,16 @@ START, END = 0, 1
 SEEDS = list(range(40))
 
 
+def starts(sentences: int) -> torch.Tensor:
+    return torch.full((sentences,), START)
+
+
 def plain_beam_search(toy, seed, beam, max_length, length_penalty, nbest):
-    """One sentence, lists, no early stop: (tokens, score) best first."""
+    """Beam search for one sentence without early stopping: (tokens, score), best first."""
     opened, finished, cut = [([], 0.0)], [], []
     for length in range(1, max_length + 1):
         found = [
-            ([*tokens, token], sum_log_prob + toy([seed]).log_probabilities(seed, [*tokens, token])[-1])
+            ([*tokens, token], sum_log_prob + toy([seed]).log_probs(seed, [*tokens, token])[-1])
             for tokens, sum_log_prob in opened
             for token in range(1, toy([seed]).vocabulary)
         ]
@@ -35,7 +39,7 @@ def plain_beam_search(toy, seed, beam, max_length, length_penalty, nbest):
 
 
 def every_sentence(vocabulary, max_length):
-    """All tokens lists that can come out, with whether </s> was reached."""
+    """All possible sentences, and whether each is complete."""
     tokens = range(2, vocabulary)
     for length in range(max_length):
         yield from ((list(one), True) for one in product(tokens, repeat=length))
@@ -46,11 +50,11 @@ def every_sentence(vocabulary, max_length):
 def test_beam_of_one_equals_greedy(toy, length_penalty):
     model = toy(SEEDS)
     beams = beam_search(
-        model.step, model, Constraints(len(SEEDS), START, END, 12), 1, length_penalty=length_penalty
+        model.step, model, Constraints(starts(len(SEEDS)), END, 12), 1, length_penalty=length_penalty
     )
     model = toy(SEEDS)
     greedy = greedy_search(
-        model.step, model, Constraints(len(SEEDS), START, END, 12), length_penalty=length_penalty
+        model.step, model, Constraints(starts(len(SEEDS)), END, 12), length_penalty=length_penalty
     )
     assert [found.tokens for [found] in beams] == [found.tokens for found in greedy]
     assert [found.complete for [found] in beams] == [found.complete for found in greedy]
@@ -65,7 +69,7 @@ def test_wide_beam_equals_exhaustive_search(toy, length_penalty, vocabulary, max
     found = beam_search(
         model.step,
         model,
-        Constraints(10, START, END, max_length),
+        Constraints(starts(10), END, max_length),
         1000,
         length_penalty=length_penalty,
         nbest=1000,
@@ -73,7 +77,7 @@ def test_wide_beam_equals_exhaustive_search(toy, length_penalty, vocabulary, max
     for seed, ours in zip(SEEDS, found, strict=False):
         expected = []
         for tokens, complete in every_sentence(vocabulary, max_length):
-            log_probs = model.log_probabilities(seed, [*tokens, END] if complete else tokens)
+            log_probs = model.log_probs(seed, [*tokens, END] if complete else tokens)
             expected.append(
                 (complete, sum(log_probs) / length_normalizer(len(log_probs), length_penalty), tokens)
             )
@@ -85,12 +89,12 @@ def test_wide_beam_equals_exhaustive_search(toy, length_penalty, vocabulary, max
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize(("beam", "nbest"), [(2, 1), (2, 2), (4, 1), (4, 3)])
-def test_stopping_early_changes_no_result(toy, length_penalty, beam, nbest):
+def test_early_stopping_does_not_change_the_result(toy, length_penalty, beam, nbest):
     model = toy(SEEDS)
     found = beam_search(
         model.step,
         model,
-        Constraints(len(SEEDS), START, END, 9),
+        Constraints(starts(len(SEEDS)), END, 9),
         beam,
         length_penalty=length_penalty,
         nbest=nbest,
@@ -101,9 +105,9 @@ def test_stopping_early_changes_no_result(toy, length_penalty, beam, nbest):
         assert [one.score for one in ours] == pytest.approx([score for _, score in plain], rel=1e-4)
 
 
-def test_stopping_early_saves_work(toy):
+def test_early_stopping_saves_work(toy):
     model = toy(SEEDS)
-    beam_search(model.step, model, Constraints(len(SEEDS), START, END, 50), 4, length_penalty=0.6)
+    beam_search(model.step, model, Constraints(starts(len(SEEDS)), END, 50), 4, length_penalty=0.6)
     rows = model.rows_stepped
     assert rows[0] == len(SEEDS)
     assert rows[1] <= 4 * len(SEEDS)
@@ -113,53 +117,53 @@ def test_stopping_early_saves_work(toy):
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam"])
-def test_a_sentence_alone_equals_the_same_in_any_batch(toy, search):
+def test_a_sentence_alone_equals_the_same_sentence_in_any_batch(toy, search):
     def run(seeds, max_length):
         model = toy(seeds)
         if search == "greedy":
-            return greedy_search(model.step, model, Constraints(len(seeds), START, END, max_length))
-        return beam_search(model.step, model, Constraints(len(seeds), START, END, max_length), 3, nbest=2)
+            return greedy_search(model.step, model, Constraints(starts(len(seeds)), END, max_length))
+        return beam_search(model.step, model, Constraints(starts(len(seeds)), END, max_length), 3, nbest=2)
 
     max_length = torch.tensor([3 + seed % 7 for seed in SEEDS])
-    batches_per_step = run(SEEDS, max_length)
+    batched = run(SEEDS, max_length)
     backwards = run(SEEDS[::-1], max_length.flip(0))[::-1]
     alone = [run([seed], int(max_length[seed]))[0] for seed in SEEDS]
-    assert batches_per_step == backwards == alone
+    assert batched == backwards == alone
 
 
-def test_log_probabilities_are_those_of_the_words(toy):
+def test_log_probs_are_those_of_the_tokens(toy):
     model = toy(SEEDS)
     for seed, found in zip(
-        SEEDS, beam_search(model.step, model, Constraints(len(SEEDS), START, END, 6), 3, nbest=3), strict=True
+        SEEDS,
+        beam_search(model.step, model, Constraints(starts(len(SEEDS)), END, 6), 3, nbest=3),
+        strict=True,
     ):
         assert len({tuple(one.tokens) for one in found}) == len(found) == 3
         assert found == sorted(found, key=lambda one: (one.complete, one.score), reverse=True)
         for one in found:
             given = [*one.tokens, END] if one.complete else one.tokens
-            assert one.log_probabilities == pytest.approx(model.log_probabilities(seed, given), rel=1e-4)
-            assert one.log_probability == pytest.approx(sum(one.log_probabilities), rel=1e-5)
-            assert one.score == pytest.approx(
-                one.log_probability / length_normalizer(len(given), 0.6), rel=1e-5
-            )
+            assert one.log_probs == pytest.approx(model.log_probs(seed, given), rel=1e-4)
+            assert one.sum_log_prob == pytest.approx(sum(one.log_probs), rel=1e-5)
+            assert one.score == pytest.approx(one.sum_log_prob / length_normalizer(len(given), 0.6), rel=1e-5)
 
 
-def test_each_sentence_has_its_own_longest_length(toy):
+def test_each_sentence_has_its_own_max_length(toy):
     max_length = torch.tensor([1 + seed % 5 for seed in SEEDS])
     model = toy(SEEDS)
-    beams = beam_search(model.step, model, Constraints(len(SEEDS), START, END, max_length), 3, nbest=2)
+    beams = beam_search(model.step, model, Constraints(starts(len(SEEDS)), END, max_length), 3, nbest=2)
     model = toy(SEEDS)
-    greedy = greedy_search(model.step, model, Constraints(len(SEEDS), START, END, max_length))
+    greedy = greedy_search(model.step, model, Constraints(starts(len(SEEDS)), END, max_length))
     for limit, found, one in zip(max_length.tolist(), beams, greedy, strict=True):
         for hypothesis in [*found, one]:
-            assert len(hypothesis.log_probabilities) <= limit
+            assert len(hypothesis.log_probs) <= limit
             assert hypothesis.complete or len(hypothesis.tokens) == limit
     assert not all(one.complete for one in greedy)
 
 
-def test_a_complete_sentence_goes_before_one_cut_off(toy):
+def test_complete_sentences_rank_before_those_cut_off(toy):
     model = toy(SEEDS)
     found = beam_search(
-        model.step, model, Constraints(len(SEEDS), START, END, 3), 4, length_penalty=1.0, nbest=4
+        model.step, model, Constraints(starts(len(SEEDS)), END, 3), 4, length_penalty=1.0, nbest=4
     )
     kinds = [[one.complete for one in sentence] for sentence in found]
     assert any(len(set(kind)) == 2 for kind in kinds)
@@ -167,30 +171,30 @@ def test_a_complete_sentence_goes_before_one_cut_off(toy):
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam"])
-def test_a_forced_prefix_starts_the_sentence_at_the_models_own_probabilities(toy, search):
+def test_a_forced_prefix_keeps_the_models_own_probabilities(toy, search):
     prefix = [[2 + (seed + position) % 4 for position in range(seed % 4)] for seed in SEEDS]
     model = toy(SEEDS)
     if search == "greedy":
-        found = greedy_search(model.step, model, Constraints(len(SEEDS), START, END, 8, prefix=prefix))
+        found = greedy_search(model.step, model, Constraints(starts(len(SEEDS)), END, 8, prefix=prefix))
     else:
-        found = beam_search(model.step, model, Constraints(len(SEEDS), START, END, 8, prefix=prefix), 3)
+        found = beam_search(model.step, model, Constraints(starts(len(SEEDS)), END, 8, prefix=prefix), 3)
         found = [best for [best] in found]
     for seed, tokens, one in zip(SEEDS, prefix, found, strict=True):
         assert one.tokens[: len(tokens)] == tokens
         given = [*one.tokens, END] if one.complete else one.tokens
-        assert one.log_probabilities == pytest.approx(model.log_probabilities(seed, given), rel=1e-4)
+        assert one.log_probs == pytest.approx(model.log_probs(seed, given), rel=1e-4)
     free = [one for tokens, one in zip(prefix, found, strict=True) if not tokens]
     model = toy(SEEDS[::4])
-    unforced = beam_search(model.step, model, Constraints(10, START, END, 8), 3 if search == "beam" else 1)
+    unforced = beam_search(model.step, model, Constraints(starts(10), END, 8), 3 if search == "beam" else 1)
     assert [one.tokens for one in free] == [best.tokens for [best] in unforced]
 
 
-def test_a_forced_prefix_may_repeat_what_an_adjustment_forbids(toy):
+def test_a_forced_prefix_may_repeat_a_blocked_ngram(toy):
     model = toy([7])
     [[one]] = beam_search(
         model.step,
         model,
-        Constraints(1, START, END, 8, prefix=[[2, 3, 2, 3]], adjust=[no_repeat_ngrams(2)]),
+        Constraints(starts(1), END, 8, prefix=[[2, 3, 2, 3]], adjust=[no_repeat_ngrams(2)]),
         3,
     )
     assert one.tokens[:4] == [2, 3, 2, 3]
@@ -198,8 +202,8 @@ def test_a_forced_prefix_may_repeat_what_an_adjustment_forbids(toy):
 
 def test_no_sentences_give_no_hypotheses(toy):
     model = toy([])
-    assert beam_search(model.step, model, Constraints(0, START, END, 8), 3) == []
-    assert greedy_search(model.step, model, Constraints(0, START, END, 8)) == []
+    assert beam_search(model.step, model, Constraints(starts(0), END, 8), 3) == []
+    assert greedy_search(model.step, model, Constraints(starts(0), END, 8)) == []
 
 
 def test_half_precision_logits_are_summed_in_single_precision(toy):
@@ -207,11 +211,11 @@ def test_half_precision_logits_are_summed_in_single_precision(toy):
     found = beam_search(
         lambda tokens, state: model.step(tokens, state).bfloat16(),
         model,
-        Constraints(len(SEEDS), START, END, 8),
+        Constraints(starts(len(SEEDS)), END, 8),
         3,
     )
     for [one] in found:
-        assert one.log_probability == pytest.approx(sum(one.log_probabilities), rel=1e-6)
+        assert one.sum_log_prob == pytest.approx(sum(one.log_probs), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -220,32 +224,34 @@ def test_half_precision_logits_are_summed_in_single_precision(toy):
         ({"beam": 0}, "beam: 0 should be at least 1"),
         ({"nbest": 4}, "nbest: 4 should be from 1 to the beam, 3; widen the beam for more"),
         ({"nbest": 0}, "nbest: 0 should be from 1 to the beam, 3; widen the beam for more"),
-        ({"max_length": 0}, "longest: 0 should be at least 1"),
-        ({"max_length": torch.tensor([5, 0])}, "longest: 0 should be at least 1"),
-        ({"max_length": torch.tensor([5])}, "longest: 1 lengths for 2 sentences; give one each"),
-        ({"alpha": -0.5}, "alpha: -0.5 should be from 0 to 10 (0 leaves lengths alone)"),
-        ({"alpha": torch.inf}, "alpha: inf should be from 0 to 10 (0 leaves lengths alone)"),
-        ({"alpha": torch.nan}, "alpha: nan should be from 0 to 10 (0 leaves lengths alone)"),
+        ({"max_length": 0}, "max_length: 0 should be at least 1"),
+        ({"max_length": torch.tensor([5, 0])}, "max_length: 0 should be at least 1"),
+        ({"max_length": torch.tensor([5])}, "max_length: 1 lengths for 2 sentences; give one each"),
+        ({"length_penalty": -0.5}, "length_penalty: -0.5 should be from 0 to 10 (0 disables it)"),
+        ({"length_penalty": torch.inf}, "length_penalty: inf should be from 0 to 10 (0 disables it)"),
+        ({"length_penalty": torch.nan}, "length_penalty: nan should be from 0 to 10 (0 disables it)"),
         ({"prefix": [[2]]}, "prefix: 1 prefixes for 2 sentences; give one each"),
         (
             {"prefix": [[], [2] * 8]},
-            "prefix: 8 tokens for sentence 2 leave nothing of longest 8 to search",
+            "prefix: the 8 tokens of sentence 2 reach its max_length 8; shorten them",
         ),
     ],
 )
-def test_wrong_settings_are_named(toy, settings, message):
+def test_values_out_of_range_are_refused(toy, settings, message):
     model = toy([1, 2])
-    told = {"max_length": 8} | {name: settings[name] for name in ("max_length", "prefix") if name in settings}
-    wished = {"beam": 3} | {name: value for name, value in settings.items() if name not in told}
+    limits = {"max_length": 8} | {
+        name: settings[name] for name in ("max_length", "prefix") if name in settings
+    }
+    options = {"beam": 3} | {name: value for name, value in settings.items() if name not in limits}
     with pytest.raises(SettingsError) as caught:
-        beam_search(model.step, model, Constraints(2, START, END, **told), **wished)
+        beam_search(model.step, model, Constraints(starts(2), END, **limits), **options)
     assert str(caught.value) == message
     assert model.rows_stepped == []
 
 
 @pytest.mark.parametrize("search", [greedy_search, lambda *a, **k: beam_search(*a, beam=3, **k)])
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])
-def test_a_model_that_gives_no_numbers_is_named_with_the_step(toy, search, number):
+def test_nan_logits_are_reported_with_their_step(toy, search, number):
     model = toy([2, 5])
 
     def broken(tokens, state):
@@ -255,14 +261,14 @@ def test_a_model_that_gives_no_numbers_is_named_with_the_step(toy, search, numbe
         return logits
 
     with pytest.raises(ModelError) as caught:
-        search(broken, model, Constraints(2, START, END, 8, prefix=[[2, 3], [2, 3]]))
+        search(broken, model, Constraints(starts(2), END, 8, prefix=[[2, 3], [2, 3]]))
     assert str(caught.value) == (
-        "step 2, sentence 2: the model gave no numbers (NaN); its weights or its precision are broken"
+        "step 2, sentence 2: the model's output is NaN; its weights or its precision are broken"
     )
 
 
 @pytest.mark.parametrize("search", [greedy_search, lambda *a, **k: beam_search(*a, beam=3, **k)])
-def test_a_forced_word_that_the_model_rules_out_is_refused(toy, search):
+def test_an_impossible_forced_token_is_refused(toy, search):
     model = toy([2])
     with pytest.raises(ModelError, match=r"^step 2, sentence 1: no token is possible; "):
-        search(model.step, model, Constraints(1, START, END, 8, prefix=[[2, START]]))
+        search(model.step, model, Constraints(starts(1), END, 8, prefix=[[2, START]]))

@@ -1,4 +1,4 @@
-"""The alignment error rate, and the sentences it is measured on."""
+"""The alignment error rate, and the Hansards."""
 
 import pytest
 
@@ -10,12 +10,12 @@ PAIR = AlignedPair(
 )
 
 
-def test_what_people_linked_has_no_error():
+def test_gold_links_have_no_error():
     assert alignment_score([{(1, 1)}], [PAIR]).error_rate == 0
     assert alignment_score([{(1, 1), (0, 0), (0, 1)}], [PAIR]).error_rate == 0
 
 
-def test_a_wrong_link_and_a_missing_one_count_as_och_and_ney_have_it():
+def test_wrong_and_missing_links_count_as_in_och_and_ney():
     """One of two links is possible, and the sure one is missing: 1 - (0 + 1) / (2 + 1)."""
     score = alignment_score([{(1, 0), (0, 1)}], [PAIR])
     assert score.error_rate == pytest.approx(2 / 3)
@@ -23,12 +23,12 @@ def test_a_wrong_link_and_a_missing_one_count_as_och_and_ney_have_it():
     assert str(score) == "AER 0.667 (precision 0.500, recall 0.000)"
 
 
-def test_alignments_of_another_number_of_sentences_are_refused():
-    with pytest.raises(DataError, match="unequal numbers of lines: 2 found, 1 gold"):
+def test_different_numbers_of_sentences_are_refused():
+    with pytest.raises(DataError, match="line counts differ: 2 found, 1 gold"):
         alignment_score([set(), set()], [PAIR])
 
 
-def test_the_hansards_have_the_links_that_are_published(measuring_data):
+def test_the_hansards_have_the_published_numbers_of_links(measuring_data):
     """The counts are those of the shared task's own description."""
     pairs = read_hansards(measuring_data / HANSARDS)
     assert len(pairs) == 447
@@ -40,7 +40,7 @@ def test_the_hansards_have_the_links_that_are_published(measuring_data):
             assert pair.target[target]
 
 
-def test_a_file_without_them_is_named(tmp_path):
+def test_an_unreadable_archive_is_reported(tmp_path):
     (tmp_path / "gold.tar.xz").write_bytes(b"nothing")
     with pytest.raises(DataError, match=r"gold\.tar\.xz: test\.e of the Hansards cannot be read"):
         read_hansards(tmp_path / "gold.tar.xz")

@@ -1,4 +1,4 @@
-"""Our scores are those of sacreBLEU called directly."""
+"""Our scores equal those of sacreBLEU."""
 
 import subprocess
 import sys
@@ -43,14 +43,14 @@ def test_moses_bleu_equals_bleu_of_tokenised_lower_cased_text(texts):
     assert moses_bleu(texts.good, texts.references, "de").value == pytest.approx(expected.score)
 
 
-def test_moses_bleu_ignores_case_and_says_how_it_was_made():
+def test_moses_bleu_ignores_case_and_has_a_signature():
     score = moses_bleu(["DER HUND, SCHLÄFT IM GARTEN."], ["Der Hund, schläft im Garten."], "xx")
     assert score.value == pytest.approx(100)
     assert "|case:lc|" in score.signature
     assert "|tok:moses.xx.sacremoses-" in score.signature
 
 
-def test_languages_without_blanks_are_not_measured_by_words():
+def test_languages_without_spaces_have_no_word_based_scores():
     found = scores(["我喜欢猫。"], ["我喜欢狗。"], "zh")
     assert [score.name for score in found] == ["BLEU", "chrF2", "TER"]
     assert "tok:zh" in found[0].signature
@@ -62,21 +62,21 @@ def test_a_score_prints_its_signature():
 
 
 @pytest.mark.parametrize("measure", [bleu, chrf, ter, moses_bleu, scores])
-def test_unequal_line_counts_are_named(measure):
+def test_different_line_counts_are_refused(measure):
     with pytest.raises(DataError) as caught:
         measure(["a", "b", "c"], ["a", "b"], "de")
     assert str(caught.value) == (
-        "unequal numbers of lines: 3 translations, 2 references; give files that go together line by line"
+        "line counts differ: 3 translations, 2 references; give files that match line by line"
     )
 
 
 @pytest.mark.parametrize("measure", [bleu, chrf, ter, moses_bleu, scores])
-def test_nothing_cannot_be_scored(measure):
-    with pytest.raises(DataError, match="translations: no lines, so there is nothing to score"):
+def test_empty_input_is_refused(measure):
+    with pytest.raises(DataError, match="translations: no lines, nothing to score"):
         measure([], [], "de")
 
 
-def test_empty_translations_score_zero_instead_of_failing():
+def test_empty_translations_score_zero():
     assert bleu(["", ""], ["ein Hund", "eine Katze"], "de").value == 0
 
 

@@ -1,4 +1,4 @@
-"""The paired bootstrap is sacreBLEU's, and it tells luck from skill."""
+"""The paired bootstrap equals sacreBLEU's and separates real differences from chance."""
 
 import pytest
 import sacrebleu
@@ -8,7 +8,7 @@ from clearhead.errors import DataError, SettingsError
 from clearhead.evaluation import paired_bootstrap
 
 
-def test_comparison_equals_sacrebleus_own(texts):
+def test_the_comparison_equals_sacrebleus_own(texts):
     found = paired_bootstrap(texts.good, texts.bad, texts.references, "de", samples=200)
     signatures, results = PairedTest(
         [("baseline", texts.bad), ("system", texts.good)],
@@ -27,7 +27,7 @@ def test_comparison_equals_sacrebleus_own(texts):
         assert one.signature == str(signatures[one.name])
 
 
-def test_scores_are_those_of_the_whole_test_set_inside_their_intervals(texts):
+def test_scores_are_those_of_the_test_set_and_lie_in_their_intervals(texts):
     one = paired_bootstrap(texts.good, texts.bad, texts.references, "de", samples=200)[0]
     assert one.ours.value == sacrebleu.corpus_bleu(texts.good, [texts.references]).score
     assert one.theirs.value == sacrebleu.corpus_bleu(texts.bad, [texts.references]).score
@@ -35,7 +35,7 @@ def test_scores_are_those_of_the_whole_test_set_inside_their_intervals(texts):
     assert one.theirs.low < one.theirs.value < one.theirs.high
 
 
-def test_the_same_comparison_twice_is_the_same(texts):
+def test_the_comparison_is_deterministic(texts):
     first, second = (
         paired_bootstrap(texts.good, texts.bad, texts.references, "de", samples=100) for _ in range(2)
     )
@@ -56,17 +56,16 @@ def test_a_system_does_not_differ_from_itself(texts):
     assert [one.p_value for one in found] == [1.0, 1.0]
 
 
-def test_unequal_line_counts_are_named(texts):
+def test_different_line_counts_are_refused(texts):
     with pytest.raises(DataError) as caught:
         paired_bootstrap(texts.good, texts.bad[:100], texts.references, "de")
     assert str(caught.value) == (
-        "unequal numbers of lines: 120 ours, 100 theirs, 120 references; "
-        "give files that go together line by line"
+        "line counts differ: 120 ours, 100 theirs, 120 references; give files that match line by line"
     )
 
 
-def test_nothing_cannot_be_compared():
-    with pytest.raises(DataError, match="ours: no lines, so there is nothing to score"):
+def test_empty_input_is_refused():
+    with pytest.raises(DataError, match="ours: no lines, nothing to score"):
         paired_bootstrap([], [], [], "de")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.text.tokenizer import END, START
+from clearhead.text.tokenizer import BOS, EOS
 
 
 def test_a_map_counts_what_the_model_has(got, translator):
@@ -83,7 +83,7 @@ def test_single_steps_of_a_translator_are_its_greedy_translation(client, transla
         written.append(told["next"]["id"])
         if told["ended"]:
             break
-    assert written[-1] == END
+    assert written[-1] == EOS
     assert told["text"] == translator.translate("two nine", beam=1).text
     assert told["cache"]["places"] == len(written)
 
@@ -104,7 +104,7 @@ def test_neighbours_are_the_nearest_rows_of_the_embedding(got, translator):
         cosine = torch.cosine_similarity(matrix[row["id"]], matrix[mine], dim=0)
         assert row["cosine"] == pytest.approx(float(cosine), abs=1e-5)
     assert mine not in [row["id"] for row in told["neighbours"]]
-    assert START not in [row["id"] for row in told["neighbours"]]
+    assert BOS not in [row["id"] for row in told["neighbours"]]
 
 
 def test_a_word_is_itself_in_all_contexts_only_before_the_first_layer(client):

@@ -9,9 +9,9 @@ from torch import Tensor
 from clearhead.layers.layout import Padded
 from clearhead.models import MODELS, read_config
 
-SMALL = {"width": 16, "ffn_width": 24, "attention": {"heads": 2}, "max_length": 12}
-TRANSLATOR = {**SMALL, "encoder_layers": 2, "decoder_layers": 2}
-GPT = {**SMALL, "kind": "gpt", "layers": 2, "init": "xavier"}
+SMALL = {"width": 16, "ffn_width": 24, "attention": {"heads": 2}}
+TRANSLATOR = {**SMALL, "max_length": 12, "encoder_layers": 2, "decoder_layers": 2}
+GPT = {**SMALL, "context_length": 12, "kind": "gpt", "layers": 2, "init": "xavier"}
 MODERN = {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}
 KINDS = {
     "translator": TRANSLATOR,

@@ -14,7 +14,7 @@ from clearhead.inspection.pictures.draw import Choice, Drawing, views
 from clearhead.inspection.summaries import head_roles
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.load import load
-from clearhead.text.tokenizer import START
+from clearhead.text.tokenizer import BOS
 
 TEXT = "three one four one"
 
@@ -92,7 +92,7 @@ def test_a_folder_gets_every_picture(continued, tmp_path):
 
 def test_a_text_of_signs_alone_has_every_picture_but_those_of_words(babbler, tmp_path):
     plain = load(babbler)
-    signs = LanguageModel(plain.model, plain.tokenizer, lead=[START]).explain("")
+    signs = LanguageModel(plain.model, plain.tokenizer, lead=[BOS]).explain("")
     assert views(signs) == ["atlas", "head", "row", "residual", "lens", "positions"]
     with pytest.raises(SettingsError, match="view: 'neighbours' is not one of atlas, "):
         signs.save(tmp_path / "x.png", "neighbours")

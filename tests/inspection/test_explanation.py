@@ -9,7 +9,7 @@ from clearhead.inspection import Mute, Row, Swap, intervene
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.load import load
-from clearhead.text.tokenizer import END, START, Tokenizer, TokenizerConfig
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 TEXT = "three one four one"
 
@@ -22,7 +22,13 @@ def model(many_model):
 def make_language(max_length: int = 32, kind: str = "bytes") -> LanguageModel:
     torch.manual_seed(3)
     tokenizer = Tokenizer.train(["to be or not to be\n"], TokenizerConfig(kind=kind, vocabulary=280))
-    small = {"width": 16, "ffn_width": 24, "attention": {"heads": 2}, "layers": 2, "max_length": max_length}
+    small = {
+        "width": 16,
+        "ffn_width": 24,
+        "attention": {"heads": 2},
+        "layers": 2,
+        "context_length": max_length,
+    }
     model = GPT(GPTConfig.model_validate(small | {"init": "xavier"}), tokenizer.size)
     torch.nn.init.normal_(model.embedding.weight)
     return LanguageModel(model, tokenizer)
@@ -43,7 +49,7 @@ def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
     assert [token.piece for token in explanation.target] == ["<s>", "3", "1", "4", "1"]
     assert [token.written for token in explanation.target] == [False, True, True, True, True]
     ids = [token.id for token in explanation.target]
-    assert [token.next for token in explanation.target] == [*ids[1:], END]
+    assert [token.next for token in explanation.target] == [*ids[1:], EOS]
     assert explanation["decoder.blocks.0.cross_attention.weights"].shape == (2, 5, 6)
     assert explanation["logits"].shape == (5, model.tokenizer.size)
     log_probs = explanation["logits"].log_softmax(-1)
@@ -95,8 +101,8 @@ def test_a_translation_can_be_forced_to_begin_with_tokens_of_the_tree(model):
     explanation = model.explain(TEXT, to="de", prefix=forced)
     assert [token.id for token in explanation.target][1:3] == forced
     assert explanation.output == model.translate(TEXT, to="de", prefix=forced).text
-    with pytest.raises(SettingsError, match=f"prefix: {START} is not the id of a word"):
-        model.translate(TEXT, to="de", prefix=[START])
+    with pytest.raises(SettingsError, match=f"prefix: {BOS} is not the id of a word"):
+        model.translate(TEXT, to="de", prefix=[BOS])
 
 
 def test_what_is_changed_holds_for_the_search_and_for_the_pass(model):
@@ -128,7 +134,7 @@ def test_a_blank_text_has_nothing_to_explain(model, text):
 @pytest.mark.parametrize("text", [["three", "one"], 3, None])
 def test_one_text_is_explained_at_a_time(model, text):
     for one in (model, make_language()):
-        with pytest.raises(TextError, match="give one text, as a str"):
+        with pytest.raises(TextError, match="pass a str"):
             one.explain(text)
 
 

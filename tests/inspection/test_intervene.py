@@ -22,7 +22,7 @@ def test_a_muted_head_adds_what_it_would_without_its_columns(case):
     before = case.logits(text)
     for attention in attentions(case.model).values():
         with torch.no_grad():
-            attention.output.weight[:, attention.size : 2 * attention.size] = 0
+            attention.output.weight[:, attention.head_size : 2 * attention.head_size] = 0
     torch.testing.assert_close(muted, case.logits(text))
     assert not torch.allclose(muted, before, atol=1e-3)
 

@@ -1,4 +1,4 @@
-"""Folders as the transformers library writes them, one of each family."""
+"""Folders as the transformers library writes them, one per architecture."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import transformers
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 TEXT = "To be, or not to be: that is the question; whether 'tis nobler… naïve café, 北京 🙂  two blanks\n"
-ROWS = 340
+VOCABULARY = 340
 SMALL = {
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -17,7 +17,7 @@ SMALL = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 64,
-    "vocab_size": ROWS,
+    "vocab_size": VOCABULARY,
     "bos_token_id": 0,
     "eos_token_id": 0,
 }
@@ -26,11 +26,11 @@ GPT2 = {
     "n_layer": 2,
     "n_head": 4,
     "n_positions": 64,
-    "vocab_size": ROWS,
+    "vocab_size": VOCABULARY,
     "bos_token_id": 0,
     "eos_token_id": 0,
 }
-THEIRS = {
+MODELS = {
     "gpt2": lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2)),
     "gpt2, untied": lambda: transformers.GPT2LMHeadModel(
         transformers.GPT2Config(**GPT2, tie_word_embeddings=False, n_inner=40, activation_function="gelu")
@@ -53,8 +53,8 @@ THEIRS = {
 }
 
 
-def write_tokenizer(folder: Path, whole: bool, leads: bool = False) -> None:
-    """A byte-level tokenizer in one of the two forms that folders have."""
+def write_tokenizer(folder: Path, one_file: bool, adds_bos: bool = False) -> None:
+    """Write a byte-level tokenizer: as tokenizer.json, or as vocab.json and merges.txt."""
     inner = tokenizers.Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
@@ -65,11 +65,11 @@ def write_tokenizer(folder: Path, whole: bool, leads: bool = False) -> None:
         show_progress=False,
     )
     inner.train_from_iterator([TEXT] * 3, trainer)
-    if leads:
+    if adds_bos:
         inner.post_processor = processors.TemplateProcessing(
             single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
         )
-    if whole:
+    if one_file:
         inner.save(str(folder / "tokenizer.json"))
     else:
         inner.model.save(str(folder))
@@ -77,19 +77,19 @@ def write_tokenizer(folder: Path, whole: bool, leads: bool = False) -> None:
 
 @pytest.fixture(scope="package")
 def folders(tmp_path_factory) -> dict[str, Path]:
-    """A folder of each family as their library writes it, with weights that are far from zero."""
+    """A folder per architecture, with weights far from zero."""
     made = {}
-    for name, make in THEIRS.items():
+    for name, make in MODELS.items():
         torch.manual_seed(1)
         model = make().eval()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
-        made[name] = tmp_path_factory.mktemp("theirs")
+        made[name] = tmp_path_factory.mktemp("huggingface")
         model.save_pretrained(made[name])
-        write_tokenizer(made[name], whole=name != "gpt2")
+        write_tokenizer(made[name], one_file=name != "gpt2")
     return made
 
 
-def their_model(folder: Path) -> transformers.PreTrainedModel:
+def huggingface_model(folder: Path) -> transformers.PreTrainedModel:
     return transformers.AutoModelForCausalLM.from_pretrained(folder).eval()

@@ -1,9 +1,9 @@
-"""Which models another library has; what it has not is named."""
+"""Which GPTs have a Hugging Face architecture, and what is said of the others."""
 
 import pytest
 
 from clearhead.errors import ModelError
-from clearhead.interop.architectures import family_for
+from clearhead.interop.architectures import architecture_for
 from clearhead.models import GPTConfig
 
 
@@ -12,20 +12,23 @@ from clearhead.models import GPTConfig
     [
         (
             {"preset": "shakespeare"},
-            "model.activation: 'squared_relu' has no place in their library: the nearest models there, "
-            "qwen3, have 'swiglu'; a model trained with --set model.activation=swiglu can go there",
+            "model.activation: 'squared_relu' cannot be exported: the closest architecture of Hugging Face, "
+            "qwen3, has 'swiglu'; train a model with --set model.activation=swiglu",
         ),
-        ({"position": "alibi"}, "model.position: 'alibi' has no place in their library"),
+        ({"position": "alibi"}, "model.position: 'alibi' cannot be exported: "),
         (
             {"bias": False},
-            "model.bias: False has no place in their library: the nearest models there, gpt2, "
-            "have True; a model trained with --set model.bias=true can go there",
+            "model.bias: False cannot be exported: the closest architecture of Hugging Face, gpt2, has True; "
+            "train a model with --set model.bias=true",
         ),
-        ({"attention": {"heads": 12, "score": "cosine"}}, "model.attention.score: 'cosine' has no place"),
+        (
+            {"attention": {"heads": 12, "score": "cosine"}},
+            "model.attention.score: 'cosine' cannot be exported: ",
+        ),
     ],
 )
-def test_models_that_their_library_does_not_have_are_refused(settings, message):
+def test_a_model_without_an_architecture_is_refused_with_the_setting_to_change(settings, message):
     with pytest.raises(ModelError) as caught:
-        family_for(GPTConfig.model_validate(settings))
+        architecture_for(GPTConfig.model_validate(settings))
     assert str(caught.value).startswith(message)
-    assert str(caught.value).endswith(" can go there")
+    assert "; train a model with --set model." in str(caught.value)

@@ -1,4 +1,4 @@
-"""A feed-forward takes the fast way only where nobody looks."""
+"""A feed-forward network uses its kernel only if no hook watches it."""
 
 import sys
 from types import SimpleNamespace
@@ -11,8 +11,8 @@ from clearhead.layers.feedforward import make_feedforward
 
 
 @pytest.fixture
-def taken(monkeypatch) -> list[str]:
-    """The activations that came to the kernels, on a device that has them."""
+def called(monkeypatch) -> list[str]:
+    """The activations that the kernel was called with, on a device that has it."""
     found: list[str] = []
 
     def fed(x, inner, inner_bias, outer, outer_bias, kind):
@@ -25,21 +25,21 @@ def taken(monkeypatch) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["relu", "gelu", "gelu_tanh", "squared_relu"])
-def test_it_trains_by_kernels_and_shows_its_hidden_values_to_whoever_looks(kind, taken):
+def test_training_uses_the_kernel_unless_a_hook_watches_the_hidden_values(kind, called):
     layer, x = make_feedforward(kind, 8, 16), torch.randn(2, 3, 8)
     layer(x)
-    assert taken == [kind]
+    assert called == [kind]
     seen = []
     hook = layer.get_submodule("outer").register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     layer(x)
     assert seen[0].shape == (2, 3, 16)
     hook.remove()
     layer(x)
-    assert taken == [kind, kind]
+    assert called == [kind, kind]
 
 
-def test_it_asks_no_kernel_where_nothing_is_learned(taken):
+def test_inference_does_not_use_the_kernel(called):
     layer, x = make_feedforward("gelu", 8, 16), torch.randn(2, 3, 8)
     with torch.inference_mode():
         layer(x)
-    assert taken == []
+    assert called == []

@@ -1,4 +1,4 @@
-"""A norm takes the fast way only where nobody looks, and where there is one."""
+"""A norm uses its kernel only if no hook watches it, and if it has one."""
 
 import sys
 from types import SimpleNamespace
@@ -10,17 +10,17 @@ from torch import nn
 from clearhead.accel import kernels
 from clearhead.layers.norm import make_norm, make_residual
 
-WAYS_TO_LOOK = {
-    "at what goes in": nn.Module.register_forward_pre_hook,
-    "at what comes out": nn.Module.register_forward_hook,
-    "at the gradients before": nn.Module.register_full_backward_hook,
-    "at the gradients behind": nn.Module.register_full_backward_pre_hook,
+HOOKS = {
+    "input": nn.Module.register_forward_pre_hook,
+    "output": nn.Module.register_forward_hook,
+    "input gradients": nn.Module.register_full_backward_hook,
+    "output gradients": nn.Module.register_full_backward_pre_hook,
 }
 
 
 @pytest.fixture
-def taken(monkeypatch) -> list[str]:
-    """The kernels that were asked, on a device that has them."""
+def called(monkeypatch) -> list[str]:
+    """The kernels that were called, on a device that has them."""
     found: list[str] = []
 
     def fork(x, *settings, **kind):
@@ -39,23 +39,23 @@ def taken(monkeypatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("look", WAYS_TO_LOOK.values(), ids=WAYS_TO_LOOK)
+@pytest.mark.parametrize("register", HOOKS.values(), ids=HOOKS)
 @pytest.mark.parametrize("position", ["pre", "post"])
-def test_it_trains_by_kernels_and_shows_itself_to_whoever_looks(position, look, taken):
+def test_training_uses_the_kernel_unless_a_hook_watches_the_norm(position, register, called):
     norm, x = make_norm("layer", 8), torch.randn(2, 3, 8, requires_grad=True)
     residual, seen = make_residual(position, norm, dropout=0.0), []
     residual(x, torch.sin)
-    assert taken == [position]
-    hook = look(norm, lambda *shown: seen.append(shown))
+    assert called == [position]
+    hook = register(norm, lambda *shown: seen.append(shown))
     residual(x, torch.sin).sum().backward()
     assert len(seen) == 1
     hook.remove()
     residual(x, torch.sin)
-    assert taken == [position, position]
+    assert called == [position, position]
 
 
 @pytest.mark.parametrize("position", ["pre", "post"])
-def test_a_norm_of_another_kind_is_asked_itself(position, taken):
+def test_a_norm_without_a_kernel_is_called_itself(position, called):
     x = torch.randn(2, 3, 8)
     assert torch.equal(make_residual(position, nn.Identity(), dropout=0.0)(x, torch.sin), x + x.sin())
-    assert taken == []
+    assert called == []

@@ -32,8 +32,8 @@ def cosine(score: Any, head: int, q: Tensor, k: Tensor, position: int) -> float:
 
 
 def additive(score: Any, head: int, q: Tensor, k: Tensor, position: int) -> float:
-    ffn_width = torch.tanh(score.query[head].T @ q + score.key[head].T @ k)
-    return dot(score, head, score.value[head], ffn_width, position)
+    hidden = torch.tanh(score.query[head].T @ q + score.key[head].T @ k)
+    return dot(score, head, score.value[head], hidden, position)
 
 
 def location(score: Any, head: int, q: Tensor, k: Tensor, position: int) -> float:
@@ -51,9 +51,9 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("kind", FORMULAS)
-def test_every_score_is_its_formula(kind: str):
+def test_every_score_follows_its_formula(kind: str):
     torch.manual_seed(0)
-    score = make_score(kind, HEADS, SIZE, max_length=8)
+    score = make_score(kind, HEADS, SIZE, max_positions=8)
     for parameter in score.parameters():
         torch.nn.init.normal_(parameter)
     queries, keys = torch.randn(BATCH, HEADS, QUERIES, SIZE), torch.randn(BATCH, HEADS, KEYS, SIZE)
@@ -66,7 +66,7 @@ def test_every_score_is_its_formula(kind: str):
 
 @pytest.mark.parametrize("kind", FORMULAS)
 def test_four_scores_are_products_and_two_are_not(kind: str):
-    product = isinstance(make_score(kind, HEADS, SIZE, max_length=8), ProductScore)
+    product = isinstance(make_score(kind, HEADS, SIZE, max_positions=8), ProductScore)
     assert product == (kind not in {"additive", "location"})
 
 
@@ -76,27 +76,29 @@ def test_general_starts_as_scaled():
     torch.testing.assert_close(general(queries, keys), scaled(queries, keys))
 
 
-def test_a_cosine_does_not_feel_the_lengths_of_vectors():
+def test_a_cosine_ignores_the_norms_of_vectors():
     score = make_score("cosine", HEADS, SIZE, 8)
     queries, keys = torch.randn(BATCH, HEADS, QUERIES, SIZE), torch.randn(BATCH, HEADS, KEYS, SIZE)
     torch.testing.assert_close(score(3 * queries, keys / 7), score(queries, keys))
     assert score(queries, keys).abs().max() <= SIZE**0.5 + 1e-5
 
 
-def test_location_does_not_look_at_the_keys():
+def test_location_ignores_the_keys():
     score = make_score("location", HEADS, SIZE, 8)
     queries = torch.randn(BATCH, HEADS, QUERIES, SIZE)
     one, other = torch.randn(2, BATCH, HEADS, KEYS, SIZE)
     assert torch.equal(score(queries, one), score(queries, other))
 
 
-def test_scaling_keeps_the_spread_of_scores_whatever_the_size():
+def test_scaling_keeps_the_standard_deviation_of_scores_at_any_size():
     torch.manual_seed(0)
     for size in (4, 64, 1024):
         queries, keys = torch.randn(2, 1, 1, 200, size).unbind()
         assert make_score("scaled", 1, size, 8)(queries, keys).std() == pytest.approx(1, abs=0.1)
 
 
-def test_an_unknown_score_is_refused_by_name():
-    with pytest.raises(ValueError, match="unknown score 'cos'"):
+def test_an_unknown_score_is_refused_with_the_choices():
+    with pytest.raises(
+        ValueError, match="'cos' is not one of dot, scaled, general, additive, cosine, location"
+    ):
         make_score("cos", HEADS, SIZE, 8)

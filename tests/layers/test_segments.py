@@ -1,18 +1,18 @@
-"""The kernels for rows of sentences give what a mask of all queries and keys gives."""
+"""The kernels for rows of several sentences equal attention with a dense mask."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from clearhead.accel.kernels import block_attention as blocks
-from clearhead.layers import segments as sentences
-from clearhead.layers.mask import Causal, Keep, SameSegment
+from clearhead.layers import segments
+from clearhead.layers.mask import Causal, KeyMask, SameSegment
 
 HEADS, SIZE = 2, 16
 
 
-def rows_of_sentences(positions: int, lengths: list[list[int]], device="cpu") -> torch.Tensor:
-    """The number of the sentence at each position, 0 where there is none."""
+def segment_rows(positions: int, lengths: list[list[int]], device="cpu") -> torch.Tensor:
+    """The segment number at each position; 0 is padding."""
     rows = torch.zeros(len(lengths), positions, dtype=torch.int32, device=device)
     for row, sizes in enumerate(lengths):
         start = 0
@@ -23,15 +23,15 @@ def rows_of_sentences(positions: int, lengths: list[list[int]], device="cpu") ->
 
 
 def case(positions: int, keys: int, causal: bool, device="cpu", kind=torch.float32, size=SIZE):
-    """Random states, and sentences of which none is empty on a side."""
+    """Random queries, keys and values with a segment mask; no segment is empty on a side."""
     torch.manual_seed(positions + keys + causal)
-    asking = rows_of_sentences(positions, [[positions // 3, positions // 4, 5], [positions - 1]], device)
+    q_segments = segment_rows(positions, [[positions // 3, positions // 4, 5], [positions - 1]], device)
     same = positions == keys
-    answering = asking if same else rows_of_sentences(keys, [[1, keys // 2, keys // 4], [keys]], device)
-    # As they come from one product for all: their heads lie apart.
+    k_segments = q_segments if same else segment_rows(keys, [[1, keys // 2, keys // 4], [keys]], device)
+    # Views of one projection, as in Attention.
     q = torch.randn(2, positions, 3, HEADS, size, device=device, dtype=kind)[:, :, 1].transpose(1, 2)
     k, v = torch.randn(2, keys, 2, HEADS, size, device=device, dtype=kind).permute(2, 0, 3, 1, 4)
-    mask = SameSegment(asking, answering)
+    mask = SameSegment(q_segments, k_segments)
     return [t.clone().requires_grad_() for t in (q, k, v)], mask & Causal() if causal else mask
 
 
@@ -40,16 +40,16 @@ def by_mask(q, k, v, scale, mask):
 
 
 def parts(*tensors: torch.Tensor) -> list[torch.Tensor]:
-    """As kernels take them, each by itself."""
+    """The tensors in the form that kernels take."""
     return [tensor.transpose(1, 2).unsqueeze(2) for tensor in tensors]
 
 
 def results(attend, tensors, scale, mask) -> list[torch.Tensor]:
-    """The mixtures and the gradients; the gradients are the same for everybody."""
+    """The output and the gradients, for a fixed gradient of the output."""
     out = attend(*tensors, scale)
     random = torch.Generator().manual_seed(0)
     gradient = torch.randn(out.shape, generator=random).to(out)
-    # What stands where no token is matters to nobody.
+    # The output at padding does not matter.
     first = mask if isinstance(mask, SameSegment) else mask.first
     gradient = gradient * (first.queries > 0)[:, None, :, None]
     gradients = torch.autograd.grad(out, tensors, gradient)
@@ -60,15 +60,15 @@ def results(attend, tensors, scale, mask) -> list[torch.Tensor]:
     ("positions", "keys", "causal"), [(256, 256, True), (256, 256, False), (256, 384, False)]
 )
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_blocks_give_what_a_mask_gives(positions, keys, causal):
+def test_block_attention_equals_a_dense_mask(positions, keys, causal):
     tensors, mask = case(positions, keys, causal)
-    plain = [tensor.detach() for tensor in tensors]  # on a processor this kernel has no way back
-    ours = sentences._in_blocks(parts(*plain), 0.3, *sentences.by_sentence(mask))
+    plain = [tensor.detach() for tensor in tensors]  # it has no backward pass on a CPU
+    ours = segments._block_attention(parts(*plain), 0.3, *segments.segment_mask(mask))
     torch.testing.assert_close(ours, by_mask(*plain, 0.3, mask), atol=1e-5, rtol=1e-5)
 
 
-def test_blocks_between_sentences_are_passed_over_and_whole_ones_need_no_mask():
-    numbers = rows_of_sentences(512, [[128, 384]])
+def test_blocks_between_sentences_are_skipped_and_full_ones_need_no_mask():
+    numbers = segment_rows(512, [[128, 384]])
     some, whole = blocks.blocks(numbers, numbers, causal=True)
     assert some[0, 0].int().tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 1, 1, 1]]
     assert whole[0, 0].int().tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0]]
@@ -77,19 +77,19 @@ def test_blocks_between_sentences_are_passed_over_and_whole_ones_need_no_mask():
     assert order[0, 0, :, 0].tolist() == [0, 1, 2, 3]
 
 
-def test_a_processor_and_other_masks_have_no_such_kernel():
+def test_cpus_and_other_masks_have_no_kernel():
     (q, k, _), mask = case(64, 64, causal=True)
-    assert sentences.segment_kernel(q.bfloat16(), k.bfloat16(), mask) is None
-    assert sentences.by_sentence(Keep(torch.ones(2, 64, dtype=torch.bool))) == (None, False)
+    assert segments.segment_kernel(q.bfloat16(), k.bfloat16(), mask) is None
+    assert segments.segment_mask(KeyMask(torch.ones(2, 64, dtype=torch.bool))) == (None, False)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("causal", [True, False])
-def test_compiled_blocks_give_what_a_mask_gives(causal):
+def test_compiled_block_attention_equals_a_dense_mask(causal):
     tensors, mask = case(512, 512, causal, "cuda", torch.bfloat16, 64)
 
     def attend(q, k, v, scale):
-        kernel = sentences.segment_kernel(q, k, mask)
+        kernel = segments.segment_kernel(q, k, mask)
         assert kernel is not None
         return kernel(parts(q, k, v), scale)
 

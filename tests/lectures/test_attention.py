@@ -15,7 +15,7 @@ NOTHING = Mask()
 
 
 def weights_of(scores: Tensor, mask: Mask = NOTHING) -> Tensor:
-    """The weights that our attention makes of one head's scores."""
+    """The weights that our attention computes from one head's scores."""
     seen = []
 
     def tap(name: str, tensor: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ def weights_of(scores: Tensor, mask: Mask = NOTHING) -> Tensor:
             seen.append(tensor[0, 0])
         return tensor
 
-    attention = Attention(4, AttentionConfig(heads=1), max_length=8)
+    attention = Attention(4, AttentionConfig(heads=1), max_positions=8)
     attention.tap = tap
     queries, keys = torch.zeros(1, scores.shape[0], 4), torch.zeros(1, scores.shape[1], 4)
     attention(attention.project_q(queries), attention.project_kv(keys), mask)
@@ -33,7 +33,7 @@ def weights_of(scores: Tensor, mask: Mask = NOTHING) -> Tensor:
 
 
 def scores_of(kind: str, queries: list[list[float]], keys: list[list[float]]) -> Tensor:
-    score = make_score(kind, heads=1, size=len(queries[0]), max_length=8)
+    score = make_score(kind, heads=1, size=len(queries[0]), max_positions=8)
     return score(torch.tensor([[queries]]).float(), torch.tensor([[keys]]).float())[0, 0]
 
 
@@ -124,24 +124,24 @@ def test_softmax_of_the_masked_matrix():
 def test_the_mask_may_be_added_before_or_after_the_division():
     """The lecture has (QKᵀ + M)/√d where the paper's code has QKᵀ/√d + M: the same, M being 0 or -∞."""
     queries, keys = torch.randn(2, 4, 64).tolist()
-    ffn_width = torch.zeros(4, 4).masked_fill(torch.ones(4, 4, dtype=torch.bool).triu(1), -math.inf)
-    before = (scores_of("dot", queries, keys) + ffn_width) / math.sqrt(64)
-    after = scores_of("scaled", queries, keys) + ffn_width
+    hidden = torch.zeros(4, 4).masked_fill(torch.ones(4, 4, dtype=torch.bool).triu(1), -math.inf)
+    before = (scores_of("dot", queries, keys) + hidden) / math.sqrt(64)
+    after = scores_of("scaled", queries, keys) + hidden
     torch.testing.assert_close(weights_of(before), weights_of(after))
     torch.testing.assert_close(weights_of(after), weights_of(scores_of("scaled", queries, keys), Causal()))
 
 
-def test_the_causal_mask_hides_the_words_that_follow():
+def test_the_causal_mask_hides_later_tokens():
     """Over "your cat is a lovely cat" the lecture's figure hides 3 cells, (1,2), (1,3) and (5,6), of the 15.
 
     Its first token could still see "a", the fourth, and its second everything.
     """
     allowed = Causal().dense(6, 6, torch.device("cpu"))
     assert allowed is not None
-    ffn_width = {(i + 1, j + 1) for i, j in (~allowed[0, 0]).nonzero().tolist()}
-    assert ffn_width == {(i, j) for i in range(1, 7) for j in range(i + 1, 7)}
-    assert len(ffn_width) == 15
-    assert {(1, 2), (1, 3), (5, 6)} < ffn_width
+    hidden = {(i + 1, j + 1) for i, j in (~allowed[0, 0]).nonzero().tolist()}
+    assert hidden == {(i, j) for i in range(1, 7) for j in range(i + 1, 7)}
+    assert len(hidden) == 15
+    assert {(1, 2), (1, 3), (5, 6)} < hidden
 
 
 def test_one_hot_rows_pull_rows_of_a_matrix():
@@ -159,12 +159,12 @@ def test_one_hot_rows_pull_rows_of_a_matrix():
             seen.append(tensor[0, 0])
         return matrix[None, None] if name == "values" else tensor
 
-    attention = Attention(2, AttentionConfig(heads=1), max_length=8)
+    attention = Attention(2, AttentionConfig(heads=1), max_positions=8)
     attention.tap = tap
     attention(attention.project_q(torch.zeros(1, 3, 2)), attention.project_kv(torch.zeros(1, 4, 2)), NOTHING)
     torch.testing.assert_close(seen[0], torch.tensor(pulled))
 
-    embedding = Embedding(4, 2, "none", max_length=8, dropout=0.0)
+    embedding = Embedding(4, 2, "none", max_positions=8, dropout=0.0)
     embedding.weight.data = matrix / math.sqrt(2)
     torch.testing.assert_close(embedding(rows[None])[0], torch.tensor(pulled))
 

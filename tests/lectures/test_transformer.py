@@ -15,7 +15,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 def test_the_base_model_of_the_paper():
-    """Width 512, 6 layers, 8 heads of size 64, hidden 2048."""
+    """Width 512, 6 layers, 8 heads of size 64, ffn_width 2048."""
     for config in (TranslatorConfig(), parse_settings(TranslatorConfig, {"preset": "base"})):
         assert (config.width, config.ffn_width) == (512, 2048)
         assert (config.encoder_layers, config.decoder_layers) == (6, 6)
@@ -33,7 +33,7 @@ def test_sinusoids():
 
 
 def added(kind, length: int) -> Tensor:
-    module = make_position(kind, 64, max_length=200)
+    module = make_position(kind, 64, max_positions=200)
     return module(torch.zeros(1, length, 64), torch.arange(length), torch.tensor([length]))[0]
 
 
@@ -62,7 +62,7 @@ def bounded(kind: str) -> bool:
         ("sinusoidal", {unique: True, consistent: True, bounded: True}),
     ],
 )
-def test_what_each_position_fulfils(kind: str, criteria: dict[Callable[[str], bool], bool]):
+def test_the_criteria_each_position_fulfils(kind: str, criteria: dict[Callable[[str], bool], bool]):
     """Option 1, the order number, is not bounded; option 2, the fraction, not consistent; waves are both."""
     assert {criterion: criterion(kind) for criterion in criteria} == criteria
 
@@ -72,6 +72,6 @@ def test_once_upon_a_time(measuring_data: Path):
     ranks = measuring_data / "tokenizers" / "cl100k_base.tiktoken.xz"
     if not ranks.is_file():
         pytest.skip("no cl100k_base ranks among the measuring data")
-    tokenizer = Tokenizer.from_ranks(ranks)
+    tokenizer = Tokenizer.from_tiktoken(ranks)
     assert tokenizer.encode("Once upon a time") == [12805, 5304, 264, 892]
     assert tokenizer.decode([12805, 5304, 264, 892]) == "Once upon a time"

@@ -19,7 +19,13 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 def model_of(device: str, max_length: int = 64, **settings) -> GPT:
     torch.manual_seed(0)
-    shape = {"width": 32, "ffn_width": 64, "layers": 2, "attention": {"heads": 4}, "max_length": max_length}
+    shape = {
+        "width": 32,
+        "ffn_width": 64,
+        "layers": 2,
+        "attention": {"heads": 4},
+        "context_length": max_length,
+    }
     return GPT(GPTConfig.model_validate(shape | settings), WORDS).to(device).eval()
 
 

@@ -1,4 +1,4 @@
-"""The translator computes what other people's Transformers compute with the same weights."""
+"""The translator equals torch's and Marian's Transformers with the same weights."""
 
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ from clearhead.layers.layout import Padded
 from clearhead.layers.positions import Learned, sinusoids
 from clearhead.models.translator import Translator, TranslatorConfig
 
-VOCABULARY, WIDTH, HEADS, HIDDEN, LAYERS, LONGEST = 31, 24, 4, 40, 3, 20
+VOCABULARY, WIDTH, HEADS, FFN_WIDTH, LAYERS, MAX_LENGTH = 31, 24, 4, 40, 3, 20
 LENGTHS = torch.tensor([8, 5, 1])
 SOURCE = torch.randint(4, VOCABULARY, (3, 8)).masked_fill(torch.arange(8) >= LENGTHS[:, None], 0)
 TARGET = torch.randint(4, VOCABULARY, (3, 6))
@@ -22,18 +22,18 @@ PADDING = torch.arange(8) >= LENGTHS[:, None]
 def make_translator(**changes: object) -> Translator:
     settings = {
         "width": WIDTH,
-        "ffn_width": HIDDEN,
+        "ffn_width": FFN_WIDTH,
         "attention": {"heads": HEADS},
         "encoder_layers": LAYERS,
         "decoder_layers": LAYERS,
-        "max_length": LONGEST,
+        "max_length": MAX_LENGTH,
         **changes,
     }
     return Translator(TranslatorConfig.model_validate(settings), VOCABULARY).eval()
 
 
-def stir(module: nn.Module) -> None:
-    """Random values everywhere: biases and norms that stay at 0 and 1 would hide a mistake."""
+def randomize(module: nn.Module) -> None:
+    """Sets random values everywhere: biases of 0 and norms of 1 would hide mistakes."""
     torch.manual_seed(0)
     for parameter in module.parameters():
         nn.init.normal_(parameter, mean=0.1, std=0.3)
@@ -71,7 +71,7 @@ def copy_torch_stack(ours: Stack, theirs: Any) -> None:
 @torch.no_grad()
 def test_ours_equals_torch(position: str, activation: str):
     pre = position == "pre"
-    shape = {"dim_feedforward": HIDDEN, "dropout": 0.0, "activation": activation, "batch_first": True}
+    shape = {"dim_feedforward": FFN_WIDTH, "dropout": 0.0, "activation": activation, "batch_first": True}
     encoder = nn.TransformerEncoder(
         nn.TransformerEncoderLayer(WIDTH, HEADS, norm_first=pre, **shape),
         LAYERS,
@@ -85,7 +85,7 @@ def test_ours_equals_torch(position: str, activation: str):
     )
     model = make_translator(norm_position=position, activation=activation)
     for module in (encoder, decoder, model):
-        stir(module)
+        randomize(module)
     copy_torch_stack(model.encoder, encoder)
     copy_torch_stack(model.decoder, decoder)
 
@@ -131,9 +131,9 @@ def make_marian(activation: str) -> Any:
         decoder_layers=LAYERS,
         encoder_attention_heads=HEADS,
         decoder_attention_heads=HEADS,
-        encoder_ffn_dim=HIDDEN,
-        decoder_ffn_dim=HIDDEN,
-        max_position_embeddings=LONGEST,
+        encoder_ffn_dim=FFN_WIDTH,
+        decoder_ffn_dim=FFN_WIDTH,
+        max_position_embeddings=MAX_LENGTH,
         activation_function=activation,
         scale_embedding=True,
         pad_token_id=0,
@@ -150,12 +150,12 @@ def make_marian(activation: str) -> Any:
 def test_ours_equals_marian(activation: str):
     marian = make_marian(activation)
     table = marian.model.encoder.embed_positions.weight.clone()
-    stir(marian)
+    randomize(marian)
     for side in (marian.model.encoder, marian.model.decoder):
         side.embed_positions.weight.copy_(table)
-    # Marian's sinusoids are ours in another order of dimensions: first all sines, then all cosines.
+    # Marian's sinusoids have another order of dimensions: first all sines, then all cosines.
     by_wave = torch.cat([torch.arange(0, WIDTH, 2), torch.arange(1, WIDTH, 2)])
-    torch.testing.assert_close(sinusoids(torch.arange(LONGEST), WIDTH)[:, by_wave], table)
+    torch.testing.assert_close(sinusoids(torch.arange(MAX_LENGTH), WIDTH)[:, by_wave], table)
 
     model = make_translator(activation=activation, position="learned")
     model.source_embedding.weight.copy_(marian.model.shared.weight)

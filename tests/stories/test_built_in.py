@@ -23,7 +23,7 @@ def packed(multilingual_model, tmp_path_factory) -> Path:
     """What the script makes of a toy."""
     into = tmp_path_factory.mktemp("into")
     (into / "old").write_text("is replaced")
-    command = [sys.executable, ROOT / "scripts" / "model_card.py", multilingual_model, "--into", into]
+    command = [sys.executable, ROOT / "scripts" / "release_model.py", multilingual_model, "--out", into]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return into
@@ -49,7 +49,7 @@ def test_the_demo_shows_sentences_of_every_direction(packed, monkeypatch, capsys
     runpy.run_path(str(ROOT / "scripts" / "demo.py"))["show"]()
     shown = capsys.readouterr().out
     assert all(f"\n{direction}, " in shown for direction in DIRECTIONS)
-    assert shown.count("a person: ") == 16
+    assert shown.count("reference: ") == 16
 
 
 SENSIBLE = {

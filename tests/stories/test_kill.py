@@ -104,7 +104,7 @@ def test_the_real_program_survives_a_kill_and_a_ctrl_c(folder, capsys, monkeypat
     _, said = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert f"saved; go on: clearhead train --resume --out {out}\n" in said
+    assert f"saved; continue with: clearhead train --resume --out {out}\n" in said
     for _ in resume(out):
         pass
     assert_same(folder / "straight", out)

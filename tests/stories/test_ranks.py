@@ -30,7 +30,7 @@ SETTINGS = [
 ]
 # States of shards are what takes longest here: only runs that are spoilt or killed have more than they need.
 OFTEN = ["training.save_every=3"]
-KINDS = ("copy", "shard")
+KINDS = ("data_parallel", "fsdp")
 LAYOUTS = {
     "padded": [],
     "packed": ['batches.kind="packed"', "batches.row_length=24", "training.ema_decay=0.9"],
@@ -190,7 +190,7 @@ def test_a_group_that_the_caller_has_made_is_used_and_left_as_it_is(folder, tmp_
     finally:
         dist.destroy_process_group()
     assert_same_curve(folder / "padded alone", tmp_path / "run")
-    assert (tmp_path / "run" / "training" / "state-00000016").is_dir() == (kind == "shard")
+    assert (tmp_path / "run" / "training" / "state-00000016").is_dir() == (kind == "fsdp")
 
 
 @pytest.mark.gpu

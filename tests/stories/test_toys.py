@@ -10,7 +10,7 @@ from clearhead.data.toys import Toy, toy_batches, toy_pairs
 from clearhead.decoding import Constraints, greedy_search
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.text.tokenizer import END, START
+from clearhead.text.tokenizer import BOS, EOS
 from clearhead.training.loss import cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, Optimizer
 
@@ -54,8 +54,8 @@ def train(model: Translator, task: Toy) -> set[Line]:
 def translate(model: Translator, sources: list[list[int]]) -> list[list[int]]:
     batch = PairBatch.of(sources, sources)
     state = model.eval().start(batch.source, batch.source_lengths)
-    found = greedy_search(model.step, state, Constraints(len(sources), START, END, LONGEST + 1))
-    return [hypothesis.words for hypothesis in found]
+    found = greedy_search(model.step, state, Constraints(torch.full((len(sources),), BOS), EOS, LONGEST + 1))
+    return [hypothesis.tokens for hypothesis in found]
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled", "general", "additive", "cosine", "location"])

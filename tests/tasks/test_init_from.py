@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import clearhead
 from clearhead.checkpoint import WEIGHTS, load_checkpoint
-from clearhead.config import changed, parse_settings, read_toml
+from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import ClearheadError, ModelError, SettingsError
 from clearhead.tasks.events import Validation
 from clearhead.tasks.recipes import parse_recipe
@@ -31,7 +31,7 @@ def recipe(tmp_path, number_recipe):
     values = read_toml(number_recipe(tmp_path))
 
     def make(*changes: str) -> TranslationRecipe:
-        return parse_settings(TranslationRecipe, changed(values, [*SHORT, *changes]))
+        return parse_settings(TranslationRecipe, apply_overrides(values, [*SHORT, *changes]))
 
     return make
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from clearhead.checkpoint import WEIGHTS
-from clearhead.config import changed, parse_settings, read_toml
+from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError, TrainingError
 from clearhead.evaluation.metric import BLEU, LOSS
 from clearhead.tasks.events import Finished, Note, Saved, Started, Validation
@@ -34,7 +34,7 @@ def recipe(tmp_path_factory, number_recipe):
     values = read_toml(number_recipe(tmp_path_factory.mktemp("recipe")))
 
     def make(*changes: str) -> TranslationRecipe:
-        return parse_settings(TranslationRecipe, changed(values, [*SHORT, *SMALL, *changes]))
+        return parse_settings(TranslationRecipe, apply_overrides(values, [*SHORT, *SMALL, *changes]))
 
     return make
 

@@ -1,16 +1,16 @@
-"""A small text in two languages, and a tokenizer of every kind learned from it."""
+"""A small text in two languages, and a tokenizer of every kind trained on it."""
 
 from collections.abc import Callable
 from functools import cache
 
 import pytest
 
-from clearhead.text.languages import tag
+from clearhead.text.languages import language_tag
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
-TAGS = (tag("en"), tag("de"))
+TAGS = (language_tag("en"), language_tag("de"))
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÜ0123456789"
-SIGNS = ".,;:!?'\"()-–„“«»%€$/<>=+*&#@_"
+PUNCTUATION = ".,;:!?'\"()-–„“«»%€$/<>=+*&#@_"
 SENTENCES = [
     "I'm fine, thanks. How are you (really)?",
     "The quick brown fox jumps over the lazy dog; the dog sleeps on.",
@@ -20,7 +20,7 @@ SENTENCES = [
     "„Wo ist der Hund?“ fragte sie. – Der Hund ist im Garten/Hof.",
     "<p>Tags like </s>, <s>, <pad> and <2de> are only text.</p> " * 20,
     " ".join(LETTERS) + " " + "".join(LETTERS),
-    " ".join(SIGNS) + " " + SIGNS,
+    " ".join(PUNCTUATION) + " " + PUNCTUATION,
 ] * 3
 
 

@@ -1,4 +1,4 @@
-"""Text is told as it comes: what is told adds up to the text, and no part of a stop string slips out."""
+"""Streamed parts add up to the text, and no part of a stop string slips out."""
 
 import pytest
 from hypothesis import given, settings
@@ -14,43 +14,43 @@ KINDS = {
 }
 
 
-def told(tokenizer: Tokenizer, prompt: str, ids: list[int], stops: tuple[str, ...] = ()) -> list[str]:
-    teller = StreamDetokenizer(tokenizer, tokenizer.encode(prompt), stops)
+def streamed(tokenizer: Tokenizer, prompt: str, ids: list[int], stops: tuple[str, ...] = ()) -> list[str]:
+    detokenizer = StreamDetokenizer(tokenizer, tokenizer.encode(prompt), stops)
     parts = []
     for number in ids:
-        parts.append(teller.add(number))
-        if teller.stop is not None:
+        parts.append(detokenizer.add(number))
+        if detokenizer.stop is not None:
             break
-    parts.append(teller.rest())
-    assert "".join(parts) == teller.text
+    parts.append(detokenizer.rest())
+    assert "".join(parts) == detokenizer.text
     return parts
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40)
 @given(st.sampled_from(TEXTS), st.integers(0, 40))
-def test_a_text_told_id_by_id_is_the_text(kind, text, cut):
+def test_a_text_streamed_id_by_id_is_the_text(kind, text, cut):
     tokenizer, prompt = KINDS[kind], text[:cut]
     before, ids = tokenizer.encode(prompt), tokenizer.encode(text[cut:])
-    parts = told(tokenizer, prompt, ids)
+    parts = streamed(tokenizer, prompt, ids)
     assert tokenizer.decode(before) + "".join(parts) == tokenizer.decode(before + ids)
     assert not any("\ufffd" in part for part in parts)
 
 
-def test_half_a_character_is_held_until_it_is_whole():
+def test_an_incomplete_character_is_held_back():
     tokenizer = Tokenizer.train(["ab"], TokenizerConfig(kind="bytes", vocabulary=300))
     ids = tokenizer.encode("a🙂b")
     assert len(ids) == 6
-    assert told(tokenizer, "ab", ids) == ["a", "", "", "", "🙂", "b", ""]
-    assert told(tokenizer, "ab", ids[:3])[-1] == "\ufffd"
+    assert streamed(tokenizer, "ab", ids) == ["a", "", "", "", "🙂", "b", ""]
+    assert streamed(tokenizer, "ab", ids[:3])[-1] == "\ufffd"
 
 
 @settings(max_examples=150)
 @given(st.text("abc", max_size=12), st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=2))
 def test_a_text_ends_before_the_first_stop_string(text, stops):
     tokenizer = Tokenizer.train(["abc"], TokenizerConfig(kind="character", normalize=False))
-    parts = told(tokenizer, "", tokenizer.encode(text), tuple(stops))
-    # The first to be complete ends the text.
+    parts = streamed(tokenizer, "", tokenizer.encode(text), tuple(stops))
+    # The first complete stop string ends the text.
     ends = [text.index(stop) + len(stop) for stop in stops if stop in text]
     expected = text
     if ends:

@@ -1,4 +1,4 @@
-"""BPE dropout cuts words at random, and reproducibly."""
+"""BPE dropout splits words at random, and reproducibly."""
 
 from collections import Counter
 
@@ -8,28 +8,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.errors import SettingsError
-from clearhead.text.dropout import MergeDropout, keys
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.text.dropout import MergeDropout, random_keys
+from clearhead.text.tokenizer import UNK, Tokenizer
 
-from .conftest import LETTERS, SENTENCES, SIGNS, TAGS, tokenizer_of
+from .conftest import LETTERS, PUNCTUATION, SENTENCES, TAGS, tokenizer_of
 
-texts = st.text(st.sampled_from(LETTERS + SIGNS + " 漢字"))
+texts = st.text(st.sampled_from(LETTERS + PUNCTUATION + " 漢字"))
 
 
-def cut(tokenizer: Tokenizer, probability: float, word: list[int], tries: int) -> list[list[int]]:
-    """The ids of a word, cut so many times."""
-    dropout, key = tokenizer.dropout(probability), keys((7,), np.arange(tries))
-    signs = tokenizer.characters(word)
-    assert signs is not None
-    merges = np.full(tries, len(signs) - len(word))
-    losing = dropout.unkept(merges, key)
-    rows, counts = dropout.split(np.array([signs] * tries, np.int32), np.full(tries, len(signs)), key)
-    return [rows[n, : counts[n]].tolist() if losing[n] else word for n in range(tries)]
+def split(tokenizer: Tokenizer, probability: float, word: list[int], tries: int) -> list[list[int]]:
+    """The subword ids of a word, in several tries."""
+    dropout, key = tokenizer.dropout(probability), random_keys((7,), np.arange(tries))
+    characters = tokenizer.characters(word)
+    assert characters is not None
+    merges = np.full(tries, len(characters) - len(word))
+    dropped = dropout.drops(merges, key)
+    rows, counts = dropout.split(
+        np.array([characters] * tries, np.int32), np.full(tries, len(characters)), key
+    )
+    return [rows[n, : counts[n]].tolist() if dropped[n] else word for n in range(tries)]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "bytes"])
-def test_cuts_are_as_frequent_as_in_the_library(kind):
-    """The library draws from a source without a seed, so only its frequencies can be compared."""
+def test_splits_are_as_frequent_as_in_the_library(kind):
+    """The library cannot be seeded, so only frequencies can be compared."""
     import tokenizers
 
     tokenizer = tokenizer_of(kind)
@@ -37,7 +39,7 @@ def test_cuts_are_as_frequent_as_in_the_library(kind):
     library.model.dropout = 0.3
     (word,) = tokenizer.words([tokenizer.encode("Garten")])[0]
     tries = 4000
-    ours = Counter(map(tuple, cut(tokenizer, 0.3, word, tries)))
+    ours = Counter(map(tuple, split(tokenizer, 0.3, word, tries)))
     theirs = Counter(tuple(library.encode("Garten").ids) for _ in range(tries))
     assert len(theirs) > 4
     for found in ours | theirs:
@@ -45,74 +47,72 @@ def test_cuts_are_as_frequent_as_in_the_library(kind):
 
 
 @pytest.mark.parametrize("kind", ["bpe", "bytes"])
-def test_a_dropout_of_everything_leaves_characters(kind):
+def test_full_dropout_leaves_characters(kind):
     tokenizer = tokenizer_of(kind)
     for word in tokenizer.words([tokenizer.encode("Der Hund ist im Garten.")])[0]:
-        assert cut(tokenizer, 1.0, word, 3) == [tokenizer.characters(word)] * 3
+        assert split(tokenizer, 1.0, word, 3) == [tokenizer.characters(word)] * 3
 
 
-def test_a_dropout_that_drops_nearly_nothing_leaves_words_whole():
+def test_negligible_dropout_leaves_words_whole():
     tokenizer = tokenizer_of("bpe")
     for word in tokenizer.words([tokenizer.encode("Der Hund ist im Garten.")])[0]:
-        assert cut(tokenizer, 1e-12, word, 3) == [word] * 3
-        assert cut(tokenizer, 0.0, word, 3) == [word] * 3
+        assert split(tokenizer, 1e-12, word, 3) == [word] * 3
+        assert split(tokenizer, 0.0, word, 3) == [word] * 3
 
 
-def test_a_word_is_finished_when_all_merges_are_passed_over():
+def test_a_word_is_finished_when_all_merges_are_skipped():
     ids = {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4}
     dropout = MergeDropout([("a", "b"), ("ab", "c")], ids, 0.5)
-    key = keys((1,), np.arange(3000))
-    losing = dropout.unkept(np.full(3000, 2), key)
+    key = random_keys((1,), np.arange(3000))
+    dropped = dropout.drops(np.full(3000, 2), key)
     rows, counts = dropout.split(np.array([[0, 1, 2]] * 3000, np.int32), np.full(3000, 3), key)
     found = Counter(
-        tuple(row[:count].tolist()) for row, count in zip(rows[losing], counts[losing], strict=True)
+        tuple(row[:count].tolist()) for row, count in zip(rows[dropped], counts[dropped], strict=True)
     )
-    found[4,] += int((~losing).sum())
-    # a b c: the first merge is passed over; ab c: the second.
+    found[4,] += int((~dropped).sum())
+    # a b c: the first merge is skipped; ab c: the second.
     assert set(found) == {(0, 1, 2), (3, 2), (4,)}
-    for cuts, share in (((0, 1, 2), 0.5), ((3, 2), 0.25), ((4,), 0.25)):
-        assert found[cuts] / 3000 == pytest.approx(share, abs=0.05)
+    for ids_of_pieces, share in (((0, 1, 2), 0.5), ((3, 2), 0.25), ((4,), 0.25)):
+        assert found[ids_of_pieces] / 3000 == pytest.approx(share, abs=0.05)
 
 
-def test_neither_order_nor_company_changes_a_cut():
+def test_a_split_does_not_depend_on_other_words():
     tokenizer = tokenizer_of("bpe")
     dropout = tokenizer.dropout(0.5)
     words = [word for sentence in tokenizer.words([tokenizer.encode(SENTENCES[4])]) for word in sentence]
-    signs = [tokenizer.characters(word) for word in words]
-    lengths = np.array([len(word or []) for word in signs])
-    rows = np.array(
-        [(word or []) + [UNKNOWN] * (lengths.max() - len(word or [])) for word in signs], np.int32
-    )
-    key = keys((3,), np.arange(len(rows)))
-    batches_per_step, counts = dropout.split(rows, lengths, key)
+    spelled = [tokenizer.characters(word) or [] for word in words]
+    lengths = np.array([len(word) for word in spelled])
+    rows = np.array([word + [UNK] * (lengths.max() - len(word)) for word in spelled], np.int32)
+    key = random_keys((3,), np.arange(len(rows)))
+    together, counts = dropout.split(rows, lengths, key)
     for n in range(len(rows)):
         alone, count = dropout.split(rows[n : n + 1, : lengths[n]], lengths[n : n + 1], key[n : n + 1])
-        assert alone[0, : count[0]].tolist() == batches_per_step[n, : counts[n]].tolist()
+        assert alone[0, : count[0]].tolist() == together[n, : counts[n]].tolist()
 
 
-def test_keys_differ_by_seed_and_place():
-    row, place = np.repeat(np.arange(50), 50), np.tile(np.arange(50), 50)
-    found = [keys(seed, row, place) for seed in ((1, 0), (0, 1), (1, 1))]
+def test_keys_differ_by_seed_and_coordinates():
+    row, column = np.repeat(np.arange(50), 50), np.tile(np.arange(50), 50)
+    found = [random_keys(seed, row, column) for seed in ((1, 0), (0, 1), (1, 1))]
     assert len(np.unique(np.concatenate(found))) == 3 * 2500
 
 
 @pytest.mark.parametrize("kind", ["bpe", "bytes"])
 @given(text=texts)
-def test_words_are_those_that_the_library_merges(kind, text):
+def test_words_are_the_groups_that_the_library_merges(kind, text):
     tokenizer = tokenizer_of(kind)
     ids = tokenizer.encode(text)
     (groups,) = tokenizer.words([ids])
     assert [number for group in groups for number in group] == ids
-    if UNKNOWN in ids:
+    if UNK in ids:
         return
     for group in groups:
-        signs = tokenizer.characters(group)
-        assert signs is not None
-        whole = "".join(tokenizer._inner.id_to_token(number) for number in signs)
+        characters = tokenizer.characters(group)
+        assert characters is not None
+        whole = "".join(tokenizer._inner.id_to_token(number) for number in characters)
         assert [token.id for token in tokenizer._inner.model.tokenize(whole)] == group
 
 
-def test_tags_and_unknown_signs_are_words_that_cannot_be_cut():
+def test_tags_and_unknown_characters_are_words_that_cannot_be_split():
     tokenizer = tokenizer_of("bpe")
     tag = tokenizer.id(TAGS[1])
     assert tag is not None
@@ -121,7 +121,7 @@ def test_tags_and_unknown_signs_are_words_that_cannot_be_cut():
     unknown = tokenizer.encode("Hund 漢")
     assert tokenizer.words([unknown]) == [[[number] for number in unknown]]
     assert tokenizer.characters([tag]) is None
-    assert tokenizer.characters([UNKNOWN]) is None
+    assert tokenizer.characters([UNK]) is None
 
 
 @pytest.mark.parametrize("kind", ["unigram", "word", "character"])
@@ -133,6 +133,6 @@ def test_only_merges_can_be_dropped(kind):
 
 
 @pytest.mark.parametrize("probability", [-0.1, 1.1, float("nan")])
-def test_a_dropout_that_is_no_probability_is_refused(probability):
+def test_a_dropout_outside_0_to_1_is_rejected(probability):
     with pytest.raises(SettingsError, match="is not between 0 and 1"):
         tokenizer_of("bpe").dropout(probability)

@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face folders: GPT-2 cuts text as tiktoken does, and broken files are named."""
+"""Tokenizers of Hugging Face folders: GPT-2 agrees with tiktoken, and broken files are named."""
 
 import lzma
 from pathlib import Path
@@ -12,7 +12,7 @@ from clearhead.text.tokenizer import Tokenizer
 ROWS = 50257
 TEXTS = [
     "Once upon a time",
-    "  two blanks, don't we'll I'VE\n\n\ttabs",
+    "  two spaces, don't we'll I'VE\n\n\ttabs",
     "naïve café, 北京 🙂, Ünïcödé №42",
     "def f(x):\n    return x ** 2  # 3.14159",
     "<|endoftext|>",
@@ -21,13 +21,13 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def files(measuring_data: Path, tmp_path_factory) -> Path:
-    """GPT-2's vocabulary files under the names that its folder has for them."""
+    """GPT-2's vocabulary files under their usual names."""
     folder = tmp_path_factory.mktemp("gpt2")
     for theirs, ours in (("gpt2_encoder.json.xz", "vocab.json"), ("gpt2_vocab.bpe.xz", "merges.txt")):
-        packed = measuring_data / "tokenizers" / theirs
-        if not packed.is_file():
+        compressed = measuring_data / "tokenizers" / theirs
+        if not compressed.is_file():
             pytest.skip(f"no {theirs} in the measuring data")
-        (folder / ours).write_bytes(lzma.decompress(packed.read_bytes()))
+        (folder / ours).write_bytes(lzma.decompress(compressed.read_bytes()))
     return folder
 
 
@@ -42,13 +42,13 @@ def theirs(files: Path) -> Any:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_gpt2_cuts_text_as_tiktoken_does(files: Path, theirs: Any, text: str):
+def test_gpt2_agrees_with_tiktoken(files: Path, theirs: Any, text: str):
     ours = Tokenizer.from_huggingface(files, ROWS)
     assert ours.encode(text) == theirs.encode_ordinary(text)
     assert ours.decode(ours.encode(text)) == text
 
 
-def test_gpt2_knows_its_sign_and_no_text_makes_it(files: Path, tmp_path):
+def test_gpt2_knows_its_special_token_and_no_text_produces_it(files: Path, tmp_path):
     tokenizer = Tokenizer.from_huggingface(files, ROWS)
     assert tokenizer.encode("Once upon a time") == [7454, 2402, 257, 640]
     assert tokenizer.id("<|endoftext|>") == tokenizer.size - 1 == ROWS - 1
@@ -60,10 +60,13 @@ def test_gpt2_knows_its_sign_and_no_text_makes_it(files: Path, tmp_path):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "no tokenizer here; it needs tokenizer.json, or vocab.json and merges.txt"),
-        ({"vocab.json": "{}"}, "no tokenizer here; it needs tokenizer.json, or vocab.json and merges.txt"),
-        ({"vocab.json": "{", "merges.txt": ""}, "vocab.json: not with merges.txt a tokenizer"),
-        ({"vocab.json": '{"a": 0}', "merges.txt": "#version: 0.2\na b\n"}, "vocab.json: not with merges.txt"),
+        ({}, "no tokenizer; it needs tokenizer.json, or vocab.json and merges.txt"),
+        ({"vocab.json": "{}"}, "no tokenizer; it needs tokenizer.json, or vocab.json and merges.txt"),
+        ({"vocab.json": "{", "merges.txt": ""}, "vocab.json: does not form a tokenizer with merges.txt"),
+        (
+            {"vocab.json": '{"a": 0}', "merges.txt": "#version: 0.2\na b\n"},
+            "vocab.json: does not form a tokenizer",
+        ),
         ({"tokenizer.json": '{"a": 0}'}, "tokenizer.json: the tokenizer in it is broken"),
     ],
 )
@@ -74,8 +77,10 @@ def test_broken_files_are_named(files: dict[str, str], message: str, tmp_path):
         Tokenizer.from_huggingface(tmp_path, 10)
 
 
-def test_more_ids_than_the_model_has_rows_for_are_refused(tmp_path):
+def test_more_ids_than_embeddings_are_rejected(tmp_path):
     (tmp_path / "vocab.json").write_text('{"a": 0, "b": 11}')
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")
-    with pytest.raises(ModelError, match="the tokenizer has the id 11, and the model rows for 10 ids only"):
+    with pytest.raises(
+        ModelError, match="the tokenizer has id 11, but the model has embeddings for 10 ids only"
+    ):
         Tokenizer.from_huggingface(tmp_path, 10)

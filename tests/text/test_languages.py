@@ -1,13 +1,13 @@
-"""Languages are known by their codes, and a wrong one brings a suggestion."""
+"""Languages are known by code, and a wrong code gets a closest_language."""
 
 import pytest
 
 from clearhead.errors import TextError
-from clearhead.text.languages import NAMES, check, tag
+from clearhead.text.languages import NAMES, check_language, language_tag
 
 
-def test_a_tag_asks_for_the_language_to_write():
-    assert tag("de") == "<2de>"
+def test_a_tag_selects_the_target_language():
+    assert language_tag("de") == "<2de>"
 
 
 def test_names_are_found_by_code():
@@ -17,19 +17,19 @@ def test_names_are_found_by_code():
 
 
 def test_a_known_code_passes():
-    assert check("fr") == "fr"
+    assert check_language("fr") == "fr"
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("code", "meant"),
     [("german", "de"), ("Frensh", "fr"), ("EN", "en"), ("pt-BR", "pt"), ("zh_TW", "zh"), ("ger", "de")],
 )
-def test_a_wrong_code_brings_a_suggestion(said: str, meant: str):
+def test_a_wrong_code_gets_a_suggestion(code: str, meant: str):
     with pytest.raises(TextError) as error:
-        check(said)
-    assert str(error.value) == f"language {said!r} is unknown; did you mean {meant} ({NAMES[meant]})?"
+        check_language(code)
+    assert str(error.value) == f"language {code!r} is unknown; did you mean {meant} ({NAMES[meant]})?"
 
 
-def test_an_unlikely_code_brings_the_way_out():
+def test_a_code_like_no_other_gets_an_example():
     with pytest.raises(TextError, match="language 'xx' is unknown; use an ISO 639-1 code such as en or de"):
-        tag("xx")
+        language_tag("xx")

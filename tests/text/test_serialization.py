@@ -1,4 +1,4 @@
-"""A saved tokenizer is the same tokenizer; a broken file is named, never run and never half loaded."""
+"""A saved tokenizer is the same tokenizer; a broken file is named and never half loaded."""
 
 import json
 from collections.abc import Callable
@@ -21,9 +21,9 @@ def test_a_saved_tokenizer_is_the_same_when_loaded(tokenizer: Tokenizer, tmp_pat
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     assert loaded.to_json() == tokenizer.to_json()
     assert loaded.fingerprint == tokenizer.fingerprint
-    assert (loaded.config, loaded.specials, loaded.size) == (
+    assert (loaded.config, loaded.special_tokens, loaded.size) == (
         tokenizer.config,
-        tokenizer.specials,
+        tokenizer.special_tokens,
         tokenizer.size,
     )
     assert loaded.encode_batch(SENTENCES) == tokenizer.encode_batch(SENTENCES)
@@ -40,7 +40,7 @@ def test_saving_leaves_nothing_else_behind(of_kind: Callable[[str], Tokenizer], 
     assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
 
 
-def test_an_older_file_survives_a_save_that_fails(
+def test_an_older_file_survives_a_failed_save(
     of_kind: Callable[[str], Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = tmp_path / "tokenizer.json"
@@ -58,7 +58,7 @@ def test_an_older_file_survives_a_save_that_fails(
     assert [found.name for found in tmp_path.iterdir()] == ["tokenizer.json"]
 
 
-def test_a_file_cut_short_is_named(of_kind: Callable[[str], Tokenizer], tmp_path: Path):
+def test_a_truncated_file_is_named(of_kind: Callable[[str], Tokenizer], tmp_path: Path):
     path = tmp_path / "tokenizer.json"
     path.write_text(of_kind("bpe").to_json()[:500], encoding="utf-8")
     with pytest.raises(
@@ -87,53 +87,51 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "3", '{"vocab": {}}', "null"])
-def test_json_of_something_else_is_refused(text: str):
-    with pytest.raises(
-        ModelError, match="tokenizer: not a tokenizer of clearhead; use the one that was saved"
-    ):
+def test_other_json_is_rejected(text: str):
+    with pytest.raises(ModelError, match="tokenizer: not a clearhead tokenizer; use the one that was saved"):
         Tokenizer.from_json(text)
 
 
-def test_a_tokenizer_of_another_program_is_refused():
-    foreign = tokenizers.Tokenizer(models.BPE(vocab={"a": 0, "b": 1}, merges=[])).to_str()
-    with pytest.raises(ModelError, match="not a tokenizer of clearhead"):
-        Tokenizer.from_json(foreign)
+def test_a_tokenizer_of_another_program_is_rejected():
+    other = tokenizers.Tokenizer(models.BPE(vocab={"a": 0, "b": 1}, merges=[])).to_str()
+    with pytest.raises(ModelError, match="not a clearhead tokenizer"):
+        Tokenizer.from_json(other)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda it: it["clearhead"].update(format=2), "place: format 2 is not 1; use a newer clearhead"),
+        (lambda it: it["clearhead"].update(format=2), "path: format 2 is not 1; use a newer clearhead"),
         (
             lambda it: it["clearhead"].update(specials=["<pad>"]),
-            "place: special tokens are not <pad> <unk> <s> </s>",
+            "path: special tokens are not <pad> <unk> <s> </s>",
         ),
         (
             lambda it: it["clearhead"].update(specials=None),
-            "place: special tokens are not <pad> <unk> <s> </s>",
+            "path: special tokens are not <pad> <unk> <s> </s>",
         ),
         (
             lambda it: it["clearhead"]["specials"].append("<2fr>"),
-            "place: special token '<2fr>' does not have id 6; copy the file again",
+            "path: special token '<2fr>' does not have id 6; copy the file again",
         ),
         (
             lambda it: it["clearhead"]["settings"].update(colour="red"),
-            "place: settings of another clearhead: colour: unknown setting",
+            "path: settings of another clearhead version: colour: unknown setting",
         ),
-        (lambda it: it["clearhead"].pop("settings"), "place: settings of another clearhead"),
-        (lambda it: it.pop("tokenizer"), "place: the tokenizer itself is missing; copy the file again"),
-        (lambda it: it["tokenizer"].pop("model"), "place: the tokenizer in it is broken"),
+        (lambda it: it["clearhead"].pop("settings"), "path: settings of another clearhead version"),
+        (lambda it: it.pop("tokenizer"), "path: the tokenizer itself is missing; copy the file again"),
+        (lambda it: it["tokenizer"].pop("model"), "path: the tokenizer in it is broken"),
         (
             lambda it: it["tokenizer"]["model"]["merges"].append(["no", "such"]),
-            "place: the tokenizer in it is broken",
+            "path: the tokenizer in it is broken",
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(change: Callable[[dict], object], message: str):
+def test_every_problem_of_a_file_has_a_message(change: Callable[[dict], object], message: str):
     content = json.loads(tokenizer_of("bpe").to_json())
     change(content)
     with pytest.raises(ModelError) as error:
-        Tokenizer.from_json(json.dumps(content), place="place")
+        Tokenizer.from_json(json.dumps(content), path="path")
     assert str(error.value).startswith(message)
 
 
@@ -153,8 +151,8 @@ def test_a_file_cannot_make_special_tokens_out_of_text(of_kind: Callable[[str], 
     assert Tokenizer.from_json(json.dumps(content)).encode("</s>") == of_kind("bpe").encode("</s>")
 
 
-def places(content: object, path: tuple = ()) -> list[tuple]:
-    """The paths of all that a JSON value holds, long lists and tables by their first few."""
+def paths(content: object, path: tuple = ()) -> list[tuple]:
+    """The paths of all parts of a JSON value; of long lists and objects, only the first few."""
     items = (
         content.items()
         if isinstance(content, dict)
@@ -162,15 +160,15 @@ def places(content: object, path: tuple = ()) -> list[tuple]:
         if isinstance(content, list)
         else ()
     )
-    return [path, *(deeper for key, value in list(items)[:8] for deeper in places(value, (*path, key)))]
+    return [path, *(deeper for key, value in list(items)[:8] for deeper in paths(value, (*path, key)))]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "character", "bytes"])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_a_file_with_anything_changed_loads_or_is_refused(kind: str, data: st.DataObject):
+def test_a_file_with_any_change_loads_or_is_rejected(kind: str, data: st.DataObject):
     content = json.loads(tokenizer_of(kind).to_json())
-    *parents, last = data.draw(st.sampled_from(places(content)[1:]))
+    *parents, last = data.draw(st.sampled_from(paths(content)[1:]))
     inner = content
     for key in parents:
         inner = inner[key]

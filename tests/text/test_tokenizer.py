@@ -1,4 +1,4 @@
-"""Text becomes ids and comes back, whatever the kind of tokenizer."""
+"""Text becomes ids and comes back, with every kind of tokenizer."""
 
 import multiprocessing
 import os
@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from clearhead.config import parse_settings
 from clearhead.errors import DataError, SettingsError, TextError
 from clearhead.text.normalize import normalize
-from clearhead.text.tokenizer import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer, TokenizerConfig
+from clearhead.text.tokenizer import BOS, EOS, PAD, SPECIAL_TOKENS, UNK, Tokenizer, TokenizerConfig
 
-from .conftest import LETTERS, SENTENCES, SIGNS, TAGS, tokenizer_of
+from .conftest import LETTERS, PUNCTUATION, SENTENCES, TAGS, tokenizer_of
 
 KINDS = ["bpe", "unigram", "word", "character", "bytes"]
-known_text = st.text(st.sampled_from(LETTERS + SIGNS + "   \u00a0\n"))
+known_text = st.text(st.sampled_from(LETTERS + PUNCTUATION + "   \u00a0\n"))
 any_text = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>/s2depadunk ▁￭")))
 
 
@@ -28,20 +28,20 @@ def trained(texts: list[str] | Iterator[str], **settings: object) -> Tokenizer:
     return Tokenizer.train(texts, TokenizerConfig.model_validate(settings))
 
 
-def test_a_sentence_comes_back_as_it_was(tokenizer: Tokenizer):
+def test_decoding_returns_the_sentence(tokenizer: Tokenizer):
     for sentence in map(normalize, SENTENCES):
         assert tokenizer.decode(tokenizer.encode(sentence)) == sentence
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "character"])
 @given(text=known_text)
-def test_text_of_known_characters_comes_back_normalised(kind: str, text: str):
+def test_decoding_returns_the_normalized_text(kind: str, text: str):
     tokenizer = tokenizer_of(kind)
     assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
 
 
 @given(st.lists(st.sampled_from(["dog", "the", "ist", "fox", "Hund", *".,!?'()–\""]), max_size=8), st.data())
-def test_words_come_back_with_their_signs_in_place(parts: list[str], data: st.DataObject):
+def test_words_come_back_with_their_punctuation(parts: list[str], data: st.DataObject):
     text = normalize("".join(part + data.draw(st.sampled_from(["", " "])) for part in parts))
     every = Tokenizer.train([text or "a"], TokenizerConfig(kind="word"))
     assert every.decode(every.encode(text)) == text
@@ -55,53 +55,53 @@ def test_bytes_lose_nothing(text: str):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=any_text)
-def test_no_text_produces_a_special_token_but_unknown(kind: str, text: str):
+def test_no_text_produces_a_special_token_except_unk(kind: str, text: str):
     tokenizer = tokenizer_of(kind)
-    special = set(range(len(SPECIALS) + len(TAGS))) - {UNKNOWN}
+    special = set(range(len(SPECIAL_TOKENS) + len(TAGS))) - {UNK}
     assert not special.intersection(tokenizer.encode(text))
     assert not special.intersection(tokenizer.encode_batch([text])[0])
 
 
-@pytest.mark.parametrize("token", [*SPECIALS, *TAGS])
-def test_a_special_token_written_by_a_user_is_ordinary_text(tokenizer: Tokenizer, token: str):
+@pytest.mark.parametrize("token", [*SPECIAL_TOKENS, *TAGS])
+def test_a_special_token_in_a_text_is_ordinary_text(tokenizer: Tokenizer, token: str):
     ids = tokenizer.encode(f"a {token} b")
-    assert set(ids).isdisjoint({PAD, START, END, tokenizer.id("<2de>")})
+    assert set(ids).isdisjoint({PAD, BOS, EOS, tokenizer.id("<2de>")})
     if tokenizer.config.kind != "word":
         assert tokenizer.decode(ids) == f"a {token} b"
 
 
 def test_special_tokens_and_tags_have_the_first_ids(tokenizer: Tokenizer):
-    assert [tokenizer.id(token) for token in (*SPECIALS, *TAGS)] == list(range(6))
-    assert (PAD, UNKNOWN, START, END) == (0, 1, 2, 3)
-    assert tokenizer.specials == (*SPECIALS, *TAGS)
+    assert [tokenizer.id(token) for token in (*SPECIAL_TOKENS, *TAGS)] == list(range(6))
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+    assert tokenizer.special_tokens == (*SPECIAL_TOKENS, *TAGS)
     assert tokenizer.id("<2fr>") is None
 
 
 def test_decoding_skips_special_tokens(tokenizer: Tokenizer):
     ids = tokenizer.encode("Der Hund")
-    assert tokenizer.decode([START, 5, *ids, END, PAD, PAD]) == "Der Hund"
-    assert tokenizer.decode([]) == tokenizer.decode([START, END]) == ""
+    assert tokenizer.decode([BOS, 5, *ids, EOS, PAD, PAD]) == "Der Hund"
+    assert tokenizer.decode([]) == tokenizer.decode([BOS, EOS]) == ""
 
 
-def test_every_id_lies_below_the_size(tokenizer: Tokenizer):
+def test_every_id_is_below_the_size(tokenizer: Tokenizer):
     assert max(max(ids) for ids in tokenizer.encode_batch(SENTENCES)) < tokenizer.size <= 600
 
 
-def test_many_texts_at_once_equal_one_by_one(tokenizer: Tokenizer):
+def test_a_batch_of_texts_equals_texts_one_by_one(tokenizer: Tokenizer):
     texts = [*SENTENCES, "", " ", "\ufeff"]
     if tokenizer.config.kind != "bytes":
         texts.append("half \ud83d a character")
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
 
 
-def test_a_text_of_blanks_has_no_tokens(of_kind: Callable[[str], Tokenizer]):
+def test_a_blank_text_has_no_tokens(of_kind: Callable[[str], Tokenizer]):
     for kind in ("bpe", "unigram", "word", "character"):
         assert of_kind(kind).encode(" \t\n\u00a0") == []
 
 
-def test_pieces_can_be_read(of_kind: Callable[[str], Tokenizer]):
+def test_pieces_are_readable(of_kind: Callable[[str], Tokenizer]):
     def shown(kind: str, text: str) -> list[str]:
-        return of_kind(kind).pieces([START, *of_kind(kind).encode(text), END])
+        return of_kind(kind).pieces([BOS, *of_kind(kind).encode(text), EOS])
 
     assert shown("word", "Und wie geht es?") == ["<s>", "Und", "wie", "geht", "es", "￭?", "</s>"]
     assert shown("character", "a b") == ["<s>", "a", "▁", "b", "</s>"]
@@ -109,49 +109,49 @@ def test_pieces_can_be_read(of_kind: Callable[[str], Tokenizer]):
     assert shown("bytes", " \nŧ") == ["<s>", "▁", "↵", "\\xc5", "\\xa7", "</s>"]
 
 
-def test_pieces_refuse_an_id_beyond_the_vocabulary(tokenizer: Tokenizer):
+def test_pieces_reject_an_id_beyond_the_vocabulary(tokenizer: Tokenizer):
     with pytest.raises(
         TextError, match=f"id 9999 is not in the vocabulary, which ends at {tokenizer.size - 1}"
     ):
         tokenizer.pieces([9999])
 
 
-def test_words_are_the_same_word_beside_any_sign(of_kind: Callable[[str], Tokenizer]):
+def test_a_word_is_the_same_token_beside_any_punctuation(of_kind: Callable[[str], Tokenizer]):
     tokenizer = of_kind("word")
     assert tokenizer.pieces(tokenizer.encode('(dog), "dog!')) == ["(￭", "dog", "￭)", "￭,", '"￭', "dog", "￭!"]
 
 
-def test_the_marks_of_pieces_become_what_looks_like_them():
+def test_marker_characters_in_a_text_are_replaced_by_lookalikes():
     tokenizer = trained(["_ ■ a"], kind="bpe")
     assert tokenizer.decode(tokenizer.encode("a▁a")) == "a_a"
     tokenizer = trained(["_ ■ a"], kind="word")
     assert tokenizer.decode(tokenizer.encode("￭ a")) == "■ a"
 
 
-def test_lower_case_is_learned_and_written():
+def test_lowercase_applies_to_training_and_encoding():
     for kind in KINDS:
         tokenizer = trained(["Über HUND und Hund"], kind=kind, lowercase=True)
         assert tokenizer.decode(tokenizer.encode("ÜBER Hund")) == "über hund"
 
 
-def test_normalisation_can_be_asked_for_or_left_out():
+def test_normalization_can_be_switched_on_or_off():
     text = "one\n\n  two\u00a0three "
-    asked = trained([text], kind="bytes", normalize=True)
-    assert asked.decode(asked.encode(text)) == normalize(text)
+    normalizing = trained([text], kind="bytes", normalize=True)
+    assert normalizing.decode(normalizing.encode(text)) == normalize(text)
     for kind in ("bpe", "unigram", "character"):
         tokenizer = trained([text], kind=kind, normalize=False)
         for spaced in (text, " one", "  one", "\none\n"):
             assert tokenizer.decode(tokenizer.encode(spaced)) == spaced
 
 
-def test_unknown_characters_become_unknown(of_kind: Callable[[str], Tokenizer]):
+def test_unknown_characters_become_unk(of_kind: Callable[[str], Tokenizer]):
     for kind in ("bpe", "unigram", "word", "character"):
-        assert UNKNOWN in of_kind(kind).encode("漢")
-    assert of_kind("bpe").encode("漢字漢").count(UNKNOWN) == 1
-    assert of_kind("character").encode("漢字漢") == [UNKNOWN] * 3
+        assert UNK in of_kind(kind).encode("漢")
+    assert of_kind("bpe").encode("漢字漢").count(UNK) == 1
+    assert of_kind("character").encode("漢字漢") == [UNK] * 3
 
 
-def test_half_a_character_is_refused_where_nothing_may_be_lost(of_kind: Callable[[str], Tokenizer]):
+def test_a_lone_surrogate_is_rejected_without_normalization(of_kind: Callable[[str], Tokenizer]):
     with pytest.raises(
         TextError, match=r"character 2 of the text is half a character \(U\+D83D\); read the text"
     ):
@@ -178,8 +178,8 @@ def test_the_same_texts_give_the_same_tokenizer(kind: str):
     )
 
 
-def test_another_process_learns_the_same_tokenizer(tmp_path: Path):
-    """Hash seeds and the number of threads differ between processes; pairs of equal counts must not mind."""
+def test_another_process_trains_the_same_tokenizer(tmp_path: Path):
+    """Ties between pairs must not depend on hash seeds or the number of threads."""
     words = [f"{a}{b}{c}" for a in "abcdefgh" for b in "ijklmnop" for c in "qrstuvwx€漢字"]
     texts = tmp_path / "texts"
     texts.write_text("\n".join(words), encoding="utf-8")
@@ -211,11 +211,11 @@ def test_a_text_too_small_for_the_vocabulary_gives_a_smaller_one(tokenizer: Toke
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("texts", [[], ["", " ", "\n"], ["\ufeff", "\u200b"]])
-def test_nothing_cannot_be_learned_from(kind: str, texts: list[str]):
+def test_empty_training_text_is_rejected(kind: str, texts: list[str]):
     if kind == "bytes" and texts and texts[0]:
         pytest.skip("to bytes, an invisible character is text")
     with pytest.raises(
-        DataError, match="tokenizer: no text to learn from; every line of the training text is empty"
+        DataError, match="tokenizer: no text to train on; every line of the training text is empty"
     ):
         trained(texts, kind=kind)
 
@@ -232,7 +232,7 @@ def test_nothing_cannot_be_learned_from(kind: str, texts: list[str]):
         ("bytes", "vocabulary 20 cannot hold 256 characters of the text and 4 special tokens; raise it"),
     ],
 )
-def test_a_vocabulary_smaller_than_the_alphabet_is_refused(kind: str, message: str):
+def test_a_vocabulary_smaller_than_the_alphabet_is_rejected(kind: str, message: str):
     with pytest.raises(SettingsError, match=message):
         trained(["abcdefghijklmnopqrstuvwxyz"] * 3, kind=kind, vocabulary=20)
 
@@ -244,11 +244,11 @@ def test_a_limited_alphabet_keeps_the_frequent_characters(kind: str):
         tokenizer = Tokenizer.train(
             given_texts, TokenizerConfig.model_validate({"kind": kind, "alphabet": 5, "vocabulary": 40})
         )
-        assert UNKNOWN not in tokenizer.encode("abc")
-        assert UNKNOWN in tokenizer.encode("漢")
+        assert UNK not in tokenizer.encode("abc")
+        assert UNK in tokenizer.encode("漢")
 
 
-def test_an_error_in_the_stream_of_texts_comes_through():
+def test_an_error_in_the_stream_of_texts_propagates():
     def broken() -> Iterator[str]:
         yield "one"
         raise DataError("pairs.tsv, line 2: not UTF-8")
@@ -271,14 +271,17 @@ def test_an_error_in_the_stream_of_texts_comes_through():
             {"kind": "word", "dropout": 0.1},
             "dropout drops merges, which kind word does not have; use kind bpe or bytes",
         ),
-        ({"kind": "bytes", "alphabet": 50}, "alphabet cannot limit kind bytes; use kind bpe or character"),
+        (
+            {"kind": "bytes", "alphabet": 50},
+            "alphabet does not apply to kind bytes; use kind bpe or character",
+        ),
         (
             {"kind": "word", "normalize": False},
-            "normalize cannot be false with kind word, which keeps no spaces",
+            "normalize cannot be false with kind word, which drops spaces",
         ),
     ],
 )
-def test_wrong_settings_are_refused(values: dict[str, object], message: str):
+def test_wrong_settings_are_rejected(values: dict[str, object], message: str):
     with pytest.raises(SettingsError) as error:
         parse_settings(TokenizerConfig, values)
     assert str(error.value).startswith(message)
@@ -293,13 +296,13 @@ def test_wrong_settings_are_refused(values: dict[str, object], message: str):
         (["</s>"], "tokenizer: tag </s> is given twice; name each tag once"),
     ],
 )
-def test_wrong_tags_are_refused(tags: list[str], message: str):
+def test_wrong_tags_are_rejected(tags: list[str], message: str):
     with pytest.raises(SettingsError) as error:
         Tokenizer.train(["text"], TokenizerConfig(), tags)
     assert str(error.value) == message
 
 
-def test_a_copy_sent_to_another_process_encodes_the_same(tokenizer: Tokenizer):
+def test_a_pickled_copy_encodes_the_same(tokenizer: Tokenizer):
     copied = pickle.loads(pickle.dumps(tokenizer))
     assert copied.encode_batch(SENTENCES) == tokenizer.encode_batch(SENTENCES)
     assert copied.fingerprint == tokenizer.fingerprint
@@ -322,13 +325,13 @@ def test_forked_processes_encode_without_a_warning(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=any_text)
-def test_a_text_as_it_is_spelled_has_the_ids_of_the_text(kind: str, text: str):
+def test_a_normalized_text_has_the_ids_of_the_text(kind: str, text: str):
     tokenizer = tokenizer_of(kind)
     assert tokenizer.encode(tokenizer.normalized(text)) == tokenizer.encode(text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_numbers_of_words_group_tokens_as_words_do(kind: str):
+def test_word_numbers_group_tokens_as_words_does(kind: str):
     tokenizer = tokenizer_of(kind)
     for sentence in SENTENCES:
         ids, numbers = tokenizer.encode(sentence), tokenizer.word_numbers(sentence)
@@ -339,7 +342,7 @@ def test_the_numbers_of_words_group_tokens_as_words_do(kind: str):
         assert groups == tokenizer.words([ids])[0]
 
 
-def test_an_unknown_sign_does_not_take_the_words_beside_it_apart():
+def test_an_unknown_character_does_not_split_the_words_beside_it():
     tokenizer = tokenizer_of("bpe")
     pieces = tokenizer.pieces(tokenizer.encode(f"{SENTENCES[0]} \U0001f600"))
     numbers = tokenizer.word_numbers(f"{SENTENCES[0]} \U0001f600")
@@ -350,7 +353,7 @@ def test_an_unknown_sign_does_not_take_the_words_beside_it_apart():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_words_are_spelled_as_the_text_spells_them(kind: str):
+def test_word_texts_are_the_words_of_the_text(kind: str):
     tokenizer = tokenizer_of(kind)
     for sentence in SENTENCES:
         spelled = [tokenizer.decode(ids).strip() for ids in tokenizer.words([tokenizer.encode(sentence)])[0]]
@@ -358,6 +361,6 @@ def test_words_are_spelled_as_the_text_spells_them(kind: str):
         assert len(spelled) == max(tokenizer.word_numbers(sentence)) + 1
 
 
-def test_an_unknown_word_is_spelled_as_the_text_spells_it():
+def test_an_unknown_word_keeps_its_text():
     tokenizer = tokenizer_of("bpe")
     assert tokenizer.word_texts(f"  {SENTENCES[0]}  我们 ")[-1] == "我们"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.store import Side
+from clearhead.data.store import TokenSequences
 from clearhead.models import Translator, TranslatorConfig
 from clearhead.tasks.translation.task import translation_loss
 from clearhead.training import DivergedError, Trainer, TrainingConfig
@@ -30,16 +30,16 @@ def translator(dropout: float = 0.0) -> Translator:
     return Translator(TranslatorConfig.model_validate({**shape, "dropout": dropout}), VOCABULARY)
 
 
-def sides(seed: int = 0, count: int = 24) -> tuple[Side, Side]:
+def sides(seed: int = 0, count: int = 24) -> tuple[TokenSequences, TokenSequences]:
     random = np.random.default_rng(seed)
     source, target = (
         [random.integers(4, VOCABULARY, n) for n in random.integers(1, 15, count)] for _ in "st"
     )
-    return Side.of(source), Side.of(target)
+    return TokenSequences.of(source), TokenSequences.of(target)
 
 
 def packed(seed: int = 0) -> PackedBatch:
-    return PackedBatch.lay(*sides(seed), np.arange(24) // 4, 6, 64)
+    return PackedBatch.pack(*sides(seed), np.arange(24) // 4, 6, 64)
 
 
 def padded(seed: int = 0) -> PairBatch:
@@ -76,9 +76,9 @@ def test_regions_leave_the_model_as_it_was(monkeypatch):
     before = model(*_inputs())
     with Regions(model).compiled():
         assert all("forward" in vars(block) for block in model.encoder.blocks)
-        assert "placed" in vars(model.source_embedding)
+        assert "add_positions" in vars(model.source_embedding)
     assert not any("forward" in vars(block) for block in model.encoder.blocks)
-    assert "placed" not in vars(model.source_embedding)
+    assert "add_positions" not in vars(model.source_embedding)
     assert torch.equal(model(*_inputs()), before)
 
 
@@ -151,7 +151,7 @@ def test_packed_and_padded_batches_give_the_same_gradients():
         return gradients(model) / batch.tokens
 
     rows = np.arange(800) // 4
-    many = PackedBatch.lay(*sides(3, 800), rows, 200, 64), PairBatch.gather(*sides(3, 800))
+    many = PackedBatch.pack(*sides(3, 800), rows, 200, 64), PairBatch.gather(*sides(3, 800))
     (one, narrow), (same, exact) = (
         [found(kind, batch) for batch in many] for kind in (torch.bfloat16, torch.float32)
     )

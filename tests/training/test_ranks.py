@@ -56,4 +56,4 @@ def test_a_state_of_more_ranks_is_refused_by_a_number_that_cannot_share_its_step
 
 def test_muon_wants_whole_matrices():
     with pytest.raises(ValueError, match="optimizer is 'muon', which needs whole matrices"):
-        TrainingConfig.model_validate({"parallel": "shard", "optimizer": {"kind": "muon"}})
+        TrainingConfig.model_validate({"parallel": "fsdp", "optimizer": {"kind": "muon"}})

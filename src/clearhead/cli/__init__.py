@@ -1,12 +1,14 @@
-"""The command line: one thin file per verb."""
+"""The command line: one thin file per command."""
 
 import errno
 import os
+import re
 import sys
 import time
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from clearhead import __version__
 from clearhead.cli import (
@@ -21,34 +23,55 @@ from clearhead.cli import (
     train,
     translate,
 )
-from clearhead.cli.interrupt import INTERRUPTED, heeding
-from clearhead.cli.options import put, rank
-from clearhead.cli.usage import Command, refusal
+from clearhead.cli.console import discard_output, output_closed, print_result, rank
+from clearhead.cli.interrupt import INTERRUPTED, handle_sigint
 from clearhead.errors import ClearheadError, RankError
 
-EPILOG = "Every command has examples in its help: clearhead translate --help"
+DISK_FULL = {errno.EDQUOT, errno.ENOSPC}
+BAD_PATH = {errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS}
+"""Errors of the operating system that a user can fix; all others are bugs and print a traceback."""
+RANK_0_HEAD_START = 3.0
+"""Seconds by which other ranks delay an error that rank 0 most likely reports too."""
+# Newer versions of typer vendor click, so its base class for errors is reachable only from typer's own.
+UsageError: Any = typer.BadParameter.__base__
 
+
+class Command(TyperCommand):
+    """A command whose errors name options as users write them: --top-p, not top_p."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ClearheadError as error:
+            options = {str(param.name): _option(param) for param in self.params}
+            error.args = ("\n".join(_rename(line, options) for line in str(error).splitlines()),)
+            raise
+
+
+# Without rich's boxes, help fits 80 columns and starts faster.
 app = typer.Typer(
     name="clearhead",
     help="A Transformer you can see through and still put in production.",
-    epilog=EPILOG,
+    epilog="Each command has examples in its help: clearhead translate --help",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _put_version(wanted: bool) -> None:
-    if wanted:
-        put(f"clearhead {__version__}")
+def _print_version(requested: bool) -> None:
+    if requested:
+        print_result(f"clearhead {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def _before_every_command(
+def _callback(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_put_version)
+        bool,
+        typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None: ...
 
@@ -64,49 +87,74 @@ app.command("import", cls=Command)(imports.import_)
 app.command("models", cls=Command)(models.models)
 app.add_typer(data.app, name="data")
 
-# What the machine refuses and a person can change; anything else is a bug and deserves a traceback.
-MENDABLE = {
-    errno.EACCES,
-    errno.EDQUOT,
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ENOENT,
-    errno.ENOSPC,
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-}
-LET_RANK_0_SPEAK = 3.0
-# Newer versions of typer bring their own copy of click: its errors can be named only from there.
-UsageError: Any = typer.BadParameter.__base__
-
 
 def main() -> None:
-    """Runs a command; what the user can mend is said in a line each, and ends with 2."""
-    # torch's threads wait for each other by spinning; where another program wants a core too, the usual count
-    # makes training several times slower. Read when torch is imported, which the commands do.
+    """Run a command and exit: 0 success, 2 user error (one line per problem), 1 bug (traceback)."""
+    # torch's threads spin while they wait for each other; with the default count, training slows down several
+    # times when another program needs a core. Must be set before torch is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # A stream that the shell has closed (>&-) is None.
+    sys.stdout, sys.stderr = (
+        stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w") for stream in (sys.stdout, sys.stderr)
+    )
     try:
-        with heeding():
-            sys.exit(app(prog_name="clearhead", standalone_mode=False))
+        with handle_sigint():
+            sys.exit(_run())
     except UsageError as error:
-        if message := refusal(error):
-            command = error.ctx.command_path if error.ctx else "clearhead"
-            sys.stderr.write(f"clearhead: {message} (see {command} --help)\n")
+        sys.stderr.write(_usage_message(error))
         sys.exit(2)
     except ClearheadError as error:
         if rank() and not isinstance(error, RankError):
-            # Mostly rank 0 says the same, and torchrun ends this process before it has to.
-            time.sleep(LET_RANK_0_SPEAK)
-        for line in str(error).splitlines():
-            sys.stderr.write(f"clearhead: {line}\n")
+            time.sleep(RANK_0_HEAD_START)  # torchrun ends this process when rank 0 has failed
+        sys.stderr.writelines(f"clearhead: {line}\n" for line in str(error).splitlines())
         sys.exit(2)
     except KeyboardInterrupt:
-        sys.stderr.write("clearhead: interrupted; what was printed is whole\n")
+        sys.stderr.write("clearhead: interrupted; all printed lines are complete\n")
         sys.exit(INTERRUPTED)
     except OSError as error:
-        if error.errno not in MENDABLE:
+        if isinstance(error, BrokenPipeError) and output_closed():
+            discard_output()
+            sys.exit(0)
+        if error.errno not in DISK_FULL | BAD_PATH:
             raise
-        place = error.filename or "a file of this run"
-        sys.stderr.write(f"clearhead: {place}: {error.strerror}; choose another place or make room there\n")
+        fix = "free some space" if error.errno in DISK_FULL else "choose another path"
+        sys.stderr.write(f"clearhead: {error.filename or 'a file of this run'}: {error.strerror}; {fix}\n")
         sys.exit(2)
+
+
+def _run() -> int:
+    """The exit code of a command; click's own `main` would turn a closed pipe into code 1."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("clearhead", sys.argv[1:]) as context:
+            command.invoke(context)
+    except typer.Exit as exit_:
+        return exit_.exit_code
+    return 0
+
+
+def _usage_message(error: Any) -> str:
+    """Why the arguments are invalid; for a group without a command, its help."""
+    message = error.format_message()
+    if message.startswith("Usage:"):
+        return f"{message}\n"
+    if error.__cause__ is not None and getattr(error, "param", None):
+        from pydantic import ValidationError
+
+        from clearhead.config import describe
+
+        if isinstance(error.__cause__, ValidationError):
+            # typer's message leaves out the value.
+            message = f"{_option(error.param)}: {describe(error.__cause__.errors()[0])}"
+    command = error.ctx.command_path if error.ctx else "clearhead"
+    return f"clearhead: {' '.join(message.split())} (see {command} --help)\n"
+
+
+def _option(param: Any) -> str:
+    """The first long name of an option, or the name of an argument."""
+    return next((name for name in param.opts if name.startswith("--")), param.opts[0])
+
+
+def _rename(problem: str, options: dict[str, str]) -> str:
+    """A problem that starts with a parameter, and maybe its value, with the option of that parameter."""
+    return re.sub(r"^(\w+)(?=(?: \S+)?: )", lambda name: options.get(name[1], name[1]), problem)

@@ -5,49 +5,49 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import Json, put, say
+from clearhead.cli.console import print_result, print_status
+from clearhead.cli.options import Json, option
 
-app = typer.Typer(help="Public data sets by name: list them, get them.", no_args_is_help=True)
+app = typer.Typer(help="List and download public data sets.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
 def list_data(json: Json = False) -> None:
-    """List the data sets: name, languages, licence, where they come from.
+    """List data sets with their languages, licences and sources.
 
-    clearhead data list
+    \b
+    Examples:
+      clearhead data list
+      clearhead data list --json
     """
     from clearhead.data.datasets import list_datasets
 
     for data in list_datasets():
-        languages = ", ".join(data.languages)
         if json:
-            put(
-                {
-                    "name": data.name,
-                    "languages": list(data.languages),
-                    "description": data.description,
-                    "licence": data.licence,
-                    "where": data.where,
-                }
-            )
+            fields = ("name", "languages", "description", "licence", "where")
+            print_result({field: getattr(data, field) for field in fields})
         else:
-            put(f"{data.name:<15} {languages:<15} {data.description}\n{'':<31} {data.licence}; {data.where}")
+            print_result(f"{data.name:<15} {', '.join(data.languages):<14} {data.description}")
+            print_result(f"{'':<30} {data.licence}; {data.where}")
 
 
 @app.command("get")
 def get_data(
-    name: Annotated[str, typer.Argument(help="A name from the list.")],
-    out: Annotated[Path | None, typer.Option(help="The folder to write to; else data/NAME.")] = None,
+    name: Annotated[str, typer.Argument(help="Name of a data set from the list.", metavar="NAME")],
+    out: Annotated[Path | None, option("Folder to write to; default: data/NAME.", "DIR")] = None,
 ) -> None:
-    """Write the plain files of a data set into a folder; each is checked by its SHA-256.
+    """Download a data set and verify the SHA-256 of every file.
 
-    Where there is no network, a folder named in CLEARHEAD_DATA is asked first.
+    Looks into the folder named by CLEARHEAD_DATA first, so it works offline too.
 
-        clearhead data get multi30k --out data/multi30k
+    \b
+    Examples:
+      clearhead data get multi30k
+      clearhead data get multi30k --out corpora/multi30k
     """
     from clearhead.data.download import get_dataset
 
     folder = out or Path("data") / name
     for path in get_dataset(name, folder):
-        put(str(path))
-    say(f"{name}: complete in {folder}")
+        print_result(str(path))
+    print_status(f"{name}: complete in {folder}")

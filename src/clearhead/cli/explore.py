@@ -4,40 +4,44 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import MODEL, Device, chosen_device, put, say, say_default
+from clearhead.cli.console import print_result, print_status
+from clearhead.cli.options import MODEL_HELP, TRANSLATOR, Device, device_named, option, print_default
 from clearhead.errors import SettingsError
 
 
 def explore(
     model: Annotated[
-        str | None, typer.Argument(help=f"{MODEL} Without: en-de of the package.", metavar="DIR-or-M")
+        str | None, typer.Argument(help=f"{MODEL_HELP} Default: {TRANSLATOR}.", metavar="MODEL")
     ] = None,
-    port: Annotated[int, typer.Option(help="Where the page is; 0: any that is free.")] = 0,
-    browser: Annotated[bool, typer.Option(help="Whether to open the page in the browser.")] = True,
+    port: Annotated[int, option("Port of the page; 0 picks a free one.", "PORT")] = 0,
+    browser: Annotated[bool, option("Open the page in the browser.")] = True,
     device: Device = "auto",
 ) -> None:
-    """Look inside a model: a page on this machine alone, until Ctrl-C.
+    """Explore a model in the browser.
 
-    clearhead explore
+    The page is served on this machine only, until Ctrl-C.
 
-    clearhead explore runs/mine --port 5001 --no-browser
+    \b
+    Examples:
+      clearhead explore
+      clearhead explore runs/mine --port 5001 --no-browser
     """
     from clearhead.tasks.load import load, load_built_in
-    from clearhead.tasks.zoo import DEFAULT
 
     try:
         from clearhead.explorer.server import serve
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"explore: {error.name} is not installed; pip install 'clearhead[serve]'"
+            f"explore: {error.name} is not installed; run pip install 'clearhead[serve]'"
         ) from None
-    chosen = chosen_device(device)
+    torch_device = device_named(device)
     if model is None:
-        say_default(DEFAULT)
-    name, loaded = model or DEFAULT, load(model, chosen) if model else load_built_in(DEFAULT, chosen)
+        print_default(TRANSLATOR)
+    name = model or TRANSLATOR
+    loaded = load(name, torch_device) if model is not None else load_built_in(name, torch_device)
 
     def ready(address: str) -> None:
-        put(address)
-        say(f"The explorer shows {name} at {address}; Ctrl-C ends it.")
+        print_result(address)
+        print_status(f"exploring {name} at {address}; press Ctrl-C to stop")
 
-    serve([(name, loaded)], chosen, port, ready, browser)
+    serve([(name, loaded)], torch_device, port, ready, browser)

@@ -1,134 +1,123 @@
-"""clearhead generate: a text continued, shown as it is written."""
+"""clearhead generate: continuations of texts."""
 
-import io
-import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Device, Json, chosen_device, put, say, say_default, tell
-from clearhead.errors import DataError, SettingsError
+from clearhead.cli.console import print_result, print_status, read_stdin, utf8_arguments, write_result
+from clearhead.cli.options import (
+    LANGUAGE_MODEL,
+    Device,
+    Json,
+    RepetitionPenalty,
+    TopK,
+    device_named,
+    option,
+    print_default,
+)
+from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.language.generation import Generation
+    from clearhead.tasks.language.generation import GenerateOptions, Generation
     from clearhead.tasks.language.model import LanguageModel
+
+OVERFLOW_HELP = (
+    "If prompt and new tokens exceed the context: slide forgets the oldest tokens, cut shortens the prompt."
+)
 
 
 def generate(
-    prompts: Annotated[list[str] | None, typer.Argument(help="Texts; without any, all of stdin.")] = None,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Texts to continue; reads all of stdin as one if omitted.", metavar="PROMPT"),
+    ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="A trained model's folder. Without: shakespeare of the package.", metavar="M"),
+        option(f"Folder of a language model; default: {LANGUAGE_MODEL}.", "MODEL"),
     ] = None,
-    tokens: Annotated[int, typer.Option(help="The most tokens that are added.")] = 200,
-    temperature: Annotated[float, typer.Option(help="0 takes the best token, 1 draws as the model.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(help="Draw among the k best tokens.")] = None,
-    top_p: Annotated[float, typer.Option(help="Draw among the best with this share.")] = 1.0,
-    min_p: Annotated[float, typer.Option(help="Draw above this share of the best.")] = 0.0,
-    repetition_penalty: Annotated[float, typer.Option(help="Above 1, used tokens become less likely.")] = 1.0,
-    stop: Annotated[list[str] | None, typer.Option(help="A text to end at; may be given again.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
-    samples: Annotated[int, typer.Option(help="Continuations of each text.")] = 1,
-    logprobs: Annotated[int, typer.Option(help="With --json: so many best tokens at each place.")] = 0,
-    overflow: Annotated[
-        str, typer.Option(help="Beyond the context: slide forgets the oldest, cut shortens the prompt.")
-    ] = "slide",
+    tokens: Annotated[int, option("Maximum number of new tokens.", "N")] = 200,
+    temperature: Annotated[float, option("Sampling temperature; 0 is greedy.", "X")] = 0.8,
+    top_k: TopK = None,
+    top_p: Annotated[float, option("Sample from the top tokens of total probability P.", "P")] = 1.0,
+    min_p: Annotated[float, option("Skip tokens below P times the top probability.", "P")] = 0.0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    stop: Annotated[list[str] | None, option("Stop at this text; may be repeated.", "TEXT")] = None,
+    seed: Annotated[int, option("Random seed.", "N")] = 0,
+    samples: Annotated[int, option("Continuations per prompt.", "N")] = 1,
+    logprobs: Annotated[int, option("With --json: the N most likely tokens at each position.", "N")] = 0,
+    overflow: Annotated[str, option(OVERFLOW_HELP, "slide|cut")] = "slide",
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Continue a text, and show it as it is written.
+    """Continue a text, and print it token by token.
 
-    With several texts or --samples N, each is shown when it is whole, with a blank line between them.
+    With several prompts or --samples, prints each continuation when it is complete, separated by blank lines.
 
-        clearhead generate "ROMEO:"
-
-        clearhead generate --model runs/mine --temperature 0 --tokens 50 "Once upon a time"
-
-        clearhead generate --model runs/mine --stop "." --samples 3 --json < prompt.txt
+    \b
+    Examples:
+      clearhead generate "ROMEO:"
+      clearhead generate --model runs/mine --temperature 0 "Once upon a time"
+      clearhead generate --model runs/mine --samples 3 --json < prompt.txt
     """
-    from clearhead.tasks.load import load_language
-    from clearhead.tasks.zoo import SHAKESPEARE, default_language
+    from clearhead.tasks.language.generation import GenerateOptions
+    from clearhead.tasks.load import load_built_in, load_for
 
     if logprobs and not json:
-        raise SettingsError(f"--logprobs {logprobs}: is told as JSON alone; add --json")
-    texts = prompts or [_read()]
+        raise SettingsError(f"--logprobs {logprobs}: needs --json")
+    texts = prompts or [read_stdin("prompt")]
     if model is None:
-        say_default(SHAKESPEARE)
-        model = default_language()
-    language = load_language(model, chosen_device(device))
-    options = {
-        "tokens": tokens,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-        "repetition_penalty": repetition_penalty,
-        "stop": tuple(stop or ()),
-        "seed": seed,
-        "samples": samples,
-        "logprobs": logprobs,
-        "overflow": overflow,
-    }
+        print_default(LANGUAGE_MODEL)
+        language = load_built_in(LANGUAGE_MODEL, device_named(device))
+    else:
+        language = load_for("language", model, device_named(device))
+    texts = list(utf8_arguments(texts, "prompt"))
+    options = GenerateOptions(
+        tokens,
+        temperature,
+        top_k,
+        top_p,
+        min_p,
+        repetition_penalty,
+        tuple(stop or ()),
+        seed,
+        samples,
+        logprobs,
+        overflow,  # pyright: ignore[reportArgumentType]
+    )
     if len(texts) == 1 and samples == 1 and not json:
-        _stream(language, _checked(texts)[0], options)
+        _stream(language, texts[0], options)
         return
-    found = language.generate(_checked(texts), **options)
-    each = [one for generation in found for one in generation.samples]
-    for number, one in enumerate(each, start=1):
-        if (number - 1) % samples == 0:
-            _say_unseen(one.unseen, language.max_length, (number - 1) // samples + 1)
-        if json:
-            put(_record(one, logprobs))
-        else:
-            put(str(one) + ("\n" if number < len(each) else ""))
+    for number, generation in enumerate(language.generate(texts, **vars(options)), start=1):
+        _print_truncated(number, generation.truncated, language.context_length)
+        for index, sample in enumerate(generation.samples):
+            if json:
+                print_result(_record(sample, logprobs))
+                continue
+            if number > 1 or index:
+                print_result("")
+            print_result(str(sample))
 
 
-def _stream(language: "LanguageModel", prompt: str, options: dict) -> None:
-    spoken = language.stream(prompt, **options)
-    _say_unseen(language.unseen(prompt, **options), language.max_length, number=1)
-    if not language.frame:
-        tell(prompt)
-    for one in spoken:
-        tell(one.text)
-    tell("\n")
+def _stream(language: "LanguageModel", prompt: str, options: "GenerateOptions") -> None:
+    stream = language.stream(prompt, options)
+    _print_truncated(1, language.truncated(prompt, options), language.context_length)
+    if not language.prompt_format.prefix:
+        write_result(prompt)
+    for piece in stream:
+        write_result(piece.text)
+    write_result("\n")
 
 
-def _say_unseen(tokens: int, max_length: int, number: int) -> None:
+def _print_truncated(number: int, tokens: int, context: int) -> None:
     if tokens:
         first = "first token is" if tokens == 1 else f"first {tokens:,} tokens are"
-        say(f"prompt {number}: does not fit into the model's context of {max_length}: its {first} unseen")
+        print_status(f"prompt {number}: longer than the context of {context} tokens; its {first} ignored")
 
 
-def _record(one: "Generation", logprobs: int) -> dict:
-    record = {
-        "prompt": one.prompt,
-        "text": one.text,
-        "ended": one.ended,
-        "log_probability": one.log_probability,
-        "unseen": one.unseen,
-    }
+def _record(generation: "Generation", logprobs: int) -> dict[str, Any]:
+    names = ["prompt", "text", "ended", "sum_log_prob", "truncated"]
+    record = {name: getattr(generation, name) for name in names}
     if logprobs:
-        record["tokens"], record["log_probabilities"] = one.tokens, one.log_probabilities
-        record["alternatives"] = [dict(best) for best in one.alternatives]
+        record["tokens"], record["log_probs"] = generation.tokens, generation.log_probs
+        record["alternatives"] = [dict(tokens) for tokens in generation.alternatives]
     return record
-
-
-def _checked(texts: list[str]) -> list[str]:
-    for number, text in enumerate(texts, start=1):
-        if not text.isascii() and any("\udc80" <= sign <= "\udcff" for sign in text):
-            raise DataError(f"prompt {number}: not UTF-8; write it as UTF-8")
-    return texts
-
-
-def _read() -> str:
-    if sys.stdin is None or sys.stdin.isatty():
-        raise DataError("no prompt: give a text to continue, or a file with < FILE")
-    read = sys.stdin.buffer.read()
-    try:
-        # Line ends as training has them.
-        text = io.IncrementalNewlineDecoder(None, translate=True).decode(read.decode("utf-8-sig"), final=True)
-        return text.removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"standard input: not UTF-8 (byte 0x{read[error.start]:02x} at {error.start}); write it as UTF-8"
-        ) from None

@@ -5,30 +5,35 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import Json, put, say
+from clearhead.cli.console import print_result, print_status
+from clearhead.cli.options import Json, option
 
 
 def import_(
-    folder: Annotated[Path, typer.Argument(help="A folder of Hugging Face's transformers.", metavar="X")],
-    out: Annotated[Path, typer.Option(help="The new folder.", metavar="DIR")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of a Hugging Face transformers model.", metavar="FOLDER")
+    ],
+    out: Annotated[Path, option("New folder for the imported model.", "DIR")],
     json: Json = False,
 ) -> None:
-    """Take over a language model from a Hugging Face folder: GPT-2, Llama, Mistral or Qwen3.
+    """Import a Hugging Face language model.
 
-    The folder holds config.json, model.safetensors and the tokenizer: tokenizer.json, or vocab.json and
-    merges.txt. Nothing is downloaded, and no code of the folder is run:
+    Supports GPT-2, Llama, Mistral and Qwen3. The folder must hold config.json, model.safetensors and the
+    tokenizer: tokenizer.json, or vocab.json and merges.txt. Nothing is downloaded, and no code from the
+    folder is run.
 
-        clearhead import ~/models/gpt2 --out runs/gpt2
-
-        clearhead generate --model runs/gpt2 "Once upon a time"
+    \b
+    Examples:
+      clearhead import ~/models/gpt2 --out runs/gpt2
+      clearhead generate --model runs/gpt2 "Once upon a time"
     """
     from clearhead.interop.huggingface import import_model
 
     model = import_model(folder, out)
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    layers, context = model.config.layers, model.config.context_length
     if json:
-        put({"folder": str(out), "parameters": parameters, "layers": model.config.layers})
+        print_result({"folder": str(out), "parameters": parameters, "layers": layers})
         return
-    put(str(out))
-    layers, context = model.config.layers, model.config.max_length
-    say(f"{parameters:,} parameters, {layers} layers, context {context}")
+    print_result(str(out))
+    print_status(f"{parameters:,} parameters, {layers} layers, context {context}")

@@ -1,4 +1,4 @@
-"""Ctrl-C while libraries are imported, or while the process ends: it ends the process there and then."""
+"""Ctrl-C during imports and at exit, where KeyboardInterrupt would get lost or print a traceback."""
 
 import atexit
 import os
@@ -9,42 +9,42 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# The customary exit status after Ctrl-C: a script must not go on with what is not finished.
 INTERRUPTED = 130
-IMPORTING = "<frozen importlib._bootstrap>"
+"""Exit code after Ctrl-C, by convention of the shells; scripts stop at it."""
+IMPORT_FRAME = "<frozen importlib._bootstrap>"
 
 
 @contextmanager
-def heeding() -> Iterator[None]:
-    """Inside, no library can swallow a Ctrl-C by which it is interrupted while it is imported.
+def handle_sigint() -> Iterator[None]:
+    """Inside, Ctrl-C during an import ends the process at once; elsewhere it raises KeyboardInterrupt.
 
-    torch is one that does: what is raised while it imports numpy is cleared by its C code, or aborts the
-    process. Nothing has begun by then that would have to be ended in order.
+    Some libraries swallow the exception: when torch imports numpy, its C code clears it or aborts the
+    process. No work has begun by then.
     """
     ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     )
     if ours:
-        signal.signal(signal.SIGINT, _end_or_raise)
+        signal.signal(signal.SIGINT, _exit_or_raise)
     try:
         yield
     finally:
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            # Last, so that it is called before what the libraries have registered.
-            atexit.unregister(_end_at_once)
-            atexit.register(_end_at_once)
+            # Registered last, so that it runs before the handlers of libraries.
+            atexit.unregister(_restore_default)
+            atexit.register(_restore_default)
 
 
-def _end_at_once() -> None:
-    """From now on: all is done, and what is raised while Python ends would be shown as a bug."""
+def _restore_default() -> None:
+    """Let Ctrl-C kill the process: all work is done, and an exception at exit would look like a bug."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _end_or_raise(number: int, frame: FrameType | None) -> None:
+def _exit_or_raise(number: int, frame: FrameType | None) -> None:
     while frame:
-        if frame.f_code.co_filename == IMPORTING:
+        if frame.f_code.co_filename == IMPORT_FRAME:
             sys.stderr.write("clearhead: interrupted\n")
             os._exit(INTERRUPTED)
         frame = frame.f_back

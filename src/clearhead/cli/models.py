@@ -1,55 +1,68 @@
-"""clearhead models: which trained models are here."""
+"""clearhead models: the built-in models and those on disk."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import Json, put, say
+from clearhead.cli.console import print_result, print_status
+from clearhead.cli.options import Json
 from clearhead.errors import ModelError
 
 if TYPE_CHECKING:
     from clearhead.tasks.zoo import ModelInfo
 
+HEADER = ("MODEL", "LANGUAGES", "SIZE", "QUALITY", "LICENCE")
+
 
 def models(
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="Where to look; else in the package, here and in runs.")
+        list[Path] | None,
+        typer.Argument(
+            help="Folders to search; default: the built-in models, this folder and runs.", metavar="FOLDER"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """List models, the built-in ones first: languages, size of the weights, how good it is, licence.
+    """List models with languages, size, quality and licence.
 
-    BLEU is that of a run's end on its validation sentences; of a built-in model, on its test sentences. Of a
-    language model, the bits that it needs for each byte of its validation text.
+    The quality of a translator is its BLEU at the end of training on the validation set; for built-in models,
+    on the test set. The quality of a language model is its bits per byte on the validation text.
 
-        clearhead models
-
-        clearhead models ~/translators --json
+    \b
+    Examples:
+      clearhead models
+      clearhead models ~/translators --json
     """
     from clearhead.tasks.zoo import TRAIN, built_in, find_models
 
     for folder in folders or []:
         if not folder.is_dir():
-            raise ModelError(f"{folder}: no such folder; without one, the built-in model, here and runs")
+            raise ModelError(f"{folder}: no such folder; pass a folder of models, or none to search runs")
     found = find_models(folders or [Path(), Path("runs")])
-    inside_the_package = [] if folders else built_in()
-    for model in [*inside_the_package, *found]:
-        inside = model in inside_the_package
-        where = "built in" if inside else model.folder
-        about = (where, model.languages, f"{model.megabytes} MB", _quality(model), model.licence or "")
-        put({**model.record(), "built_in": inside} if json else "  ".join(about).rstrip())
+    listed = [*((model, True) for model in (() if folders else built_in())), *((one, False) for one in found)]
+    if json:
+        for model, inside in listed:
+            print_result({**model.record(), "built_in": inside})
+    elif listed:
+        _print_table([_row(model, inside) for model, inside in listed])
     if not found:
-        say(f"no trained models here; make one: {TRAIN}")
+        print_status(f"no trained models here; train one: {TRAIN}")
 
 
-def _quality(model: "ModelInfo") -> str:
-    if model.bits_per_byte is not None:
-        return f"{model.bits_per_byte} bits per byte"
-    from clearhead.tasks.zoo import TEXT
+def _row(model: "ModelInfo", inside: bool) -> tuple[str, ...]:
+    location = "built-in" if inside else model.folder
+    return (
+        location,
+        ", ".join(model.variants) or model.task,
+        f"{model.megabytes} MB",
+        model.quality() or "unknown",
+        model.licence or "",
+    )
 
-    if model.languages == TEXT:
-        return "not measured"
-    if model.tested:
-        return f"BLEU {', '.join(map(str, model.tested.values()))}"
-    return "no BLEU" if model.bleu is None else f"BLEU {model.bleu}"
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    rows = [HEADER, *rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print_result("  ".join(map(str.ljust, row, widths)).rstrip())

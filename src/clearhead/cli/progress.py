@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar with rate and time left on a terminal, a line now and then elsewhere."""
+"""Progress on stderr: a bar with rate and time left on a terminal, occasional lines elsewhere."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -6,52 +6,52 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TypeVar
 
-from clearhead.cli.options import rank, say
+from clearhead.cli.console import print_status, rank
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
-# What has just begun tells nothing of the speed: the first block of a file is read before it is worked on.
 SECONDS_BEFORE_RATE = 2.0
-# Of the bar, so that the count, the time left and a loss stand beside it in 80.
-COLUMNS = 16
+"""Before that, the rate of a bar means little."""
+BAR_WIDTH = 16
+"""Columns, so that count, time left and loss fit beside it into 80."""
 MEGABYTE = 1_000_000
-# What is smaller is read before anybody wonders.
 LARGE = 10 * MEGABYTE
+"""Bytes below which reading takes no noticeable time."""
 
 
 class Progress:
-    """How far a job of known or unknown length has come."""
+    """Progress of a job of known or unknown length, counted in units such as "step"."""
 
-    def __init__(self, what: str, unit: str, transient: bool = False):
-        self.what, self.unit, self.transient = what, unit, transient
+    def __init__(self, label: str, unit: str, transient: bool = False):
+        self.label, self.unit, self.transient = label, unit, transient
         self.total: int | None = None
-        self._began = self._said = monotonic()
-        self._before = 0
+        self._started = self._printed = monotonic()
+        self._initial = 0
         self._bar = None
 
     def __enter__(self) -> "Progress":
         return self
 
-    def begin(self, total: int | None, before: int = 0) -> None:
-        """The work starts now, after what was done before; until then nothing is shown."""
-        self.total, self._before, self._began = total, before, monotonic()
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def start(self, total: int | None, initial: int = 0) -> None:
+        """Start the clock, and show the bar; a resumed job has `initial` units done."""
+        self.total, self._initial, self._started = total, initial, monotonic()
         if sys.stderr.isatty() and not rank():
-            self._bar = _bar(self.what, total, self.transient)
-            self.at(before)
+            self._bar = _bar(self.label, total, self.transient)
+            self.update(initial)
             self._bar[0].start()
 
-    def __exit__(self, *exception: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """The bar stays as it is; what is written from now on stands below it."""
+    def stop(self) -> None:
+        """Leave the bar as it is; later messages appear below it."""
         if self._bar:
             self._bar[0].stop()
             self._bar = None
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Inside there is no bar, so that a result can be written where it was."""
+    def hidden(self) -> Iterator[None]:
+        """Inside, the bar is hidden, so that results can be printed."""
         if self._bar is None:
             yield
             return
@@ -62,32 +62,31 @@ class Progress:
         live.transient = self.transient
         live.start()
 
-    def at(self, done: int, *details: str) -> None:
-        """`done` of the total, the more important details first; the rate leaves out what was done before."""
-        now = monotonic()
-        rate = (done - self._before) / max(now - self._began, 1e-9)
-        speed = f"{rate:.1f} {self.unit}/s"
-        left = f"{duration((self.total - done) / rate)} left" if self.total and rate else ""
+    def update(self, done: int, *details: str) -> None:
+        """Show that `done` units are done, and details, the most important first."""
+        now, units = monotonic(), self.unit if self.unit.isupper() else f"{self.unit}s"
+        rate = (done - self._initial) / max(now - self._started, 1e-9)
+        speed = f"{rate:.1f} {units}/s"
+        left = f"{format_duration((self.total - done) / rate)} left" if self.total and rate else ""
         if self._bar:
             bar, task = self._bar
-            known = now - self._began >= SECONDS_BEFORE_RATE
             first, *others = details or ("",)
+            known = now - self._started >= SECONDS_BEFORE_RATE
             parts = (left, first, speed, *others) if known else details
-            count = f"{done:,}{f'/{self.total:,}' if self.total else ''} {self.unit}"
-            room = bar.console.width - len(f"{self.what}  {count} ") - COLUMNS
-            bar.update(task, completed=done, count=count, details=_fitting(parts, room))
-        elif now - self._said >= SECONDS_BETWEEN_LINES or done == self.total:
-            self._said = now
-            text = "  ".join((f"{speed}, {left}" if left else speed, *details))
-            say(f"{self.what} {done:,}{f' of {self.total:,}' if self.total else ''}: {text}")
+            count = f"{done:,}{f'/{self.total:,}' if self.total else ''} {units}"
+            width = bar.console.width - len(f"{self.label}  {count} ") - BAR_WIDTH
+            bar.update(task, completed=done, count=count, details=_fit(parts, width))
+        elif now - self._printed >= SECONDS_BETWEEN_LINES or done == self.total:
+            self._printed = now
+            count = f"{self.unit} {done:,}{f' of {self.total:,}' if self.total else ''}"
+            print_status(f"{count}: {', '.join(filter(None, (speed, left, *details)))}")
 
 
-class Reading:
-    """How far files are read: a bar for each pass over them, where they are large and somebody looks on."""
+class FileProgress:
+    """Progress of reading large files, called with bytes read and bytes in all; one bar per pass."""
 
-    def __init__(self, what: str = "reading") -> None:
-        self.what = what
-        """What the files are read for."""
+    def __init__(self, label: str = "reading") -> None:
+        self.label = label
         self._progress: Progress | None = None
         self._done = 0
 
@@ -95,61 +94,60 @@ class Reading:
         if total < LARGE or not sys.stderr.isatty():
             return
         if done < self._done:
-            self._end()  # a new pass, with a speed of its own
+            self._stop()  # a new pass over the files
         self._done = done
         if self._progress is None and done < total:
-            self._progress = Progress(self.what, "MB", transient=True)
-            self._progress.begin(total // MEGABYTE)
+            self._progress = Progress(self.label, "MB", transient=True)
+            self._progress.start(total // MEGABYTE)
         if self._progress:
-            self._progress.at(done // MEGABYTE)
+            self._progress.update(done // MEGABYTE)
             if done == total:
-                self._end()
+                self._stop()
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         if self._progress:
-            self._progress.end()
+            self._progress.stop()
             self._progress = None
 
 
-def tracked(items: Iterable[T], what: str, total: int | None, unit: str) -> Iterator[T]:
+def track(items: Iterable[T], label: str, total: int | None, unit: str) -> Iterator[T]:
     """The items, with progress."""
-    with Progress(what, unit) as progress:
-        progress.begin(total)
+    with Progress(label, unit) as progress:
+        progress.start(total)
         for number, item in enumerate(items, start=1):
             yield item
-            progress.at(number)
+            progress.update(number)
 
 
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds as a person says them."""
+def format_duration(seconds: float) -> str:
+    """A duration such as "1 min 05 s"."""
     whole = int(seconds)
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02} min"
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
 
 
-def _fitting(parts: Iterable[str], room: int) -> str:
-    """The parts up to the first that has no room; they are whole or not there."""
+def _fit(parts: Iterable[str], width: int) -> str:
+    """As many parts as fit into the width, none of them cut."""
     text = ""
     for part in filter(None, parts):
         longer = f"{text}  {part}" if text else part
-        if len(longer) > room:
+        if len(longer) > width:
             break
         text = longer
     return text
 
 
-def _bar(what: str, total: int | None, transient: bool):
+def _bar(label: str, total: int | None, transient: bool):
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
     columns = (
-        TextColumn(what, markup=False),
-        BarColumn(bar_width=COLUMNS),
+        TextColumn(label, markup=False),
+        BarColumn(bar_width=BAR_WIDTH),
         TextColumn("{task.fields[count]}", markup=False),
         TextColumn("{task.fields[details]}", markup=False),
     )
     bar = Bar(*columns, console=Console(stderr=True), transient=transient)
-    task = bar.add_task(what, total=total, count="", details="")
-    return bar, task
+    return bar, bar.add_task(label, total=total, count="", details="")

@@ -1,4 +1,4 @@
-"""clearhead train: a recipe, or just a file of pairs or text."""
+"""clearhead train: a model from a recipe, or from a file of pairs or text."""
 
 import logging
 from collections import deque
@@ -9,222 +9,186 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.console import print_result, print_status, rank
 from clearhead.cli.interrupt import INTERRUPTED
-from clearhead.cli.options import Json, ManyPairs, Texts, place, put, rank, say
-from clearhead.cli.progress import Progress, Reading, duration
+from clearhead.cli.options import Json, PairsList, Texts, option, pairs_location
+from clearhead.cli.progress import FileProgress, Progress, format_duration
 from clearhead.errors import SettingsError
 from clearhead.files import check_folder
 
 if TYPE_CHECKING:
-    from clearhead.tasks.events import Event
-    from clearhead.tasks.language.sizing import FittedText
-    from clearhead.tasks.recipes import Recipe
-    from clearhead.tasks.translation.recipe import TranslationRecipe
-    from clearhead.tasks.translation.sizing import Fitted
+    from clearhead.tasks.events import Event, Finished, Validation
+    from clearhead.tasks.recipe import Recipe
     from clearhead.training import Report
 
-# Single batches differ in length and so in loss: shown is the mean over the last ones.
-STEPS_SHOWN = 50
-# How a note ends that says what is done from then on.
-GOING_ON = " …"
+SHOWN_STEPS = 50
+"""Progress shows the mean over the last steps, because single batches differ in length and so in loss."""
+BUSY = " …"
+"""Ends a note that announces what the run does next."""
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="A recipe.", metavar="RECIPE.toml")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the model.", metavar="DIR")] = None,
-    pairs: ManyPairs = None,
+    recipe: Annotated[Path | None, typer.Argument(help="Recipe to train.", metavar="RECIPE.toml")] = None,
+    out: Annotated[Path | None, option("Folder for the model; default: runs/RECIPE.", "DIR")] = None,
+    pairs: PairsList = None,
     text: Texts = None,
-    source: Annotated[
-        str | None, typer.Option("--from", help="Language of the sources.", metavar="LANG")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--to", help="Language of the targets.", metavar="LANG")
-    ] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting.", metavar="NAME=VALUE")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    source: Annotated[str | None, option("Source language of the pairs.", "LANG", name="--from")] = None,
+    target: Annotated[str | None, option("Target language of the pairs.", "LANG", name="--to")] = None,
+    overrides: Annotated[list[str] | None, option("Override a setting.", "NAME=VALUE", name="--set")] = None,
+    resume: Annotated[bool, option("Continue the run in --out.", name="--resume")] = False,
     json: Json = False,
 ) -> None:
-    """Train a model by a recipe; or from a file of pairs or of text alone, which sizes everything to it.
+    """Train a model from a recipe, or from a file of pairs or text.
 
-    Ctrl-C saves and says how to go on; a killed run goes on with --resume as if nothing had happened.
+    Without a recipe, sizes tokenizer, model and run to the corpus and prints its choices. Ctrl-C saves the
+    run. --resume continues a stopped or killed run; the final weights are bit-identical to those of an
+    uninterrupted one (CPU, fp32).
 
-        clearhead train recipes/translation/quickstart.toml --out runs/quickstart
-
-        clearhead train --pairs my.en-de.tsv --out runs/mine
-
-        clearhead train --text my.txt --out runs/writer
-
-        clearhead train recipes/translation/quickstart.toml --out runs/wide --set model.width=256
-
-        clearhead train --resume --out runs/mine
-
-        torchrun --nproc-per-node 2 -m clearhead train recipes/translation/quickstart.toml --out runs/two
+    \b
+    Examples:
+      clearhead train recipes/translation/quickstart.toml --out runs/quickstart
+      clearhead train --pairs my.en-de.tsv --out runs/mine
+      clearhead train --text my.txt --out runs/writer
+      clearhead train recipes/translation/quickstart.toml --set model.width=256
+      clearhead train --resume --out runs/mine
+      torchrun --nproc-per-node 2 -m clearhead train RECIPE.toml --out runs/two
     """
     logging.basicConfig(level=logging.ERROR if rank() else logging.WARNING, format="%(message)s")
-    changes = changes or []
-    if out is None and recipe is None:
-        raise SettingsError("--out: name a folder for the model, for example --out runs/mine")
-    folder = out or Path("runs") / recipe.stem  # pyright: ignore[reportOptionalMemberAccess]
-    check_folder(folder)
+    folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     if (source or target) and not pairs:
-        raise SettingsError("--from and --to: go with --pairs; a recipe names its languages itself")
-    if resume:
-        if pairs or text or recipe:
-            raise SettingsError(
-                "--resume: goes on with the recipe saved in --out; give no recipe, no --pairs and no --text"
-            )
-        from clearhead.tasks.run import resume as resume_run
+        raise SettingsError("--from and --to: need --pairs; a recipe has its own languages")
+    if resume and (pairs or text or recipe):
+        raise SettingsError("--resume: uses the recipe saved in --out; omit recipe, --pairs and --text")
+    if not resume and sum(map(bool, (pairs, text, recipe))) != 1:
+        raise SettingsError("train: pass a recipe, --pairs FILE or --text FILE (see clearhead train --help)")
+    from clearhead.tasks import run
 
-        reading = Reading()
-        _show(resume_run(folder, changes, reading), reading, folder, json)
+    if resume:
+        _show(run.resume(folder, overrides, progress), progress, folder, json)
         return
-    if sum(map(bool, (pairs, text, recipe))) != 1:
-        raise SettingsError(
-            "train: give either a recipe or --pairs FILE or --text FILE (see clearhead train --help)"
-        )
+    if recipe:
+        from clearhead.tasks.recipes import read_recipe
+
+        chosen = read_recipe(recipe, overrides)
+    else:
+        run.check_new_run(folder)  # before sizing, which may read large files
+        chosen = _sized_recipe(pairs, text, (source, target), overrides)
+    _show(run.train(chosen, folder, progress), progress, folder, json)
+
+
+def _folder(recipe: Path | None, out: Path | None) -> Path:
+    """The folder of the run, after a check that it can be one."""
     if recipe and recipe.suffix != ".toml":
         raise SettingsError(
-            f"{recipe}: a recipe ends in .toml; for a file of pairs: --pairs {recipe}; for a text: "
-            f"--text {recipe}"
+            f"{recipe}: a recipe ends in .toml; for pairs use --pairs {recipe}, for text --text {recipe}"
         )
-    from clearhead.tasks.run import check_free
-    from clearhead.tasks.run import train as train_run
-
-    if recipe is None:
-        # Not after a look over all files, which may take long.
-        check_free(folder)
-    chosen = _chosen(recipe, pairs, text, (source, target), changes)
-    reading = Reading()
-    _show(train_run(chosen, folder, reading), reading, folder, json)
+    if out is None and recipe is None:
+        raise SettingsError("--out: is missing; pass a folder for the model, for example --out runs/mine")
+    folder = out or Path("runs") / recipe.stem  # pyright: ignore[reportOptionalMemberAccess]
+    check_folder(folder)
+    return folder
 
 
-def _chosen(
-    recipe: Path | None,
+def _sized_recipe(
     pairs: list[str] | None,
     text: list[str] | None,
     languages: tuple[str | None, str | None],
-    changes: list[str],
+    overrides: list[str],
 ) -> "Recipe":
-    """The recipe that was named, or one that suits the files."""
-    if recipe:
-        return _from_recipe(recipe, changes)
-    return _from_pairs(pairs, *languages, changes) if pairs else _from_text(text or [], changes)
-
-
-def _from_recipe(path: Path, changes: list[str]) -> "Recipe":
-    from clearhead.tasks.recipes import read_recipe
-
-    return read_recipe(path, changes)
-
-
-def _from_pairs(
-    pairs: list[str], source: str | None, target: str | None, changes: list[str]
-) -> "TranslationRecipe":
-    from clearhead.tasks.translation.sizing import fit
-
-    if bool(source) != bool(target):
-        raise SettingsError("--from and --to: give both, or neither where the file's name tells them")
-    languages = (source, target) if source and target else None
-    fitted = fit([place(one) for one in pairs], languages, changes, Reading())
-    _say_fitted(fitted)
-    return fitted.recipe
-
-
-def _from_text(text: list[str], changes: list[str]) -> "Recipe":
+    """A recipe sized to files of pairs or text; prints what was chosen and how long it will take."""
     from clearhead.tasks.language.sizing import fit_text
-
-    fitted = fit_text(text, changes, Reading())
-    _say_fitted(fitted)
-    return fitted.recipe
-
-
-def _say_fitted(fitted: "Fitted | FittedText") -> None:
-    from clearhead.tasks.translation.sizing import estimate_seconds
+    from clearhead.tasks.sizing import estimate_seconds
+    from clearhead.tasks.translation.sizing import fit
     from clearhead.training.devices import choose_device
 
+    if pairs:
+        source, target = languages
+        if bool(source) != bool(target):
+            raise SettingsError("--from and --to: pass both, or neither if the file name has the languages")
+        known = (source, target) if source and target else None
+        fitted = fit([pairs_location(one) for one in pairs], known, overrides, FileProgress())
+    else:
+        fitted = fit_text(text or [], overrides, FileProgress())
     for choice in fitted.choices():
-        say(choice)
+        print_status(choice)
     device = choose_device(fitted.recipe.training.device)
-    say(f"time: about {duration(estimate_seconds(fitted, device))} on this {device.type}, at the most")
+    duration = format_duration(estimate_seconds(fitted, device))
+    print_status(f"time: at most about {duration} on this {device.type}")
+    return fitted.recipe
 
 
-def _show(events: "Iterator[Event]", reading: Reading, folder: Path, json: bool) -> None:
-    # Only now, so that device and precision are said once: by the run itself, not by the estimate before it.
+def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
+    """Print the events of a run until it ends."""
+    # Raised only now, so that the run logs device and precision, and the estimate before it does not.
     devices = logging.getLogger("clearhead.training.devices")
     devices.setLevel(logging.ERROR if rank() else logging.INFO)
     try:
-        _show_all(events, reading, folder, json)
+        _show_events(events, files, folder, json)
     except KeyboardInterrupt:
-        say(f"stopped at once; go on: clearhead train --resume --out {quote(str(folder))}")
+        print_status(f"stopped at once; continue with: {_resume_command(folder)}")
         raise typer.Exit(INTERRUPTED) from None
     finally:
         devices.setLevel(logging.NOTSET)
 
 
-def _show_all(events: "Iterator[Event]", reading: Reading, folder: Path, json: bool) -> None:
-    from clearhead.tasks.events import Begun, Finished, Note, Validation
+def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
+    from clearhead.tasks.events import Finished, Note, Started, Validation
     from clearhead.training import Report
 
-    reports: deque[Report] = deque(maxlen=STEPS_SHOWN)
-    with Progress("training", "steps") as progress:
+    reports: deque[Report] = deque(maxlen=SHOWN_STEPS)
+    with Progress("training", "step") as progress:
         for event in events:
             match event:
                 case Note(text):
-                    say(text)
-                    if text.endswith(GOING_ON):
-                        reading.what = text.removesuffix(GOING_ON)
-                case Begun():
-                    progress.begin(event.steps, event.done)
+                    print_status(text)
+                    if text.endswith(BUSY):
+                        files.label = text.removesuffix(BUSY)
+                case Started():
+                    progress.start(event.steps, event.done)
                 case Report():
                     reports.append(event)
-                    progress.at(event.step, *_report(reports))
+                    progress.update(event.step, *_details(reports))
                 case Validation():
-                    say(_validation(event))
+                    print_status(_validation(event))
                     if json:
-                        with progress.aside():
-                            put(
-                                {
-                                    name: value
-                                    for name, value in event.measurement().items()
-                                    if name != "seconds"
-                                }
-                            )
+                        record = event.record()
+                        del record["seconds"]  # the same run prints the same lines
+                        with progress.hidden():
+                            print_result(record)
                 case Finished():
-                    progress.end()
+                    progress.stop()
                     _finish(event, folder, json)
 
 
-def _finish(event, folder: Path, json: bool) -> None:
-    named = quote(str(folder))
+def _finish(event: "Finished", folder: Path, json: bool) -> None:
     if event.interrupted:
-        say(f"stopped after step {event.step:,} and saved; go on: clearhead train --resume --out {named}")
+        print_status(f"stopped after step {event.step:,} and saved; continue with: {_resume_command(folder)}")
         raise typer.Exit(INTERRUPTED)
-    say(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
-    verb, to = _use(folder)
-    say(f'try it: clearhead {verb} --model {named}{to} "..."; measure it: clearhead evaluate {named}{to}')
-    if json:
-        put({"folder": str(folder), "step": event.step})
-    else:
-        put(str(folder))
+    print_status(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
+    name, (command, options) = quote(str(folder)), _usage(folder)
+    print_status(f'try it: {command} --model {name}{options} "..."')
+    print_status(f"evaluate it: clearhead evaluate {name}{options}")
+    print_result({"folder": str(folder), "step": event.step} if json else str(folder))
 
 
-def _use(folder: Path) -> tuple[str, str]:
-    """The command for a model, and the option that one of several languages asks for."""
+def _resume_command(folder: Path) -> str:
+    return f"clearhead train --resume --out {quote(str(folder))}"
+
+
+def _usage(folder: Path) -> tuple[str, str]:
+    """The command that uses a model, and the options that it needs."""
     from clearhead.checkpoint import SETTINGS
     from clearhead.config import read_toml
-    from clearhead.tasks.translation.directions import saved_directions, tags
+    from clearhead.tasks import TASKS
+    from clearhead.tasks.zoo import task_of
 
     settings = read_toml(folder / SETTINGS)
-    if settings.get("kind") == "language":
-        return "generate", ""
-    directions = saved_directions(settings)
-    return "translate", f" --to {directions[0].target}" if tags(directions) else ""
+    task = TASKS[task_of(settings)]
+    return task.command, task.Recipe.usage(settings)
 
 
-def _report(reports: "deque[Report]") -> tuple[str, ...]:
-    """Means over the last steps of which a device has told."""
+def _details(reports: "deque[Report]") -> tuple[str, ...]:
+    """Means over the last steps whose numbers have arrived from the device."""
     known = [report for report in reports if report.known]
     if not known:
         return ()
@@ -235,11 +199,6 @@ def _report(reports: "deque[Report]") -> tuple[str, ...]:
     return f"loss {loss:.3f}", f"{speed:,.0f} tokens/s", f"padding {padding:.1%}", f"lr {learning_rate:.2e}"
 
 
-def _validation(event) -> str:
-    bleu = f", BLEU {event.bleu:.1f}" if event.bleu is not None else ""
-    if event.by_direction:
-        bleu += f" ({', '.join(f'{name} {value:.1f}' for name, value in event.by_direction.items())})"
-    if "bits_per_byte" in event.scores:
-        bleu += f", {event.scores['bits_per_byte']:.3f} bits per byte"
-    best = ", the best so far" if event.best else ""
-    return f"step {event.step:,}: validation loss {event.loss:.3f}{bleu}{best} ({event.seconds:.1f} s)"
+def _validation(event: "Validation") -> str:
+    best = ", best so far" if event.best else ""
+    return f"step {event.step:,}: validation {event.text()}{best} ({event.seconds:.1f} s)"

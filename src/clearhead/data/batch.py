@@ -1,7 +1,9 @@
-"""Batches: frozen groups of sentences as tensors, each sentence in a row of its own or several in one."""
+"""Batches: frozen dataclasses of tensors, padded or packed, for pairs and for running text."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -9,200 +11,270 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.data.store import Side
-from clearhead.text.tokenizer import END, PAD, START
+from clearhead.data.delimited import DelimitedDocuments
+from clearhead.data.store import TokenSequences
+from clearhead.text.tokenizer import BOS, EOS, PAD
+
+# The label of a position that does not count towards the loss; every id from 0 on may be a token.
+IGNORE_INDEX = -1
 
 
 @dataclass(frozen=True)
-class PairBatch:
-    """Sources end with </s>, targets are <s> … </s>, both padded on the right; lengths count these signs."""
+class TensorBatch:
+    """Base class of batches. A subclass is a frozen dataclass whose tensors have one entry per row.
+
+    Rows are on axis 0, or on the axis that a field declares: `field(metadata={"batch_axis": 1})`.
+    `tokens` and `padding` are counted once, on construction, so that reading them never synchronizes a GPU.
+    Override `count_tokens` and `padding_share` where the defaults do not fit.
+    """
+
+    static_shape: ClassVar[bool] = False
+    """Whether nearly all batches have the same shape, so that CUDA graphs pay off."""
+    tokens: int = field(init=False, repr=False)
+    """The number of labels; the summed loss is divided by it."""
+    padding: float = field(init=False, repr=False)
+    """The share of padding among all positions."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", self.count_tokens())
+        object.__setattr__(self, "padding", self.padding_share())
+
+    def count_tokens(self) -> int:
+        """One label per row."""
+        return len(self)
+
+    def padding_share(self) -> float:
+        return 0.0
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        name, axis = next(self._tensor_fields())
+        return getattr(self, name).shape[axis]
+
+    def map(self, fn: Callable[[Tensor], Tensor]) -> Self:
+        """The same batch with `fn` applied to every tensor."""
+        mapped = copy.copy(self)
+        for name, _ in self._tensor_fields():
+            object.__setattr__(mapped, name, fn(getattr(self, name)))
+        return mapped
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin(self) -> Self:
+        """The same batch in page-locked memory."""
+        return self.map(Tensor.pin_memory)
+
+    def split(self, count: int) -> list[Self]:
+        """The rows in `count` batches, or one batch per row if there are fewer rows."""
+        if count == 1:
+            return [self]
+        names, axes = zip(*self._tensor_fields(), strict=True)
+        rows = -(-len(self) // min(len(self), count))
+        parts = (getattr(self, name).split(rows, axis) for name, axis in zip(names, axes, strict=True))
+        return [replace(self, **dict(zip(names, part, strict=True))) for part in zip(*parts, strict=True)]
+
+    def _tensor_fields(self) -> Iterator[tuple[str, int]]:
+        """Name and batch axis of each tensor."""
+        for one in fields(self):
+            if isinstance(getattr(self, one.name, None), Tensor):
+                yield one.name, one.metadata.get("batch_axis", 0)
+
+
+@dataclass(frozen=True)
+class PairBatch(TensorBatch):
+    """One pair per row, padded on the right: sources end with </s>, targets are <s> … </s>.
+
+    Lengths include these special tokens.
+    """
 
     source: Int[Tensor, "batch source"]
     source_lengths: Int[Tensor, " batch"]
     target: Int[Tensor, "batch target"]
     target_lengths: Int[Tensor, " batch"]
-    source_tokens: int = -1
-    tokens: int = -1
+    source_tokens: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Counted while the lengths are still on the processor: asking a device later would make it wait.
-        if self.source_tokens < 0:
-            object.__setattr__(self, "source_tokens", int(self.source_lengths.sum()))
-        if self.tokens < 0:
-            object.__setattr__(self, "tokens", int(self.target_lengths.sum()) - len(self))
+        object.__setattr__(self, "source_tokens", int(self.source_lengths.sum()))
+        super().__post_init__()
 
     @classmethod
     def of(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> "PairBatch":
-        """A batch of plain ids, to which the signs and the padding are added."""
-        return cls.gather(Side.of(sources), Side.of(targets))
+        """A batch of token ids, given without special tokens and padding."""
+        return cls.gather(TokenSequences.of(sources), TokenSequences.of(targets))
 
     @classmethod
-    def gather(cls, source: Side, target: Side) -> "PairBatch":
-        """All sentences of two sides as one batch."""
-        sources, source_lengths = _padded(source, ())
-        targets, target_lengths = _padded(target, (START,))
-        return cls(
-            source=torch.from_numpy(sources),
-            source_lengths=torch.from_numpy(source_lengths),
-            target=torch.from_numpy(targets),
-            target_lengths=torch.from_numpy(target_lengths),
-        )
+    def gather(cls, source: TokenSequences, target: TokenSequences) -> "PairBatch":
+        """All sequences of both sides as one batch."""
+        padded = (*_padded(source, ()), *_padded(target, (BOS,)))
+        return cls(*map(torch.from_numpy, padded))
 
     @property
     def inputs(self) -> Int[Tensor, "batch target-1"]:
-        """What the decoder is given."""
+        """The decoder's input."""
         return self.target[:, :-1]
 
     @property
     def labels(self) -> Int[Tensor, "batch target-1"]:
-        """What the decoder should say to it; `tokens` counts those that are not padding."""
+        """The next token at each position of `inputs`."""
         return self.target[:, 1:]
 
-    @property
-    def padding(self) -> float:
-        """The share of padded cells among those that encoder and decoder compute."""
-        cells = self.source.numel() + self.labels.numel()
-        return 1 - (self.source_tokens + self.tokens) / cells
+    def count_tokens(self) -> int:
+        return int(self.target_lengths.sum()) - len(self)
 
-    def __len__(self) -> int:
-        return len(self.source)
+    def padding_share(self) -> float:
+        return 1 - (self.source_tokens + self.tokens) / (self.source.numel() + self.labels.numel())
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "PairBatch":
-        return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-    @property
-    def static_shape(self) -> bool:
-        """Nearly every batch has a shape of its own."""
-        return False
+class Plane:
+    """An attribute that is one plane of a batch's `cells`."""
 
-    def split(self, count: int) -> list["PairBatch"]:
-        """Its rows in so many batches, or in one for each row if there are fewer."""
-        shares = zip(*(tensor.split(row_share(len(self), count)) for tensor in self._tensors), strict=True)
-        return [self] if count == 1 else [PairBatch(*share) for share in shares]
+    def __init__(self, index: int):
+        self.index = index
 
-    @property
-    def _tensors(self) -> tuple[Tensor, ...]:
-        return self.source, self.source_lengths, self.target, self.target_lengths
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> "PairBatch":
-        """The same with every tensor changed."""
-        return replace(
-            self,
-            source=change(self.source),
-            source_lengths=change(self.source_lengths),
-            target=change(self.target),
-            target_lengths=change(self.target_lengths),
-        )
+    def __get__(self, batch: Any, owner: type | None = None) -> Int[Tensor, "rows positions"]:
+        return batch.cells[self.index]
 
 
 @dataclass(frozen=True)
-class PackedBatch:
-    """Pairs side by side in rows, as many positions for the sources as for the targets.
+class PackedBatch(TensorBatch):
+    """Several pairs per row, with as many positions for the sources as for the targets.
 
-    All is in one tensor, so that it moves at once. A pair's tokens have its number in their row, from 1 on;
-    cells without a token have the number 0 and the id of padding. Positions count from the pair's first token.
+    One tensor holds everything, so that one copy moves it. Segments number the pairs of a row from 1; padding
+    has segment 0. Positions count from the first token of each pair.
     """
 
-    cells: Int[Tensor, "7 rows positions"]
-    source_tokens: int
-    tokens: int
+    static_shape = True
+    cells: Int[Tensor, "7 rows positions"] = field(metadata={"batch_axis": 1})
+    source_tokens: int = field(init=False, repr=False)
+
+    source = Plane(0)
+    """The tokens of each pair and </s>."""
+    source_segments = Plane(1)
+    source_positions = Plane(2)
+    inputs = Plane(3)
+    """The decoder's input: <s> and the tokens of each pair."""
+    labels = Plane(4)
+    """The next token at each position of `inputs`: the tokens and </s>."""
+    target_segments = Plane(5)
+    target_positions = Plane(6)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source_tokens", int((self.source_segments > 0).sum()))
+        super().__post_init__()
 
     @classmethod
-    def lay(
-        cls, source: Side, target: Side, rows: NDArray[np.int64], count: int, positions: int
+    def pack(
+        cls,
+        source: TokenSequences,
+        target: TokenSequences,
+        rows: NDArray[np.int64],
+        count: int,
+        row_length: int,
     ) -> "PackedBatch":
-        """Pairs in the rows that are given for them, in ascending order, of so many rows in all."""
-        cells = np.full((7, count, positions), PAD, dtype=np.int32)
-        number = np.arange(len(rows)) - np.searchsorted(rows, rows) + 1
+        """Pairs in `count` rows; `rows` is the row of each pair, in ascending order."""
+        cells = np.full((7, count, row_length), PAD, dtype=np.int32)
+        segment = np.arange(len(rows)) - np.searchsorted(rows, rows) + 1
         flat = cells.reshape(7, -1)
-        for side, tokens, ids in ((source, (0,), ((),)), (target, (3, 4), ((START,), ()))):
+        for side, planes, shifts in ((source, (0,), (0,)), (target, (3, 4), (1, 0))):
             lengths = side.lengths.astype(np.int64) + 1
-            first = np.cumsum(lengths) - lengths
-            starts = rows * positions + first - first[np.searchsorted(rows, rows)]
-            within = np.arange(lengths.sum()) - np.repeat(first, lengths)
-            cell = np.repeat(starts, lengths) + within
-            for plane, before in zip(tokens, ids, strict=True):
-                shift = len(before)
-                token = (within >= shift) & (within < np.repeat(lengths, lengths) - 1 + shift)
-                flat[plane, cell[token]] = side.ids
-                flat[plane, cell[~token]] = START if shift else END
-            flat[tokens[-1] + 1, cell] = np.repeat(number, lengths)
-            flat[tokens[-1] + 2, cell] = within
-        sizes = (len(side.ids) + len(side) for side in (source, target))
-        return cls(torch.from_numpy(cells), *map(int, sizes))
+            cell, within = _packed_cells(lengths, rows, row_length)
+            for plane, shift in zip(planes, shifts, strict=True):
+                is_token = (within >= shift) & (within < np.repeat(lengths, lengths) - 1 + shift)
+                flat[plane, cell[is_token]] = side.ids
+                flat[plane, cell[~is_token]] = BOS if shift else EOS
+            flat[planes[-1] + 1, cell] = np.repeat(segment, lengths)
+            flat[planes[-1] + 2, cell] = within
+        return cls(torch.from_numpy(cells))
 
-    @property
-    def source(self) -> Int[Tensor, "rows positions"]:
-        """Tokens and </s> of each pair."""
-        return self.cells[0]
+    def count_tokens(self) -> int:
+        return int((self.target_segments > 0).sum())
 
-    @property
-    def source_segments(self) -> Int[Tensor, "rows positions"]:
-        return self.cells[1]
+    def padding_share(self) -> float:
+        return 1 - (self.source_tokens + self.tokens) / (2 * self.source.numel())
 
-    @property
-    def source_positions(self) -> Int[Tensor, "rows positions"]:
-        return self.cells[2]
+
+@dataclass(frozen=True)
+class TextBatch(TensorBatch):
+    """Several spans of documents per row, numbered from 1; padding has number 0.
+
+    One tensor holds everything, so that one copy moves it. Positions count from the start of each span.
+    """
+
+    static_shape = True
+    cells: Int[Tensor, "4 rows positions"] = field(metadata={"batch_axis": 1})
+
+    inputs = Plane(0)
+    labels = Plane(1)
+    documents = Plane(2)
+    positions = Plane(3)
+
+    @classmethod
+    def pack(
+        cls,
+        documents: DelimitedDocuments,
+        spans: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        count: int,
+        row_length: int,
+    ) -> "TextBatch":
+        """Spans, as (document, first position, length), in `count` rows; `rows` ascends."""
+        cells = np.zeros((4, count, row_length), dtype=np.int32)
+        cells[0], cells[1] = PAD, IGNORE_INDEX
+        flat = cells.reshape(4, -1)
+        number, start, lengths = spans.T
+        cell, within = _packed_cells(lengths, rows, row_length)
+        document, position = np.repeat(number, lengths), np.repeat(start, lengths) + within
+        labels = documents.tokens(document, position + 1)
+        labels[~documents.is_label(document, position + 1)] = IGNORE_INDEX
+        segment = np.arange(len(rows)) - np.searchsorted(rows, rows) + 1
+        flat[0, cell], flat[1, cell] = documents.tokens(document, position), labels
+        flat[2, cell], flat[3, cell] = np.repeat(segment, lengths), within
+        return cls(torch.from_numpy(cells))
+
+    def count_tokens(self) -> int:
+        return int((self.labels != IGNORE_INDEX).sum())
+
+    def padding_share(self) -> float:
+        return 1 - int((self.documents > 0).sum()) / self.inputs.numel()
+
+
+@dataclass(frozen=True)
+class CropBatch(TensorBatch):
+    """One span of a token stream per row; every token but the first of a row is a label."""
+
+    static_shape = True
+    ids: Int[Tensor, "rows positions+1"]
 
     @property
     def inputs(self) -> Int[Tensor, "rows positions"]:
-        """What the decoder is given: <s> and the tokens of each pair."""
-        return self.cells[3]
+        return self.ids[:, :-1]
 
     @property
     def labels(self) -> Int[Tensor, "rows positions"]:
-        """What the decoder should say to it: the tokens and </s>."""
-        return self.cells[4]
+        return self.ids[:, 1:]
 
-    @property
-    def target_segments(self) -> Int[Tensor, "rows positions"]:
-        return self.cells[5]
-
-    @property
-    def target_positions(self) -> Int[Tensor, "rows positions"]:
-        return self.cells[6]
-
-    @property
-    def padding(self) -> float:
-        """The share of cells without a token among those that encoder and decoder compute."""
-        return 1 - (self.source_tokens + self.tokens) / (2 * self.source.numel())
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-        return self.cells.shape[1]
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "PackedBatch":
-        return self.map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
-
-    @property
-    def static_shape(self) -> bool:
-        """Nearly all batches have the same shape."""
-        return True
-
-    def split(self, count: int) -> list["PackedBatch"]:
-        """Its rows in so many batches, or in one for each row if there are fewer."""
-        if count == 1:
-            return [self]
-        shares = self.cells.split(row_share(len(self), count), dim=1)
-        return [PackedBatch(share, *(int((share[plane] > 0).sum()) for plane in (1, 5))) for share in shares]
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> "PackedBatch":
-        """The same with every tensor changed."""
-        return replace(self, cells=change(self.cells))
+    def count_tokens(self) -> int:
+        return self.labels.numel()
 
 
-def row_share(rows: int, count: int) -> int:
-    """How many rows each of so many parts has; the last may have fewer."""
-    return -(-rows // min(rows, count))
+def _packed_cells(
+    lengths: NDArray[np.int64], rows: NDArray[np.int64], row_length: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The cell of each token in a flattened batch of packed sequences, and its index in its sequence."""
+    first = np.cumsum(lengths) - lengths
+    starts = rows * row_length + first - first[np.searchsorted(rows, rows)]
+    within = np.arange(lengths.sum()) - np.repeat(first, lengths)
+    return np.repeat(starts, lengths) + within, within
 
 
-def _padded(side: Side, before: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The sentences as rows, each with its signs; and their lengths, signs counted."""
-    first = len(before)
+def _padded(side: TokenSequences, prefix: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The sequences as padded rows with special tokens added, and their lengths."""
+    first = len(prefix)
     ends = side.lengths.astype(np.int64) + first
     rows = np.full((len(side), int(ends.max(initial=0)) + 1), PAD, dtype=np.int64)
     columns = np.arange(rows.shape[1])
-    rows[:, :first] = before
+    rows[:, :first] = prefix
     rows[(columns >= first) & (columns < ends[:, None])] = side.ids
-    rows[np.arange(len(side)), ends] = END
+    rows[np.arange(len(side)), ends] = EOS
     return rows, ends + 1

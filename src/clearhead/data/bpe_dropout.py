@@ -1,24 +1,25 @@
-"""Pairs whose words are split anew in every epoch (BPE dropout; Provilkov et al. 2020)."""
+"""BPE dropout (Provilkov et al. 2020) for stored pairs: words are split anew in every epoch."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.store import PairStore, Side
-from clearhead.text.dropout import Keys, keys
+from clearhead.data.store import PairStore, TokenSequences
+from clearhead.text.dropout import Keys, random_keys
 from clearhead.text.tokenizer import Tokenizer
 
 Rows = NDArray[np.int64]
-# Words of nearly the same length are split together, for rows with little padding.
+# Words of nearly the same length are split at once, in rows with little padding.
 LENGTHS = (4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 30)
 
 
 class BPEDropout:
-    """The pairs of a store with words split at random: `splitting(epoch, rows)`.
+    """The pairs of a store with words split at random: `dropout(epoch, rows)`.
 
-    How a word is split follows from the seed, the epoch and its place in the store: neither the order of the
-    rows nor a resumed run changes anything. A sentence that would outgrow `longest` stays as it is stored.
+    The split of a word depends only on the seed, the epoch and the word's position in the store, so neither
+    the order of the rows nor a resumed run changes it. A sentence that would become longer than `max_length`
+    stays as it is stored.
     """
 
     def __init__(
@@ -26,90 +27,90 @@ class BPEDropout:
     ):
         self.seed, self.max_length = seed, max_length
         self.dropout = tokenizer.dropout(probability)
-        self.vocabulary = _Words(tokenizer)
-        self.sides = [_InWords(side, self.vocabulary) for side in (store.source, store.target)]
+        self.words = _Words(tokenizer)
+        self.sides = [_WordSequences(side, self.words) for side in (store.source, store.target)]
 
-    def __call__(self, epoch: int, rows: Rows) -> tuple[Side, Side]:
+    def __call__(self, epoch: int, rows: Rows) -> tuple[TokenSequences, TokenSequences]:
         source, target = (self._side(number, epoch, rows) for number in (0, 1))
         return source, target
 
-    def _side(self, number: int, epoch: int, rows: Rows) -> Side:
+    def _side(self, number: int, epoch: int, rows: Rows) -> TokenSequences:
         words, ends = self.sides[number].gather(rows)
         counts = np.diff(ends, prepend=0)
         row = np.repeat(np.arange(len(rows)), counts)
-        key = keys((self.seed, epoch, number), rows[row], np.arange(len(words)) - (ends - counts)[row])
-        losing, pieces = self._pieces(words, key)
-        whole = self.vocabulary.whole
-        everything, chosen = Side.joined([whole, pieces]), np.array(words)
-        chosen[losing] = len(whole) + np.arange(len(pieces))
-        too_long = np.bincount(row, everything.lengths[chosen], len(rows)) > self.max_length
+        index = np.arange(len(words)) - (ends - counts)[row]
+        key = random_keys((self.seed, epoch, number), rows[row], index)
+        dropped, subwords = self._split(words, key)
+        whole = self.words.whole
+        tokens, chosen = TokenSequences.joined([whole, subwords]), np.array(words)
+        chosen[dropped] = len(whole) + np.arange(len(subwords))
+        too_long = np.bincount(row, tokens.lengths[chosen], len(rows)) > self.max_length
         chosen = np.where(too_long[row], words, chosen)
-        flat = everything.gather(chosen)
-        return Side(flat.ids, np.concatenate([[0], flat.offsets[ends]]))
+        flat = tokens.gather(chosen)
+        return TokenSequences(flat.ids, np.concatenate([[0], flat.offsets[ends]]))
 
-    def _pieces(self, words: Rows, key: Keys) -> tuple[Rows, Side]:
-        """Which words lose a merge, and what becomes of each."""
-        merges, characters = self.vocabulary.merges, self.vocabulary.characters
-        losing = np.flatnonzero(self.dropout.unkept(merges[words], key))
-        lengths = characters.lengths[words[losing]]
+    def _split(self, words: Rows, key: Keys) -> tuple[Rows, TokenSequences]:
+        """Which words lose a merge, and the subwords of each."""
+        merges, characters = self.words.merges, self.words.characters
+        dropped = np.flatnonzero(self.dropout.drops(merges[words], key))
+        lengths = characters.lengths[words[dropped]]
         order = np.argsort(lengths, kind="stable")
-        groups = np.split(losing[order], np.searchsorted(lengths[order], LENGTHS, side="right"))
-        parts = [Side.of([])]
+        groups = np.split(dropped[order], np.searchsorted(lengths[order], LENGTHS, side="right"))
+        parts = [TokenSequences.of([])]
         for group in groups:
             if len(group):
                 of_words = characters.gather(words[group])
                 ids, counts = self.dropout.split(of_words.rows(), of_words.lengths, key[group])
-                parts.append(Side.of_rows(ids, counts))
-        return losing[order], Side.joined(parts)
+                parts.append(TokenSequences.of_rows(ids, counts))
+        return dropped[order], TokenSequences.joined(parts)
 
 
 class _Words:
-    """Every word met so far, by number: its ids, those of its characters, and the merges between them."""
+    """Every word seen so far, by number: its ids, those of its characters, and the merges between them."""
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
-        self.whole, self.characters = Side.of([]), Side.of([])
+        self.whole, self.characters = TokenSequences.of([]), TokenSequences.of([])
         self._numbers: dict[tuple[int, ...], int] = {}
 
     @property
     def merges(self) -> NDArray[np.int32]:
         return self.characters.lengths - self.whole.lengths
 
-    def read(self, sentences: Sequence[Sequence[int]]) -> list[NDArray[np.int32]]:
-        """The numbers of the words of sentences."""
-        found = self.tokenizer.words(sentences)
-        numbers = self._numbers
-        read = [
-            np.array([numbers.setdefault(tuple(word), len(numbers)) for word in sentence], dtype=np.int32)
-            for sentence in found
+    def numbers(self, sentences: Sequence[Sequence[int]]) -> list[NDArray[np.int32]]:
+        """The numbers of the words of sentences; new words get new numbers."""
+        known = self._numbers
+        found = [
+            np.array([known.setdefault(tuple(word), len(known)) for word in sentence], dtype=np.int32)
+            for sentence in self.tokenizer.words(sentences)
         ]
-        new = list(numbers)[len(self.whole) :]
-        self.whole = Side.joined([self.whole, Side.of(new)])
-        # A word whose characters are not known is left whole: it takes no merges.
+        new = list(known)[len(self.whole) :]
+        self.whole = TokenSequences.joined([self.whole, TokenSequences.of(new)])
+        # A word whose characters are unknown takes no merges, so it stays whole.
         characters = [self.tokenizer.characters(word) or word for word in new]
-        self.characters = Side.joined([self.characters, Side.of(characters)])
-        return read
+        self.characters = TokenSequences.joined([self.characters, TokenSequences.of(characters)])
+        return found
 
 
-class _InWords:
-    """SameSegment of one side as numbers of words, found when they are first asked for."""
+class _WordSequences:
+    """The sentences of one side as word numbers, computed on first use."""
 
-    def __init__(self, side: Side, words: _Words):
+    def __init__(self, side: TokenSequences, words: _Words):
         self.side, self.words = side, words
-        # A sentence has no more words than ids, so its words lie where its ids do.
+        # A sentence has no more words than tokens, so the offsets of its tokens serve for its words.
         self._numbers = np.empty(len(side.ids), dtype=np.int32)
         self._counts = np.zeros(len(side), dtype=np.int32)
 
     def gather(self, rows: Rows) -> tuple[Rows, Rows]:
-        """The words of some sentences end to end, and where each sentence ends."""
+        """The words of some sentences, concatenated, and the end of each sentence."""
         starts = self.side.offsets[rows]
         new = self._counts[rows] == 0
         if new.any():
-            read = self.words.read([self.side[row].tolist() for row in rows[new]])
-            for start, numbers in zip(starts[new], read, strict=True):
+            found = self.words.numbers([self.side[row].tolist() for row in rows[new]])
+            for start, numbers in zip(starts[new], found, strict=True):
                 self._numbers[start : start + len(numbers)] = numbers
-            self._counts[rows[new]] = [len(numbers) for numbers in read]
+            self._counts[rows[new]] = [len(numbers) for numbers in found]
         counts = self._counts[rows]
         ends = np.cumsum(counts, dtype=np.int64)
-        places = np.arange(counts.sum()) + np.repeat(starts - ends + counts, counts)
-        return self._numbers[places].astype(np.int64), ends
+        indices = np.arange(counts.sum()) + np.repeat(starts - ends + counts, counts)
+        return self._numbers[indices].astype(np.int64), ends

@@ -1,4 +1,4 @@
-"""Token stores are built here: tokenised in parallel, written whole or not at all, kept by what they hold."""
+"""Builds token stores: tokenized in parallel, written atomically, cached by content."""
 
 import fcntl
 import hashlib
@@ -18,18 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.cleaning import Tally
-from clearhead.data.pair import Directed
-from clearhead.data.sources.documents import Piece
+from clearhead.data.pair import TaggedPair
+from clearhead.data.sources.plain_text import TextChunk
 from clearhead.data.store import FORMAT, PairStore, TextStore
 from clearhead.errors import DataError
-from clearhead.files import force
+from clearhead.files import fsync
 from clearhead.text.tokenizer import Tokenizer
 
-CHUNK = 4096
-# Characters of running text that are tokenised at once.
-TEXT_CHUNK = 1 << 22
-AHEAD = 2
-# What stands before a source, its ids, and those of its target.
+# Pairs, and characters of running text, that are tokenized at once.
+PAIRS = 4096
+CHARACTERS = 1 << 22
+WORKERS = 2
+# The tag before a source, the source's ids, and the target's ids.
 Row = tuple[tuple[int, ...], list[int], list[int]]
 Store = TypeVar("Store")
 Chunk = TypeVar("Chunk")
@@ -39,68 +39,59 @@ Result = TypeVar("Result")
 def cached_store(
     cache: Path,
     content: Mapping[str, Any],
-    pairs: Callable[[Tally], Iterable[Directed]],
+    pairs: Callable[[Tally], Iterable[TaggedPair]],
     tokenizer: Tokenizer,
     max_length: int,
 ) -> PairStore:
-    """The store of these pairs, built unless it is in the cache already.
+    """The store of these pairs, from the cache or newly built.
 
-    `content` tells the pairs apart from all others: hashes of files, languages, cleaning, part. `pairs` is
-    called only to build; the tally it is given, and fills, is kept in the store. Processes that want the
-    same store at the same time wait for the first of them.
+    `content` identifies the pairs: hashes of files, languages, cleaning, part. `pairs` is called only to
+    build; the tally it fills is saved with the store. Of several processes, one builds and the others wait.
     """
 
     def write(folder: Path) -> dict[str, Any]:
         tally = Tally()
         meta = _write_pairs(folder, pairs(tally), tokenizer, max_length)
         if not meta["pairs"]:
-            beyond = f"then {meta['too_long']:,} without tokens or with more than {max_length}"
-            raise DataError(f"no pairs are left to train on: {tally}; {beyond}")
+            too_long = f"then {meta['too_long']:,} without tokens or with more than {max_length}"
+            raise DataError(f"no pairs are left to train on: {tally}; {too_long}")
         return meta | {"tally": {"kept": tally.kept, "dropped": dict(tally.dropped)}}
 
-    described = {
-        "content": content,
-        "tokenizer": tokenizer.fingerprint,
-        "max_length": max_length,
-        "format": FORMAT,
-    }
-    return Building(cache, described, PairStore.open, write).store()
+    key = {"content": content, "tokenizer": tokenizer.fingerprint, "max_length": max_length, "format": FORMAT}
+    return CachedBuild(cache, key, PairStore.open, write).store()
 
 
 def cached_texts(
-    cache: Path, content: Mapping[str, Any], pieces: Callable[[], Iterable[Piece]], tokenizer: Tokenizer
+    cache: Path, content: Mapping[str, Any], chunks: Callable[[], Iterable[TextChunk]], tokenizer: Tokenizer
 ) -> TextStore:
-    """The store of these documents, built unless it is in the cache already; what it holds is told in it."""
-    described = {"content": content, "tokenizer": tokenizer.fingerprint, "format": FORMAT}
-
-    def write(folder: Path) -> dict[str, Any]:
-        return _write_texts(folder, pieces(), tokenizer)
-
-    return Building(cache, described, TextStore.open, write).store()
+    """The store of these documents, from the cache or newly built; `content` identifies them."""
+    key = {"content": content, "tokenizer": tokenizer.fingerprint, "format": FORMAT}
+    build = CachedBuild(cache, key, TextStore.open, lambda folder: _write_texts(folder, chunks(), tokenizer))
+    return build.store()
 
 
 @dataclass(frozen=True)
-class Building(Generic[Store]):
-    """A store that is opened where it is in the cache, and written there where it is not."""
+class CachedBuild(Generic[Store]):
+    """A store that is opened if it is in the cache, and built there otherwise."""
 
     cache: Path
-    described: dict[str, Any]
+    key: dict[str, Any]
+    """Everything that the store depends on."""
     open: Callable[[Path], Store]
     write: Callable[[Path], dict[str, Any]]
-    """Writes the files of the store into a folder, and gives what is to be said about them."""
+    """Writes the store's files into a folder and returns its metadata."""
 
     def store(self) -> Store:
-        key = hashlib.sha256(json.dumps(self.described, sort_keys=True, default=str).encode()).hexdigest()[
-            :32
-        ]
-        folder = self.cache / key
+        key = json.dumps(self.key, sort_keys=True, default=str)
+        name = hashlib.sha256(key.encode()).hexdigest()[:32]
+        folder = self.cache / name
         try:
             return self.open(folder)
         except DataError:
             pass
         try:
             self.cache.mkdir(parents=True, exist_ok=True)
-            with _locked(self.cache / f"{key}.lock"):
+            with _locked(self.cache / f"{name}.lock"):
                 return self._open_or_build(folder)
         except OSError as error:
             raise DataError(
@@ -116,13 +107,13 @@ class Building(Generic[Store]):
                 shutil.rmtree(left, ignore_errors=True)
         part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
-            meta = self.write(part) | self.described
+            meta = self.write(part) | self.key
             (part / "meta.json").write_text(json.dumps(meta, indent=1, default=str), encoding="utf-8")
             part.chmod(0o755)
             for written in [*part.iterdir(), part]:
-                force(written)
+                fsync(written)
             part.rename(folder)
-            force(folder.parent)
+            fsync(folder.parent)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -130,83 +121,83 @@ class Building(Generic[Store]):
 
 
 def _write_pairs(
-    folder: Path, pairs: Iterable[Directed], tokenizer: Tokenizer, max_length: int
+    folder: Path, pairs: Iterable[TaggedPair], tokenizer: Tokenizer, max_length: int
 ) -> dict[str, Any]:
-    def encode(chunk: list[Directed]) -> list[Row]:
+    def encode(chunk: list[TaggedPair]) -> list[Row]:
         texts = [one.pair.source for one in chunk] + [one.pair.target for one in chunk]
         ids = tokenizer.encode_batch(texts)
         tags = [() if one.tag is None else (one.tag,) for one in chunk]
         return list(zip(tags, ids[: len(chunk)], ids[len(chunk) :], strict=True))
 
-    kind = _kind(tokenizer)
+    kind = _id_type(tokenizer)
     too_long = 0
     stream = iter(pairs)
-    chunks = iter(lambda: list(islice(stream, CHUNK)), [])
+    chunks = iter(lambda: list(islice(stream, PAIRS)), [])
     with ExitStack() as stack:
-        source, target = (SideWriter(folder, side, kind, stack) for side in ("source", "target"))
-        for chunk in _worked(chunks, encode):
+        source, target = (SequenceWriter(folder, side, kind, stack) for side in ("source", "target"))
+        for chunk in _parallel(chunks, encode):
             rows = [
-                ([*tag, *ours], theirs)
-                for tag, ours, theirs in chunk
-                if 0 < len(ours) <= max_length - len(tag) and 0 < len(theirs) <= max_length
+                ([*tag, *source_ids], target_ids)
+                for tag, source_ids, target_ids in chunk
+                if 0 < len(source_ids) <= max_length - len(tag) and 0 < len(target_ids) <= max_length
             ]
             too_long += len(chunk) - len(rows)
-            source.add([ours for ours, _ in rows])
-            target.add([theirs for _, theirs in rows])
+            source.add([source_ids for source_ids, _ in rows])
+            target.add([target_ids for _, target_ids in rows])
     sides = {side.name: {"tokens": side.tokens, "type": kind.name} for side in (source, target)}
     return {"pairs": source.count, "too_long": too_long, **sides}
 
 
-def _write_texts(folder: Path, pieces: Iterable[Piece], tokenizer: Tokenizer) -> dict[str, Any]:
-    def encode(chunk: list[Piece]) -> tuple[list[Piece], list[list[int]]]:
-        return chunk, tokenizer.encode_batch([piece.text for piece in chunk])
+def _write_texts(folder: Path, chunks: Iterable[TextChunk], tokenizer: Tokenizer) -> dict[str, Any]:
+    def encode(group: list[TextChunk]) -> tuple[list[TextChunk], list[list[int]]]:
+        return group, tokenizer.encode_batch([chunk.text for chunk in group])
 
-    kind = _kind(tokenizer)
+    kind = _id_type(tokenizer)
     characters = size = 0
     with ExitStack() as stack:
-        documents = SideWriter(folder, "documents", kind, stack)
-        for chunk, ids in _worked(_chunks_of_text(pieces), encode):
-            documents.add_pieces(ids, [piece.last for piece in chunk])
-            characters += sum(len(piece.text) for piece in chunk)
-            size += sum(len(piece.text.encode()) for piece in chunk)
+        documents = SequenceWriter(folder, "documents", kind, stack)
+        for group, ids in _parallel(_grouped(chunks), encode):
+            documents.add_chunks(ids, [chunk.last for chunk in group])
+            characters += sum(len(chunk.text) for chunk in group)
+            size += sum(len(chunk.text.encode()) for chunk in group)
     if not documents.count:
         raise DataError("no documents are left; give more text")
     about = {"tokens": documents.tokens, "type": kind.name}
     return {"count": documents.count, "characters": characters, "bytes": size, "documents": about}
 
 
-def _kind(tokenizer: Tokenizer) -> np.dtype[Any]:
+def _id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
     return np.dtype(np.uint16 if tokenizer.size <= 1 << 16 else np.uint32)
 
 
-def _chunks_of_text(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """As many pieces together as can be tokenised at once."""
-    chunk: list[Piece] = []
-    room = TEXT_CHUNK
-    for piece in pieces:
-        chunk.append(piece)
-        room -= len(piece.text)
-        if room <= 0:
-            yield chunk
-            chunk, room = [], TEXT_CHUNK
-    if chunk:
-        yield chunk
+def _grouped(chunks: Iterable[TextChunk]) -> Iterator[list[TextChunk]]:
+    """Groups of chunks that are tokenized at once."""
+    group: list[TextChunk] = []
+    capacity = CHARACTERS
+    for chunk in chunks:
+        group.append(chunk)
+        capacity -= len(chunk.text)
+        if capacity <= 0:
+            yield group
+            group, capacity = [], CHARACTERS
+    if group:
+        yield group
 
 
-def _worked(chunks: Iterator[Chunk], work: Callable[[Chunk], Result]) -> Iterator[Result]:
-    """What becomes of each chunk, in order; one is read while threads work on those before."""
-    with ThreadPoolExecutor(max_workers=AHEAD) as threads:
-        waiting: deque[Future[Result]] = deque()
+def _parallel(chunks: Iterator[Chunk], work: Callable[[Chunk], Result]) -> Iterator[Result]:
+    """The result for each chunk, in order; the next chunk is read while threads work on earlier ones."""
+    with ThreadPoolExecutor(max_workers=WORKERS) as threads:
+        pending: deque[Future[Result]] = deque()
         for chunk in chunks:
-            waiting.append(threads.submit(work, chunk))
-            if len(waiting) > AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(threads.submit(work, chunk))
+            if len(pending) > WORKERS:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
-class SideWriter:
-    """Appends sentences to the two files of one side."""
+class SequenceWriter:
+    """Appends token sequences to their two files."""
 
     def __init__(self, folder: Path, name: str, kind: np.dtype[Any], stack: ExitStack):
         self.name, self.tokens, self.count = name, 0, 0
@@ -216,23 +207,23 @@ class SideWriter:
         self._offsets: BinaryIO = stack.enter_context((folder / f"{name}.offsets").open("wb"))
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
 
-    def add(self, sentences: list[list[int]]) -> None:
-        self._close(self._write(sentences))
+    def add(self, sequences: list[list[int]]) -> None:
+        self._write_offsets(self._write_ids(sequences))
 
-    def add_pieces(self, pieces: list[list[int]], last: Sequence[bool]) -> None:
-        """SameSegment in pieces, of which `last` tells those that end one; without a word, it is left out."""
-        ends = self._write(pieces)[np.array(last, dtype=bool)]
-        self._close(ends[np.diff(ends, prepend=self._end) > 0])
+    def add_chunks(self, chunks: list[list[int]], last: Sequence[bool]) -> None:
+        """Adds sequences in chunks; `last` marks those that end one. Empty sequences are left out."""
+        ends = self._write_ids(chunks)[np.array(last, dtype=bool)]
+        self._write_offsets(ends[np.diff(ends, prepend=self._end) > 0])
 
-    def _write(self, sequences: list[list[int]]) -> NDArray[np.int64]:
-        """Where each of them ends."""
-        ends = self.tokens + np.cumsum([len(words) for words in sequences], dtype=np.int64)
+    def _write_ids(self, sequences: list[list[int]]) -> NDArray[np.int64]:
+        """Returns the end of each sequence."""
+        ends = self.tokens + np.cumsum([len(tokens) for tokens in sequences], dtype=np.int64)
         ids = np.fromiter(chain.from_iterable(sequences), self._kind)
         self._ids.write(ids.tobytes())
         self.tokens += len(ids)
         return ends
 
-    def _close(self, ends: NDArray[np.int64]) -> None:
+    def _write_offsets(self, ends: NDArray[np.int64]) -> None:
         self._offsets.write(ends.tobytes())
         self.count += len(ends)
         self._end = int(ends[-1]) if len(ends) else self._end
@@ -240,7 +231,7 @@ class SideWriter:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Held by one process at a time, and let go by the system even if that process is killed."""
+    """Holds an exclusive lock, which the system releases even if the process is killed."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

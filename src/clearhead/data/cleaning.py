@@ -1,4 +1,4 @@
-"""What is left out of a corpus before anything learns from it, counted by reason."""
+"""Drops unusable pairs from a corpus and counts them by reason."""
 
 import hashlib
 from collections import Counter
@@ -16,15 +16,15 @@ from clearhead.data.pair import Pair
 from clearhead.text.normalize import normalize
 
 CHUNK = 4096
-# Added to both lengths before they are compared, so that short phrases are not judged by a few letters.
+# Added to both lengths before they are compared, so that a few letters do not matter in short phrases.
 SLACK = 10
 
 
 class CleaningConfig(Settings):
-    """Limits are per sentence; the ratio is that of characters, longer side to shorter."""
+    """Limits per sentence; `ratio` is the longer side over the shorter, in characters."""
 
-    longest_words: Annotated[int, Field(gt=0)] = 200
-    longest_characters: Annotated[int, Field(gt=0)] = 2000
+    max_words: Annotated[int, Field(gt=0)] = 200
+    max_characters: Annotated[int, Field(gt=0)] = 2000
     ratio: Annotated[float, Field(ge=1)] = 4.0
     drop_duplicates: bool = True
     drop_identical: bool = True
@@ -32,7 +32,7 @@ class CleaningConfig(Settings):
 
 @dataclass
 class Tally:
-    """How many pairs were kept, and how many dropped for each reason."""
+    """The number of pairs kept, and of pairs dropped for each reason."""
 
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -47,7 +47,7 @@ class Tally:
 
 
 def normalized(pairs: Iterable[Pair], tally: Tally | None = None) -> Iterator[Pair]:
-    """All pairs that have two sides: scores on a published set compare only where it is taken whole."""
+    """All normalized pairs with text on both sides, for published test sets, which must stay complete."""
     tally = tally if tally is not None else Tally()
     for source, target in pairs:
         pair = Pair(normalize(source), normalize(target))
@@ -59,15 +59,15 @@ def normalized(pairs: Iterable[Pair], tally: Tally | None = None) -> Iterator[Pa
 
 
 def clean(pairs: Iterable[Pair], config: CleaningConfig, tally: Tally | None = None) -> Iterator[Pair]:
-    """The normalised pairs worth keeping, in their order, as a stream."""
+    """The normalized pairs that pass all checks, in order, as a stream."""
     tally = tally if tally is not None else Tally()
-    seen = Seen()
+    seen = HashSet()
     stream = iter(pairs)
     while chunk := list(islice(stream, CHUNK)):
         kept = []
         for source, target in chunk:
             pair = Pair(normalize(source), normalize(target))
-            if reason := fault(pair, config):
+            if reason := drop_reason(pair, config):
                 tally.dropped[reason] += 1
             else:
                 kept.append(pair)
@@ -80,15 +80,15 @@ def clean(pairs: Iterable[Pair], config: CleaningConfig, tally: Tally | None = N
         yield from kept
 
 
-def fault(pair: Pair, config: CleaningConfig) -> str | None:
-    """Why a normalised pair should be dropped, looking at it alone."""
+def drop_reason(pair: Pair, config: CleaningConfig) -> str | None:
+    """Why a normalized pair is dropped, or None; duplicates are not checked here."""
     source, target = pair
     if not source or not target:
         return "empty"
     shorter, longer = sorted((len(source), len(target)))
-    # A text has fewer blanks than letters: counting words can mostly be spared.
-    if longer > config.longest_characters or (
-        longer > config.longest_words and max(source.count(" "), target.count(" ")) >= config.longest_words
+    # A text has fewer spaces than characters, so words rarely need counting.
+    if longer > config.max_characters or (
+        longer > config.max_words and max(source.count(" "), target.count(" ")) >= config.max_words
     ):
         return "too long"
     if longer + SLACK > config.ratio * (shorter + SLACK):
@@ -98,14 +98,14 @@ def fault(pair: Pair, config: CleaningConfig) -> str | None:
     return None
 
 
-class Seen:
+class HashSet:
     """A set of 64-bit hashes at eight bytes each: sorted runs, merged as they grow."""
 
     def __init__(self):
         self._runs: list[NDArray[np.uint64]] = []
 
     def add(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which of these are met for the first time."""
+        """Adds hashes and returns which of them are new."""
         fresh = np.zeros(len(hashes), dtype=bool)
         fresh[np.unique(hashes, return_index=True)[1]] = True
         for run in self._runs:

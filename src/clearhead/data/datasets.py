@@ -1,4 +1,4 @@
-"""The table of public data sets: what they hold, under which licence, where they lie."""
+"""The table of public datasets: content, licence and location."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MIRROR = "CLEARHEAD_DATA"
 
 @dataclass(frozen=True)
 class PublicFile:
-    """One plain file of a data set: where it is public, and the SHA-256 it must have once unpacked."""
+    """One plain file of a dataset: its public address, and the SHA-256 of its decompressed content."""
 
     name: str
     url: str
@@ -21,7 +21,7 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set by name; one without an archive is shipped inside the package."""
+    """A dataset; one without an archive is shipped inside the package."""
 
     name: str
     languages: tuple[str, ...]
@@ -30,12 +30,12 @@ class Dataset:
     archive: str = ""
     address: str = ""
     listing: str = ""
-    ending: str = ".tsv"
-    """Of a shipped one: pairs are kept as .tsv, running text as .txt."""
+    suffix: str = ".tsv"
+    """Of a shipped dataset: .tsv for pairs, .txt for running text."""
 
     @property
     def files(self) -> tuple[PublicFile, ...]:
-        """SHA-256 and name are from the listing; the name and its parts are set into the address."""
+        """Hash and name are from the listing; the name and its parts complete the address."""
         rows = (line.split() for line in self.listing.strip().splitlines())
         return tuple(
             PublicFile(name, self.address.format(*name.split("."), name=name), sha256)
@@ -44,7 +44,7 @@ class Dataset:
 
     @property
     def where(self) -> str:
-        """Where the data comes from, for a person."""
+        """Where the data comes from, for display."""
         return f"{self.address.split('/')[2]}, or a folder named in {MIRROR}" if self.address else "shipped"
 
 
@@ -66,7 +66,7 @@ DATASETS = (
         languages=("en",),
         licence="public domain; selected by Andrej Karpathy (char-rnn, MIT)",
         description="Tiny Shakespeare: 1,115,394 characters of plays in one text",
-        ending=".txt",
+        suffix=".txt",
     ),
     Dataset(
         name="multi30k",
@@ -113,21 +113,21 @@ DATASETS = (
     ),
 )
 SHIPPED: Mapping[str, Dataset] = MappingProxyType(
-    {data.name: data for data in DATASETS if not data.archive and data.ending == ".tsv"}
+    {data.name: data for data in DATASETS if not data.archive and data.suffix == ".tsv"}
 )
-"""Pairs inside the package."""
+"""Pairs in the package."""
 SHIPPED_TEXTS: Mapping[str, Dataset] = MappingProxyType(
-    {data.name: data for data in DATASETS if not data.archive and data.ending == ".txt"}
+    {data.name: data for data in DATASETS if not data.archive and data.suffix == ".txt"}
 )
-"""Running text inside the package."""
+"""Running text in the package."""
 
 
 def list_datasets() -> tuple[Dataset, ...]:
-    """All data sets known by name."""
+    """All known datasets."""
     return DATASETS
 
 
 def shipped_file(name: str) -> Path:
-    """Where a shipped data set lies inside the package."""
-    ending = {**SHIPPED, **SHIPPED_TEXTS}[name].ending
-    return assets.path(f"data/{name}{ending}.xz")
+    """The file of a shipped dataset inside the package."""
+    dataset = {**SHIPPED, **SHIPPED_TEXTS}[name]
+    return assets.path(f"data/{name}{dataset.suffix}.xz")

@@ -1,4 +1,4 @@
-"""Public data sets onto the disk: from the package, a mirror folder or the network; whole and checked."""
+"""Copies public datasets to disk: from the package, a mirror folder or the network, with verified hashes."""
 
 import gzip
 import http.client
@@ -16,25 +16,25 @@ from typing import IO, Any
 from clearhead.data.datasets import DATASETS, MIRROR, Dataset, PublicFile, shipped_file
 from clearhead.data.sources.streams import content_hash
 from clearhead.errors import DataError
-from clearhead.files import replacing
+from clearhead.files import atomic_path
 
 NETWORK = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
-UNPACKING = (gzip.BadGzipFile, EOFError, zlib.error)
+DECOMPRESSION = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 def get_dataset(name: str, out: Path) -> list[Path]:
-    """Writes the plain files of a data set into a folder; each is whole and checked, or not there."""
+    """Writes the plain files of a dataset into a folder and returns them; each is complete or absent."""
     dataset = next((data for data in DATASETS if data.name == name), None)
     if dataset is None:
-        raise DataError(f"{name}: no such data set; there are {', '.join(data.name for data in DATASETS)}")
+        raise DataError(f"{name}: no such dataset; choose from {', '.join(data.name for data in DATASETS)}")
     try:
         out.mkdir(parents=True, exist_ok=True)
         if not dataset.archive:
-            with lzma.open(shipped_file(name)) as packed:
-                return [_write(packed, out / f"{name}{dataset.ending}")]
+            with lzma.open(shipped_file(name)) as content:
+                return [_write(content, out / f"{name}{dataset.suffix}")]
         archive = _mirrored(dataset)
         if archive is not None:
-            return list(_unpack(archive, dataset.files, out))
+            return list(_extract(archive, dataset.files, out))
         return [_download(file, out / file.name) for file in dataset.files]
     except OSError as error:
         raise DataError(f"{out}: cannot be written ({error.strerror or error})") from None
@@ -46,44 +46,44 @@ def _mirrored(dataset: Dataset) -> Path | None:
     return archive if archive and archive.is_file() else None
 
 
-def _unpack(archive: Path, files: tuple[PublicFile, ...], out: Path) -> Iterator[Path]:
-    """Only the files of the table, under the table's own names: no path inside the archive is followed."""
+def _extract(archive: Path, files: tuple[PublicFile, ...], out: Path) -> Iterator[Path]:
+    """Extracts only the listed files, under their listed names; paths inside the archive are ignored."""
     wanted = {file.name: file for file in files}
     try:
-        with tarfile.open(archive) as packed:
-            for member in packed:
+        with tarfile.open(archive) as tar:
+            for member in tar:
                 file = wanted.pop(member.name.removeprefix("./"), None)
-                content = packed.extractfile(member) if file and member.isfile() else None
+                content = tar.extractfile(member) if file and member.isfile() else None
                 if file and content:
                     yield _write(content, out / file.name, file.sha256)
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise DataError(f"{archive}: cut short or not a .tar.xz file ({error})") from None
     if wanted:
-        raise DataError(f"{archive}: lacks {', '.join(wanted)}; fetch the archive anew")
+        raise DataError(f"{archive}: lacks {', '.join(wanted)}; download the archive again")
 
 
 def _download(file: PublicFile, path: Path) -> Path:
     if path.is_file() and content_hash(path) == file.sha256:
         return path
     try:
-        with urllib.request.urlopen(file.url, timeout=30) as answer:
-            content = gzip.GzipFile(fileobj=answer) if file.url.endswith(".gz") else answer
+        with urllib.request.urlopen(file.url, timeout=30) as response:
+            content = gzip.GzipFile(fileobj=response) if file.url.endswith(".gz") else response
             return _write(content, path, file.sha256)
-    except (*NETWORK, *UNPACKING) as error:
+    except (*NETWORK, *DECOMPRESSION) as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(
-            f"{file.url}: cannot be fetched ({reason}); check the network, "
-            f"or name a folder that holds a copy in {MIRROR}"
+            f"{file.url}: download failed ({reason}); check the network, "
+            f"or set {MIRROR} to a folder that holds a copy"
         ) from None
 
 
 def _write(content: IO[bytes] | Any, path: Path, sha256: str | None = None) -> Path:
-    """A file that takes its name only when it is complete and what it should be."""
-    with replacing(path) as temporary:
+    """Writes a file that gets its name only once it is complete and verified."""
+    with atomic_path(path) as temporary:
         with temporary.open("wb") as file:
             shutil.copyfileobj(content, file)
         if sha256 and (found := content_hash(temporary)) != sha256:
             raise DataError(
-                f"{path.name}: SHA-256 is {found[:12]}…, not {sha256[:12]}… as published; fetch it anew"
+                f"{path.name}: SHA-256 is {found[:12]}…, not {sha256[:12]}… as published; download it again"
             )
     return path

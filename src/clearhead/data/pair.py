@@ -1,4 +1,4 @@
-"""One sentence and its translation."""
+"""One sentence and its translation, or one prompt and its answer."""
 
 from typing import NamedTuple
 
@@ -8,13 +8,13 @@ class Pair(NamedTuple):
     target: str
 
     @property
-    def turned(self) -> "Pair":
-        """The same in the other direction."""
+    def swapped(self) -> "Pair":
+        """The pair in the other direction."""
         return Pair(self.target, self.source)
 
 
-class Directed(NamedTuple):
-    """A pair as a model reads it: before the source, the id that asks for the target's language, if any."""
+class TaggedPair(NamedTuple):
+    """A pair and the id of the target-language tag that precedes its source, if any."""
 
     pair: Pair
     tag: int | None = None

@@ -1,4 +1,4 @@
-"""How far the reading of files has come, told to whoever follows it."""
+"""Progress of reading files, reported to a callback."""
 
 import io
 from collections.abc import Callable, Iterable, Iterator
@@ -7,73 +7,70 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, cast
 
-# Is told how many bytes of the files are read, and how many they have; packed ones as they lie on the disk.
 ProgressCallback = Callable[[int, int], None]
+"""Receives the bytes read so far and the total; of compressed files, bytes on disk."""
 
 
-class Reading:
-    """Passes over files, counted in bytes."""
+class ReadProgress:
+    """Counts the bytes read in a pass over files."""
 
-    def __init__(self, total: int, follow: ProgressCallback):
+    def __init__(self, total: int, callback: ProgressCallback):
         self.total, self.done = total, 0
-        self._follow = follow
-        self._begun: set[Path] = set()
+        self._callback = callback
+        self._opened: set[Path] = set()
 
-    def begin(self, path: Path) -> None:
-        """A file is opened; where it was before, a new pass begins."""
-        if path in self._begun:
-            self._begun.clear()
+    def open(self, path: Path) -> None:
+        """Notes that a file is opened; opening one again starts a new pass."""
+        if path in self._opened:
+            self._opened.clear()
             self.done = 0
-        self._begun.add(path)
+        self._opened.add(path)
 
     def add(self, count: int) -> None:
-        """So many more are read."""
         self.done += count
-        self._follow(self.done, self.total)
+        self._callback(self.done, self.total)
 
 
-_reading: ContextVar[Reading | None] = ContextVar("reading", default=None)
+_progress: ContextVar[ReadProgress | None] = ContextVar("progress", default=None)
 
 
-def unfollowed(done: int, total: int) -> None:
-    """Follows nothing."""
+def ignore_progress(done: int, total: int) -> None:
+    """A callback that does nothing."""
 
 
 @contextmanager
-def followed(paths: Iterable[Path], follow: ProgressCallback) -> Iterator[None]:
-    """Inside, `follow` is told of what is read of these files; that all is over is told at the end."""
+def track_progress(paths: Iterable[Path], callback: ProgressCallback) -> Iterator[None]:
+    """Reports to `callback` how much of these files is read inside the block, and completion at its end."""
     total = sum(path.stat().st_size for path in paths if path.is_file())
-    token = _reading.set(Reading(total, follow))
+    token = _progress.set(ReadProgress(total, callback))
     try:
         yield
     finally:
-        _reading.reset(token)
-        follow(total, total)
+        _progress.reset(token)
+        callback(total, total)
 
 
-def opened_raw(path: Path) -> BinaryIO:
-    """The bytes of a file as they lie on the disk, counted where somebody follows."""
-    reading = _reading.get()
-    if reading is None:
+def open_tracked(path: Path) -> BinaryIO:
+    """The raw bytes of a file, counted inside `track_progress`."""
+    progress = _progress.get()
+    if progress is None:
         return path.open("rb")
-    reading.begin(path)
-    return io.BufferedReader(_Counted(path, reading))
+    progress.open(path)
+    return io.BufferedReader(_TrackedFile(path, progress))
 
 
 def count_share(path: Path, part: int, whole: int) -> None:
-    """Tells of a file that a library reads by itself: a part of the whole has come from it."""
-    if (reading := _reading.get()) and whole:
-        reading.add(path.stat().st_size * part // whole)
+    """Counts a share of a file that another library reads."""
+    if (progress := _progress.get()) and whole:
+        progress.add(path.stat().st_size * part // whole)
 
 
-class _Counted(io.FileIO):
-    """A file that tells how much is read of it."""
-
-    def __init__(self, path: Path, reading: Reading):
+class _TrackedFile(io.FileIO):
+    def __init__(self, path: Path, progress: ReadProgress):
         super().__init__(path)
-        self._reading = reading
+        self._progress = progress
 
     def readinto(self, buffer) -> int:
         count = cast(int, super().readinto(buffer))
-        self._reading.add(count)
+        self._progress.add(count)
         return count

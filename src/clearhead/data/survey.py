@@ -1,4 +1,4 @@
-"""A look over all documents before anything is made of them, and what of them is kept from training."""
+"""Statistics of all documents, and their split into training and validation text."""
 
 import hashlib
 from array import array
@@ -9,118 +9,119 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.sources.documents import BLANK, Piece
+from clearhead.data.sources.plain_text import BLANK, TextChunk
 from clearhead.errors import DataError
 
-# With fewer documents, the end of each is kept for validation: whole ones would be too much or too little.
-FEW = 10
+# With fewer documents, the end of each one is held out: whole ones would be too much or too little.
+FEW_DOCUMENTS = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """How much text there is, and by what its documents are told apart."""
+    """The size and alphabet of a text, and the length and hash of each document."""
 
     characters: int
     bytes: int
     alphabet: frozenset[str]
     lengths: NDArray[np.int64]
-    """In characters, of each document."""
+    """The characters of each document."""
     hashes: NDArray[np.uint64]
-    """Of each document: where two are the same, they stay together."""
+    """One per document; equal documents stay in the same part."""
     blank: int = 0
-    """How many more documents there are in which nothing is written."""
+    """The number of blank documents, which are not counted elsewhere."""
 
     @classmethod
-    def of(cls, pieces: Iterable[Piece], seed: int = 0) -> "Survey":
+    def of(cls, chunks: Iterable[TextChunk], seed: int = 0) -> "Survey":
         lengths, hashes = array("q"), array("Q")
         alphabet: set[str] = set()
-        size, place, blank, salt = 0, 0, 0, hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
+        size, position, blank = 0, 0, 0
+        salt = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
         digest = hashlib.blake2b(digest_size=8, salt=salt)
-        for piece in pieces:
-            if piece == BLANK:
+        for chunk in chunks:
+            if chunk == BLANK:
                 blank += 1
                 continue
-            text, last = piece
-            written = text.encode()
-            digest.update(written)
+            text, last = chunk
+            encoded = text.encode()
+            digest.update(encoded)
             alphabet.update(text)
-            size += len(written)
-            place += len(text)
+            size += len(encoded)
+            position += len(text)
             if last:
-                lengths.append(place)
+                lengths.append(position)
                 hashes.append(int.from_bytes(digest.digest(), "little"))
-                place, digest = 0, hashlib.blake2b(digest_size=8, salt=salt)
-        counted = np.array(lengths, dtype=np.int64)
-        told = np.array(hashes, dtype=np.uint64)
-        return cls(int(counted.sum()), size, frozenset(alphabet), counted, told, blank)
+                position, digest = 0, hashlib.blake2b(digest_size=8, salt=salt)
+        counts = np.array(lengths, dtype=np.int64)
+        keys = np.array(hashes, dtype=np.uint64)
+        return cls(int(counts.sum()), size, frozenset(alphabet), counts, keys, blank)
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     @property
     def copies(self) -> int:
-        """How many documents are the same as one before them."""
+        """The number of documents that equal an earlier one."""
         return len(self) - len(np.unique(self.hashes))
 
 
 @dataclass(frozen=True, eq=False)
 class TextSplit:
-    """How many characters of each document are trained on; what follows them is for validation."""
+    """The number of characters of each document to train on; the rest is for validation."""
 
     cuts: NDArray[np.int64]
 
-    def part(self, pieces: Iterable[Piece], part: Literal["train", "validation"]) -> Iterator[Piece]:
-        """The pieces of all documents as far as they belong to a part."""
-        number, place = 0, 0
-        for text, last in pieces:
-            cut = int(self.cuts[number]) - place
+    def part(self, chunks: Iterable[TextChunk], part: Literal["train", "validation"]) -> Iterator[TextChunk]:
+        """The chunks of all documents that belong to a part."""
+        number, position = 0, 0
+        for text, last in chunks:
+            cut = int(self.cuts[number]) - position
             if part == "train" and cut > 0:
-                yield Piece(text[:cut], last=cut <= len(text))
+                yield TextChunk(text[:cut], last=cut <= len(text))
             if part == "validation" and cut < len(text):
-                yield Piece(text[max(0, cut) :], last)
-            number, place = (number + 1, 0) if last else (number, place + len(text))
+                yield TextChunk(text[max(0, cut) :], last)
+            number, position = (number + 1, 0) if last else (number, position + len(text))
 
 
 def split_text(survey: Survey, share: float, most: int) -> TextSplit:
-    """Keeps a share of the characters for validation, at most so many.
+    """Holds out a share of the characters for validation, but at most `most`.
 
-    They are whole documents, those with the lowest hashes. Of a few documents, or where those that are short
-    enough do not suffice, the last part of each is kept. Documents that are the same stay together: it is the
-    share of the different ones, the rarest first, and with their copies never more than the share of all.
+    Whole documents are held out, those with the lowest hashes. If there are few documents, or too few short
+    ones, the end of each is held out instead. Equal documents stay together: the share is that of distinct
+    documents, the least frequent first, and with all copies it never exceeds the share of the whole text.
     """
     lengths = survey.lengths
     wanted = _wanted(survey.characters, share, most)
     if not wanted:
         return TextSplit(lengths)
-    hashes, first, places, copies = np.unique(
+    hashes, first, indices, copies = np.unique(
         survey.hashes, return_index=True, return_inverse=True, return_counts=True
     )
-    once = lengths[first]
-    wanted_once = _wanted(int(once.sum()), share, most)
-    short = np.flatnonzero((once <= wanted_once) & (once * copies <= wanted))
-    if len(hashes) < FEW or int(once[short].sum()) <= wanted_once:
+    distinct = lengths[first]
+    wanted_distinct = _wanted(int(distinct.sum()), share, most)
+    short = np.flatnonzero((distinct <= wanted_distinct) & (distinct * copies <= wanted))
+    if len(hashes) < FEW_DOCUMENTS or int(distinct[short].sum()) <= wanted_distinct:
         return _without_ends(survey, wanted)
     order = short[np.lexsort((hashes[short], copies[short]))]
     count = min(
-        np.searchsorted(np.cumsum(once[order]), wanted_once, side="right"),
-        np.searchsorted(np.cumsum((once * copies)[order]), wanted, side="right"),
+        np.searchsorted(np.cumsum(distinct[order]), wanted_distinct, side="right"),
+        np.searchsorted(np.cumsum((distinct * copies)[order]), wanted, side="right"),
     )
-    held = np.isin(np.arange(len(hashes)), order[:count])
-    return TextSplit(np.where(held[places], 0, lengths))
+    held_out = np.isin(np.arange(len(hashes)), order[:count])
+    return TextSplit(np.where(held_out[indices], 0, lengths))
 
 
 def _wanted(characters: int, share: float, most: int) -> int:
-    """How many of so many characters are for validation."""
+    """The number of characters to hold out."""
     return min(most, characters - int(characters * (1 - share)))
 
 
 def _without_ends(survey: Survey, wanted: int) -> TextSplit:
-    """Keeps the last part of each document, so many characters of all together."""
+    """Holds out the end of each document, `wanted` characters in total."""
     lengths = survey.lengths
-    kept = wanted if len(survey) == 1 else (lengths * (wanted / survey.characters)).astype(np.int64)
-    if survey.characters - int(np.sum(kept)) < 1 or int(np.sum(kept)) < 1:
+    ends = wanted if len(survey) == 1 else (lengths * (wanted / survey.characters)).astype(np.int64)
+    if survey.characters - int(np.sum(ends)) < 1 or int(np.sum(ends)) < 1:
         raise DataError(
-            f"{survey.characters} characters are too few to keep some for validation; give more text, or "
-            "files for it (data.validation)"
+            f"{survey.characters} characters are too few to hold some out for validation; give more text, or "
+            "validation files (data.validation)"
         )
-    return TextSplit(lengths - kept)
+    return TextSplit(lengths - ends)

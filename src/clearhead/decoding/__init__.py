@@ -1,10 +1,10 @@
-"""From next-token scores to sentences."""
+"""Decoding: from next-token logits to sentences."""
 
 from clearhead.decoding.constraints import Constraints
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.loop import DecodeLoop, most_probable
 from clearhead.decoding.penalties import length_normalizer, no_repeat_ngrams, repetition_penalty
-from clearhead.decoding.sampling import MAX_SEED, check_sampling, sample, sampled
+from clearhead.decoding.sampling import MAX_SEED, check_sampling, sample, sampler
 from clearhead.decoding.search import beam_search, check_search, greedy_search
 from clearhead.decoding.step import Adjust, State, Step
 from clearhead.decoding.tree import Node, Tree
@@ -22,11 +22,11 @@ __all__ = [
     "beam_search",
     "check_sampling",
     "check_search",
-    "sampled",
     "greedy_search",
     "length_normalizer",
     "most_probable",
     "no_repeat_ngrams",
     "repetition_penalty",
     "sample",
+    "sampler",
 ]

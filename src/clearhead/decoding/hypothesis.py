@@ -1,16 +1,17 @@
-"""A sentence that a search found, with what the model thinks of it."""
+"""A sentence that a search found."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """`tokens` carry neither <s> nor </s>; `log_probabilities` hold that of </s> too, where it was reached."""
+    """A sentence with its scores; `tokens` contain neither <s> nor </s>."""
 
     tokens: list[int]
     score: float
-    """The log-probability over the length penalty: what hypotheses are ranked by."""
-    log_probability: float
-    log_probabilities: list[float]
+    """The length-normalised log-probability, by which hypotheses are ranked."""
+    sum_log_prob: float
+    log_probs: list[float]
+    """The log-probability of each token, and of </s> if the hypothesis is complete."""
     complete: bool = True
-    """False when the longest length cut it off before </s>."""
+    """False if the maximum length cut it off before </s>."""

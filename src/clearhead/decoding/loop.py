@@ -1,4 +1,4 @@
-"""The loop that follows one path a sentence; how a token is chosen is given to it."""
+"""The decoding loop with one hypothesis per sentence; the choice of tokens is passed in."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -6,62 +6,62 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clearhead.decoding.constraints import Constraints, check_numbers
+from clearhead.decoding.constraints import Constraints, check_finite
 from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.penalties import length_normalizer
-from clearhead.decoding.step import Remembered, Step
+from clearhead.decoding.step import StateT, Step
 
-# From log-probabilities, the sentence of each row and the position in it, to one token a row.
+# From log-probabilities, the sentence of each row and the position to one token per row.
 Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"], int], Int[Tensor, " rows"]]
 
-# Dropping rows copies what the model remembers of the others: done when this share of the rows is idle.
+# Dropping finished rows copies the caches of the others, so it waits until this share is finished.
 IDLE_SHARE = 0.25
 
 
 class DecodeLoop:
-    """One path a sentence, token by token: who iterates over its positions sees them grow, and may end some.
+    """Decodes one hypothesis per sentence; iterate over the positions, and `stop` sentences early.
 
-    So many `shown` tokens, the most probable, are kept beside each that is chosen. The books are kept by the
-    processor: a GPU is waited for once a step.
+    With `alternatives`, it keeps that many of the most probable tokens at each position. Results are kept on
+    the CPU; the loop waits for a GPU once per step.
     """
 
     def __init__(
         self,
-        step: Step[Remembered],
-        state: Remembered,
+        step: Step[StateT],
+        state: StateT,
         constraints: Constraints,
         choose: Choose,
-        shown: int = 0,
+        alternatives: int = 0,
     ):
-        self._step, self._state, self._guide, self._choose = step, state, constraints, choose
-        self.shown = shown
+        self._step, self._state, self._constraints, self._choose = step, state, constraints, choose
+        self._alternatives = alternatives
         sentences, max_length = constraints.sentences, constraints.max_length
         self.tokens = torch.full((sentences, max_length), constraints.ends[0])
         self.log_probs = torch.zeros(sentences, max_length)
         """The log-probability of each token."""
         self.alternatives: list[dict[int, list[tuple[int, float]]]] = []
-        """The most probable tokens at each position and their log-probabilities, by sentence."""
+        """The most probable tokens and their log-probabilities at each position, by sentence."""
         self.lengths = torch.zeros(sentences, dtype=torch.long)
         self.is_open = torch.ones(sentences, dtype=torch.bool)
         self._limits, self._ends = constraints.limits.cpu(), torch.tensor(constraints.ends)
 
-    def end(self, sentences: Sequence[int]) -> None:
-        """These sentences end where they are."""
+    def stop(self, sentences: Sequence[int]) -> None:
+        """Ends these sentences at their current length."""
         self.is_open[list(sentences)] = False
 
     @torch.no_grad()
     def __iter__(self) -> Iterator[int]:
-        """Each position once its tokens are there."""
-        constraints = self._guide
+        """Yields each position once its tokens are chosen."""
+        constraints = self._constraints
         rows = torch.arange(constraints.sentences)
-        there, last = rows.to(constraints.device), constraints.first
-        said = self.tokens.to(constraints.device, copy=True)
+        device_rows, last = rows.to(constraints.device), constraints.first
+        history = self.tokens.to(constraints.device, copy=True)
         for position in range(constraints.max_length):
             logits = self._step(last, self._state)
-            log_probabilities = constraints.log_probabilities(logits, said[there, :position], there)
-            last = self._choose(log_probabilities, there, position)
-            said[there, position] = last
-            self._write(log_probabilities, last, rows, position)
+            log_probs = constraints.log_probs(logits, history[device_rows, :position], device_rows)
+            last = self._choose(log_probs, device_rows, position)
+            history[device_rows, position] = last
+            self._record(log_probs, last, rows, position)
             yield position
             running = self.is_open[rows]
             count = int(running.sum())
@@ -70,65 +70,57 @@ class DecodeLoop:
             if count <= (1 - IDLE_SHARE) * len(rows):
                 rows, kept = rows[running], running.nonzero().squeeze(1).to(constraints.device)
                 self._state.select(kept)
-                there, last = there[kept], last[kept]
+                device_rows, last = device_rows[kept], last[kept]
 
-    def _write(
+    def _record(
         self,
-        log_probabilities: Float[Tensor, "rows vocabulary"],
+        log_probs: Float[Tensor, "rows vocabulary"],
         chosen: Int[Tensor, " rows"],
         rows: Int[Tensor, " rows"],
         position: int,
     ) -> None:
-        log_prob = log_probabilities.gather(1, chosen.unsqueeze(1)).squeeze(1)
-        # In one tensor, for one wait; such a number holds a token's exactly.
-        tokens, log_probs = torch.stack([chosen.double(), log_prob.double()]).cpu()
+        log_prob = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1)
+        # One tensor, for a single wait; a double represents token ids exactly.
+        tokens, chosen_log_probs = torch.stack([chosen.double(), log_prob.double()]).cpu()
         running = self.is_open[rows]
-        check_numbers(log_probs[running], rows[running], position + 1)
+        check_finite(chosen_log_probs[running], rows[running], position + 1)
         self.tokens[rows, position] = tokens.long()
-        self.log_probs[rows, position] = log_probs.float()
+        self.log_probs[rows, position] = chosen_log_probs.float()
         self.lengths[rows] += running
         self.is_open[rows] = (
             running & (tokens[:, None] != self._ends).all(1) & (position + 1 < self._limits[rows])
         )
-        if self.shown:
-            best = log_probabilities.topk(min(self.shown, log_probabilities.shape[1]))
-            ranked = zip(rows.tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
-            self.alternatives.append(
-                {
-                    row: [
-                        (token, log_prob)
-                        for token, log_prob in zip(*both, strict=True)
-                        if log_prob > -torch.inf
-                    ]
-                    for row, *both in ranked
-                }
-            )
+        if self._alternatives:
+            best = log_probs.topk(min(self._alternatives, log_probs.shape[1]))
+            ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            possible = [[one for one in zip(*row, strict=True) if one[1] > -torch.inf] for row in ranked]
+            self.alternatives.append(dict(zip(rows.tolist(), possible, strict=True)))
 
     def hypotheses(self, length_penalty: float = 0.0) -> list[Hypothesis]:
-        """What was said of each sentence, in their order."""
+        """The hypothesis of each sentence so far."""
         rows = zip(self.tokens.tolist(), self.log_probs.tolist(), self.lengths.tolist(), strict=True)
-        ends = self._guide.ends
+        ends = self._constraints.ends
         return [
             _hypothesis(tokens[:length], log_probs[:length], ends, length_penalty)
             for tokens, log_probs, length in rows
         ]
 
 
-def single_path(
-    step: Step[Remembered], state: Remembered, constraints: Constraints, choose: Choose, length_penalty: float
+def decode(
+    step: Step[StateT], state: StateT, constraints: Constraints, choose: Choose, length_penalty: float
 ) -> list[Hypothesis]:
-    """One hypothesis for each sentence, in their order."""
-    walk = DecodeLoop(step, state, constraints, choose)
-    for _ in walk:
+    """One hypothesis for each sentence, by a decoding loop that runs to its end."""
+    loop = DecodeLoop(step, state, constraints, choose)
+    for _ in loop:
         pass
-    return walk.hypotheses(length_penalty)
+    return loop.hypotheses(length_penalty)
 
 
 def most_probable(
-    log_probabilities: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], position: int
+    log_probs: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], position: int
 ) -> Int[Tensor, " rows"]:
     """The choice of greedy search."""
-    return log_probabilities.argmax(-1)
+    return log_probs.argmax(-1)
 
 
 def _hypothesis(
@@ -139,7 +131,7 @@ def _hypothesis(
     return Hypothesis(
         tokens=tokens[:-1] if complete else tokens,
         score=sum_log_prob / length_normalizer(len(tokens), length_penalty),
-        log_probability=sum_log_prob,
-        log_probabilities=log_probs,
+        sum_log_prob=sum_log_prob,
+        log_probs=log_probs,
         complete=complete,
     )

@@ -1,4 +1,4 @@
-"""Drawing sentences at random from a model, and the filters that keep the draw sensible."""
+"""Sampling sentences from a model, and the filters for it."""
 
 import math
 from collections.abc import Sequence
@@ -9,19 +9,19 @@ from torch import Tensor
 
 from clearhead.decoding.constraints import Constraints
 from clearhead.decoding.hypothesis import Hypothesis
-from clearhead.decoding.loop import Choose, single_path
-from clearhead.decoding.step import Remembered, Step
+from clearhead.decoding.loop import Choose, decode
+from clearhead.decoding.step import StateT, Step
 from clearhead.errors import SettingsError
 
-# Below it, single precision cannot hold what the log-probabilities become.
-SMALLEST_TEMPERATURE = 1e-6
-# Below what torch takes: the number of a text is added to it.
+# Below it, log-probabilities divided by the temperature overflow single precision.
+MIN_TEMPERATURE = 1e-6
+# Less than torch allows, because the number of a text is added to the seed.
 MAX_SEED = 2**62
 
 
 def sample(
-    step: Step[Remembered],
-    state: Remembered,
+    step: Step[StateT],
+    state: StateT,
     constraints: Constraints,
     seeds: Sequence[int],
     temperature: float = 1.0,
@@ -29,20 +29,15 @@ def sample(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> list[Hypothesis]:
-    """One random sentence for each; the same seed gives the same one, whatever else is in the batch.
+    """A random sentence for each seed; a seed gives the same sentence in any batch.
 
     The log-probabilities of the hypotheses are the model's own, before temperature and filters.
     """
-    return single_path(
-        step,
-        state,
-        constraints,
-        sampled(constraints, seeds, temperature, top_k, top_p, min_p),
-        length_penalty=0.0,
-    )
+    choose = sampler(constraints, seeds, temperature, top_k, top_p, min_p)
+    return decode(step, state, constraints, choose, length_penalty=0.0)
 
 
-def sampled(
+def sampler(
     constraints: Constraints,
     seeds: Sequence[int],
     temperature: float = 1.0,
@@ -50,72 +45,72 @@ def sampled(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Choose:
-    """The choice at random among what the filters leave, a seed a sentence."""
+    """The choice of a decoding loop that samples among the tokens that pass the filters."""
     check_sampling(temperature, top_k, top_p, min_p)
     if len(seeds) != constraints.sentences:
         raise SettingsError(f"seeds: {len(seeds)} seeds for {constraints.sentences} sentences; give one each")
-    chances = _chances(seeds, constraints.max_length).to(constraints.device)
+    uniforms = _uniforms(seeds, constraints.max_length).to(constraints.device)
 
     def choose(
-        log_probabilities: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], position: int
+        log_probs: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], position: int
     ) -> Int[Tensor, " rows"]:
-        scores = log_probabilities / temperature
+        scores = log_probs / temperature
         if top_k is not None:
             scores = keep_top_k(scores, top_k)
         if top_p < 1:
             scores = keep_top_p(scores, top_p)
         if min_p > 0:
             scores = keep_min_p(scores, min_p)
-        return draw(scores.softmax(-1), chances[rows, position])
+        return inverse_cdf(scores.softmax(-1), uniforms[rows, position])
 
     return choose
 
 
 def keep_top_k(scores: Float[Tensor, "rows vocabulary"], k: int) -> Float[Tensor, "rows vocabulary"]:
-    """Only the k best tokens stay possible (Fan et al. 2018); all that equal the last of them stay too."""
+    """Masks all but the k best tokens (Fan et al. 2018); ties with the last of them stay."""
     least = scores.topk(min(k, scores.shape[1]), dim=-1).values[:, -1:]
     return scores.masked_fill(scores < least, -torch.inf)
 
 
 def keep_top_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tensor, "rows vocabulary"]:
-    """Only the fewest tokens that together hold a probability of p stay possible (Holtzman et al. 2020)."""
+    """Masks all but the fewest tokens whose probabilities sum to p (Holtzman et al. 2020)."""
     ranked, order = scores.sort(dim=-1, descending=True, stable=True)
-    probabilities = ranked.softmax(-1)
-    before = probabilities.cumsum(-1) - probabilities
-    # A p that single precision takes for 0 would leave not even the best.
+    probs = ranked.softmax(-1)
+    before = probs.cumsum(-1) - probs
+    # A p that underflows to 0 would mask even the best token.
     least = max(p, torch.finfo(before.dtype).tiny)
     return scores.scatter(1, order, ranked.masked_fill(before >= least, -torch.inf))
 
 
 def keep_min_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tensor, "rows vocabulary"]:
-    """Only tokens at least p times as probable as the best stay possible (Nguyen et al. 2024)."""
+    """Masks tokens less than p times as probable as the best (Nguyen et al. 2024)."""
     best = scores.amax(-1, keepdim=True)
     return scores.masked_fill((scores - best).exp() < p, -torch.inf)
 
 
-def draw(
-    probabilities: Float[Tensor, "rows vocabulary"], chances: Float[Tensor, " rows"]
+def inverse_cdf(
+    probs: Float[Tensor, "rows vocabulary"], uniforms: Float[Tensor, " rows"]
 ) -> Int[Tensor, " rows"]:
-    """The token at which the probabilities, summed up in order, pass the row's chance in [0, 1)."""
-    summed = probabilities.double().cumsum(-1)
-    marks = chances.double().unsqueeze(1) * summed[:, -1:]
-    return torch.searchsorted(summed, marks, right=True).squeeze(1).clamp(max=probabilities.shape[1] - 1)
+    """The first token at which the cumulative probability exceeds the row's uniform number in [0, 1)."""
+    summed = probs.double().cumsum(-1)
+    marks = uniforms.double().unsqueeze(1) * summed[:, -1:]
+    return torch.searchsorted(summed, marks, right=True).squeeze(1).clamp(max=probs.shape[1] - 1)
 
 
-def _chances(seeds: Sequence[int], max_length: int) -> Float[Tensor, "sentences longest"]:
-    """The random numbers of every row from its own generator, always on the CPU: equal on every device."""
+def _uniforms(seeds: Sequence[int], max_length: int) -> Float[Tensor, "sentences max_length"]:
+    """Random numbers of one generator per sentence, on the CPU so that all devices agree."""
     generator = torch.Generator()
     rows = [torch.rand(max_length, generator=generator.manual_seed(seed)) for seed in seeds]
     return torch.stack(rows) if rows else torch.empty(0, max_length)
 
 
 def check_sampling(temperature: float, top_k: int | None, top_p: float, min_p: float) -> None:
-    """Refuses what cannot be drawn by, all at once."""
+    """Raises SettingsError with all values that are out of range."""
     problems = []
-    if not SMALLEST_TEMPERATURE <= temperature < math.inf:
+    if not MIN_TEMPERATURE <= temperature < math.inf:
         problems.append(
-            f"temperature: {temperature} should be finite and at least {SMALLEST_TEMPERATURE}; "
-            "greedy search is its limit"
+            f"temperature: {temperature} should be finite and at least {MIN_TEMPERATURE}; "
+            "use greedy search instead of 0"
         )
     if top_k is not None and top_k < 1:
         problems.append(f"top_k: {top_k} should be at least 1")

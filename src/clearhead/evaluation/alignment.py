@@ -1,4 +1,4 @@
-"""How near word alignments are to those that people made."""
+"""Word alignments against those made by people."""
 
 import tarfile
 from collections.abc import Sequence
@@ -10,29 +10,29 @@ from clearhead.errors import DataError
 from clearhead.evaluation.score import check_lines
 
 Link = tuple[int, int]
-"""A word of the source and one of the target, both counted from 0."""
+"""The numbers of a source word and a target word, from 0."""
 HANSARDS = "word-alignment/word-alignment-gold.tar.xz"
-"""Where a folder of data sets has the pairs of the Hansards with gold alignments."""
+"""The Hansards with gold alignments, in the folder of data sets."""
 
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """A sentence and its translation, cut into words, with what people linked."""
+    """A sentence and its translation as words, with gold links."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     sure: frozenset[Link]
     possible: frozenset[Link]
-    """All links that are no mistake, the sure ones included."""
+    """All acceptable links, the sure ones included."""
 
 
 @dataclass(frozen=True)
 class AlignmentScore:
-    """The alignment error rate, and of what it is made (Och and Ney 2003)."""
+    """The alignment error rate with its precision and recall (Och and Ney 2003)."""
 
     error_rate: float
     precision: float
-    """The share of the links that are possible."""
+    """The share of the links found that are possible."""
     recall: float
     """The share of the sure links that were found."""
     links: int
@@ -42,12 +42,14 @@ class AlignmentScore:
 
 
 def alignment_score(found: Sequence[set[Link]], gold: Sequence[AlignedPair]) -> AlignmentScore:
-    """Of the links that were found in each pair."""
+    """The score of the links found in each pair."""
     check_lines(found=[""] * len(found), gold=[""] * len(gold))
     links = sum(map(len, found))
     sure = sum(len(pair.sure) for pair in gold)
-    found_sure = sum(len(mine & pair.sure) for mine, pair in zip(found, gold, strict=True))
-    found_possible = sum(len(mine & pair.possible) for mine, pair in zip(found, gold, strict=True))
+    found_sure = sum(len(links_found & pair.sure) for links_found, pair in zip(found, gold, strict=True))
+    found_possible = sum(
+        len(links_found & pair.possible) for links_found, pair in zip(found, gold, strict=True)
+    )
     return AlignmentScore(
         error_rate=1 - (found_sure + found_possible) / max(links + sure, 1),
         precision=found_possible / max(links, 1),
@@ -57,7 +59,7 @@ def alignment_score(found: Sequence[set[Link]], gold: Sequence[AlignedPair]) -> 
 
 
 def read_hansards(archive: Path, part: Literal["dev", "test"] = "test") -> list[AlignedPair]:
-    """English and French sentences of the Canadian parliament (Mihalcea and Pedersen 2003)."""
+    """The English-French pairs of the WPT 2003 shared task (Mihalcea and Pedersen 2003)."""
     english = [tuple(line.split()) for line in _lines(archive, f"{part}.e")]
     french = [tuple(line.split()) for line in _lines(archive, f"{part}.f")]
     check_lines(english=list(map(" ".join, english)), french=list(map(" ".join, french)))
@@ -70,7 +72,7 @@ def read_hansards(archive: Path, part: Literal["dev", "test"] = "test") -> list[
         if kind == "S":
             sure[int(number) - 1].add(link)
     rows = zip(english, french, sure, possible, strict=True)
-    return [AlignedPair(one, other, frozenset(safe), frozenset(all_)) for one, other, safe, all_ in rows]
+    return [AlignedPair(source, target, frozenset(s), frozenset(p)) for source, target, s, p in rows]
 
 
 def _lines(archive: Path, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""How near translations are to references: BLEU, chrF and TER as sacreBLEU defines them."""
+"""Translations against references: BLEU, chrF and TER as sacreBLEU defines them."""
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -10,12 +10,12 @@ from sacrebleu.metrics.ter import TER
 
 from clearhead.evaluation.score import Score, check_lines
 
-# Where words are not set apart by blanks, n-grams of words would be n-grams of sentences.
+# sacreBLEU tokenizers for languages without spaces between words.
 TOKENIZATIONS = {"zh": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}
 
 
 def scores(hypotheses: Sequence[str], references: Sequence[str], language: str) -> list[Score]:
-    """BLEU, lower-cased BLEU where Moses can find words, chrF and TER; `language` is the target's."""
+    """BLEU, lower-cased Moses BLEU if the language has spaces, chrF and TER; `language` is the target's."""
     measures: list[Callable[..., Score]] = [bleu, chrf, ter]
     if language not in TOKENIZATIONS:
         measures.insert(1, moses_bleu)
@@ -42,9 +42,9 @@ def ter(hypotheses: Sequence[str], references: Sequence[str], language: str) -> 
 
 
 def moses_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
-    """BLEU of lower-cased words cut by the Moses tokenizer, for comparison with papers that report it so."""
+    """Lower-cased BLEU with the Moses tokenizer, for comparison with papers that report it."""
     check_lines(translations=hypotheses, references=references)
-    # Imported here because it takes longer than everything else in this room.
+    # Imported here because it is slow to import.
     from sacremoses import MosesTokenizer
 
     tokenizer = MosesTokenizer(language)

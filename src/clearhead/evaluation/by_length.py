@@ -1,4 +1,4 @@
-"""How the quality of translations depends on the length of what is translated."""
+"""Translation quality by the length of the source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from clearhead.evaluation.score import check_lines
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """The sentences whose source has from `shortest` to `longest` words; None: or more."""
+    """The sentences whose source has `min_length` to `max_length` words; None means no upper bound."""
 
-    shortest: int
+    min_length: int
     max_length: int | None
     sentences: int
     bleu: float
@@ -22,7 +22,7 @@ class LengthBucket:
 
     @property
     def label(self) -> str:
-        return f"{self.shortest}+" if self.max_length is None else f"{self.shortest}-{self.max_length}"
+        return f"{self.min_length}+" if self.max_length is None else f"{self.min_length}-{self.max_length}"
 
 
 def by_length(
@@ -32,29 +32,29 @@ def by_length(
     language: str,
     bounds: Sequence[int] = (10, 20, 30, 40, 50),
 ) -> list[LengthBucket]:
-    """A row for each bucket that has sentences; `bounds` are the longest lengths of all but the last."""
+    """The buckets that have sentences; `bounds` are the max_length of all but the last."""
     check_lines(sources=sources, translations=hypotheses, references=references)
     if list(bounds) != sorted(set(bounds)) or (bounds and bounds[0] < 0):
-        raise SettingsError(f"bounds: {list(bounds)} should rise from 0 or more")
+        raise SettingsError(f"bounds: {list(bounds)} should be increasing and not negative")
     triples = list(zip(sources, hypotheses, references, strict=True))
     buckets = []
-    for shortest, max_length in zip((0, *(bound + 1 for bound in bounds)), (*bounds, None), strict=True):
+    for min_length, max_length in zip((0, *(bound + 1 for bound in bounds)), (*bounds, None), strict=True):
         inside = [
             (hypothesis, reference)
             for source, hypothesis, reference in triples
-            if shortest <= _words(source) and (max_length is None or _words(source) <= max_length)
+            if min_length <= _words(source) and (max_length is None or _words(source) <= max_length)
         ]
         if inside:
-            buckets.append(_bucket(shortest, max_length, inside, language))
+            buckets.append(_bucket(min_length, max_length, inside, language))
     return buckets
 
 
 def _bucket(
-    shortest: int, max_length: int | None, pairs: list[tuple[str, str]], language: str
+    min_length: int, max_length: int | None, pairs: list[tuple[str, str]], language: str
 ) -> LengthBucket:
     hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
     return LengthBucket(
-        shortest=shortest,
+        min_length=min_length,
         max_length=max_length,
         sentences=len(pairs),
         bleu=bleu(hypotheses, references, language).value,

@@ -1,4 +1,4 @@
-"""One measurement, with what is needed to repeat it, and the checks before any."""
+"""A score with its signature, and the checks before scoring."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from clearhead.errors import DataError
 
 @dataclass(frozen=True)
 class Score:
-    """A value means little without the signature that says how it was made."""
+    """A value with the signature that makes it reproducible (Post 2018)."""
 
     name: str
     value: float
@@ -19,11 +19,11 @@ class Score:
 
 
 def check_lines(**texts: Sequence[str]) -> None:
-    """Refuses texts that do not go together line by line."""
+    """Raises DataError unless all texts have the same number of lines, at least one."""
     counts = {name: len(lines) for name, lines in texts.items()}
     if not all(counts.values()):
         empty = next(name for name, count in counts.items() if not count)
-        raise DataError(f"{empty}: no lines, so there is nothing to score; give a file that has some")
+        raise DataError(f"{empty}: no lines, nothing to score; give a file with text")
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} {name}" for name, count in counts.items())
-        raise DataError(f"unequal numbers of lines: {shown}; give files that go together line by line")
+        raise DataError(f"line counts differ: {shown}; give files that match line by line")

@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or only luckier in its test sentences."""
+"""Tests whether the difference between two systems is significant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from clearhead.errors import DataError, SettingsError
 from clearhead.evaluation.bleu import bleu_metric
 from clearhead.evaluation.score import check_lines
 
-# All samples are held in memory at once: beyond this many drawn lines, gigabytes.
-MOST_DRAWN_LINES = 10_000_000
+# All samples are in memory at once; more lines would take gigabytes.
+MAX_RESAMPLED_LINES = 10_000_000
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A score and the interval in which 95 % of the resampled test sets put it."""
+    """A score with its 95 % confidence interval over resampled test sets."""
 
     value: float
     low: float
@@ -26,7 +26,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the same sentences; a small `p_value` means that the difference is hardly chance."""
+    """Two systems on the same sentences; with a small `p_value`, chance hardly explains the difference."""
 
     name: str
     ours: Estimate
@@ -42,16 +42,16 @@ def paired_bootstrap(
     language: str,
     samples: int = 1000,
 ) -> list[Comparison]:
-    """BLEU and chrF of two systems under paired bootstrap resampling (Koehn 2004), as sacreBLEU does it.
+    """BLEU and chrF of two systems by sacreBLEU's paired bootstrap resampling (Koehn 2004).
 
-    The random numbers are the same in every run; SACREBLEU_SEED changes them and the signature names them.
+    The seed is fixed; SACREBLEU_SEED changes it, and the signature contains it.
     """
     check_lines(ours=ours, theirs=theirs, references=references)
     if samples < 1:
         raise SettingsError(f"samples: {samples} should be at least 1")
-    if samples * len(references) > MOST_DRAWN_LINES:
-        most = MOST_DRAWN_LINES // samples
-        raise DataError(f"{len(references)} lines are too many to resample; compare on at most {most}")
+    if samples * len(references) > MAX_RESAMPLED_LINES:
+        limit = MAX_RESAMPLED_LINES // samples
+        raise DataError(f"{len(references)} lines are too many to resample; compare on at most {limit}")
     metrics: dict[str, Metric] = {"BLEU": bleu_metric(language), "chrF": CHRF()}
     signatures, results = PairedTest(
         [("theirs", theirs), ("ours", ours)], metrics, [references], test_type="bs", n_samples=samples
@@ -59,7 +59,7 @@ def paired_bootstrap(
     comparisons = []
     for name, signature in signatures.items():
         baseline, result = (one for one in results[name] if isinstance(one, Result))
-        # sacreBLEU calls the lack of any difference significant; chance explains it perfectly.
+        # sacreBLEU reports equal scores as significant.
         p_value = 1.0 if result.score == baseline.score else result.p_value or 0.0
         comparisons.append(Comparison(name, _estimate(result), _estimate(baseline), p_value, str(signature)))
     return comparisons

@@ -19,7 +19,7 @@ def kind_of(model: Model) -> str:
 
 def most_tokens(model: Model) -> int:
     """The most tokens of a text, signs not counted."""
-    return model.max_length if isinstance(model, TranslationModel) else model.max_length - len(model.lead)
+    return model.max_length if isinstance(model, TranslationModel) else model.context_length - len(model.lead)
 
 
 def architecture(model: Model, name: str) -> dict[str, Any]:
@@ -46,8 +46,8 @@ def bare_architecture(model: Translator | GPT, tokenizer: Tokenizer, name: str) 
         "kv_heads": config.attention.kv_heads or heads,
         "size": config.head_size,
         "vocabulary": model.readout_weight.shape[0],
-        "max_length": config.max_length,
-        "most_tokens": config.max_length,
+        "max_length": config.max_positions,
+        "most_tokens": config.max_positions,
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "position": config.position,
         "norm": config.norm,

@@ -20,7 +20,7 @@ def beam(told: TraceSession) -> dict[str, Any]:
             "step": node.step,
             "id": node.token,
             "piece": piece,
-            "log_probability": _finite(node.log_probability),
+            "log_probability": _finite(node.log_prob),
             "total": _finite(node.sum_log_prob),
             "score": _finite(node.score),
             "state": node.fate,

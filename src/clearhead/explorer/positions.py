@@ -10,7 +10,7 @@ from clearhead.models import GPT, Translator
 @torch.no_grad()
 def position_table(model: Translator | GPT, positions: int) -> tuple[str, Array]:
     """The kind, and what is added at each place; of rotary ones the turns, of alibi what a distance takes."""
-    device, positions = model.readout_weight.device, min(positions, model.config.max_length)
+    device, positions = model.readout_weight.device, min(positions, model.config.max_positions)
     numbers = torch.arange(positions, device=device)
     relative = model.get_submodule("decoder.blocks.0.attention.relative")
     match relative:

@@ -27,15 +27,15 @@ def projection(
     path = kind["path"].replace("*", str(layer))
     attention = told.model.get_submodule(path)
     assert isinstance(attention, Attention)
-    if not 0 <= dimension < attention.size:
-        raise SettingsError(f"dimension: {dimension} is not from 0 to {attention.size - 1}")
+    if not 0 <= dimension < attention.head_size:
+        raise SettingsError(f"dimension: {dimension} is not from 0 to {attention.head_size - 1}")
     side = kind["queries" if part == "queries" else "keys"]
     told.check_place(place, side)
     told.fetch(f"{path}.{part}")
     given = _given(told, kind, layer, part, place)
     # Several heads of queries may ask the same keys and values.
-    asked = head if part == "queries" else head // attention.shared
-    row = sum(attention.project.sizes[: THREE.index(part)]) + asked * attention.size + dimension
+    asked = head if part == "queries" else head // attention.heads_per_kv_head
+    row = sum(attention.project.sizes[: THREE.index(part)]) + asked * attention.head_size + dimension
     weight = attention.project.weight[row].cpu()
     bias = 0.0 if attention.project.bias is None else float(attention.project.bias[row])
     return {

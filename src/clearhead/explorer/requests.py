@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from pydantic_core import ErrorDetails
 
-from clearhead.config import sentence
+from clearhead.config import describe
 
 MOST_CHARACTERS = 200_000
 """Of one text: more than models read, and little enough to be cut and refused with its count of tokens."""
@@ -100,4 +100,4 @@ def complaint(problem: ErrorDetails) -> tuple[str, str | None]:
         return "the request is no JSON object with content-type application/json: send one", None
     field = ".".join(written)
     way = "; docs/trace.md has all that there are" if problem["type"] == "extra_forbidden" else ""
-    return f"{field}: {sentence(problem)}{way}", field
+    return f"{field}: {describe(problem)}{way}", field

@@ -58,7 +58,7 @@ def kept_names(model: Model, text: str, tokens: int = 0) -> list[str]:
     length, most = len(model.tokenizer.encode(text)), most_tokens(model)
     if length > most:
         raise TextError(f"text: {length} tokens, and the model takes {most}: shorten it")
-    positions = min(length + tokens + 2, model.model.config.max_length)
+    positions = min(length + tokens + 2, model.model.config.max_positions)
     sides = ("text",) if isinstance(model, LanguageModel) else ("source", "target")
     entries = catalogue(model.model, dict.fromkeys(sides, positions)).values()
     whole = sum(4 * math.prod(entry.shape) for entry in entries)

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.decoding import MAX_SEED, Constraints, most_probable, sampled
+from clearhead.decoding import MAX_SEED, Constraints, most_probable, sampler
 from clearhead.errors import SettingsError, TextError
 from clearhead.explorer.architecture import Model, most_tokens
 from clearhead.explorer.distribution import Cut, distribution
 from clearhead.layers.layout import Padded, Plain
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.translation.model import TranslationModel
-from clearhead.text.tokenizer import END, START
+from clearhead.text.tokenizer import BOS, EOS
 
 
 def next_token(
@@ -39,7 +39,7 @@ def next_token(
         "top": told["top"],
         "kept": told["kept"],
         "text": _text(model, text, [*written, chosen]),
-        "ended": chosen in model.tokenizer.signs.ends,
+        "ended": chosen in model.tokenizer.eos_ids,
         "places": positions,
         "cache": {
             "layers": layers,
@@ -63,7 +63,7 @@ def _check(model: Model, written: Sequence[int], seed: int) -> None:
 def _last_logits(model: Model, text: str, written: Sequence[int], to: str | None) -> tuple[Tensor, int]:
     """The logits after the last token, and how many tokens the decoder has read."""
     if isinstance(model, LanguageModel):
-        ids = [*model.encode(text), *written][-model.max_length :]
+        ids = [*model.encode(text), *written][-model.context_length :]
         words = torch.tensor([ids], device=model.device)
         return model.model.readout(model.model.states(words, Plain())[0, -1]), len(ids)
     source = model.tokenizer.encode(text)
@@ -72,15 +72,15 @@ def _last_logits(model: Model, text: str, written: Sequence[int], to: str | None
     if len(source) > most_tokens(model) or len(written) > model.model.config.max_tokens:
         max_length = max(len(source), len(written))
         raise TextError(f"text: {max_length} tokens, and the model takes {most_tokens(model)}: shorten it")
-    read = torch.tensor([[*model.lead(to), *source, END]], device=model.device)
-    target = torch.tensor([[START, *written]], device=model.device)
+    read = torch.tensor([[*model.lead(to), *source, EOS]], device=model.device)
+    target = torch.tensor([[BOS, *written]], device=model.device)
     layout = Padded(torch.tensor([read.shape[1]], device=model.device))
     states = model.model.states(read, layout, target)
     return model.model.readout(states[0, -1]), len(written) + 1
 
 
 def _text(model: Model, text: str, written: Sequence[int]) -> str:
-    said = model.tokenizer.decode([one for one in written if one not in model.tokenizer.signs.ends])
+    said = model.tokenizer.decode([one for one in written if one not in model.tokenizer.eos_ids])
     return said if isinstance(model, TranslationModel) else text + said
 
 
@@ -91,11 +91,10 @@ def _layers(model: Model) -> int:
 
 def _chosen(logits: Tensor, place: int, cut: Cut, seed: int, suppressed_tokens: Sequence[int]) -> int:
     """As a continuation of the text chooses at this place."""
-    constraints = Constraints(
-        1, START, END, place + 1, device=logits.device, suppressed_tokens=suppressed_tokens
-    )
+    start = torch.tensor([BOS], device=logits.device)
+    constraints = Constraints(start, EOS, place + 1, suppressed_tokens=suppressed_tokens)
     drawing = (cut.temperature, cut.top_k, cut.top_p)
-    choose = sampled(constraints, [seed], *drawing) if cut.temperature else most_probable
+    choose = sampler(constraints, [seed], *drawing) if cut.temperature else most_probable
     rows = torch.zeros(1, dtype=torch.long, device=logits.device)
-    log_probabilities = constraints.log_probabilities(logits[None], rows[None, :0], rows)
-    return int(choose(log_probabilities, rows, place)[0])
+    log_probs = constraints.log_probs(logits[None], rows[None, :0], rows)
+    return int(choose(log_probs, rows, place)[0])

@@ -62,7 +62,7 @@ def _matrix(model: Model) -> Tensor:
 
 
 def _nearest(model: Model, vector: Tensor, count: int, without: set[int]) -> list[dict[str, Any]]:
-    signs = range(len(model.tokenizer.specials))
+    signs = range(len(model.tokenizer.special_tokens))
     found = nearest(_matrix(model), vector, count, {*signs, *without})
     pieces = model.tokenizer.pieces([one for one, _ in found])
     return [

@@ -26,6 +26,6 @@ def contributions(model: nn.Module, measure: Callable[[], float]) -> Generator[C
     whole = measure()
     for path, attention in model.named_modules():
         if isinstance(attention, Attention):
-            for head in range(attention.project.sizes[0] // attention.size):
+            for head in range(attention.project.sizes[0] // attention.head_size):
                 with intervene(model, {f"{path}.mixed": Mute([head])}):
                     yield Contribution(path, head, measure() - whole)

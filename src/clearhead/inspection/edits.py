@@ -314,7 +314,7 @@ def _vector(vector: int | Sequence[float] | Tensor, like: Tensor, site: Site) ->
 def _longest(site: Site) -> int:
     """So many positions the positions of a site know."""
     if isinstance(site.module, Embedding):
-        return site.module.max_length
+        return site.module.max_positions
     assert isinstance(site.module, Stack)
     block = site.module.blocks[0]
     assert isinstance(block, Block)
@@ -336,7 +336,7 @@ def _check_heads(site: Site, heads: Sequence[int]) -> None:
         )
     if not isinstance(heads, Sequence):
         raise SettingsError(f"{site.name}: {heads!r} is no list of heads; give [{heads!r}]")
-    count = site.module.output.in_features // site.module.size
+    count = site.module.output.in_features // site.module.head_size
     for head in heads:
         if head not in range(count):
             raise SettingsError(f"{site.name}: there is no head {head}; heads are 0 to {count - 1}")

@@ -15,7 +15,7 @@ from clearhead.inspection import Trace, capture
 from clearhead.layers.layout import Padded
 from clearhead.models import GPT, Translator
 from clearhead.options import options_of
-from clearhead.text.tokenizer import END, START, UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.inspection.pictures.picture import Picture
@@ -195,7 +195,7 @@ def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = N
     numbers = tokenizer.word_numbers(text) if text else []
     for position, number in enumerate(numbers, start=len(ids) - len(numbers)):
         tokens[position] = replace(tokens[position], word=number)
-    return (*tokens, *_tokens(tokenizer, [END]))
+    return (*tokens, *_tokens(tokenizer, [EOS]))
 
 
 def target_tokens(
@@ -203,7 +203,7 @@ def target_tokens(
 ) -> tuple[Token, ...]:
     """What a translator's decoder reads, and what it is to say: the target, and </s> if it ends."""
     tokens = [replace(token, written=written) for token in _tokens(tokenizer, ids)]
-    return _told([*_tokens(tokenizer, [START]), *tokens], [*ids, END] if ends else ids, look.logits)
+    return _told([*_tokens(tokenizer, [BOS]), *tokens], [*ids, EOS] if ends else ids, look.logits)
 
 
 def text_tokens(
@@ -218,7 +218,7 @@ def text_tokens(
 
 def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     """The tokens of ids; the words of a text are numbered, and signs have no number."""
-    signs = {*range(len(tokenizer.specials)), tokenizer.signs.start, *tokenizer.signs.ends} - {UNKNOWN}
+    signs = {*range(len(tokenizer.special_tokens)), tokenizer.bos_id, *tokenizer.eos_ids} - {UNK}
     first = next((position for position, number in enumerate(ids) if number not in signs), len(ids))
     numbers: list[int | None] = [None] * first
     for number, word in enumerate(tokenizer.words([ids[first:]])[0]):

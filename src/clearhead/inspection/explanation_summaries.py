@@ -22,7 +22,7 @@ from clearhead.inspection.lens import Lens, logit_lens
 from clearhead.inspection.summaries import Brought, Role, head_roles, residual_share
 from clearhead.layers.block import Stack
 from clearhead.models import GPT, Translator
-from clearhead.text.tokenizer import UNKNOWN
+from clearhead.text.tokenizer import UNK
 
 ATTENTIONS = {
     "encoder": "encoder.blocks.{}.attention",
@@ -106,7 +106,7 @@ class Summaries:
         # What the vocabulary does not have is known only from the text.
         own = self.explanation.tokenizer.word_texts(self.explanation.text)
         for number, ids in enumerate(_grouped(self.explanation.source)):
-            if UNKNOWN in ids:
+            if UNK in ids:
                 source[number] = own[number] or source[number]
         return WordAlignment(aligner, source, target, merged, agreements(merged))
 

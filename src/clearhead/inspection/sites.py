@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from clearhead.errors import SettingsError, nearest
+from clearhead.errors import SettingsError, closest_match
 from clearhead.layers.attention import Attention
 from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
@@ -224,5 +224,5 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
 
 def nearby(name: str, names: Iterable[str]) -> str:
     """The end of a message that says which name may have been meant."""
-    near = nearest(name, names, alike=0.3)
+    near = closest_match(name, names, cutoff=0.3)
     return f"; near it: {near}" if near else ""

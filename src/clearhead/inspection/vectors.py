@@ -47,7 +47,7 @@ def compared_places(
     match relative:
         case Rotary():
             angles = relative.cosines[:positions]
-            turned = relative.turn(torch.ones(1, 1, positions, 2 * angles.shape[1], device=device))[0, 0]
+            turned = relative.rotate(torch.ones(1, 1, positions, 2 * angles.shape[1], device=device))[0, 0]
             return ComparedPlaces(kind, angles.cpu(), _cosines(turned.cpu()))
         case Alibi():
             bias = relative.bias(positions, positions)

@@ -1,1 +1,1 @@
-"""Other libraries' formats, in and out."""
+"""Formats of other libraries: import and export."""

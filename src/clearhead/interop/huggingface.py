@@ -1,9 +1,10 @@
-"""Folders of Hugging Face's transformers library, in and out: settings, weights and tokenizer of a GPT."""
+"""Imports and exports Hugging Face folders: settings, weights and tokenizer of a GPT."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import tomli_w
 import torch
@@ -17,7 +18,7 @@ from clearhead.checkpoint import (
     SETTINGS,
     WEIGHTS,
     Undrawn,
-    check_counts,
+    check_sizes,
     load_checkpoint,
     save_weights,
     set_weights,
@@ -26,127 +27,126 @@ from clearhead.checkpoint import (
 )
 from clearhead.config import problems
 from clearhead.errors import ModelError
-from clearhead.files import check_new_folder, replacing, write_text
-from clearhead.interop.architectures import family_for, family_of
-from clearhead.interop.weight_map import Family, ours, theirs
+from clearhead.files import atomic_path, check_new_folder, write_text
+from clearhead.interop.architectures import Architecture, architecture_for, architecture_of
 from clearhead.models import GPT, GPTConfig
 from clearhead.text.huggingface import read_json
 from clearhead.text.tokenizer import Tokenizer
 
-CONFIG, INDEX, PARTS = "config.json", "model.safetensors.index.json", "model-*.safetensors"
-Made = TypeVar("Made")
-KINDS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+CONFIG, INDEX, SHARDS = "config.json", "model.safetensors.index.json", "model-*.safetensors"
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 CARD_TEXT = """# {name}
 
-A language model of the family {kind}, imported from a Hugging Face folder. Its licence is that of its source.
+A {model_type} language model, imported from a Hugging Face folder. The licence of the original model applies.
 
     clearhead generate --model {name} "Once upon a time"
 """
 
 
 def import_model(folder: Path, out: Path) -> GPT:
-    """Writes a model's folder from one of Hugging Face; what is missing or has no place here is named."""
+    """Convert a Hugging Face folder to a model folder; return the model."""
     check_new_folder(out)
-    settings = _their_settings(folder)
-    family = _said(folder / CONFIG, lambda: family_of(settings))
-    config = _said(folder / CONFIG, lambda: _our_settings(family, settings))
-    tensors = _their_tensors(folder)
-    tokenizer = Tokenizer.from_huggingface(folder, _rows(settings, folder))
-    check_counts(config, tokenizer.size, [one.shape for one in tensors.values()], str(folder / CONFIG))
+    settings = _read_settings(folder)
+    with _located(folder / CONFIG):
+        architecture = architecture_of(settings)
+        config = _gpt_config(architecture, settings)
+        vocabulary = _vocabulary_size(settings)
+    tensors = _read_tensors(folder)
+    tokenizer = Tokenizer.from_huggingface(folder, vocabulary)
+    check_sizes(config, tokenizer, [tensor.shape for tensor in tensors.values()], str(folder / CONFIG))
     with Undrawn():
         model = GPT(config, tokenizer.size)
-    place = str(folder / WEIGHTS)
-    set_weights(model, ours(family, model, tensors, place), place)
+    location = str(folder / WEIGHTS)
+    set_weights(model, architecture.weights.from_huggingface(model, tensors, location), location)
     out.mkdir(parents=True, exist_ok=True)
-    kind = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     saved = {
         "model": config.model_dump(exclude_none=True),
-        "origin": {"library": "huggingface", "family": family.kind, "precision": kind},
+        "origin": {"library": "huggingface", "family": architecture.model_type, "precision": dtype},
     }
     write_text(out / SETTINGS, tomli_w.dumps(saved))
-    write_text(out / CARD, CARD_TEXT.format(name=out.name, kind=family.kind))
+    write_text(out / CARD, CARD_TEXT.format(name=out.name, model_type=architecture.model_type))
     tokenizer.save(out / Tokenizer.FILE)
-    # Last: a folder is taken for a model once it has weights.
+    # Weights last: they make a folder a model.
     save_weights(weights(model), out / WEIGHTS)
     return model
 
 
 def export_model(folder: Path, out: Path) -> str:
-    """Writes a folder for Hugging Face from a model's folder; gives the family that holds it."""
+    """Convert a model folder to a Hugging Face folder; return its model_type."""
     check_new_folder(out)
     checkpoint = load_checkpoint(folder)
-    if not isinstance(checkpoint.model, GPT):
-        raise ModelError(
-            f"{folder}: this model translates; only language models have a form for Hugging Face"
-        )
     model, tokenizer = checkpoint.model, checkpoint.processor
-    family = _said(folder / SETTINGS, lambda: family_for(model.config))
+    if not isinstance(model, GPT):
+        raise ModelError(f"{folder}: not a language model; only those can be exported to Hugging Face")
+    with _located(folder / SETTINGS):
+        architecture = architecture_for(model.config)
     origin = checkpoint.settings.get("origin")
     precision = origin.get("precision") if isinstance(origin, dict) else None
-    precision = precision if precision in KINDS else "float32"
-    signs = tokenizer.signs
+    dtype = precision if precision in DTYPES else "float32"
     settings = {
-        "architectures": [family.architecture],
-        "model_type": family.kind,
-        "dtype": precision,
+        "architectures": [architecture.class_name],
+        "model_type": architecture.model_type,
+        "dtype": dtype,
         "vocab_size": tokenizer.size,
-        "bos_token_id": signs.start,
-        "eos_token_id": list(signs.several) or signs.end,
-        **family.written(model.config),
+        "bos_token_id": tokenizer.bos_id,
+        "eos_token_id": list(tokenizer.eos_ids) if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id,
+        **architecture.write_settings(model.config),
     }
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / CONFIG, json.dumps(settings, indent=2) + "\n")
     for name, content in tokenizer.to_huggingface().items():
         write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    tensors = {name: tensor.to(KINDS[precision]) for name, tensor in theirs(family, model).items()}
-    with replacing(out / WEIGHTS) as temporary:
-        save_file(tensors, temporary, {"format": "pt"})
-    return family.kind
+    tensors = architecture.weights.to_huggingface(model)
+    with atomic_path(out / WEIGHTS) as temporary:
+        save_file(
+            {name: tensor.to(DTYPES[dtype]) for name, tensor in tensors.items()}, temporary, {"format": "pt"}
+        )
+    return architecture.model_type
 
 
-def _their_settings(folder: Path) -> dict[str, Any]:
+def _read_settings(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; name one with config.json and model.safetensors")
     if not (folder / CONFIG).is_file() and (folder / SETTINGS).is_file():
-        raise ModelError(f"{folder}: is a model of this package already; use it as it is")
+        raise ModelError(f"{folder}: already a clearhead model; use it as it is")
     if not (folder / CONFIG).is_file():
-        raise ModelError(f"{folder}: no model of Hugging Face here, {CONFIG} is missing")
+        raise ModelError(f"{folder}: not a Hugging Face model, {CONFIG} is missing")
     return read_json(folder / CONFIG)
 
 
-def _our_settings(family: Family, settings: dict[str, Any]) -> GPTConfig:
+def _gpt_config(architecture: Architecture, settings: dict[str, Any]) -> GPTConfig:
     try:
-        return GPTConfig.model_validate(family.read(settings))
+        return GPTConfig.model_validate(architecture.read_settings(settings))
     except ValidationError as error:
         raise ModelError(next(iter(problems(GPTConfig, error)))) from None
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelError(
-            f"a value is of another type than {family.kind} has ({error}); copy it again"
+            f"a value has the wrong type for {architecture.model_type} ({error}); copy the file again"
         ) from None
 
 
-def _rows(settings: dict[str, Any], folder: Path) -> int:
-    rows = settings.get("vocab_size")
-    if not isinstance(rows, int) or rows < 1:
-        raise ModelError(f"{folder / CONFIG}: vocab_size: {rows!r} is not a number of tokens")
-    return rows
+def _vocabulary_size(settings: dict[str, Any]) -> int:
+    size = settings.get("vocab_size")
+    if not isinstance(size, int) or size < 1:
+        raise ModelError(f"vocab_size: {size!r} is not a number of tokens")
+    return size
 
 
-def _their_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors, whether in one file or in several."""
-    paths = [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(folder.glob(PARTS))
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors, from one file or several shards."""
+    paths = [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else sorted(folder.glob(SHARDS))
     if (folder / INDEX).is_file():
-        held = read_json(folder / INDEX).get("weight_map")
-        if not isinstance(held, dict):
+        files = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(files, dict):
             raise ModelError(
-                f"{folder / INDEX}: weight_map: does not name the file of each tensor; copy it again"
+                f"{folder / INDEX}: weight_map: does not map tensors to files; copy the file again"
             )
-        named = set(held.values())
-        if missing := sorted(named - {path.name for path in paths}):
+        if missing := sorted(set(files.values()) - {path.name for path in paths}):
             raise ModelError(f"{folder}: {missing[0]} is missing; copy the folder again")
     if not paths:
         raise ModelError(
-            f"{folder}: {WEIGHTS} is missing; a pytorch_model.bin may run code and is not read: convert it"
+            f"{folder}: {WEIGHTS} is missing; convert pytorch_model.bin to it (loading a .bin can run code)"
         )
     tensors: dict[str, Tensor] = {}
     for path in paths:
@@ -157,9 +157,10 @@ def _their_tensors(folder: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _said(place: Path, make: Callable[[], Made]) -> Made:
-    """What is made; an error in it is told with its place."""
+@contextmanager
+def _located(path: Path) -> Iterator[None]:
+    """Prefix errors with the file they are about."""
     try:
-        return make()
+        yield
     except ModelError as error:
-        raise ModelError(f"{place}: {error}") from None
+        raise ModelError(f"{path}: {error}") from None

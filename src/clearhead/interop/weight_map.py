@@ -1,121 +1,111 @@
-"""Weights as another library has them: the same numbers under other names, joined or turned."""
+"""The correspondence between a GPT's parameters and the tensors of a Hugging Face checkpoint."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from clearhead.errors import ModelError
-from clearhead.models.gpt import GPT, GPTConfig
+from clearhead.models.gpt import GPT
 
-READOUT = "lm_head.weight"
-DROPPED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
-"""What older folders hold beside the weights: tables that follow from the settings."""
+LM_HEAD = "lm_head.weight"
+# Buffers that old checkpoints store although they follow from the settings.
+IGNORED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The tensors that make up one parameter, concatenated along its first axis."""
+
+    names: tuple[str, ...]
+    transposed: bool = False
+    """GPT-2 stores its matrices as (in, out)."""
 
 
 @dataclass(frozen=True)
 class WeightMap:
-    """The tensors that together are one of ours: one below the other, each turned where theirs are."""
+    """The tensors of each parameter, for all models of one architecture."""
 
-    names: tuple[str, ...]
-    turned: bool = False
-
-
-@dataclass(frozen=True)
-class Family:
-    """A kind of model in their library."""
-
-    kind: str
-    """Their `model_type`."""
-    architecture: str
     prefix: str
-    """Before all names but that of the readout."""
-    read: Callable[[Mapping[str, Any]], dict[str, Any]]
-    """From their settings to ours."""
-    written: Callable[[GPTConfig], dict[str, Any]]
-    """From our settings to theirs."""
-    outside: Mapping[str, WeightMap]
-    inside: Mapping[str, WeightMap]
-    """Of each block, {} being its number."""
+    """Precedes every name except that of the readout."""
+    model: Mapping[str, Tensors]
+    block: Mapping[str, Tensors]
+    """Parameters of one block; {} in a tensor's name is its number."""
 
-    def names(self, model: GPT) -> Iterator[tuple[str, WeightMap]]:
-        """Which of their tensors each of our weights is, a shared one once."""
-        held = dict(model.named_parameters())
-        outside = dict(self.outside)
+    def entries(self, model: GPT) -> Iterator[tuple[str, Tensors]]:
+        """The tensors of each parameter of a model; shared parameters appear once."""
+        parameters = dict(model.named_parameters())
+        outside = dict(self.model)
         if model.config.tied == "all":
-            # One weight, which goes by the first of its names with us and by the second with them.
+            # named_parameters lists the shared matrix as readout_weight, Hugging Face as the embedding.
             outside["readout_weight"] = outside["embedding.weight"]
-        for name, theirs in outside.items():
-            if name in held:
-                yield name, self._placed(theirs)
+        for name, tensors in outside.items():
+            if name in parameters:
+                yield name, self._named(tensors)
         for number in range(model.config.layers):
-            for name, theirs in self.inside.items():
-                ours = f"decoder.blocks.{number}.{name}"
-                if ours in held:
-                    yield ours, self._placed(theirs, number)
+            for name, tensors in self.block.items():
+                if (path := f"decoder.blocks.{number}.{name}") in parameters:
+                    yield path, self._named(tensors, number)
 
-    def _placed(self, theirs: WeightMap, number: int = 0) -> WeightMap:
-        names = (one.format(number) for one in theirs.names)
-        return WeightMap(tuple(one if one == READOUT else self.prefix + one for one in names), theirs.turned)
+    def from_huggingface(self, model: GPT, tensors: Mapping[str, Tensor], location: str) -> dict[str, Tensor]:
+        """Values for every parameter of a model; missing, unknown and misshapen tensors are errors."""
+        parameters, entries = dict(model.named_parameters()), dict(self.entries(model))
+        known = {name for entry in entries.values() for name in entry.names}
+        # Checkpoints of a model without its head lack the prefix.
+        tensors = {
+            self.prefix + name if self.prefix + name in known else name: tensor
+            for name, tensor in tensors.items()
+        }
+        values = {}
+        for path, entry in entries.items():
+            if missing := [name for name in entry.names if name not in tensors]:
+                raise ModelError(f"{location}: {missing[0]} is missing; copy the folder again")
+            parts = [tensors[name] for name in entry.names]
+            turned = [part.t() if entry.transposed and part.dim() == 2 else part for part in parts]
+            if not _fits(turned, parameters[path]):
+                found = " and ".join(
+                    f"{name} is {_shape(part)}" for name, part in zip(entry.names, parts, strict=True)
+                )
+                expected = _shape(parameters[path].t() if entry.transposed else parameters[path])
+                raise ModelError(
+                    f"{location}: {found}, config.json expects {expected}"
+                    f"{' together' if len(parts) > 1 else ''}; the files belong to different models"
+                )
+            values[path] = torch.cat(turned)
+        for name in sorted(tensors.keys() - known):
+            tied = name == LM_HEAD and model.config.tied == "all"
+            if not tied and not name.endswith(IGNORED):
+                raise ModelError(
+                    f"{location}: {name} is unknown; the model that config.json describes has no such tensor"
+                )
+        return values
+
+    def to_huggingface(self, model: GPT) -> dict[str, Tensor]:
+        """The parameters of a model as Hugging Face names, splits and transposes them."""
+        parameters, tensors = dict(model.named_parameters()), {}
+        for path, entry in self.entries(model):
+            value = parameters[path].detach()
+            sizes = _projection_sizes(model, path) if len(entry.names) > 1 else (len(value),)
+            for name, part in zip(entry.names, value.split(sizes), strict=True):
+                tensors[name] = (part.T if entry.transposed else part).contiguous()
+        return tensors
+
+    def _named(self, tensors: Tensors, number: int = 0) -> Tensors:
+        names = (name.format(number) for name in tensors.names)
+        prefixed = tuple(name if name == LM_HEAD else self.prefix + name for name in names)
+        return Tensors(prefixed, tensors.transposed)
 
 
-def ours(family: Family, model: GPT, theirs: Mapping[str, Tensor], place: str) -> dict[str, Tensor]:
-    """Their tensors as weights of a model; one that is missing, left over or of another shape is named."""
-    shapes = dict(model.named_parameters())
-    names = dict(family.names(model))
-    known = {one for wanted in names.values() for one in wanted.names}
-    # A folder that holds a model without its readout has no prefix before its names.
-    theirs = {
-        family.prefix + name if family.prefix + name in known else name: theirs[name] for name in theirs
-    }
-    values = {}
-    for name, wanted in names.items():
-        for one in wanted.names:
-            if one not in theirs:
-                raise ModelError(f"{place}: {one} is missing; copy the folder again")
-        parts = [
-            theirs[one].t() if wanted.turned and theirs[one].dim() == 2 else theirs[one]
-            for one in wanted.names
-        ]
-        if not _fit(parts, shapes[name]):
-            said = _differing(wanted, [theirs[one] for one in wanted.names], shapes[name])
-            raise ModelError(f"{place}: {said}; the files belong to different models")
-        values[name] = torch.cat(parts)
-    for name in sorted(theirs.keys() - known):
-        tied = name == READOUT and model.config.tied == "all"
-        if not tied and not name.endswith(DROPPED):
-            raise ModelError(f"{place}: {name} has no place in a model of model_type {family.kind}")
-    return values
+def _projection_sizes(model: GPT, path: str) -> tuple[int, ...]:
+    """The widths of the projections that a fused matrix holds."""
+    return model.get_submodule(path.rpartition(".")[0]).sizes  # pyright: ignore[reportReturnType]
 
 
-def theirs(family: Family, model: GPT) -> dict[str, Tensor]:
-    """The weights of a model as their tensors."""
-    held, found = dict(model.named_parameters()), {}
-    for name, wanted in family.names(model):
-        sizes = _sizes(model, name) if len(wanted.names) > 1 else (len(held[name]),)
-        for one, part in zip(wanted.names, held[name].detach().split(sizes), strict=True):
-            found[one] = (part.T if wanted.turned else part).contiguous()
-    return found
-
-
-def _sizes(model: GPT, name: str) -> tuple[int, ...]:
-    return model.get_submodule(name.rpartition(".")[0]).sizes  # pyright: ignore[reportReturnType]
-
-
-def _fit(parts: Sequence[Tensor], whole: Tensor) -> bool:
-    """Whether the parts, one below the other, have the shape of the whole."""
+def _fits(parts: Sequence[Tensor], whole: Tensor) -> bool:
     same = all(part.dim() == whole.dim() and part.shape[1:] == whole.shape[1:] for part in parts)
     return same and sum(map(len, parts)) == len(whole)
 
 
-def _differing(theirs: WeightMap, parts: Sequence[Tensor], whole: Tensor) -> str:
-    """The shapes as they are in their file."""
-    held = " and ".join(f"{name} is {_by(part)}" for name, part in zip(theirs.names, parts, strict=True))
-    asked = _by(whole.t() if theirs.turned else whole)
-    return f"{held}, config.json asks for {asked}{' batches_per_step' if len(parts) > 1 else ''}"
-
-
-def _by(tensor: Tensor) -> str:
+def _shape(tensor: Tensor) -> str:
     return " x ".join(map(str, tensor.shape)) or "a single number"

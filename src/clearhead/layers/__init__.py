@@ -1,1 +1,1 @@
-"""The parts of the Transformer; they know only torch, and kernels for it."""
+"""The parts of a Transformer; they know only torch and `accel`."""

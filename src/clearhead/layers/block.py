@@ -1,4 +1,4 @@
-"""The one block, and the stack of them."""
+"""The Transformer block, and a stack of blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +16,15 @@ from clearhead.layers.mask import Mask, Window
 from clearhead.layers.norm import NormKind, NormPosition, make_norm, make_residual
 from clearhead.layers.positions import PositionKind, Positions, Relative, make_relative
 
-NARROW = 0.02
-"""The deviation with which the matrices of GPT-2 begin."""
+GPT2_STD = 0.02
+"""Standard deviation of GPT-2's initial weights."""
 Stream = Float[Tensor, "batch positions width"]
 Encoded = Float[Tensor, "batch source width"]
+Init = Literal["xavier", "gpt2", "zero"]
 
 
 class BlockConfig(Settings):
-    """What all blocks of a model share."""
+    """The settings that all blocks of a model share; the base of every Transformer's settings."""
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
@@ -31,75 +32,98 @@ class BlockConfig(Settings):
     ffn_width: PositiveInt = 2048
     attention: AttentionConfig = AttentionConfig()
     window: PositiveInt | None = None
-    """How far a token sees to either side, itself counted. Left out: all that its mask allows."""
+    """How far a token attends to either side, counting itself. Default: unlimited."""
     position: PositionKind = "sinusoidal"
     rotary_base: float = Field(default=10000.0, gt=1)
-    """The larger, the slower the slowest rotary positions turn."""
+    """A larger base makes the slowest rotary frequencies slower."""
     activation: ActivationKind = "relu"
     norm: NormKind = "layer"
     norm_position: NormPosition = "post"
     norm_epsilon: float | None = Field(default=None, gt=0)
-    """Added to what a norm divides by. Left out: 1e-5 for layer, 1e-6 for rms."""
+    """Added to the variance in a norm. Default: 1e-5 for layer, 1e-6 for rms."""
     bias: bool = True
-    """Whether products and layer norms add something of their own."""
-    init: Literal["xavier", "gpt2", "zero"] = "xavier"
-    """How matrices begin. gpt2: narrowly, outputs by depth (Radford et al. 2019). zero: as xavier, but what
-    blocks add to the stream begins as nothing (Zhang et al. 2019)."""
+    """Whether linear layers and layer norms have a bias."""
+    init: Init = "xavier"
+    """How weights are initialised. gpt2: normal, with outputs scaled by depth (Radford et al. 2019). zero: as
+    xavier, but the outputs of sublayers start at zero (Zhang et al. 2019)."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    max_length: PositiveInt = 512
-    """The most tokens a text may have."""
+
+    @property
+    def max_positions(self) -> int:
+        """The number of positions that embeddings and attention are built for."""
+        raise NotImplementedError(f"{type(self).__name__} must define max_positions")
+
+    @property
+    def depth(self) -> int:
+        """The number of blocks in the deepest stack."""
+        raise NotImplementedError(f"{type(self).__name__} must define depth")
 
     @property
     def head_size(self) -> int:
-        return self.attention.size or self.width // self.attention.heads
+        return self.attention.head_size or self.width // self.attention.heads
 
     @property
     def packs(self) -> bool:
-        """Whether texts may share a row: its positions and scores must not count the whole row."""
+        """Whether texts can share a row: no position or score may depend on the whole row."""
         return self.position != "fraction" and self.attention.score != "location"
+
+    def tensor_sizes(self, vocabulary: int) -> dict[str, int]:
+        """The number of values in each of the largest tensors, by what it holds.
+
+        Lets a loader refuse settings that do not match a file before it allocates memory.
+        """
+        heads, size = self.attention.heads, self.head_size
+        # Relative positions store a value per rotated dimension, or none.
+        per_position = {"rotary": size, "alibi": 0, "none": 0}.get(self.position, self.width)
+        return {
+            f"{vocabulary:,} tokens of width {self.width:,}": vocabulary * self.width,
+            f"width {self.width:,} and ffn_width {self.ffn_width:,}": self.width * self.ffn_width,
+            f"{heads:,} heads of size {size:,}": self.width * heads * size,
+            f"{self.max_positions:,} positions": self.max_positions * per_position,
+        }
 
     @model_validator(mode="before")
     @classmethod
-    def _from_preset(cls, values: Any) -> Any:
-        """`preset = "base"` stands for its settings; settings beside it take precedence."""
+    def _apply_preset(cls, values: Any) -> Any:
+        """Replaces `preset = "base"` by its settings; settings beside it take precedence."""
         if not isinstance(values, dict) or "preset" not in values:
             return values
         values = dict(values)
         name = values.pop("preset")
         if name not in cls.PRESETS:
             raise ValueError(f"preset {name!r} is not one of {', '.join(cls.PRESETS)}")
-        chosen = cls.PRESETS[name]
-        merged = {**chosen, **values}
+        preset = cls.PRESETS[name]
+        merged = {**preset, **values}
         if isinstance(values.get("attention"), dict):
-            merged["attention"] = {**chosen.get("attention", {}), **values["attention"]}
+            merged["attention"] = {**preset.get("attention", {}), **values["attention"]}
         return merged
 
     @model_validator(mode="after")
-    def _heads_fit(self) -> "BlockConfig":
+    def _check_heads(self) -> "BlockConfig":
         heads, kv_heads = self.attention.heads, self.attention.kv_heads
-        if self.attention.size is None and self.width % heads:
+        if self.attention.head_size is None and self.width % heads:
             raise ValueError(f"width {self.width} is not divisible by attention.heads {heads}")
         if kv_heads and heads % kv_heads:
             raise ValueError(f"attention.heads {heads} is not divisible by attention.kv_heads {kv_heads}")
         if self.position == "rotary" and self.head_size % 2:
-            raise ValueError(f"rotary positions need an even size of head, not {self.head_size}")
+            raise ValueError(f"rotary positions need an even head size, not {self.head_size}")
         return self
 
 
 @dataclass(frozen=True)
-class Source:
-    """Encoded states as each block of a decoder has read them, and which of them are tokens."""
+class ProjectedSource:
+    """The keys and values of a source for every block, projected once before decoding."""
 
-    read: list[KeyValues]
+    key_values: list[KeyValues]
     mask: Mask
 
     def for_block(self, number: int) -> KeyValues:
-        return self.read[number]
+        return self.key_values[number]
 
 
 @dataclass(frozen=True)
 class EncodedSource:
-    """Encoded states that each block reads when its turn comes, and which of them are tokens."""
+    """The encoded states of a source, which each block projects itself."""
 
     states: Encoded
     mask: Mask
@@ -109,26 +133,22 @@ class EncodedSource:
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention where there is a source, feed-forward; each with residual and norm."""
+    """Self-attention, optional cross-attention and a feed-forward network, each with residual and norm."""
 
-    def __init__(self, config: BlockConfig, cross: bool, relative: Relative):
+    def __init__(self, config: BlockConfig, cross: bool = False, relative: Relative | None = None):
         super().__init__()
-        width, max_length, bias = config.width, config.max_length, config.bias
+        width, max_positions, bias = config.width, config.max_positions, config.bias
 
         def residual() -> nn.Module:
             return make_residual(config.norm_position, norm_of(config), config.dropout)
 
-        self.attention = Attention(width, config.attention, max_length, relative, bias)
+        self.attention = Attention(width, config.attention, max_positions, relative, bias)
         self.attention_residual = residual()
         if cross:
-            self.cross_attention = Attention(width, config.attention, max_length, bias=bias)
+            self.cross_attention = Attention(width, config.attention, max_positions, bias=bias)
             self.cross_residual = residual()
         self.feedforward = make_feedforward(config.activation, width, config.ffn_width, bias)
         self.feedforward_residual = residual()
-
-    def read(self, states: Encoded) -> KeyValues:
-        """What the cross-attention reads in encoded states."""
-        return self.cross_attention.project_kv(states)
 
     def forward(
         self,
@@ -137,57 +157,68 @@ class Block(nn.Module):
         positions: Positions | None = None,
         source: KeyValues | Encoded | None = None,
         source_mask: Mask | None = None,
-        memory: Cache | None = None,
+        cache: Cache | None = None,
     ) -> Stream:
-        def look(y: Stream) -> Stream:
-            queries, own = self.attention.project_qkv(y, positions)
-            return self.attention(queries, memory.extend(own) if memory else own, mask)
+        def attend(y: Stream) -> Stream:
+            queries, kv = self.attention.project_qkv(y, positions)
+            return self.attention(queries, cache.extend(kv) if cache else kv, mask)
 
-        def consult(y: Stream) -> Stream:
-            read = self.cross_attention.project_kv(source) if isinstance(source, Tensor) else source
-            return self.cross_attention(self.cross_attention.project_q(y), read, source_mask)
+        def attend_to_source(y: Stream) -> Stream:
+            kv = self.cross_attention.project_kv(source) if isinstance(source, Tensor) else source
+            return self.cross_attention(self.cross_attention.project_q(y), kv, source_mask)
 
-        x = self.attention_residual(x, look)
+        x = self.attention_residual(x, attend)
         if source is not None:
-            x = self.cross_residual(x, consult)
+            x = self.cross_residual(x, attend_to_source)
         return self.feedforward_residual(x, self.feedforward)
 
 
 class Stack(nn.Module):
-    """Blocks one above the other; with pre-norm, the stream is normalised once at the end."""
+    """Blocks one after the other; with pre-norm, the stream is normalised once at the end.
 
-    def __init__(self, config: BlockConfig, layers: int, cross: bool = False):
+    `mask` limits every self-attention of the stack, besides the mask of each call; by default it is the
+    window of the settings. `relative` replaces the relative positions of the settings.
+    """
+
+    def __init__(
+        self,
+        config: BlockConfig,
+        layers: int,
+        cross: bool = False,
+        mask: Mask | None = None,
+        relative: Relative | None = None,
+    ):
         super().__init__()
-        # One for all blocks: its tables grow with the longest text, and hold nothing that is learned.
-        relative = make_relative(
-            config.position, config.attention.heads, config.head_size, config.max_length, config.rotary_base
-        )
+        if relative is None:
+            heads, size, base = config.attention.heads, config.head_size, config.rotary_base
+            relative = make_relative(config.position, heads, size, config.max_positions, base)
+        # All blocks share it, because its tables can be large.
         self.blocks = nn.ModuleList(Block(config, cross, relative) for _ in range(layers))
         self.norm = norm_of(config) if config.norm_position == "pre" else nn.Identity()
-        self.window = Window(config.window - 1) if config.window else None
-        begin(self, config.init)
+        self.mask = Window(config.window - 1) if mask is None and config.window else mask
+        init_weights(self, config.init)
 
-    def read(self, states: Encoded, mask: Mask) -> Source:
-        """What each block's cross-attention reads in encoded states."""
-        return Source([cast(Block, block).read(states) for block in self.blocks], mask)
+    def project_source(self, states: Encoded, mask: Mask) -> ProjectedSource:
+        """The keys and values of encoded states for each block's cross-attention."""
+        blocks = (cast(Block, block) for block in self.blocks)
+        return ProjectedSource([block.cross_attention.project_kv(states) for block in blocks], mask)
 
     def forward(
         self,
         x: Stream,
         mask: Mask,
         positions: Positions | None = None,
-        source: Source | EncodedSource | None = None,
+        source: ProjectedSource | EncodedSource | None = None,
         caches: Sequence[Cache] | None = None,
     ) -> Stream:
-        """The last states of tokens that stand at these positions; at 0, 1, 2 … if none are given."""
-        mask = mask & self.window if self.window else mask
+        """The last states of tokens at these positions; at 0, 1, 2 … by default."""
+        mask = mask if self.mask is None else mask & self.mask
         for number, block in enumerate(self.blocks):
             given, source_mask = (source.for_block(number), source.mask) if source else (None, None)
             x = block(x, mask, positions, given, source_mask, caches[number] if caches else None)
-        return self.end(x)
+        return self.final_norm(x)
 
-    def end(self, x: Stream) -> Stream:
-        """What leaves the stack."""
+    def final_norm(self, x: Stream) -> Stream:
         return self.norm(x)
 
 
@@ -195,15 +226,15 @@ def norm_of(config: BlockConfig) -> nn.Module:
     return make_norm(config.norm, config.width, config.bias, config.norm_epsilon)
 
 
-def begin(stack: Stack, kind: Literal["xavier", "gpt2", "zero"]) -> None:
-    """Gives the matrices of fresh blocks, which begin as xavier has it, the values they begin with."""
+def init_weights(stack: Stack, init: Init) -> None:
+    """Initialises the matrices of a stack; layers come with xavier."""
     linears = {name: module for name, module in stack.named_modules() if isinstance(module, nn.Linear)}
     outputs = [linear for name, linear in linears.items() if name.endswith(("attention.output", ".outer"))]
-    if kind == "gpt2":
+    if init == "gpt2":
         for linear in linears.values():
-            nn.init.normal_(linear.weight, std=NARROW)
+            nn.init.normal_(linear.weight, std=GPT2_STD)
         for output in outputs:
-            nn.init.normal_(output.weight, std=NARROW * len(outputs) ** -0.5)
-    if kind == "zero":
+            nn.init.normal_(output.weight, std=GPT2_STD * len(outputs) ** -0.5)
+    if init == "zero":
         for output in outputs:
             nn.init.zeros_(output.weight)

@@ -1,7 +1,7 @@
-"""The two products between attentions, at each position alone."""
+"""The feed-forward network of a block, applied at each position alone."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -9,8 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.accel import kernels
+from clearhead.layers.choices import OneOf
 
-ActivationKind = Literal["relu", "gelu", "gelu_tanh", "swiglu", "squared_relu"]
+Activation = Callable[[Tensor], Tensor]
+Stream = Float[Tensor, "batch positions width"]
 
 
 def squared_relu(x: Tensor) -> Tensor:
@@ -19,29 +21,31 @@ def squared_relu(x: Tensor) -> Tensor:
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by way of tanh, as GPT-2 computes it (Hendrycks and Gimpel 2016)."""
+    """GELU with the tanh approximation, as in GPT-2 (Hendrycks and Gimpel 2016)."""
     return F.gelu(x, approximate="tanh")
 
 
-# Activations that have GPU kernels to train with, by name.
-KERNELS: dict[Callable[[Tensor], Tensor], str] = {
-    F.relu: "relu",
-    F.gelu: "gelu",
-    gelu_tanh: "gelu_tanh",
-    squared_relu: "squared_relu",
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "squared_relu": squared_relu,
 }
+"""The activation of a `FeedForward` by name; add your own to use it in settings."""
+# Activations with GPU kernels for training; the kernels have their own names for them.
+KERNELS: dict[Activation, str] = {function: name for name, function in ACTIVATIONS.items()}
 
 
 class FeedForward(nn.Module):
-    """width -> hidden -> width with an activation between (Vaswani et al. 2017)."""
+    """width -> ffn_width -> width with an activation between (Vaswani et al. 2017)."""
 
-    def __init__(self, width: int, ffn_width: int, activation: Callable[[Tensor], Tensor], bias: bool = True):
+    def __init__(self, width: int, ffn_width: int, activation: Activation, bias: bool = True):
         super().__init__()
         self.activation, self.kernel = activation, KERNELS.get(activation)
         self.inner = _linear(width, ffn_width, bias)
         self.outer = _linear(ffn_width, width, bias)
 
-    def forward(self, x: Float[Tensor, "batch positions width"]) -> Float[Tensor, "batch positions width"]:
+    def forward(self, x: Stream) -> Stream:
         inner, outer = self.inner, self.outer
         fast = torch.is_grad_enabled() and kernels.serve(x) and not kernels.looked_at(inner, outer)
         if self.kernel and fast:
@@ -52,7 +56,7 @@ class FeedForward(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """The hidden values are gated by a second product through swish (Shazeer 2020)."""
+    """A feed-forward network whose hidden values are gated through swish (Shazeer 2020)."""
 
     def __init__(self, width: int, ffn_width: int, bias: bool = True):
         super().__init__()
@@ -60,22 +64,20 @@ class SwiGLU(nn.Module):
         self.gate = _linear(width, ffn_width, bias)
         self.outer = _linear(ffn_width, width, bias)
 
-    def forward(self, x: Float[Tensor, "batch positions width"]) -> Float[Tensor, "batch positions width"]:
+    def forward(self, x: Stream) -> Stream:
         return self.outer(F.silu(self.gate(x)) * self.inner(x))
 
 
-def make_feedforward(kind: ActivationKind, width: int, ffn_width: int, bias: bool = True) -> nn.Module:
-    match kind:
-        case "relu":
-            return FeedForward(width, ffn_width, F.relu, bias)
-        case "gelu":
-            return FeedForward(width, ffn_width, F.gelu, bias)
-        case "gelu_tanh":
-            return FeedForward(width, ffn_width, gelu_tanh, bias)
-        case "squared_relu":
-            return FeedForward(width, ffn_width, squared_relu, bias)
-        case "swiglu":
-            return SwiGLU(width, ffn_width, bias)
+GATED: dict[str, Callable[[int, int, bool], nn.Module]] = {"swiglu": SwiGLU}
+"""What makes each gated network from (width, ffn_width, bias); add your own to use it in settings."""
+ActivationKind = Annotated[str, OneOf(ACTIVATIONS, GATED)]
+
+
+def make_feedforward(kind: str, width: int, ffn_width: int, bias: bool = True) -> nn.Module:
+    OneOf(ACTIVATIONS, GATED).check(kind)
+    if kind in GATED:
+        return GATED[kind](width, ffn_width, bias)
+    return FeedForward(width, ffn_width, ACTIVATIONS[kind], bias)
 
 
 def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:

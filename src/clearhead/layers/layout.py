@@ -1,80 +1,42 @@
-"""How sentences lie in the rows of a batch: which position each token has, and which tokens see each other."""
+"""How sentences lie in the rows of a batch: the position of each token, and the masks.
 
-from dataclasses import dataclass
+A model takes any object with the attributes of `TextLayout` or `PairLayout`; write your own for other masks.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Int
 from torch import Tensor
 
-from clearhead.layers.mask import Causal, Lengths, Mask, SameSegment
-from clearhead.layers.positions import Positions
+from clearhead.layers.mask import Causal, LengthMask, Mask, SameSegment
+from clearhead.layers.positions import Lengths, Positions
 
 
-@dataclass(frozen=True, eq=False)
-class Padded:
-    """One sentence in a row, from its beginning on; behind a source of that length comes padding."""
-
-    lengths: Int[Tensor, " batch"]
-    source_positions: None = None
-    target_positions: None = None
+@runtime_checkable
+class TextLayout(Protocol):
+    """The rows of a language model."""
 
     @property
-    def source(self) -> Mask:
-        """What sources see of themselves."""
-        return Lengths(self.lengths)
+    def positions(self) -> Positions | None:
+        """The position of each token in its text; None for 0, 1, 2 …"""
+        ...
 
     @property
-    def target(self) -> Mask:
-        """What targets see of themselves."""
-        # Padding lies behind the tokens that are asked for, so the causal rule alone hides it.
-        return Causal()
-
-    @property
-    def across(self) -> Mask:
-        """What targets see of their sources."""
-        return Lengths(self.lengths)
-
-
-@dataclass(frozen=True, eq=False)
-class Packed:
-    """Several sentences in a row: each cell has its sentence's number in the row and its position in there."""
-
-    source_segments: Int[Tensor, "batch source"]
-    source_positions: Positions
-    target_segments: Int[Tensor, "batch target"]
-    target_positions: Positions
-    lengths: None = None
-
-    @property
-    def source(self) -> Mask:
-        return SameSegment(self.source_segments, self.source_segments)
-
-    @property
-    def target(self) -> Mask:
-        return SameSegment(self.target_segments, self.target_segments) & Causal()
-
-    @property
-    def across(self) -> Mask:
-        return SameSegment(self.target_segments, self.source_segments)
-
-
-Layout = Padded | Packed
+    def mask(self) -> Mask: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Plain:
-    """Rows that each are one text, from its beginning or from anywhere on."""
+    """Each row is a single text, or a span of one."""
 
+    mask: Mask = field(default_factory=Causal)
     positions: None = None
-
-    @property
-    def mask(self) -> Mask:
-        """What tokens see of the tokens before them."""
-        return Causal()
 
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Rows of several texts: each cell has its text's number in the row (0: none) and its position in there."""
+    """Rows of several documents: each token has its document's number in the row (0 is padding)."""
 
     documents: Int[Tensor, "batch positions"]
     positions: Positions
@@ -84,4 +46,69 @@ class Documents:
         return SameSegment(self.documents, self.documents) & Causal()
 
 
-TextLayout = Plain | Documents
+@runtime_checkable
+class PairLayout(Protocol):
+    """The rows of a model with a source and a target."""
+
+    @property
+    def lengths(self) -> Lengths | None:
+        """The lengths of the sources, where each row holds one."""
+        ...
+
+    @property
+    def source_positions(self) -> Positions | None: ...
+    @property
+    def target_positions(self) -> Positions | None: ...
+    @property
+    def source_mask(self) -> Mask: ...
+    @property
+    def target_mask(self) -> Mask: ...
+    @property
+    def cross_mask(self) -> Mask:
+        """Which source tokens each target token attends to."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """One sentence per row; sources are padded after `lengths` tokens."""
+
+    lengths: Lengths
+    source_positions: None = None
+    target_positions: None = None
+
+    @property
+    def source_mask(self) -> Mask:
+        return LengthMask(self.lengths)
+
+    @property
+    def target_mask(self) -> Mask:
+        # Padding comes last, so the causal mask hides it from every token.
+        return Causal()
+
+    @property
+    def cross_mask(self) -> Mask:
+        return LengthMask(self.lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Several sentences per row: each token has its sentence's number in the row (0 is padding)."""
+
+    source_segments: Int[Tensor, "batch source"]
+    source_positions: Positions
+    target_segments: Int[Tensor, "batch target"]
+    target_positions: Positions
+    lengths: None = None
+
+    @property
+    def source_mask(self) -> Mask:
+        return SameSegment(self.source_segments, self.source_segments)
+
+    @property
+    def target_mask(self) -> Mask:
+        return SameSegment(self.target_segments, self.target_segments) & Causal()
+
+    @property
+    def cross_mask(self) -> Mask:
+        return SameSegment(self.target_segments, self.source_segments)

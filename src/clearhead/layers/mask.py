@@ -1,7 +1,7 @@
-"""Which keys each query may look at: rules, not tensors, so that a kernel can choose its own form of them.
+"""Which keys each query may attend to: rules, not tensors, so that a kernel can use its own form of them.
 
-True means "may look", everywhere. The queries are the last of the keys: with 10 keys and 3 queries, the
-queries stand at positions 7, 8 and 9. That makes one rule serve a full pass and a cached step alike.
+True means "may attend". The queries are the last of the keys: with 10 keys and 3 queries, the queries are at
+positions 7, 8 and 9, so one rule serves a full pass and a cached step alike.
 """
 
 from dataclasses import dataclass
@@ -10,70 +10,70 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+DenseMask = Bool[Tensor, "_ 1 _ _"] | None
+
 
 class Mask:
-    """The rule that hides nothing, and the base of the rules that do."""
+    """The rule that hides nothing, and the base of all masks: subclass it and override `dense`."""
 
-    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
-        """The rule as (batch or 1, 1, queries or 1, keys); None when nothing is hidden."""
+    def dense(self, queries: int, keys: int, device: torch.device) -> DenseMask:
+        """The mask as (batch or 1, 1, queries or 1, keys); None if nothing is hidden."""
         return None
 
     def __and__(self, other: "Mask") -> "Mask":
-        return Both(self, other)
+        return And(self, other)
 
 
 @dataclass(frozen=True)
 class Causal(Mask):
-    """A query sees its own position and the positions before it."""
+    """A query attends to its own position and those before it."""
 
-    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+    def dense(self, queries: int, keys: int, device: torch.device) -> DenseMask:
         if queries == 1:
             return None
-        distance = _distance(queries, keys, device)
-        return (distance >= 0)[None, None]
+        return (distances(queries, keys, device) >= 0)[None, None]
 
 
 @dataclass(frozen=True)
 class Window(Mask):
-    """A query sees its own position and so many positions on either side."""
+    """A query attends to its own position and up to `reach` positions on either side."""
 
     reach: int
 
-    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
-        distance = _distance(queries, keys, device)
-        return (distance.abs() <= self.reach)[None, None]
+    def dense(self, queries: int, keys: int, device: torch.device) -> DenseMask:
+        return (distances(queries, keys, device).abs() <= self.reach)[None, None]
 
 
 @dataclass(frozen=True, eq=False)
-class Keep(Mask):
-    """Each sentence of the batch says which of its keys are seen, by every query alike."""
+class KeyMask(Mask):
+    """Each row lists the keys that all its queries may attend to."""
 
     keep: Bool[Tensor, "batch keys"]
 
-    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+    def dense(self, queries: int, keys: int, device: torch.device) -> DenseMask:
         return self.keep[:, None, None, :keys]
 
 
 @dataclass(frozen=True, eq=False)
-class Lengths(Mask):
-    """Each sentence of the batch has its length; what follows is padding, which nobody sees."""
+class LengthMask(Mask):
+    """Hides the padding after the first `lengths` keys of each row."""
 
     lengths: Int[Tensor, " batch"]
 
-    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+    def dense(self, queries: int, keys: int, device: torch.device) -> DenseMask:
         return (torch.arange(keys, device=device) < self.lengths[:, None])[:, None, None]
 
 
 @dataclass(frozen=True, eq=False)
 class LeftPadding(Mask):
-    """Each row of the batch begins with so many positions of padding, which no token sees.
+    """Hides the first `padding` keys of each row from its tokens.
 
-    Padding sees all itself, as what sees nothing is no number.
+    Padding queries attend everywhere, because a fully masked row would be NaN.
     """
 
     padding: Int[Tensor, " batch"]
 
-    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+    def dense(self, queries: int, keys: int, device: torch.device) -> DenseMask:
         positions = torch.arange(keys, device=device)
         tokens = positions >= self.padding[:, None]
         return (tokens[:, None] | ~tokens[:, keys - queries :, None])[:, None]
@@ -81,34 +81,34 @@ class LeftPadding(Mask):
 
 @dataclass(frozen=True, eq=False)
 class SameSegment(Mask):
-    """Rows hold several sentences, and a token sees the tokens of its own: those with the same number.
+    """In rows of several sentences, a query attends to the keys of its own segment number.
 
-    Number 0 means no token. Nobody sees such a position; it sees all itself, as what sees nothing is no number.
+    Segment 0 is padding. Padding queries attend everywhere, because a fully masked row would be NaN.
     """
 
     queries: Int[Tensor, "batch queries"]
     keys: Int[Tensor, "batch keys"]
 
-    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
-        asking = self.queries[:, :, None]
-        return ((asking == self.keys[:, None]) | (asking == 0))[:, None]
+    def dense(self, queries: int, keys: int, device: torch.device) -> DenseMask:
+        segments = self.queries[:, :, None]
+        return ((segments == self.keys[:, None]) | (segments == 0))[:, None]
 
 
 @dataclass(frozen=True)
-class Both(Mask):
-    """What two rules both allow."""
+class And(Mask):
+    """Allows what both masks allow; written `first & second`."""
 
     first: Mask
     second: Mask
 
-    def dense(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "_ 1 _ _"] | None:
+    def dense(self, queries: int, keys: int, device: torch.device) -> DenseMask:
         first, second = self.first.dense(queries, keys, device), self.second.dense(queries, keys, device)
         if first is None or second is None:
             return second if first is None else first
         return first & second
 
 
-def _distance(queries: int, keys: int, device: torch.device) -> Int[Tensor, "queries keys"]:
+def distances(queries: int, keys: int, device: torch.device) -> Int[Tensor, "queries keys"]:
     """How many positions each key lies before each query."""
     positions = torch.arange(keys, device=device)
     return positions[keys - queries :, None] - positions

@@ -1,7 +1,7 @@
-"""Normalisation, and the two positions it can have around a sub-layer."""
+"""Normalisation, and the residual connections around a sublayer."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -9,57 +9,60 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.accel import kernels
+from clearhead.layers.choices import OneOf, choose
 
-# The longest rows that a program of a kernel can hold.
-WIDEST = 4096
-NormKind = Literal["layer", "rms"]
+# The widest rows that a kernel holds in one program.
+MAX_KERNEL_WIDTH = 4096
 NormPosition = Literal["post", "pre"]
 Stream = Float[Tensor, "batch positions width"]
+Sublayer = Callable[[Stream], Stream]
 
 
 class LayerNorm(nn.LayerNorm):
-    """Ba et al. 2016; computes in the precision of its weights and gives that of the stream."""
+    """LayerNorm (Ba et al. 2016) in the precision of its weights; the result has the input's type."""
 
     def forward(self, input: Stream) -> Stream:
         return super().forward(input.to(self.weight.dtype)).to(input.dtype)
 
 
 class RMSNorm(nn.RMSNorm):
-    """Zhang and Sennrich 2019; computes in the precision of its weights and gives that of the stream."""
+    """RMSNorm (Zhang and Sennrich 2019) in the precision of its weights; the result has the input's type."""
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 
-EPSILONS: dict[NormKind, float] = {"layer": 1e-5, "rms": 1e-6}
+NORMS: dict[str, Callable[[int, bool, float | None], nn.Module]] = {
+    "layer": lambda width, bias, epsilon: LayerNorm(width, epsilon or 1e-5, bias=bias),
+    "rms": lambda width, bias, epsilon: RMSNorm(width, epsilon or 1e-6),
+}
+"""What makes each norm from (width, bias, epsilon or None); add your own to use it in settings."""
+NormKind = Annotated[str, OneOf(NORMS)]
 
 
-def make_norm(kind: NormKind, width: int, bias: bool = True, epsilon: float | None = None) -> nn.Module:
-    epsilon = epsilon or EPSILONS[kind]
-    return LayerNorm(width, epsilon, bias=bias) if kind == "layer" else RMSNorm(width, epsilon)
+def make_norm(kind: str, width: int, bias: bool = True, epsilon: float | None = None) -> nn.Module:
+    return choose(NORMS, kind)(width, bias, epsilon)
 
 
 class PostNorm(nn.Module):
-    """norm(x + f(x)), as in the paper (Vaswani et al. 2017)."""
+    """norm(x + f(x)), the original form (Vaswani et al. 2017)."""
 
     def __init__(self, norm: nn.Module, dropout: float):
         super().__init__()
         self.norm = norm
         self.dropout = dropout
 
-    def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
+    def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
         dropout = self.dropout if self.training else 0.0
         norm = self.norm
         if isinstance(norm, LayerNorm) and norm.bias is not None and _has_kernels(norm, x):
-            return self._in_one(x, sublayer, norm, dropout)
+            return self._fused(x, sublayer, norm, dropout)
         return self.norm(x + F.dropout(sublayer(x), dropout))
 
-    def _in_one(
-        self, x: Stream, sublayer: Callable[[Stream], Stream], norm: LayerNorm, dropout: float
-    ) -> Stream:
+    def _fused(self, x: Stream, sublayer: Sublayer, norm: LayerNorm, dropout: float) -> Stream:
         from clearhead.accel.kernels.residual import add_and_norm
 
-        # It parts as a matrix: what comes back through the sublayer's product is then added by that product.
+        # The stream forks as a matrix, so that the sublayer's backward product adds up both gradients.
         matrix = x.flatten(0, -2)
         y = sublayer(matrix.view_as(x)).to(x.dtype).flatten(0, -2)
         return add_and_norm(matrix, y, norm.weight, norm.bias, dropout, norm.eps).view_as(x)
@@ -73,12 +76,12 @@ class PreNorm(nn.Module):
         self.norm = norm
         self.dropout = dropout
 
-    def forward(self, x: Stream, sublayer: Callable[[Stream], Stream]) -> Stream:
+    def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
         x, normed = self._fork(x)
         return x + F.dropout(sublayer(normed), self.dropout, self.training)
 
     def _fork(self, x: Stream) -> tuple[Stream, Stream]:
-        """The stream, and what the sublayer gets of it."""
+        """The stream and its normalised copy for the sublayer."""
         norm = self.norm
         if torch.is_grad_enabled() and _has_kernels(norm, x):
             from clearhead.accel.kernels.norm import fork
@@ -91,8 +94,8 @@ class PreNorm(nn.Module):
 
 
 def _has_kernels(norm: nn.Module, x: Stream) -> bool:
-    """Whether kernels serve such a stream, and nobody looks at the norm that they stand in for."""
-    return kernels.serve(x) and x.shape[-1] <= WIDEST and not kernels.looked_at(norm)
+    """Whether a kernel may replace this norm: it supports the stream, and no hook watches the norm."""
+    return kernels.serve(x) and x.shape[-1] <= MAX_KERNEL_WIDTH and not kernels.looked_at(norm)
 
 
 def make_residual(position: NormPosition, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:

@@ -1,129 +1,120 @@
-"""How a model learns where a token stands: added to the embedding, or worked into the attention.
+"""How a model knows the position of a token: added to the embedding, or worked into self-attention.
 
-Of the seven kinds, `order` and `fraction` are the two options that lectures try before the sinusoids, kept
-for comparison: the first is not bounded, the second means another distance in every length.
+`order` and `fraction` are what lectures try before sinusoids, kept for comparison: the first is unbounded,
+the second means a different distance in every length.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Annotated
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from clearhead.errors import TextError
+from clearhead.layers.choices import OneOf
 
-PositionKind = Literal["sinusoidal", "learned", "rotary", "alibi", "none", "order", "fraction"]
 ROTARY_BASE = 10000.0
 Positions = Int[Tensor, "... positions"]
+Lengths = Int[Tensor, " batch"]
 Vectors = Float[Tensor, "... positions width"]
+Heads = Float[Tensor, "batch heads positions size"]
+Bias = Float[Tensor, "heads queries keys"]
 
 
 def sinusoids(positions: Positions, width: int) -> Vectors:
-    """sin and cos of position / 10000^(2i/width), in turn (Vaswani et al. 2017)."""
+    """sin and cos of position / 10000^(2i/width), alternating (Vaswani et al. 2017)."""
     even = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32)
     angles = positions[..., None] * 10000 ** (-even / width)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., :width]
 
 
 class NoPosition(nn.Module):
-    """Adds nothing at the embedding: for models without positions, or with positions in the attention."""
+    """Adds nothing to the embedding."""
 
-    def forward(
-        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
-    ) -> Vectors:
+    def forward(self, x: Vectors, positions: Positions, lengths: Lengths | None = None) -> Vectors:
         return x
 
 
 class Sinusoidal(nn.Module):
-    """Fixed waves, one pair of dimensions for each frequency (Vaswani et al. 2017)."""
+    """Fixed sines and cosines, one pair of dimensions per frequency (Vaswani et al. 2017)."""
 
     table: Tensor
 
-    def __init__(self, width: int, max_length: int):
+    def __init__(self, width: int, max_positions: int):
         super().__init__()
-        self.register_buffer("table", sinusoids(torch.arange(max_length), width), persistent=False)
+        self.register_buffer("table", sinusoids(torch.arange(max_positions), width), persistent=False)
 
-    def forward(
-        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
-    ) -> Vectors:
+    def forward(self, x: Vectors, positions: Positions, lengths: Lengths | None = None) -> Vectors:
         return x + self.table[positions].to(x.dtype)
 
 
 class Learned(nn.Module):
     """A learned vector for each position (Gehring et al. 2017)."""
 
-    def __init__(self, width: int, max_length: int):
+    def __init__(self, width: int, max_positions: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(max_length, width) * width**-0.5)
+        self.weight = nn.Parameter(torch.randn(max_positions, width) * width**-0.5)
 
-    def forward(
-        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
-    ) -> Vectors:
+    def forward(self, x: Vectors, positions: Positions, lengths: Lengths | None = None) -> Vectors:
         return x + self.weight[positions]
 
 
 class Order(nn.Module):
-    """The order number itself, in every dimension."""
+    """The position itself, in every dimension."""
 
-    def forward(
-        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
-    ) -> Vectors:
+    def forward(self, x: Vectors, positions: Positions, lengths: Lengths | None = None) -> Vectors:
         return x + positions[..., None].to(x.dtype)
 
 
 class Fraction(nn.Module):
-    """The position as a share of the length; of the longest length where a text is still being written."""
+    """The position divided by the last one of the text, or by `max_positions` - 1 during generation."""
 
-    def __init__(self, max_length: int):
+    def __init__(self, max_positions: int):
         super().__init__()
-        self.max_length = max_length
+        self.max_positions = max_positions
 
-    def forward(
-        self, x: Vectors, positions: Positions, lengths: Int[Tensor, " batch"] | None = None
-    ) -> Vectors:
-        last = max(self.max_length - 1, 1) if lengths is None else (lengths[:, None] - 1).clamp(min=1)
+    def forward(self, x: Vectors, positions: Positions, lengths: Lengths | None = None) -> Vectors:
+        last = max(self.max_positions - 1, 1) if lengths is None else (lengths[:, None] - 1).clamp(min=1)
         return x + (positions / last)[..., None].to(x.dtype)
 
 
 class Relative(nn.Module):
-    """Positions inside the attention; this base leaves queries, keys and scores as they are."""
+    """Positions inside self-attention; this base changes neither queries and keys nor scores."""
 
-    def turn(
-        self, x: Float[Tensor, "batch heads positions size"], positions: Positions | None = None
-    ) -> Tensor:
-        """Queries or keys that stand at these positions; at 0, 1, 2 … if none are given."""
+    def rotate(self, x: Heads, positions: Positions | None = None) -> Tensor:
+        """Queries or keys at these positions; at 0, 1, 2 … if none are given."""
         return x
 
-    def bias(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"] | None:
-        """What is added to the scores; the queries are the last of the keys."""
+    def bias(self, queries: int, keys: int) -> Bias | None:
+        """Added to the scores; the queries are the last of the keys."""
         return None
 
 
 class Rotary(Relative):
-    """Turns queries and keys by an angle that grows with the position: only distance counts (Su et al. 2021)."""
+    """Rotates queries and keys by angles proportional to the position (Su et al. 2021)."""
 
     cosines: Tensor
     sines: Tensor
 
-    def __init__(self, size: int, max_length: int, base: float = ROTARY_BASE):
+    def __init__(self, size: int, max_positions: int, base: float = ROTARY_BASE):
         super().__init__()
         half = size // 2
-        angles = torch.arange(max_length)[:, None] * base ** (-torch.arange(half, dtype=torch.float32) / half)
+        frequencies = base ** (-torch.arange(half, dtype=torch.float32) / half)
+        angles = torch.arange(max_positions)[:, None] * frequencies
         self.register_buffer("cosines", angles.cos(), persistent=False)
         self.register_buffer("sines", angles.sin(), persistent=False)
 
-    def turn(
-        self, x: Float[Tensor, "batch heads positions size"], positions: Positions | None = None
-    ) -> Tensor:
+    def rotate(self, x: Heads, positions: Positions | None = None) -> Tensor:
         at = slice(x.shape[2]) if positions is None else positions
-        # A head's axis before the positions: all heads turn alike.
+        # All heads rotate alike: their axis comes before the positions.
         cosines, sines = (table[at].unsqueeze(-3).to(x.dtype) for table in (self.cosines, self.sines))
         first, second = x.chunk(2, dim=-1)
         return torch.cat((first * cosines - second * sines, second * cosines + first * sines), dim=-1)
 
 
 class Alibi(Relative):
-    """Scores fall with distance, at another rate in each head (Press et al. 2022)."""
+    """Scores fall linearly with distance, with a slope per head (Press et al. 2022)."""
 
     slopes: Tensor
 
@@ -132,42 +123,48 @@ class Alibi(Relative):
         slopes = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
         self.register_buffer("slopes", slopes[:, None, None], persistent=False)
 
-    def bias(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"] | None:
+    def bias(self, queries: int, keys: int) -> Bias | None:
         positions = torch.arange(keys, device=self.slopes.device)
         distance = (positions[keys - queries :, None] - positions).abs()
         return -self.slopes * distance
 
 
-def make_position(kind: PositionKind, width: int, max_length: int) -> nn.Module:
-    """What is added at the embedding."""
-    match kind:
-        case "sinusoidal":
-            return Sinusoidal(width, max_length)
-        case "learned":
-            return Learned(width, max_length)
-        case "order":
-            return Order()
-        case "fraction":
-            return Fraction(max_length)
-        case "rotary" | "alibi" | "none":
-            return NoPosition()
+POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "none": lambda width, max_positions: NoPosition(),
+    "order": lambda width, max_positions: Order(),
+    "fraction": lambda width, max_positions: Fraction(max_positions),
+}
+"""What makes each position module from (width, max_positions); its `forward` is that of `NoPosition`.
+
+Add your own here or to RELATIVE_POSITIONS to use it in settings.
+"""
+RELATIVE_POSITIONS: dict[str, Callable[[int, int, int, float], Relative]] = {
+    "rotary": lambda heads, size, max_positions, base: Rotary(size, max_positions, base),
+    "alibi": lambda heads, size, max_positions, base: Alibi(heads),
+}
+"""What makes each kind of relative position from (heads, head size, max_positions, rotary_base)."""
+PositionKind = Annotated[str, OneOf(POSITIONS, RELATIVE_POSITIONS)]
+
+
+def make_position(kind: str, width: int, max_positions: int) -> nn.Module:
+    """The module that adds positions to the embedding."""
+    OneOf(POSITIONS, RELATIVE_POSITIONS).check(kind)
+    return POSITIONS[kind](width, max_positions) if kind in POSITIONS else NoPosition()
 
 
 def make_relative(
-    kind: PositionKind, heads: int, size: int, max_length: int, base: float = ROTARY_BASE
+    kind: str, heads: int, size: int, max_positions: int, base: float = ROTARY_BASE
 ) -> Relative:
-    """What is worked into self-attention."""
-    match kind:
-        case "rotary":
-            return Rotary(size, max_length, base)
-        case "alibi":
-            return Alibi(heads)
-        case _:
-            return Relative()
+    """The module that works positions into self-attention."""
+    OneOf(POSITIONS, RELATIVE_POSITIONS).check(kind)
+    relative = RELATIVE_POSITIONS.get(kind)
+    return relative(heads, size, max_positions, base) if relative else Relative()
 
 
-def check_length(positions: int, max_length: int) -> None:
-    if positions > max_length:
+def check_length(tokens: int, max_positions: int) -> None:
+    if tokens > max_positions:
         raise TextError(
-            f"a text of {positions} tokens, and the model takes {max_length}: shorten or split it"
+            f"the text has {tokens} tokens, but the model takes at most {max_positions}; shorten or split it"
         )

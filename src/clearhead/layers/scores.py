@@ -1,7 +1,10 @@
-"""How well a query and a key match: the six classic scores, each an object.
+"""Attention scores: how well a query matches a key.
 
-Four of them are a dot product once queries and keys are prepared, so that a fused kernel can do the rest.
+Four of the six are dot products of prepared queries and keys, so a fused kernel can compute them.
 """
+
+from collections.abc import Callable
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -9,22 +12,23 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.errors import TextError
+from clearhead.layers.choices import OneOf, choose
 
 Heads = Float[Tensor, "batch _ _ size"]
+Queries = Float[Tensor, "batch heads queries size"]
+Keys = Float[Tensor, "batch heads keys size"]
 Scores = Float[Tensor, "batch heads queries keys"]
 
 
 class ProductScore(nn.Module):
-    """A score that is `scale` times the dot product of prepared queries and keys."""
+    """`scale` times the dot product of prepared queries and keys; the base of all fused scores."""
 
     scale: float = 1.0
 
     def prepare(self, queries: Heads, keys: Heads) -> tuple[Heads, Heads]:
         return queries, keys
 
-    def forward(
-        self, queries: Float[Tensor, "batch heads queries size"], keys: Float[Tensor, "batch heads keys size"]
-    ) -> Scores:
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
         queries, keys = self.prepare(queries, keys)
         return queries @ keys.mT * self.scale
 
@@ -34,7 +38,7 @@ class Dot(ProductScore):
 
 
 class Scaled(ProductScore):
-    """q·k / √size, so that the softmax does not saturate as heads grow (Vaswani et al. 2017)."""
+    """q·k / √size, so that the softmax does not saturate in large heads (Vaswani et al. 2017)."""
 
     def __init__(self, size: int):
         super().__init__()
@@ -57,7 +61,7 @@ class Cosine(ProductScore):
 
     def __init__(self, heads: int, size: int):
         super().__init__()
-        # A cosine is at most 1; without sharpening, softmax over many keys could never be decided.
+        # A cosine is at most 1: unsharpened, the softmax over many keys could never become peaked.
         self.sharpness = nn.Parameter(torch.full((heads, 1, 1), float(size) ** 0.5))
 
     def prepare(self, queries: Heads, keys: Heads) -> tuple[Heads, Heads]:
@@ -65,7 +69,7 @@ class Cosine(ProductScore):
 
 
 class Additive(nn.Module):
-    """v·tanh(Wq + Uk): a small network looks at both (Bahdanau et al. 2015)."""
+    """v·tanh(Wq + Uk), a one-layer network over both (Bahdanau et al. 2015)."""
 
     def __init__(self, heads: int, size: int):
         super().__init__()
@@ -73,44 +77,42 @@ class Additive(nn.Module):
         self.key = nn.Parameter(torch.eye(size).repeat(heads, 1, 1))
         self.value = nn.Parameter(torch.randn(heads, size) * size**-0.5)
 
-    def forward(
-        self, queries: Float[Tensor, "batch heads queries size"], keys: Float[Tensor, "batch heads keys size"]
-    ) -> Scores:
-        batches_per_step = (queries @ self.query)[:, :, :, None] + (keys @ self.key)[:, :, None]
-        return torch.einsum("bhqks,hs->bhqk", batches_per_step.tanh(), self.value)
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        summed = (queries @ self.query)[:, :, :, None] + (keys @ self.key)[:, :, None]
+        return torch.einsum("bhqks,hs->bhqk", summed.tanh(), self.value)
 
 
 class Location(nn.Module):
-    """Wq: the query alone says which positions to look at, whatever stands there (Luong et al. 2015)."""
+    """Wq: the query alone chooses positions, whatever their keys are (Luong et al. 2015)."""
 
-    def __init__(self, heads: int, size: int, max_length: int):
+    def __init__(self, heads: int, size: int, max_positions: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(heads, size, max_length) * size**-0.5)
+        self.weight = nn.Parameter(torch.randn(heads, size, max_positions) * size**-0.5)
 
-    def forward(
-        self, queries: Float[Tensor, "batch heads queries size"], keys: Float[Tensor, "batch heads keys size"]
-    ) -> Scores:
-        positions, max_length = keys.shape[2], self.weight.shape[2]
-        if positions > max_length:
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        positions, max_positions = keys.shape[2], self.weight.shape[2]
+        if positions > max_positions:
             raise TextError(
-                f"the location score knows {max_length} positions, the text has {positions}: shorten it"
+                f"the text has {positions} tokens, but the location score takes at most {max_positions}; "
+                "shorten it"
             )
         return queries @ self.weight[:, :, :positions]
 
 
-def make_score(kind: str, heads: int, size: int, max_length: int) -> nn.Module:
-    """The score of a name, for heads of a size and texts up to a longest length."""
-    match kind:
-        case "dot":
-            return Dot()
-        case "scaled":
-            return Scaled(size)
-        case "general":
-            return General(heads, size)
-        case "cosine":
-            return Cosine(heads, size)
-        case "additive":
-            return Additive(heads, size)
-        case "location":
-            return Location(heads, size, max_length)
-    raise ValueError(f"unknown score {kind!r}")
+SCORES: dict[str, Callable[[int, int, int], nn.Module]] = {
+    "dot": lambda heads, size, max_positions: Dot(),
+    "scaled": lambda heads, size, max_positions: Scaled(size),
+    "general": lambda heads, size, max_positions: General(heads, size),
+    "additive": lambda heads, size, max_positions: Additive(heads, size),
+    "cosine": lambda heads, size, max_positions: Cosine(heads, size),
+    "location": Location,
+}
+"""What makes each score from (heads, head size, max_positions); add your own to use it in settings.
+
+A score is a module with `forward(queries, keys) -> scores`; a `ProductScore` also runs fused.
+"""
+ScoreKind = Annotated[str, OneOf(SCORES)]
+
+
+def make_score(kind: str, heads: int, size: int, max_positions: int) -> nn.Module:
+    return choose(SCORES, kind)(heads, size, max_positions)

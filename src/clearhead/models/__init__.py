@@ -1,4 +1,4 @@
-"""Models assembled from layers, and the one table of them."""
+"""Models assembled from layers, and the table of all families."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from clearhead.models.translator import Translator, TranslatorConfig
 __all__ = ["GPT", "MODELS", "GPTConfig", "Translator", "TranslatorConfig", "build", "read_config"]
 
 MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT}
-"""Every family by its `kind`; a family of your own is added here before it is used (`models/model.py`)."""
+"""Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 
 
 def read_config(values: Mapping[str, Any], location: str = "") -> Settings:
-    """The settings of a model by their kind; `location` is the file they are from."""
+    """The settings of a model, by their `kind`; `location` is the file they are from."""
     kind = values.get("kind", "translator")
     if kind not in MODELS:
         before = f"{location}: " if location else ""
@@ -23,6 +23,6 @@ def read_config(values: Mapping[str, Any], location: str = "") -> Settings:
     return parse_settings(MODELS[kind].Config, values, location, "model")
 
 
-def build(config: Settings, processor: Any) -> Any:
-    """A model of a kind with fresh weights, for the processor that makes its input."""
-    return MODELS[getattr(config, "kind")].build(config, processor)
+def build(config: Any, processor: Any) -> Any:
+    """A model of the settings' kind with new weights, for the processor that makes its input."""
+    return MODELS[config.kind].build(config, processor)

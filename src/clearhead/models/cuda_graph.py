@@ -8,9 +8,10 @@ from torch import Tensor
 
 from clearhead.layers.attention import KeyValues
 from clearhead.layers.cache import StaticKVCache
-from clearhead.layers.mask import Keep, Mask
+from clearhead.layers.mask import KeyMask, Mask
 from clearhead.layers.positions import check_length
-from clearhead.models.gpt import GPT, GPTConfig, GPTState, Tokens
+from clearhead.models.gpt import GPT, GPTConfig, Tokens
+from clearhead.models.state import GPTState
 
 # Steps before a recording, on another stream, as torch asks: kernels are chosen in them.
 WARM_UP = 3
@@ -43,7 +44,7 @@ class GraphSlot:
     @property
     def mask(self) -> Mask:
         positions = torch.arange(self.room, device=self.position.device)
-        return Keep((positions >= self.padding[:, None]) & (positions <= self.position))
+        return KeyMask((positions >= self.padding[:, None]) & (positions <= self.position))
 
     def positions(self, count: int, device: torch.device) -> Int[Tensor, "rows 1"]:
         return self.position - self.padding[:, None]
@@ -86,9 +87,9 @@ class CudaGraphState:
     def __init__(self, seats: "CudaGraphGPT", state: GPTState, rows: int, room: int):
         self._seats = seats
         self._padding = state.padding
-        self.read = state.read
-        self.spare = state.spare
-        self._sit(rows, [memory.held() for memory in state.caches] if state.read else [], room)
+        self.read = state.cached
+        self.spare = state.shared_padding
+        self._sit(rows, [memory.contents() for memory in state.caches] if state.cached else [], room)
 
     @property
     def length(self) -> int:
@@ -97,7 +98,7 @@ class CudaGraphState:
 
     def select(self, rows: Int[Tensor, " chosen"]) -> None:
         """Keeps these rows, in this order; a row may come several times."""
-        chosen = [memory.held(self.read).select(rows) for memory in self.seat.caches]
+        chosen = [memory.contents(self.read).select(rows) for memory in self.seat.caches]
         if self._padding is not None:
             self._padding = self._padding[rows]
             self.spare = int(self._padding.min()) if len(rows) else 0
@@ -110,7 +111,7 @@ class CudaGraphState:
     def make_room(self) -> None:
         """Moves where there is more, if the next token needs it."""
         if self.read == self.seat.room:
-            held = [memory.held(self.read) for memory in self.seat.caches]
+            held = [memory.contents(self.read) for memory in self.seat.caches]
             self._leave()
             self._sit(self.seat.rows, held, 2 * self.read)
 
@@ -121,7 +122,7 @@ class CudaGraphState:
 
     def _fill(self, read: list[KeyValues]) -> None:
         for memory, kept in zip(self.seat.caches, read, strict=bool(read)):
-            memory.adopt(kept)
+            memory.load(kept)
         self.seat.position.fill_(self.read)
         self.seat.padding.zero_()
         if self._padding is not None:
@@ -136,16 +137,16 @@ class CudaGraphGPT:
         self._waiting: list[GraphSlot] = []
 
     def start(
-        self, tokens: Tokens, lengths: Int[Tensor, " batch"] | None = None, room: int = 16
+        self, tokens: Tokens, lengths: Int[Tensor, " batch"] | None = None, capacity: int = 16
     ) -> CudaGraphState | GPTState:
         """Reads the beginnings of texts, all but the token that the first step is given.
 
         While somebody looks into the model, its steps are plain ones: a recording would show nothing.
         """
-        state = self.model.start(tokens, lengths, room)
+        state = self.model.start(tokens, lengths, capacity)
         if is_tapped(self.model):
             return state
-        return CudaGraphState(self, state, len(tokens), _enough(max(room, tokens.shape[1] + 1)))
+        return CudaGraphState(self, state, len(tokens), _enough(max(capacity, tokens.shape[1] + 1)))
 
     def step(
         self, tokens: Int[Tensor, " rows"], state: CudaGraphState | GPTState
@@ -153,7 +154,7 @@ class CudaGraphGPT:
         """The logits of the token after these; the state moves on."""
         if isinstance(state, GPTState):
             return self.model.step(tokens, state)
-        check_length(state.length + 1, self.config.max_length)
+        check_length(state.length + 1, self.config.context_length)
         state.make_room()
         logits = state.seat.take(tokens).clone()
         state.read += 1

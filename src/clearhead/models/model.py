@@ -1,4 +1,4 @@
-"""What every model family offers: its settings, its processor, how it is built, and its anatomy."""
+"""The protocols of a model family and of its processor."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -9,10 +9,10 @@ from clearhead.models.anatomy import Anatomy
 
 @runtime_checkable
 class Processor(Protocol):
-    """Turns raw input into a model's input, and is saved beside the weights: a tokenizer, an image transform."""
+    """Turns raw input into model input and is saved with the weights: a tokenizer, an image transform."""
 
     FILE: ClassVar[str]
-    """Its file in a model's folder."""
+    """Its file name in a model folder."""
 
     def save(self, path: Path) -> None: ...
 
@@ -21,22 +21,22 @@ class Processor(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Equal for processors that give the same input."""
+        """Equal for processors that produce the same input."""
         ...
 
 
 class Model(Protocol):
-    """A family of models, as the table MODELS holds it; the class is a torch module."""
+    """A model family: a torch module with these class attributes, registered in MODELS."""
 
     Config: ClassVar[Any]
-    """The class of its settings, told apart by the literal `kind`."""
+    """The class of its settings; the literal field `kind` is its key in MODELS."""
     Processor: ClassVar[Any]
-    """The class of its processor; None where raw input needs none."""
+    """The class of its processor; None if it takes tensors only."""
     config: Settings
 
     @classmethod
     def build(cls, config: Any, processor: Any) -> Any:
-        """A model with fresh weights."""
+        """A model with new weights."""
         ...
 
     def anatomy(self) -> Anatomy: ...

@@ -9,18 +9,17 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from clearhead.layers.attention import Tap
-from clearhead.layers.block import BlockConfig, EncodedSource, Source, Stack
-from clearhead.layers.cache import KVCache
+from clearhead.layers.block import BlockConfig, EncodedSource, Stack
 from clearhead.layers.embedding import Embedding
-from clearhead.layers.layout import Layout, Padded
-from clearhead.layers.mask import Causal, Lengths
+from clearhead.layers.layout import Padded, PairLayout
+from clearhead.layers.mask import Causal
 from clearhead.layers.positions import check_length
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
+from clearhead.models.state import TranslatorState
 from clearhead.text.tokenizer import Tokenizer
 
-Tokens = Int[Tensor, "batch target"]
-SourceWords = Int[Tensor, "batch source"]
-SourceLengths = Int[Tensor, " batch"]
+SourceTokens = Int[Tensor, "batch source"]
+TargetTokens = Int[Tensor, "batch target"]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {  # Wu et al. 2021
@@ -44,47 +43,34 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class TranslatorConfig(BlockConfig):
+    """The settings of a translator; the defaults are the paper's base model."""
+
     PRESETS: ClassVar = PRESETS
+
     kind: Literal["translator"] = "translator"
     encoder_layers: PositiveInt = 6
     decoder_layers: PositiveInt = 6
+    max_length: PositiveInt = 512
+    """The most tokens of a source or target, its special token included."""
     tied: Literal["all", "target", "none"] = "all"
-    """Which matrices are one: source, target and readout; target and readout; none."""
+    """Which matrices are shared: source, target and readout; target and readout; none."""
+
+    @property
+    def max_positions(self) -> int:
+        return self.max_length
+
+    @property
+    def depth(self) -> int:
+        return max(self.encoder_layers, self.decoder_layers)
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens a text may have beside the sign, </s> or <s>, that it is read with."""
+        """The most tokens of a text without its special token, </s> in a source and <s> in a target."""
         return self.max_length - 1
 
 
-class TranslatorState:
-    """Where a decoding stands: a memory for each block, and the source that each row translates."""
-
-    def __init__(self, source: Source, lengths: Int[Tensor, " rows"]):
-        self.source = source
-        self.lengths = lengths
-        self.caches = [KVCache() for _ in source.read]
-        self.sentences = torch.arange(len(lengths), device=lengths.device)
-
-    @property
-    def position(self) -> int:
-        return self.caches[0].length
-
-    def select(self, rows: Int[Tensor, " chosen"]) -> None:
-        """Keeps these rows, in this order; a row may come several times."""
-        for memory in self.caches:
-            memory.select(rows)
-        sentences = self.sentences[rows]
-        # Beams mostly change positions within their sentence: then the source, the larger part, can stay.
-        if torch.equal(sentences, self.sentences):
-            return
-        self.sentences = sentences
-        self.lengths = self.lengths[rows]
-        self.source = Source([read.select(rows) for read in self.source.read], Lengths(self.lengths))
-
-
 class Translator(nn.Module):
-    """Embeddings, an encoder, a decoder that consults it, and a readout."""
+    """Embeddings, an encoder, a decoder with cross-attention, and a readout."""
 
     Config = TranslatorConfig
     Processor = Tokenizer
@@ -93,7 +79,7 @@ class Translator(nn.Module):
         super().__init__()
         self.config = config
         self.tap: Tap | None = None
-        shape = (vocabulary, config.width, config.position, config.max_length, config.dropout)
+        shape = (vocabulary, config.width, config.position, config.max_positions, config.dropout)
         self.source_embedding = Embedding(*shape)
         self.target_embedding = Embedding(*shape)
         self.encoder = Stack(config, config.encoder_layers)
@@ -106,11 +92,10 @@ class Translator(nn.Module):
 
     @classmethod
     def build(cls, config: TranslatorConfig, processor: Tokenizer) -> "Translator":
-        """A model with fresh weights for a vocabulary that both sides share."""
+        """A model with new weights for a vocabulary that both sides share."""
         return cls(config, processor.size)
 
     def anatomy(self) -> Anatomy:
-        """Its parts, for whoever looks inside."""
         config = self.config
         sublayers = ("attention", "cross_attention", "feedforward")
         return Anatomy(
@@ -126,38 +111,40 @@ class Translator(nn.Module):
             ),
         )
 
-    def encode(self, source: SourceWords, layout: Layout) -> Float[Tensor, "batch source width"]:
-        """The encoder's last states at every position of the source."""
+    def encode(self, source: SourceTokens, layout: PairLayout) -> Float[Tensor, "batch source width"]:
+        """The encoder's last hidden state of each source token."""
         x = self.source_embedding(source, layout.source_positions, layout.lengths)
-        return self.encoder(x, layout.source, layout.source_positions)
+        return self.encoder(x, layout.source_mask, layout.source_positions)
 
     def states(
-        self, source: SourceWords, layout: Layout, target: Tokens
+        self, source: SourceTokens, layout: PairLayout, target: TargetTokens
     ) -> Float[Tensor, "batch target width"]:
-        """The decoder's last states at every position of the target, in which sentences start with <s>."""
+        """The decoder's last hidden state of each target token; sentences start with <s>."""
         x = self.target_embedding(target, layout.target_positions)
-        unread = EncodedSource(self.encode(source, layout), layout.across)
-        return self.decoder(x, layout.target, layout.target_positions, unread)
+        encoded = EncodedSource(self.encode(source, layout), layout.cross_mask)
+        return self.decoder(x, layout.target_mask, layout.target_positions, encoded)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
+        """The logits of hidden states."""
         logits, tap = F.linear(states, self.readout_weight), self.tap
         return logits if tap is None else tap("logits", logits)
 
     def forward(
-        self, source: SourceWords, layout: Layout, target: Tokens
+        self, source: SourceTokens, layout: PairLayout, target: TargetTokens
     ) -> Float[Tensor, "batch target vocabulary"]:
-        """The logits of the next token at every position of the target."""
+        """The logits of the next token at every target position."""
         return self.readout(self.states(source, layout, target))
 
-    def start(self, source: SourceWords, lengths: SourceLengths) -> TranslatorState:
-        """Reads the source; each row of the state then awaits its first token, <s>."""
+    def start(self, source: SourceTokens, lengths: Int[Tensor, " batch"]) -> TranslatorState:
+        """The state after encoding the source; the first `step` takes <s>."""
         layout = Padded(lengths)
-        return TranslatorState(self.decoder.read(self.encode(source, layout), layout.across), lengths)
+        encoded = self.encode(source, layout)
+        return TranslatorState(self.decoder.project_source(encoded, layout.cross_mask), lengths)
 
     def step(self, tokens: Int[Tensor, " rows"], state: TranslatorState) -> Float[Tensor, "rows vocabulary"]:
-        """The logits of the token after these; the state moves on."""
-        check_length(state.position + 1, self.config.max_length)
-        positions = torch.full((1,), state.position, device=tokens.device)
+        """The logits of the token after these; advances the state."""
+        check_length(state.length + 1, self.config.max_positions)
+        positions = torch.full((1,), state.length, device=tokens.device)
         x = self.target_embedding(tokens[:, None], positions)
         x = self.decoder(x, Causal(), positions, state.source, state.caches)
         return self.readout(x[:, 0])

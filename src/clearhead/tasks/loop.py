@@ -197,7 +197,7 @@ class TrainingLoop:
         feed = Feed(batches.epoch, ranks=count, **self.position)
         if self.trainer.device.type != "cuda":
             return feed
-        return Prefetcher(feed, lambda batch: batch.map(torch.Tensor.pin_memory))
+        return Prefetcher(feed, lambda batch: batch.pin())
 
     def _loop(self, records: Records | NoRecords, interrupt: Interrupt) -> Generator[Event, None, str]:
         config, requests = self.config, self.ranks.stop_requests()

@@ -1,5 +1,6 @@
 """The base class of recipes."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from clearhead.config import Settings
@@ -35,3 +36,13 @@ class Recipe(Settings):
     def resume_settings(self) -> dict[str, Any]:
         """The groups of settings that must not change on resume; data files are compared by content."""
         return self.model_dump(mode="json", exclude={"kind"})
+
+    @classmethod
+    def variants(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Names that select a part of a trained model, by its saved settings: a translator's directions."""
+        return ()
+
+    @classmethod
+    def usage(cls, settings: Mapping[str, Any]) -> str:
+        """The options that commands need for a trained model, by its saved settings: " --to de"."""
+        return ""

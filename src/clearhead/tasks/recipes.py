@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearhead import tasks
-from clearhead.config import changed, parse_settings, read_toml
+from clearhead import assets, tasks
+from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import SettingsError
 
 DEFAULT = "translation"
 
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Any:
-    """The recipe in a file, after changes of the form 'a.b=value'."""
-    return parse_recipe(changed(read_toml(path), changes), location=str(path))
+    """The recipe in a file, or a shipped one by its name, after changes of the form 'a.b=value'."""
+    path = assets.recipe_path(path)
+    return parse_recipe(apply_overrides(read_toml(path), changes), location=str(path))
 
 
 def parse_recipe(values: Mapping[str, Any], location: str = "") -> Any:

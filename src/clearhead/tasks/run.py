@@ -6,10 +6,10 @@ from typing import Any
 
 from clearhead import tasks
 from clearhead.checkpoint import SETTINGS, WEIGHTS
-from clearhead.config import changed, read_toml, settings_toml
-from clearhead.data.progress import ProgressCallback, unfollowed
+from clearhead.config import apply_overrides, read_toml, settings_toml
+from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import SettingsError, TrainingError
-from clearhead.files import half_written
+from clearhead.files import leftover_files
 from clearhead.models import MODELS
 from clearhead.tasks.events import Event
 from clearhead.tasks.loop import CHANGEABLE_PATHS
@@ -25,7 +25,7 @@ STATES = "training"
 LOCK = "lock"
 
 
-def train(recipe: Recipe, out: Path, progress: ProgressCallback = unfollowed) -> Iterator[Event]:
+def train(recipe: Recipe, out: Path, progress: ProgressCallback = ignore_progress) -> Iterator[Event]:
     """Trains a model into a new folder, reporting events; `progress` follows the reading of files.
 
     Under torchrun all processes train together: rank 0 does what is done once, and every rank reports the
@@ -41,7 +41,7 @@ def train(recipe: Recipe, out: Path, progress: ProgressCallback = unfollowed) ->
 
 
 def resume(
-    out: Path, changes: Sequence[str] = (), progress: ProgressCallback = unfollowed
+    out: Path, changes: Sequence[str] = (), progress: ProgressCallback = ignore_progress
 ) -> Iterator[Event]:
     """Continues the run in a folder as if it had never stopped; a change is 'training.steps=9'."""
     if not (out / SETTINGS).exists():
@@ -96,7 +96,7 @@ def _resumed(out: Path, changes: Sequence[str]) -> Any:
         if path not in CHANGEABLE_PATHS:
             allowed = ", ".join(sorted(CHANGEABLE_PATHS))
             raise SettingsError(f"--set {change}: a resumed run may change only {allowed}")
-    return parse_recipe(changed(read_toml(out / SETTINGS), changes), location=str(out / SETTINGS))
+    return parse_recipe(apply_overrides(read_toml(out / SETTINGS), changes), location=str(out / SETTINGS))
 
 
 def _run(recipe: Recipe, context: RunContext) -> Iterator[Event]:
@@ -109,5 +109,5 @@ def _run(recipe: Recipe, context: RunContext) -> Iterator[Event]:
 
 
 def _remove_half_written(out: Path) -> None:
-    for leftover in half_written(out):
+    for leftover in leftover_files(out):
         leftover.unlink()

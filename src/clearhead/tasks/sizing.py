@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from clearhead.config import changed, parse_settings
+from clearhead.config import apply_overrides, parse_settings
 from clearhead.tasks.recipe import Recipe
 
 # Speed of a training step relative to plain matrix products.
@@ -34,7 +34,7 @@ def with_changes(recipe: R, requested: Mapping[str, Any], changes: Sequence[str]
     values = recipe.model_dump(mode="json", exclude_none=True)
     if setting(requested, "training", "init_from") or setting(requested, "model", "preset"):
         del values["model"]
-    return parse_settings(type(recipe), changed(values, changes)).inherited()
+    return parse_settings(type(recipe), apply_overrides(values, changes)).inherited()
 
 
 def steps_of(requested: Mapping[str, Any], usual: int) -> int:

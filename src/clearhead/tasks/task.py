@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor, nn
 
 from clearhead.checkpoint import Checkpoint
-from clearhead.data.progress import ProgressCallback, unfollowed
+from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.evaluation.metric import LOSS, Metric
 from clearhead.models import build
 from clearhead.tasks.events import Event, Finished, Note
@@ -34,7 +34,7 @@ class RunContext:
     out: Path
     ranks: Ranks
     states: StateFolder
-    progress: ProgressCallback = unfollowed
+    progress: ProgressCallback = ignore_progress
 
     def processor(self, kind: Any, make: Any) -> Any:
         """The run's processor, loaded from its folder; rank 0 makes and saves it first if it is missing."""
@@ -105,8 +105,3 @@ class Task(ABC):
     def load(cls, checkpoint: Checkpoint) -> Any:
         """A trained model, ready for use."""
         return checkpoint
-
-    @classmethod
-    def variants(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Parts of a model that can be loaded by their own names: a translator's directions."""
-        return {}

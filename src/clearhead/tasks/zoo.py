@@ -111,7 +111,7 @@ def describe(folder: Path) -> ModelInfo | None:
     measured = read_metrics(folder)
     final = next((line for line in reversed(measured) if line["kind"] == FINAL), {})
     test = {name: value for line in measured if line["kind"] == TEST for name, value in line.items()}
-    variants = tuple(tasks.TASKS[task].variants(settings))
+    variants = tasks.TASKS[task].Recipe.variants(settings)
     return ModelInfo(
         str(folder),
         task,

@@ -1,1 +1,1 @@
-"""Strings to ids and back; knows nothing of torch."""
+"""Text to token ids and back; independent of torch."""

@@ -1,4 +1,4 @@
-"""Reads the tokenizers of Hugging Face folders: tokenizer.json, or GPT-2's vocab.json and merges.txt."""
+"""Tokenizers of Hugging Face folders: tokenizer.json, or GPT-2's vocab.json and merges.txt."""
 
 import json
 from pathlib import Path
@@ -8,64 +8,63 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from clearhead.errors import ModelError
-from clearhead.text import serialization as saved
+from clearhead.text import serialization
 from clearhead.text.kinds import TokenizerConfig
 
-WHOLE, VOCABULARY, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
-MODEL, GENERATION = "config.json", "generation_config.json"
-PLAIN = ("single_word", "lstrip", "rstrip", "normalized")
-GPT2_SIGN = "<|endoftext|>"
+TOKENIZER, VOCABULARY, MERGES = "tokenizer.json", "vocab.json", "merges.txt"
+CONFIG, GENERATION, TOKENIZER_CONFIG = "config.json", "generation_config.json", "tokenizer_config.json"
+TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+GPT2_EOS = "<|endoftext|>"
 
 
-def read_foreign(folder: Path, size: int) -> saved.Unpacked:
-    """The library's tokenizer and what clearhead has to know of it, for a model with so many rows."""
+def read_huggingface(folder: Path, size: int) -> serialization.Parts:
+    """The parts of the tokenizer in a folder, for a model with embeddings for `size` ids."""
     inner = _tokenizer(folder)
-    signs = _signs(folder, inner, size)
-    place = str(folder)
+    special = _special_ids(folder, inner, size)
     if inner.get_vocab_size() and (highest := max(inner.get_vocab().values())) >= size:
         raise ModelError(
-            f"{place}: the tokenizer has the id {highest}, and the model rows for {size} ids only"
+            f"{folder}: the tokenizer has id {highest}, but the model has embeddings for {size} ids only"
         )
     description = json.loads(inner.to_str())
-    by_bytes = "ByteLevel" in json.dumps([description["pre_tokenizer"], description["decoder"]])
-    config = TokenizerConfig(kind="bytes" if by_bytes else "bpe", vocabulary=size, normalize=False)
-    return saved.foreign(description, place), config, (), signs
+    byte_level = "ByteLevel" in json.dumps([description["pre_tokenizer"], description["decoder"]])
+    config = TokenizerConfig(kind="bytes" if byte_level else "bpe", vocabulary=size, normalize=False)
+    return serialization.imported_tokenizer(description, str(folder)), config, (), special
 
 
-def write_foreign(
-    inner: tokenizers.Tokenizer, specials: tuple[str, ...], signs: saved.Signs
+def huggingface_files(
+    inner: tokenizers.Tokenizer, special_tokens: tuple[str, ...], ids: serialization.SpecialIds
 ) -> dict[str, Any]:
-    """The files of a tokenizer, by name; our special tokens are declared as such."""
+    """The files of a tokenizer, by name, with our special tokens declared as such."""
     description = json.loads(inner.to_str())
     description["added_tokens"] += [
-        {"id": number, "content": name, "special": True} | dict.fromkeys(PLAIN, False)
-        for number, name in enumerate(specials)
+        {"id": number, "content": name, "special": True} | dict.fromkeys(TOKEN_FLAGS, False)
+        for number, name in enumerate(special_tokens)
     ]
     names = {
         f"{short}_token": str(inner.id_to_token(number))
-        for short, number in (("bos", signs.start), ("eos", signs.end))
+        for short, number in (("bos", ids.bos), ("eos", ids.eos))
         if number is not None
     }
-    if signs.leads:
-        description["post_processor"] = _leading(names["bos_token"], signs.start)
+    if ids.adds_bos:
+        description["post_processor"] = _adding_bos(names["bos_token"], ids.bos)
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
-    return {WHOLE: description, "tokenizer_config.json": about | names}
+    return {TOKENIZER: description, TOKENIZER_CONFIG: about | names}
 
 
-def _leading(token: str, number: int | None) -> dict[str, Any]:
-    """What puts a sign before every text."""
-    sign, text = {"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
-    pair = [sign, text, {"Sequence": {"id": "B", "type_id": 0}}]
+def _adding_bos(token: str, number: int | None) -> dict[str, Any]:
+    """A post-processor that adds a token before every text."""
+    bos, text = {"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+    pair = [bos, text, {"Sequence": {"id": "B", "type_id": 0}}]
     return {
         "type": "TemplateProcessing",
-        "single": [sign, text],
+        "single": [bos, text],
         "pair": pair,
         "special_tokens": {token: {"id": token, "ids": [number], "tokens": [token]}},
     }
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; nothing where there is no such file."""
+    """The object in a JSON file; empty if there is no such file."""
     if not path.is_file():
         return {}
     try:
@@ -73,59 +72,64 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: cut short or not JSON ({error}); copy it again") from None
     if not isinstance(content, dict):
-        raise ModelError(f"{path}: not an object of settings; copy it again")
+        raise ModelError(f"{path}: not a JSON object; copy it again")
     return content
 
 
 def _tokenizer(folder: Path) -> tokenizers.Tokenizer:
-    if (folder / WHOLE).is_file():
+    if (folder / TOKENIZER).is_file():
         try:
-            return tokenizers.Tokenizer.from_file(str(folder / WHOLE))
+            return tokenizers.Tokenizer.from_file(str(folder / TOKENIZER))
         except Exception as error:
             raise ModelError(
-                f"{folder / WHOLE}: the tokenizer in it is broken ({error}); copy it again"
+                f"{folder / TOKENIZER}: the tokenizer in it is broken ({error}); copy it again"
             ) from None
     for name in (VOCABULARY, MERGES):
         if not (folder / name).is_file():
-            raise ModelError(f"{folder}: no tokenizer here; it needs {WHOLE}, or {VOCABULARY} and {MERGES}")
+            raise ModelError(f"{folder}: no tokenizer; it needs {TOKENIZER}, or {VOCABULARY} and {MERGES}")
     try:
         model = models.BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES))
     except Exception as error:
         raise ModelError(
-            f"{folder / VOCABULARY}: not with {MERGES} a tokenizer ({error}); copy both again"
+            f"{folder / VOCABULARY}: does not form a tokenizer with {MERGES} ({error}); copy both again"
         ) from None
     inner = tokenizers.Tokenizer(model)
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
-    if inner.token_to_id(GPT2_SIGN) is not None:
-        inner.add_special_tokens([AddedToken(GPT2_SIGN, normalized=False)])
+    if inner.token_to_id(GPT2_EOS) is not None:
+        inner.add_special_tokens([AddedToken(GPT2_EOS, normalized=False)])
     return inner
 
 
-def _signs(folder: Path, inner: tokenizers.Tokenizer, size: int) -> saved.Signs:
-    """The ids of the signs: those of the tokenizer's settings, but what ends a text as the model has it."""
-    told = read_json(folder / MODEL)
-    start = _named(folder, inner, "bos", size)
-    start = next(iter(_ids(told.get("bos_token_id"), size)), None) if start is None else start
-    end = _named(folder, inner, "eos", size)
-    # Where both say something, the transformers library heeds the former.
-    ends = _ids(read_json(folder / GENERATION).get("eos_token_id"), size) or _ids(
-        told.get("eos_token_id"), size
+def _special_ids(folder: Path, inner: tokenizers.Tokenizer, size: int) -> serialization.SpecialIds:
+    """The special ids of the tokenizer's settings, except that the model's settings decide on eos."""
+    config = read_json(folder / CONFIG)
+    bos = _configured_id(folder, inner, "bos", size)
+    bos = next(iter(_ids(config.get("bos_token_id"), size)), None) if bos is None else bos
+    eos = _configured_id(folder, inner, "eos", size)
+    # The transformers library prefers generation_config.json.
+    every_eos = _ids(read_json(folder / GENERATION).get("eos_token_id"), size) or _ids(
+        config.get("eos_token_id"), size
     )
-    if ends and end not in ends:
-        end = ends[0]
-    leads = start is not None and inner.encode("a").ids[:1] == [start]
-    return saved.Signs(size=size, start=start, end=end, several=ends if len(ends) > 1 else (), leads=leads)
+    if every_eos and eos not in every_eos:
+        eos = every_eos[0]
+    return serialization.SpecialIds(
+        size=size,
+        bos=bos,
+        eos=eos,
+        several_eos=every_eos if len(every_eos) > 1 else (),
+        adds_bos=bos is not None and inner.encode("a").ids[:1] == [bos],
+    )
 
 
-def _named(folder: Path, inner: tokenizers.Tokenizer, name: str, size: int) -> int | None:
-    """The id of a sign that the settings of the tokenizer name."""
-    said = read_json(folder / "tokenizer_config.json").get(f"{name}_token")
-    token = said.get("content") if isinstance(said, dict) else said
+def _configured_id(folder: Path, inner: tokenizers.Tokenizer, name: str, size: int) -> int | None:
+    """The id of a special token that the tokenizer's settings name."""
+    value = read_json(folder / TOKENIZER_CONFIG).get(f"{name}_token")
+    token = value.get("content") if isinstance(value, dict) else value
     return next(iter(_ids(inner.token_to_id(token), size)), None) if isinstance(token, str) else None
 
 
-def _ids(told: Any, size: int) -> tuple[int, ...]:
-    """An id, or several, as far as the model has rows for them."""
-    each = told if isinstance(told, list) else [told]
-    return tuple(dict.fromkeys(one for one in each if isinstance(one, int) and 0 <= one < size))
+def _ids(value: Any, size: int) -> tuple[int, ...]:
+    """One id or a list of ids, without those that the model has no embeddings for."""
+    ids = value if isinstance(value, list) else [value]
+    return tuple(dict.fromkeys(one for one in ids if isinstance(one, int) and 0 <= one < size))

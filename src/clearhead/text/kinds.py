@@ -1,94 +1,112 @@
-"""The five kinds of tokenizer: their settings, and how each cuts text and puts it together again."""
+"""The kinds of tokenizer: settings, and how each kind splits text, joins it again and is trained.
 
+To add a kind, add its name to `KindName` and a row to `KINDS`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import tokenizers
 from pydantic import Field, model_validator
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from clearhead.config import Settings
 from clearhead.text.normalize import NORMALIZER
 
-PAD, UNKNOWN, START, END = range(4)
-SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
+PAD, UNK, BOS, EOS = range(4)
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
-BLANK = "▁"  # in a subword: here was a blank
-JOINER = "￭"  # in a sign between words: here was no blank
-# Signs stand alone, in every kind but characters, so no text can grow into a special token.
-SIGN, OTHER = r"[\p{P}\p{S}]", r"[^\p{P}\p{S}]"
+SPACE = "▁"  # in a subword: a space was here
+JOINER = "￭"  # at punctuation: no space was here
+# Punctuation is split off, in every kind but characters, so no text can become a special token.
+PUNCTUATION, OTHER = r"[\p{P}\p{S}]", r"[^\p{P}\p{S}]"
+# A pair of pieces seen only once teaches a model nothing about the longer piece.
+MIN_MERGE_FREQUENCY = 2
+
+KindName = Literal["bpe", "unigram", "word", "character", "bytes"]
 
 
 class TokenizerConfig(Settings):
-    """What to learn from the texts; `dropout` is for training a model, see `Tokenizer.dropout`."""
+    """How to train a tokenizer; `dropout` is for training a model, see `Tokenizer.dropout`."""
 
-    kind: Literal["bpe", "unigram", "word", "character", "bytes"] = "bpe"
-    vocabulary: Annotated[int, Field(gt=len(SPECIALS))] = 8000
+    kind: KindName = "bpe"
+    vocabulary: Annotated[int, Field(gt=len(SPECIAL_TOKENS))] = 8000
     lowercase: bool = False
     normalize: bool | None = None
-    """Left out: yes, except for bytes, which keep every text as it is."""
+    """Default: true, except for bytes, which keep every text unchanged."""
     alphabet: Annotated[int, Field(gt=0)] | None = None
-    """The most characters to know, frequent ones first; others become <unk>. Left out: all that occur."""
+    """Maximum number of characters, the most frequent first; others become <unk>. Default: all."""
     dropout: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @model_validator(mode="after")
-    def _agrees(self) -> "TokenizerConfig":
-        if self.dropout and self.kind not in ("bpe", "bytes"):
+    def _check(self) -> "TokenizerConfig":
+        kind = KINDS[self.kind]
+        if self.dropout and not kind.has_merges:
             raise ValueError(
-                f"dropout drops merges, which kind {self.kind} does not have; use kind bpe or bytes"
+                f"dropout drops merges, which kind {self.kind} does not have; use kind {_with('has_merges')}"
             )
-        if self.alphabet and self.kind not in ("bpe", "character"):
-            raise ValueError(f"alphabet cannot limit kind {self.kind}; use kind bpe or character")
+        if self.alphabet and not kind.limits_alphabet:
+            raise ValueError(
+                f"alphabet does not apply to kind {self.kind}; use kind {_with('limits_alphabet')}"
+            )
         if self.kind == "word" and self.normalize is False:
-            raise ValueError(
-                "normalize cannot be false with kind word, which keeps no spaces; use kind bytes"
-            )
+            raise ValueError("normalize cannot be false with kind word, which drops spaces; use kind bytes")
         return self
 
     @property
     def normalizes(self) -> bool:
-        return self.kind != "bytes" if self.normalize is None else self.normalize
+        return KINDS[self.kind].normalizes if self.normalize is None else self.normalize
+
+
+Steps = list[normalizers.Normalizer]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What distinguishes one kind of tokenizer from the others."""
+
+    build: Callable[[Steps], tokenizers.Tokenizer]
+    """The untrained tokenizer that normalizes text by these steps first."""
+    trainer: Callable[[TokenizerConfig, list[str], list[str]], trainers.Trainer] | None
+    """The trainer for settings, special tokens and alphabet; None if the alphabet is the vocabulary."""
+    has_merges: bool = False
+    limits_alphabet: bool = False
+    byte_level: bool = False
+    normalizes: bool = True
 
 
 def untrained(config: TokenizerConfig) -> tokenizers.Tokenizer:
-    """The library's tokenizer with every part in place but the vocabulary."""
-    steps: list[normalizers.Normalizer] = []
-    if config.normalizes:
-        steps.append(NORMALIZER)
+    """A tokenizer of the library with every part but the vocabulary."""
+    steps: Steps = [NORMALIZER] if config.normalizes else []
     if config.lowercase:
         steps.append(normalizers.Lowercase())
-    unknown = SPECIALS[UNKNOWN]
-    match config.kind:
-        case "bpe":
-            return _subwords(models.BPE(unk_token=unknown, fuse_unk=True), steps)
-        case "unigram":
-            return _subwords(models.Unigram(), steps)
-        case "word":
-            return _words(models.WordLevel(unk_token=unknown), steps)
-        case "character":
-            # Pairs are never merged, so what remains of byte pair encoding is its alphabet.
-            return _tokenizer(models.BPE(unk_token=unknown), steps, None, decoders.Fuse())
-        case "bytes":
-            cut = pre_tokenizers.ByteLevel(add_prefix_space=False)
-            return _tokenizer(models.BPE(), steps, cut, decoders.ByteLevel())
+    return KINDS[config.kind].build(steps)
 
 
-def _subwords(
-    model: models.BPE | models.Unigram, steps: list[normalizers.Normalizer]
-) -> tokenizers.Tokenizer:
-    """Blanks become part of the word they precede (Kudo and Richardson 2018), so joining is exact."""
-    mark = [normalizers.Replace(BLANK, "_"), normalizers.Replace(" ", BLANK), normalizers.Prepend(BLANK)]
-    cut = pre_tokenizers.Split(Regex(f"{BLANK}?(?:{SIGN}|{OTHER}+)"), "isolated")
-    join = decoders.Sequence([decoders.Replace(BLANK, " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    return _tokenizer(model, [*steps, *mark], cut, join)
+def _bpe(steps: Steps) -> tokenizers.Tokenizer:
+    return _subwords(models.BPE(unk_token=SPECIAL_TOKENS[UNK], fuse_unk=True), steps)
 
 
-def _words(model: models.WordLevel, steps: list[normalizers.Normalizer]) -> tokenizers.Tokenizer:
-    """Words stay bare, and a sign says on which side it touches its neighbour: `fine ￭, thanks ￭.`"""
-    touching = Regex(rf"(?<=\S)(?={SIGN})|(?<={SIGN})(?=\S)")
+def _unigram(steps: Steps) -> tokenizers.Tokenizer:
+    return _subwords(models.Unigram(), steps)
+
+
+def _subwords(model: models.BPE | models.Unigram, steps: Steps) -> tokenizers.Tokenizer:
+    """A space becomes part of the word it precedes (Kudo and Richardson 2018), so decoding is exact."""
+    mark = [normalizers.Replace(SPACE, "_"), normalizers.Replace(" ", SPACE), normalizers.Prepend(SPACE)]
+    split = pre_tokenizers.Split(Regex(f"{SPACE}?(?:{PUNCTUATION}|{OTHER}+)"), "isolated")
+    join = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return _tokenizer(model, [*steps, *mark], split, join)
+
+
+def _words(steps: Steps) -> tokenizers.Tokenizer:
+    """Punctuation marks on which side it touches its neighbour: `fine ￭, thanks ￭.`"""
+    touching = Regex(rf"(?<=\S)(?={PUNCTUATION})|(?<={PUNCTUATION})(?=\S)")
     mark = [normalizers.Replace(JOINER, "■"), normalizers.Replace(touching, JOINER)]
-    sign = Regex(f"{JOINER}?{SIGN}(?:{JOINER}(?={OTHER}))?")
-    cut = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.Split(sign, "isolated")]
+    punctuation = Regex(f"{JOINER}?{PUNCTUATION}(?:{JOINER}(?={OTHER}))?")
+    split = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.Split(punctuation, "isolated")]
     )
     join = decoders.Sequence(
         [
@@ -98,26 +116,84 @@ def _words(model: models.WordLevel, steps: list[normalizers.Normalizer]) -> toke
             decoders.Strip(" ", 1, 0),
         ]
     )
-    return _tokenizer(model, [*steps, *mark], cut, join)
+    model = models.WordLevel(unk_token=SPECIAL_TOKENS[UNK])
+    return _tokenizer(model, [*steps, *mark], split, join)
+
+
+def _characters(steps: Steps) -> tokenizers.Tokenizer:
+    # Byte pair encoding without merges.
+    return _tokenizer(models.BPE(unk_token=SPECIAL_TOKENS[UNK]), steps, None, decoders.Fuse())
+
+
+def _bytes(steps: Steps) -> tokenizers.Tokenizer:
+    split = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return _tokenizer(models.BPE(), steps, split, decoders.ByteLevel())
 
 
 def _tokenizer(
     model: models.Model,
-    steps: list[normalizers.Normalizer],
-    cut: pre_tokenizers.PreTokenizer | None,
+    steps: Steps,
+    split: pre_tokenizers.PreTokenizer | None,
     join: decoders.Decoder,
 ) -> tokenizers.Tokenizer:
     result = tokenizers.Tokenizer(model)
     if steps:
         result.normalizer = normalizers.Sequence(steps)
-    if cut:
-        result.pre_tokenizer = cut
+    if split:
+        result.pre_tokenizer = split
     result.decoder = join
     return result
 
 
-def byte_signs() -> list[str]:
-    """The visible character by which the library writes each byte: itself, or one from U+0100 on."""
+def _bpe_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str]) -> trainers.Trainer:
+    # The library breaks ties among rare characters at random, so the alphabet is chosen beforehand.
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocabulary,
+        special_tokens=special,
+        min_frequency=MIN_MERGE_FREQUENCY,
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    if config.alphabet and alphabet:
+        trainer.limit_alphabet = len(alphabet)
+    return trainer
+
+
+def _bytes_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str]) -> trainers.Trainer:
+    return _bpe_trainer(config, special, pre_tokenizers.ByteLevel.alphabet())
+
+
+def _unigram_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str]) -> trainers.Trainer:
+    return trainers.UnigramTrainer(
+        vocab_size=config.vocabulary,
+        special_tokens=special,
+        unk_token=SPECIAL_TOKENS[UNK],
+        show_progress=False,
+    )
+
+
+def _word_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str]) -> trainers.Trainer:
+    return trainers.WordLevelTrainer(
+        vocab_size=config.vocabulary, special_tokens=special, show_progress=False
+    )
+
+
+KINDS: dict[KindName, Kind] = {
+    "bpe": Kind(_bpe, _bpe_trainer, has_merges=True, limits_alphabet=True),
+    "unigram": Kind(_unigram, _unigram_trainer),
+    "word": Kind(_words, _word_trainer),
+    "character": Kind(_characters, None, limits_alphabet=True),
+    "bytes": Kind(_bytes, _bytes_trainer, has_merges=True, byte_level=True, normalizes=False),
+}
+
+
+def _with(trait: str) -> str:
+    """The kinds that have a trait, for a message."""
+    return " or ".join(name for name, kind in KINDS.items() if getattr(kind, trait))
+
+
+def byte_characters() -> list[str]:
+    """The visible character by which byte-level tokenizers write each byte: itself, or one from U+0100."""
     visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in visible else next(others)) for byte in range(0x100)]

@@ -1,8 +1,8 @@
-"""Languages by their codes, and the tag that tells a model which one to write."""
+"""Language codes and names, and the tags that select a target language."""
 
-from clearhead.errors import TextError, nearest
+from clearhead.errors import TextError, closest_match
 
-# ISO 639-1, and those of three letters (ISO 639-3) for which parallel text is widely shared.
+# ISO 639-1, and some ISO 639-3 codes for which parallel text is widely available.
 TABLE = """
 aa Afar, ab Abkhazian, ae Avestan, af Afrikaans, ak Akan, am Amharic, an Aragonese, ar Arabic, as
 Assamese, ast Asturian, av Avaric, ay Aymara, az Azerbaijani, ba Bashkir, bar Bavarian, be
@@ -36,29 +36,27 @@ NAMES = {
 }
 
 
-def tag(code: str) -> str:
-    """The token before a source text that asks for a language: 'de' gives '<2de>'."""
-    return f"<2{check(code)}>"
+def language_tag(code: str) -> str:
+    """The token before a source that selects the target language: '<2de>' for 'de'."""
+    return f"<2{check_language(code)}>"
 
 
-def check(code: str) -> str:
-    """The code itself, if it is one of a known language."""
+def check_language(code: str) -> str:
+    """The code itself; raises TextError if it is unknown."""
     if code not in NAMES:
-        near = suggestion(code)
-        way_out = (
-            f"did you mean {near} ({NAMES[near]})?" if near else "use an ISO 639-1 code such as en or de"
-        )
-        raise TextError(f"language {code!r} is unknown; {way_out}")
+        near = closest_language(code)
+        fix = f"did you mean {near} ({NAMES[near]})?" if near else "use an ISO 639-1 code such as en or de"
+        raise TextError(f"language {code!r} is unknown; {fix}")
     return code
 
 
-def suggestion(word: str) -> str | None:
-    """The code of the language that a wrong code or a language's name most likely means."""
-    said = word.strip().lower().replace("_", "-")
-    for part in (said, said.split("-")[0]):
+def closest_language(word: str) -> str | None:
+    """The code that a wrong code or the name of a language most likely means."""
+    name = word.strip().lower().replace("_", "-")
+    for part in (name, name.split("-")[0]):
         if part in NAMES:
             return part
-    codes = {name.lower(): code for code, name in NAMES.items()}
-    begun = (name for name in codes if len(said) > 2 and name.startswith(said))
-    near = next(begun, None) or nearest(said, codes, alike=0.75)
+    codes = {full.lower(): code for code, full in NAMES.items()}
+    begun = (full for full in codes if len(name) > 2 and full.startswith(name))
+    near = next(begun, None) or closest_match(name, codes, cutoff=0.75)
     return codes[near] if near else None

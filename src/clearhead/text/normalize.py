@@ -1,32 +1,32 @@
-"""One spelling for what looks the same: composed characters, plain blanks, nothing invisible."""
+"""Text normalization: NFC, single spaces, no invisible characters."""
 
 from tokenizers import Regex, normalizers
 
-# Control characters, and marks that show nothing: soft hyphen, zero-width space, marks of direction and byte
-# order. The zero-width joiners stay: Persian, the scripts of India and many emoji are written with them.
+# Control characters, soft hyphen, zero-width space, and marks of direction and byte order. Zero-width joiners
+# stay: Persian, Indic scripts and many emoji need them.
 INVISIBLE = (
     r"[\u0000-\u0008\u000e-\u001b\u007f-\u0084\u0086-\u009f"
     r"\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
-BLANKS = r"[\s\p{Z}\u001c-\u001f\u0085]+"
+WHITESPACE = r"[\s\p{Z}\u001c-\u001f\u0085]+"
 
 NORMALIZER = normalizers.Sequence(
     [
         normalizers.Replace(Regex(INVISIBLE), ""),
         normalizers.NFC(),
-        normalizers.Replace(Regex(BLANKS), " "),
+        normalizers.Replace(Regex(WHITESPACE), " "),
         normalizers.Strip(),
     ]
 )
 
 
 def normalize(text: str) -> str:
-    """NFC, every run of spaces as one blank, none at the ends, no control characters."""
+    """The text in NFC, without invisible characters, with single spaces and none at the ends."""
     if text.isascii() and text.isprintable() and "  " not in text:
         return text.strip()
     return NORMALIZER.normalize_str(without_surrogates(text))
 
 
 def without_surrogates(text: str) -> str:
-    """The text without lone surrogates: halves of characters that no file can hold."""
+    """The text without lone surrogates, which UTF-8 cannot represent."""
     return text if text.isascii() else text.encode(errors="ignore").decode()

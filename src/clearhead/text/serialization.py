@@ -1,102 +1,103 @@
-"""A tokenizer as JSON: the library's own description, and beside it what clearhead has to know."""
+"""Tokenizers as JSON: the library's own description, and beside it the part that clearhead adds."""
 
 import json
 from typing import Annotated, Any
 
 import tokenizers
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from clearhead.config import S, Settings, parse_settings
 from clearhead.errors import ModelError, SettingsError
-from clearhead.text.kinds import SPECIALS, TokenizerConfig
+from clearhead.text.kinds import SPECIAL_TOKENS, TokenizerConfig
 
 FORMAT = 1
 
 
-class Signs(Settings):
-    """What a tokenizer that was made elsewhere has in the place of special tokens, by id."""
+def _named(name: str, default: Any) -> Any:
+    """A field that has another name in files."""
+    return Field(default, validation_alias=name, serialization_alias=name)
 
+
+class SpecialIds(Settings):
+    """The special tokens of an imported tokenizer, by id."""
+
+    model_config = ConfigDict(populate_by_name=True)
     size: int
-    """As many ids as a model has rows for."""
-    start: int | None = None
-    end: int | None = None
-    several: Annotated[tuple[int, ...], Field(strict=False)] = ()
-    """All that end a text, `end` among them, where it is not the only one."""
-    leads: bool = False
-    """Whether every text begins with `start`."""
-
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """All that end a text."""
-        return self.several or (() if self.end is None else (self.end,))
+    """Number of ids that the model has embeddings for."""
+    bos: int | None = _named("start", None)
+    eos: int | None = _named("end", None)
+    several_eos: Annotated[tuple[int, ...], Field(strict=False)] = _named("several", ())
+    """All ids that end a text, if there is more than one."""
+    adds_bos: bool = _named("leads", False)
+    """Whether every text begins with `bos`."""
 
 
-def pack(
-    inner: tokenizers.Tokenizer, config: TokenizerConfig, specials: tuple[str, ...], signs: Signs | None
+def dumps(
+    inner: tokenizers.Tokenizer,
+    config: TokenizerConfig,
+    special_tokens: tuple[str, ...],
+    imported: SpecialIds | None,
 ) -> str:
-    about = {"format": FORMAT, "specials": specials, "settings": config.model_dump(exclude_none=True)}
-    if signs:
-        about["signs"] = signs.model_dump(exclude_defaults=True)
+    about = {"format": FORMAT, "specials": special_tokens, "settings": config.model_dump(exclude_none=True)}
+    if imported:
+        about["signs"] = imported.model_dump(exclude_defaults=True, by_alias=True)
     return json.dumps({"clearhead": about, "tokenizer": json.loads(inner.to_str())}, ensure_ascii=False)
 
 
-Unpacked = tuple[tokenizers.Tokenizer, TokenizerConfig, tuple[str, ...], Signs | None]
+Parts = tuple[tokenizers.Tokenizer, TokenizerConfig, tuple[str, ...], SpecialIds | None]
 
 
-def unpack(text: str, place: str) -> Unpacked:
-    """What `pack` was given; raises a ModelError that names the place."""
+def loads(text: str, path: str) -> Parts:
+    """The arguments of `dumps`; a ModelError names the path."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{place}: cut short or not JSON ({error}); copy the file again") from None
+        raise ModelError(f"{path}: cut short or not JSON ({error}); copy the file again") from None
     about = content.get("clearhead") if isinstance(content, dict) else None
     if not isinstance(about, dict):
-        raise ModelError(f"{place}: not a tokenizer of clearhead; use the one that was saved with the model")
+        raise ModelError(f"{path}: not a clearhead tokenizer; use the one that was saved with the model")
     if about.get("format") != FORMAT:
-        raise ModelError(f"{place}: format {about.get('format')!r} is not {FORMAT}; use a newer clearhead")
-    config = _settings(TokenizerConfig, about.get("settings"), place)
-    signs = _settings(Signs, about["signs"], place) if "signs" in about else None
-    inner = (foreign if signs else bare)(content.get("tokenizer"), place)
-    specials = _specials(about.get("specials"), inner, place)
-    return inner, config, specials, signs
+        raise ModelError(f"{path}: format {about.get('format')!r} is not {FORMAT}; use a newer clearhead")
+    config = _settings(TokenizerConfig, about.get("settings"), path)
+    imported = _settings(SpecialIds, about["signs"], path) if "signs" in about else None
+    inner = (imported_tokenizer if imported else own_tokenizer)(content.get("tokenizer"), path)
+    return inner, config, _special_tokens(about.get("specials"), inner, path), imported
 
 
-def bare(description: Any, place: str = "tokenizer") -> tokenizers.Tokenizer:
-    """The library's tokenizer without what it would add to texts, cut from them or look for in them."""
-    return _without(description, {"added_tokens": []}, place)
+def own_tokenizer(description: Any, path: str = "tokenizer") -> tokenizers.Tokenizer:
+    """The library's tokenizer, which neither adds special tokens to texts nor finds any in them."""
+    return _plain(description, {"added_tokens": []}, path)
 
 
-def foreign(description: Any, place: str = "tokenizer") -> tokenizers.Tokenizer:
-    """The same of one that was made elsewhere: it keeps its signs, but no text can produce them."""
-    tokenizer = _without(description, {}, place)
+def imported_tokenizer(description: Any, path: str = "tokenizer") -> tokenizers.Tokenizer:
+    """The same for an imported one: it keeps its special tokens, but no text can produce them."""
+    tokenizer = _plain(description, {}, path)
     tokenizer.encode_special_tokens = True
     return tokenizer
 
 
-def _without(description: Any, other: dict[str, Any], place: str) -> tokenizers.Tokenizer:
+def _plain(description: Any, changes: dict[str, Any], path: str) -> tokenizers.Tokenizer:
     if not isinstance(description, dict):
-        raise ModelError(f"{place}: the tokenizer itself is missing; copy the file again")
-    nothing = {"truncation": None, "padding": None, "post_processor": None}
+        raise ModelError(f"{path}: the tokenizer itself is missing; copy the file again")
+    disabled = {"truncation": None, "padding": None, "post_processor": None}
     try:
-        return tokenizers.Tokenizer.from_str(json.dumps(description | nothing | other))
+        return tokenizers.Tokenizer.from_str(json.dumps(description | disabled | changes))
     except Exception as error:
-        raise ModelError(f"{place}: the tokenizer in it is broken ({error}); copy the file again") from None
+        raise ModelError(f"{path}: the tokenizer in it is broken ({error}); copy the file again") from None
 
 
-def _settings(kind: type[S], values: Any, place: str) -> S:
+def _settings(kind: type[S], values: Any, path: str) -> S:
     try:
         return parse_settings(kind, values)
     except SettingsError as error:
-        raise ModelError(f"{place}: settings of another clearhead: {error.problems[0]}") from None
+        raise ModelError(f"{path}: settings of another clearhead version: {error.problems[0]}") from None
 
 
-def _specials(names: Any, inner: tokenizers.Tokenizer, place: str) -> tuple[str, ...]:
-    """The special tokens, which must be where every model expects them."""
-    if not isinstance(names, list) or (names and tuple(names[: len(SPECIALS)]) != SPECIALS):
-        raise ModelError(f"{place}: special tokens are not {' '.join(SPECIALS)}; copy the file again")
+def _special_tokens(names: Any, inner: tokenizers.Tokenizer, path: str) -> tuple[str, ...]:
+    """The special tokens, which must have the ids that every model expects."""
+    if not isinstance(names, list) or (names and tuple(names[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS):
+        raise ModelError(f"{path}: special tokens are not {' '.join(SPECIAL_TOKENS)}; copy the file again")
     for number, name in enumerate(names):
         if not isinstance(name, str) or inner.token_to_id(name) != number:
-            raise ModelError(
-                f"{place}: special token {name!r} does not have id {number}; copy the file again"
-            )
+            raise ModelError(f"{path}: special token {name!r} does not have id {number}; copy the file again")
     return tuple(names)

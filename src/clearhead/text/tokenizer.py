@@ -1,4 +1,4 @@
-"""Text to ids and back: the one class between strings and models."""
+"""The tokenizer: text to token ids and back."""
 
 import functools
 import hashlib
@@ -13,80 +13,108 @@ import tokenizers
 
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.files import write_text
-from clearhead.text import serialization as saved
+from clearhead.text import serialization, training
 from clearhead.text.dropout import MergeDropout
-from clearhead.text.huggingface import read_foreign, write_foreign
-from clearhead.text.kinds import END, PAD, SPECIALS, START, UNKNOWN, TokenizerConfig, byte_signs
+from clearhead.text.huggingface import huggingface_files, read_huggingface
+from clearhead.text.kinds import (
+    BOS,
+    EOS,
+    KINDS,
+    PAD,
+    SPECIAL_TOKENS,
+    UNK,
+    TokenizerConfig,
+    byte_characters,
+)
 from clearhead.text.normalize import normalize, without_surrogates
-from clearhead.text.serialization import Signs
+from clearhead.text.serialization import SpecialIds
 from clearhead.text.tiktoken import byte_level, read_ranks
-from clearhead.text.training import learn
 
-__all__ = ["END", "PAD", "SPECIALS", "START", "UNKNOWN", "Tokenizer", "TokenizerConfig"]
+__all__ = ["BOS", "EOS", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer", "TokenizerConfig"]
 
 VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
 
 
 class Tokenizer:
-    """Text <-> ids, immutable. Special tokens and tags have the first ids, and no text can produce them.
+    """Text to ids and back; immutable. The processor of all text models.
 
-    A tokenizer made from a rank file has that file's ids and no special tokens; one that was made elsewhere
-    has signs instead.
+    Special tokens and tags have the first ids, and no text can produce them. A tokenizer from a tiktoken file
+    has no special tokens; an imported one has its own, at any ids.
     """
 
     FILE = "tokenizer.json"
-    """Its name in a model's folder."""
+    """Its file in a model's folder."""
 
     def __init__(
         self,
         inner: tokenizers.Tokenizer,
         config: TokenizerConfig,
-        specials: tuple[str, ...],
-        signs: Signs | None = None,
+        special_tokens: tuple[str, ...],
+        imported: SpecialIds | None = None,
     ):
-        self.signs = signs or (Signs(size=0, start=START, end=END) if specials else Signs(size=0))
-        """The ids before and after a text, where there are such; the size is 0 if the vocabulary is all."""
-        self._foreign = signs is not None
+        self._special = imported or (
+            SpecialIds(size=0, bos=BOS, eos=EOS) if special_tokens else SpecialIds(size=0)
+        )
+        self._imported = imported is not None
         self.config = config
-        self.specials = specials
+        self.special_tokens = special_tokens
         self._inner = inner
-        _quiet_forks()
+        _silence_fork_warning()
+
+    @property
+    def bos_id(self) -> int | None:
+        return self._special.bos
+
+    @property
+    def eos_id(self) -> int | None:
+        return self._special.eos
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """All ids that end a text."""
+        return self._special.several_eos or (() if self.eos_id is None else (self.eos_id,))
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether an imported tokenizer begins every text with bos."""
+        return self._special.adds_bos
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
-        """Learns from texts, read one at a time; `tags` are further special tokens such as '<2de>'."""
-        specials = (*SPECIALS, *tags)
+        """A tokenizer trained on a stream of texts; `tags` are further special tokens such as '<2de>'."""
+        special_tokens = (*SPECIAL_TOKENS, *tags)
         for tag in tags:
             if not (tag.startswith("<") and tag.endswith(">") and any(map(str.isalnum, tag))):
                 raise SettingsError(f"tokenizer: tag {tag!r} is not of the form <2de>")
-            if specials.count(tag) > 1:
+            if special_tokens.count(tag) > 1:
                 raise SettingsError(f"tokenizer: tag {tag} is given twice; name each tag once")
-        _quiet_forks()
-        learned = learn(texts, config, specials)
-        return cls(saved.bare(json.loads(learned.to_str())), config, specials)
+        _silence_fork_warning()
+        trained = training.train(texts, config, special_tokens)
+        return cls(serialization.own_tokenizer(json.loads(trained.to_str())), config, special_tokens)
 
     @classmethod
-    def from_ranks(cls, path: Path | str) -> Self:
-        """The tokenizer of a tiktoken rank file such as cl100k_base.tiktoken, also as .xz or .gz."""
+    def from_tiktoken(cls, path: Path | str) -> Self:
+        """The tokenizer of a tiktoken file such as cl100k_base.tiktoken, also as .xz or .gz."""
         ranks = read_ranks(Path(path))
         return cls(byte_level(ranks), TokenizerConfig(kind="bytes", vocabulary=len(ranks)), ())
 
     @classmethod
     def from_huggingface(cls, folder: Path | str, size: int) -> Self:
-        """The tokenizer in a folder of Hugging Face, for a model with so many rows."""
-        return cls(*read_foreign(Path(folder), size))
+        """The tokenizer in a Hugging Face folder, for a model with embeddings for `size` ids."""
+        return cls(*read_huggingface(Path(folder), size))
 
     def to_huggingface(self) -> dict[str, Any]:
-        """The files, by name, with which Hugging Face's libraries cut text in the same way."""
-        return write_foreign(self._inner, self.specials, self.signs)
+        """The files, by name, with which Hugging Face's libraries tokenize in the same way."""
+        return huggingface_files(self._inner, self.special_tokens, self._special)
 
     @classmethod
-    def from_json(cls, text: str, place: str = "tokenizer") -> Self:
-        """What `to_json` has given; `place` is named when something is wrong with it."""
-        return cls(*saved.unpack(text, place))
+    def from_json(cls, text: str, path: str = "tokenizer") -> Self:
+        """The tokenizer that `to_json` was called on; error messages name `path`."""
+        return cls(*serialization.loads(text, path))
 
     def to_json(self) -> str:
-        return saved.pack(self._inner, self.config, self.specials, self.signs if self._foreign else None)
+        imported = self._special if self._imported else None
+        return serialization.dumps(self._inner, self.config, self.special_tokens, imported)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -98,26 +126,26 @@ class Tokenizer:
             raise ModelError(f"{path}: not UTF-8 text (byte {error.start}); copy the file again") from None
         except OSError as error:
             raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
-        return cls.from_json(text, place=str(path))
+        return cls.from_json(text, str(path))
 
     def save(self, path: Path | str) -> None:
-        """Writes all or nothing: an older file stays until the new one is whole."""
+        """Writes the file atomically: an older one stays until the new one is complete."""
         write_text(Path(path), self.to_json())
 
     @functools.cached_property
     def size(self) -> int:
-        """One more than the highest id, so that a model has a row for each."""
-        return self.signs.size or max(self._ids.values()) + 1
+        """The number of embeddings a model needs: one more than the highest id."""
+        return self._special.size or max(self._ids.values()) + 1
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of all that decides which ids a text gets."""
-        content = json.dumps([self.specials, self._inner.to_str()])
+        """A hash of everything that determines the ids of a text."""
+        content = json.dumps([self.special_tokens, self._inner.to_str()])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def normalized(self, text: str) -> str:
-        """The text as it is spelled before it is cut, blanks as blanks."""
-        clean, config = self._writable(text), self.config
+        """The text after normalization, before it is split into tokens."""
+        clean, config = self._checked(text), self.config
         clean = normalize(clean) if config.normalizes else clean
         return clean.lower() if config.lowercase else clean
 
@@ -125,48 +153,48 @@ class Tokenizer:
         return self._ids.get(token)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, with nothing added at its ends."""
-        return self._inner.encode(self._writable(text), add_special_tokens=False).ids
+        """The ids of a text, without special tokens."""
+        return self._inner.encode(self._checked(text), add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts at once, on all cores."""
-        encoded = self._inner.encode_batch_fast(list(map(self._writable, texts)), add_special_tokens=False)
+        encoded = self._inner.encode_batch_fast(list(map(self._checked, texts)), add_special_tokens=False)
         return [one.ids for one in encoded]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids, without the special tokens."""
-        first = len(self.specials)
+        """The text of the ids, without special tokens."""
+        first = len(self.special_tokens)
         return self._inner.decode([number for number in ids if number >= first])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The token of each id as one can read it: blanks as ▁, bytes as text where they are text."""
-        return [self._readable(number) for number in ids]
+        """The token of each id in readable form: spaces as ▁, bytes as text where they form text."""
+        return [self._piece(number) for number in ids]
 
     def words(self, sentences: Sequence[Sequence[int]]) -> list[list[list[int]]]:
-        """The ids of each sentence in groups of one word; signs and ids without a text are alone."""
-        first = len(self.specials)
+        """The ids of each sentence grouped by word; special tokens are groups of one."""
+        first = len(self.special_tokens)
         texts = self._inner.decode_batch([[n for n in ids if n >= first] for ids in sentences])
         encoded = self._inner.encode_batch(texts, add_special_tokens=False)
         return [_grouped(ids, one.ids, one.word_ids) for ids, one in zip(sentences, encoded, strict=True)]
 
     def word_numbers(self, text: str) -> list[int]:
-        """For each token of a text, the number of the word that it is a part of."""
-        numbers = self._inner.encode(self._writable(text), add_special_tokens=False).word_ids
-        order = {number: place for place, number in enumerate(dict.fromkeys(numbers))}
+        """For each token of a text, the number of the word it belongs to."""
+        numbers = self._inner.encode(self._checked(text), add_special_tokens=False).word_ids
+        order = {number: index for index, number in enumerate(dict.fromkeys(numbers))}
         return [order[number] for number in numbers]
 
     def word_texts(self, text: str) -> list[str]:
-        """The words of a text as they are spelled before they are cut, in the order of `word_numbers`."""
-        clean = self._writable(text)
+        """The normalized words of a text, in the order of `word_numbers`."""
+        clean = self._checked(text)
         encoded = self._inner.encode(clean, add_special_tokens=False)
         ends = dict(zip(encoded.word_ids, (last for _, last in encoded.offsets), strict=True)).values()
         return [self.normalized(clean[first:last]).strip() for first, last in pairwise([0, *ends])]
 
     def dropout(self, probability: float) -> MergeDropout:
-        """The same merges, each of them left out with a probability."""
+        """BPE dropout: the same merges, each skipped with a probability."""
         if not 0 <= probability <= 1:
             raise SettingsError(f"tokenizer: dropout {probability} is not between 0 and 1")
-        if self.config.kind not in ("bpe", "bytes"):
+        if not KINDS[self.config.kind].has_merges:
             raise SettingsError(
                 f"tokenizer: kind {self.config.kind} has no merges to drop; use kind bpe or bytes"
             )
@@ -174,40 +202,41 @@ class Tokenizer:
         return MergeDropout([tuple(pair) for pair in merges], self._ids, probability)
 
     def characters(self, ids: Sequence[int]) -> list[int] | None:
-        """The ids of the single signs that a word's ids were merged from; None where that is not known."""
-        if any(number < len(self.specials) for number in ids):
+        """The ids of the characters that a word's ids were merged from; None for special tokens."""
+        if any(number < len(self.special_tokens) for number in ids):
             return None
-        signs = "".join(self._inner.id_to_token(number) or "" for number in ids)
-        return [self._ids[sign] for sign in signs]
+        text = "".join(self._inner.id_to_token(number) or "" for number in ids)
+        return [self._ids[character] for character in text]
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
-        return self._inner.get_vocab(with_added_tokens=self._foreign)
+        return self._inner.get_vocab(with_added_tokens=self._imported)
 
-    def _writable(self, text: str) -> str:
+    def _checked(self, text: str) -> str:
         clean = without_surrogates(text)
         if clean != text and not self.config.normalizes:
-            place = next(place for place, sign in enumerate(text) if "\ud800" <= sign <= "\udfff")
+            index = next(i for i, character in enumerate(text) if "\ud800" <= character <= "\udfff")
             raise TextError(
-                f"character {place} of the text is half a character (U+{ord(text[place]):04X}); "
+                f"character {index} of the text is half a character (U+{ord(text[index]):04X}); "
                 "read the text as UTF-8, or use a tokenizer that normalizes"
             )
         return clean
 
-    def _readable(self, number: int) -> str:
+    def _piece(self, number: int) -> str:
         token = self._inner.id_to_token(number)
-        if token is None and 0 <= number < self.signs.size:
-            return f"<{number}>"  # a row of the model that stands for nothing
+        if token is None and 0 <= number < self._special.size:
+            return f"<{number}>"  # an embedding without a token
         if token is None:
             raise TextError(f"id {number} is not in the vocabulary, which ends at {self.size - 1}")
         byte_of = _byte_of()
-        if self.config.kind == "bytes" and number >= len(self.specials) and byte_of.keys() >= set(token):
-            token = bytes(byte_of[sign] for sign in token).decode(errors="backslashreplace")
+        is_bytes = KINDS[self.config.kind].byte_level and number >= len(self.special_tokens)
+        if is_bytes and byte_of.keys() >= set(token):
+            token = bytes(byte_of[character] for character in token).decode(errors="backslashreplace")
         return token.translate(VISIBLE)
 
 
 def _grouped(ids: Sequence[int], encoded: list[int], numbers: Sequence[int | None]) -> list[list[int]]:
-    """Ids by the numbers of their words; a tag before them is alone, and so is each id if they differ."""
+    """Ids grouped by word; each id alone if encoding the text again gives other ids."""
     before = len(ids) - len(encoded)
     if before < 0 or list(ids[before:]) != encoded:
         return [[number] for number in ids]
@@ -223,12 +252,12 @@ def _grouped(ids: Sequence[int], encoded: list[int], numbers: Sequence[int | Non
 
 @functools.cache
 def _byte_of() -> dict[str, int]:
-    return {sign: byte for byte, sign in enumerate(byte_signs())}
+    return {character: byte for byte, character in enumerate(byte_characters())}
 
 
 @functools.cache
-def _quiet_forks() -> None:
-    """Forked processes encode on one core, without the warning that tokenizers before 0.23 prints there."""
+def _silence_fork_warning() -> None:
+    """Makes forked processes encode on one core, without the warning of tokenizers before 0.23."""
     name = "TOKENIZERS_PARALLELISM"
     chosen_here = False
 

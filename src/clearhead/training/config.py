@@ -10,7 +10,7 @@ from clearhead.training.devices import Device, Precision
 from clearhead.training.optimizer import AdamConfig, MuonConfig, OptimizerConfig
 from clearhead.training.schedule import InverseSquareRootSchedule, ScheduleConfig
 
-ParallelKind = Literal["copy", "shard"]
+ParallelKind = Literal["data_parallel", "fsdp"]
 
 
 class AverageConfig(Settings):
@@ -28,7 +28,7 @@ class TrainingConfig(Settings):
     schedule: ScheduleConfig = InverseSquareRootSchedule()
     accumulate: PositiveInt = 1
     """batches whose gradients make one step, over all ranks together; one a rank at least"""
-    parallel: ParallelKind = "copy"
+    parallel: ParallelKind = "data_parallel"
     """what each of several ranks has: a copy of the model, or a shard of a model too large for one"""
     clip_norm: Annotated[float, Field(ge=0)] = 1.0
     """the longest gradient; longer ones are shortened to it; 0: none is"""
@@ -60,9 +60,9 @@ class TrainingConfig(Settings):
 
     @model_validator(mode="after")
     def _shards_can_be_optimized(self) -> "TrainingConfig":
-        if self.parallel == "shard" and isinstance(self.optimizer, MuonConfig):
+        if self.parallel == "fsdp" and isinstance(self.optimizer, MuonConfig):
             raise ValueError(
-                "optimizer is 'muon', which needs whole matrices, but parallel is 'shard'; "
-                "use 'adamw' or 'copy'"
+                "optimizer is 'muon', which needs whole matrices, but parallel is 'fsdp'; "
+                "use 'adamw' or 'data_parallel'"
             )
         return self

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import ModelError
-from clearhead.files import force, temporary_name, write_text
+from clearhead.files import fsync, temporary_path, write_text
 from clearhead.training.ranks import Group
 from clearhead.training.tensors import Tree, flatten, unflatten
 
@@ -54,7 +54,7 @@ def write_shards(folder: Path, tree: Tree, ranks: Group) -> None:
     from torch.distributed.checkpoint.state_dict_saver import save
 
     tensors, notes = flatten(tree)
-    temporary = temporary_name(folder)
+    temporary = temporary_path(folder)
     ranks.first(lambda: _empty(temporary))
     try:
         writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
@@ -118,7 +118,7 @@ def _finish(temporary: Path, folder: Path, manifest: dict[str, Any]) -> None:
     write_text(temporary / MANIFEST, json.dumps(manifest))
     shutil.rmtree(folder, ignore_errors=True)
     temporary.rename(folder)
-    force(folder.parent)
+    fsync(folder.parent)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

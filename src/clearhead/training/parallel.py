@@ -116,7 +116,7 @@ def parallel(
     """The model as these ranks train it."""
     if not isinstance(ranks, Group):
         return SingleProcess(config, model, loss, device)
-    if config.parallel == "copy":
+    if config.parallel == "data_parallel":
         return DataParallel(config, model, loss, device)
     # Imported here because it takes half a second, which nobody should wait who only translates.
     from clearhead.training.shards import FullySharded

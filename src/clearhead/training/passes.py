@@ -161,7 +161,7 @@ class CudaGraphPasses(Passes[Batch]):
 
 
 # What is compiled of a model: the method of each module of a kind.
-COMPILED = {Block: "forward", Embedding: "placed", Stack: "end"}
+COMPILED = {Block: "forward", Embedding: "add_positions", Stack: "final_norm"}
 
 
 class Regions:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from clearhead.errors import ModelError, TrainingError
-from clearhead.files import half_written
+from clearhead.files import leftover_files
 from clearhead.training.config import AverageConfig, TrainingConfig
 from clearhead.training.manifest import Place, anywhere
 from clearhead.training.ranks import Group, Ranks
@@ -58,7 +58,7 @@ class StateFolder:
         elif config.average:
             last = max(last, config.average.count)
         better = "higher" if config.monitor == "bleu" else "lower"
-        form = FileARank() if config.parallel == "shard" and isinstance(ranks, Group) else OneFile()
+        form = FileARank() if config.parallel == "fsdp" and isinstance(ranks, Group) else OneFile()
         return cls(folder, config.keep_last, best, keep_weights=last, better=better, ranks=ranks, form=form)
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class StateFolder:
             self._lock = _take(self.folder / "lock", self.folder)
         except OSError as error:
             raise TrainingError(f"{self.folder}: cannot be used for a run: {error.strerror}") from error
-        for leftover in half_written(self.folder):
+        for leftover in leftover_files(self.folder):
             log.warning("%s: half-written when an earlier run ended; removed", leftover)
             _remove(leftover)
 

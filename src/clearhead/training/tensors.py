@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clearhead.errors import ModelError
-from clearhead.files import replacing
+from clearhead.files import atomic_path
 
 Tree = Mapping[str, Any]
 """Names to tensors, JSON values, or trees."""
@@ -26,7 +26,7 @@ def write_tree(path: Path, tree: Tree) -> str:
     tensors = _apart(tensors)
     about = {"notes": json.dumps(notes)}
     about["sha256"] = _checksum(tensors, about["notes"])
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         _save(tensors, temporary, about)
     return about["sha256"]
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from clearhead.accel import kernels
-from clearhead.layers.block import BlockConfig, Stack
+from clearhead.layers.block import Stack
 from clearhead.layers.mask import Causal, SameSegment
+from clearhead.models import TranslatorConfig
 
 SETTINGS = {
     "plain": {},
@@ -24,7 +25,7 @@ SETTINGS = {
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_a_block_with_kernels_of_its_own_is_as_exact_as_with_those_of_torch(device, monkeypatch, settings):
     torch.manual_seed(0)
-    config = BlockConfig.model_validate(
+    config = TranslatorConfig.model_validate(
         {"width": 64, "ffn_width": 96, "attention": {"heads": 4}, "dropout": 0.0} | settings
     )
     [block] = Stack(config, layers=1, cross=True).to(device).blocks

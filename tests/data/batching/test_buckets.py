@@ -1,4 +1,4 @@
-"""Batches hold every pair once, in any number of ranks, with little padding."""
+"""Padded batches hold every pair once, for any number of ranks, with little padding."""
 
 import itertools
 from collections.abc import Sequence
@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.data.batch import PairBatch
-from clearhead.data.batching.buckets import Batches, BatchingConfig, cuts, plan
+from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches, cuts, plan
+from clearhead.data.batching.plan import Share
 from clearhead.data.download import get_dataset
 from clearhead.data.sources.corpus import Pair, read_pairs
-from clearhead.data.store import PairStore, Side
+from clearhead.data.store import PairStore, TokenSequences
 from clearhead.errors import DataError
-from clearhead.text.tokenizer import END, PAD, START, Tokenizer, TokenizerConfig
+from clearhead.text.tokenizer import BOS, EOS, PAD, Tokenizer, TokenizerConfig
 
 
 def random_store(count: int = 700, max_length: int = 30, seed: int = 0) -> PairStore:
@@ -26,11 +27,13 @@ def random_store(count: int = 700, max_length: int = 30, seed: int = 0) -> PairS
     return PairStore.of(*sides)
 
 
-def test_a_whole_batch_has_the_padding_that_its_plan_has():
+def test_a_batch_is_padded_as_planned():
     store = random_store()
     config = BatchingConfig(tokens=300)
     for batch, rows in zip(
-        Batches(store, config, 2).epoch(1), plan(*store.lengths, config, (2, 1)), strict=True
+        PaddedBatches(store, config, 2).epoch(1),
+        plan(*store.lengths, config, np.random.default_rng((2, 1))),
+        strict=True,
     ):
         assert batch.source.shape == (len(rows), store.lengths[0][rows].max() + 1)
         assert batch.labels.shape == (len(rows), store.lengths[1][rows].max() + 1)
@@ -50,12 +53,12 @@ def sentences(batches) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     ]
 
 
-def test_a_batch_has_signs_padding_lengths_and_counts():
+def test_a_batch_has_special_tokens_padding_lengths_and_counts():
     batch = PairBatch.of([[5], [6, 7, 8]], [[9, 10], [11]])
-    assert batch.source.tolist() == [[5, END, PAD, PAD], [6, 7, 8, END]]
-    assert batch.target.tolist() == [[START, 9, 10, END], [START, 11, END, PAD]]
-    assert batch.inputs.tolist() == [[START, 9, 10], [START, 11, END]]
-    assert batch.labels.tolist() == [[9, 10, END], [11, END, PAD]]
+    assert batch.source.tolist() == [[5, EOS, PAD, PAD], [6, 7, 8, EOS]]
+    assert batch.target.tolist() == [[BOS, 9, 10, EOS], [BOS, 11, EOS, PAD]]
+    assert batch.inputs.tolist() == [[BOS, 9, 10], [BOS, 11, EOS]]
+    assert batch.labels.tolist() == [[9, 10, EOS], [11, EOS, PAD]]
     assert (batch.source_lengths.tolist(), batch.target_lengths.tolist()) == ([2, 4], [4, 3])
     assert (len(batch), batch.tokens, batch.source_tokens) == (2, 5, 6)
     assert batch.tokens == int((batch.labels != PAD).sum())
@@ -79,7 +82,9 @@ def test_a_batch_made_of_tensors_counts_its_tokens():
 )
 def test_ranks_share_every_pair_once_within_the_budget(lengths, tokens, window, ranks):
     sources, targets = np.array(lengths, dtype=np.int32).T
-    batches = plan(sources, targets, BatchingConfig(tokens=tokens, window=window), (0, 0), ranks)
+    batches = plan(
+        sources, targets, BatchingConfig(tokens=tokens, window=window), np.random.default_rng((0, 0)), ranks
+    )
     rows = np.concatenate(batches)
     assert len(batches) % ranks == 0
     assert len(set(rows.tolist())) == len(rows)
@@ -91,80 +96,82 @@ def test_ranks_share_every_pair_once_within_the_budget(lengths, tokens, window, 
         assert len(batch) == 1 or len(batch) * longer <= tokens
 
 
-def test_ranks_together_see_what_one_rank_alone_sees():
+def test_all_ranks_together_see_what_one_rank_sees():
     store, config = random_store(), BatchingConfig(tokens=300)
-    alone = sentences(Batches(store, config, seed=3).epoch(1))
-    shares = [list(Batches(store, config, 3, rank, 4).epoch(1)) for rank in range(4)]
+    alone = sentences(PaddedBatches(store, config, seed=3).epoch(1))
+    shares = [list(PaddedBatches(store, config, 3, Share(rank, 4)).epoch(1)) for rank in range(4)]
     assert len({len(share) for share in shares}) == 1
     assert sorted(sentences(itertools.chain(*shares))) == sorted(alone)
     assert len(alone) == len(store)
 
 
 @pytest.mark.parametrize(("ranks", "batches_per_step"), [(1, 4), (2, 2), (2, 4), (4, 4)])
-def test_the_ranks_share_each_step_of_one_process_from_anywhere_on(ranks, batches_per_step):
+def test_ranks_share_each_step_of_one_process_from_any_position(ranks, batches_per_step):
     store, config = random_store(), BatchingConfig(tokens=300)
-    alone = list(Batches(store, config, 3, batches_per_step=batches_per_step).epoch(1))
+    alone = list(PaddedBatches(store, config, 3, Share(batches_per_step=batches_per_step)).epoch(1))
     assert len(alone) % batches_per_step == 0
     for skip in (0, 3 * batches_per_step):
         shares = [
-            Batches(store, config, 3, rank, ranks, batches_per_step).epoch(1, skip) for rank in range(ranks)
+            PaddedBatches(store, config, 3, Share(rank, ranks, batches_per_step)).epoch(1, skip)
+            for rank in range(ranks)
         ]
-        mixed = [batch for step in zip(*shares, strict=True) for batch in step]
-        assert all(itertools.starmap(same, zip(alone[skip:], mixed, strict=True)))
+        merged = [batch for step in zip(*shares, strict=True) for batch in step]
+        assert all(itertools.starmap(same, zip(alone[skip:], merged, strict=True)))
 
 
-def test_epochs_are_the_same_for_the_same_seed_and_differ_otherwise():
+def test_epochs_depend_on_seed_and_number_only():
     store, config = random_store(), BatchingConfig(tokens=300)
-    first = sentences(Batches(store, config, seed=3).epoch(1))
-    assert first == sentences(Batches(store, config, seed=3).epoch(1))
-    assert first != sentences(Batches(store, config, seed=3).epoch(2))
-    assert first != sentences(Batches(store, config, seed=4).epoch(1))
+    first = sentences(PaddedBatches(store, config, seed=3).epoch(1))
+    assert first == sentences(PaddedBatches(store, config, seed=3).epoch(1))
+    assert first != sentences(PaddedBatches(store, config, seed=3).epoch(2))
+    assert first != sentences(PaddedBatches(store, config, seed=4).epoch(1))
     sets = [
-        {frozenset(rows.tolist()) for rows in plan(*store.lengths, config, (3, epoch))} for epoch in (1, 2)
+        {frozenset(rows.tolist()) for rows in plan(*store.lengths, config, np.random.default_rng((3, epoch)))}
+        for epoch in (1, 2)
     ]
     assert len(sets[0] & sets[1]) < len(sets[0]) / 4
 
 
-def test_skipping_resumes_the_epoch_without_reading_what_is_skipped():
+def test_skipped_batches_are_not_read():
     store, config = random_store(), BatchingConfig(tokens=300)
-    whole = list(Batches(store, config, 0, 1, 2).epoch(5))
+    whole = list(PaddedBatches(store, config, 0, Share(1, 2)).epoch(5))
     read = []
 
-    def watched(epoch: int, rows) -> tuple[Side, Side]:
+    def recorded(epoch: int, rows) -> tuple[TokenSequences, TokenSequences]:
         read.append(len(rows))
         return store.source.gather(rows), store.target.gather(rows)
 
-    batches = Batches(store, config, 0, 1, 2, encode=watched)
+    batches = PaddedBatches(store, config, 0, Share(1, 2), encode=recorded)
     rest = list(batches.epoch(5, skip=14))
     assert batches.count(5) == len(whole)
     assert len(rest) == len(read) == len(whole) - 7
     assert all(itertools.starmap(same, zip(whole[7:], rest, strict=True)))
 
 
-def test_other_ids_may_be_given_for_an_epoch():
+def test_ids_may_change_from_epoch_to_epoch():
     store = random_store(20)
 
-    def doubled(epoch: int, rows) -> tuple[Side, Side]:
-        return Side.of([[epoch + 50] * 2 for _ in rows]), store.target.gather(rows)
+    def doubled(epoch: int, rows) -> tuple[TokenSequences, TokenSequences]:
+        return TokenSequences.of([[epoch + 50] * 2 for _ in rows]), store.target.gather(rows)
 
-    batches = list(Batches(store, BatchingConfig(tokens=100), 0, encode=doubled).epoch(3))
+    batches = list(PaddedBatches(store, BatchingConfig(tokens=100), 0, encode=doubled).epoch(3))
     assert {source for source, _ in sentences(batches)} == {(53, 53)}
 
 
-def test_a_pair_beyond_the_budget_is_a_batch_of_its_own():
+def test_a_pair_beyond_the_budget_is_a_batch_alone():
     assert cuts(np.array([3, 3, 50, 2, 2, 2]), 6) == [2, 3]
 
 
-def test_too_few_pairs_for_the_ranks_are_refused():
-    with pytest.raises(DataError, match="3 pairs cannot be shared among the 4 batches of a step"):
-        Batches(random_store(3), BatchingConfig(), 0, 0, 4)
+def test_too_few_pairs_for_the_ranks_are_rejected():
+    with pytest.raises(DataError, match="3 pairs are too few for the 4 batches of a step"):
+        PaddedBatches(random_store(3), BatchingConfig(), 0, Share(0, 4))
 
 
 def padding(pairs: Sequence[Pair], tokens: int) -> float:
     texts = [text for pair in pairs for text in pair]
     tokenizer = Tokenizer.train(texts[::25], TokenizerConfig(vocabulary=8000))
     lengths = np.array([len(ids) for ids in tokenizer.encode_batch(texts)], dtype=np.int32)
-    batches = plan(lengths[0::2], lengths[1::2], BatchingConfig(tokens=tokens), (0, 0))
+    batches = plan(lengths[0::2], lengths[1::2], BatchingConfig(tokens=tokens), np.random.default_rng((0, 0)))
     cells = sum(
         len(rows) * sum(side[rows].max() + 1 for side in (lengths[0::2], lengths[1::2])) for rows in batches
     )

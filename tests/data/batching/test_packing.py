@@ -1,4 +1,4 @@
-"""Packed batches: every pair once, whole, in rows that are nearly full; the same for the same seed."""
+"""Packed batches hold every pair once, in nearly full rows, the same for the same seed."""
 
 from collections.abc import Iterable
 
@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from clearhead.data.batch import PackedBatch
 from clearhead.data.batching.buckets import BatchingConfig
-from clearhead.data.batching.packing import PackedBatches, fill
-from clearhead.data.store import PairStore, Side
-from clearhead.text.tokenizer import END, PAD, START
+from clearhead.data.batching.packing import PackedBatches, assign_rows
+from clearhead.data.batching.plan import Share
+from clearhead.data.store import PairStore, TokenSequences
+from clearhead.text.tokenizer import BOS, EOS, PAD
 
 Pairs = list[tuple[list[int], list[int]]]
 
 
 def make_store(count: int, max_length: int = 40, seed: int = 0) -> PairStore:
-    """Pairs that are all different: the first token on each side is the pair's number."""
+    """Distinct pairs: the first token on each side is the pair's number."""
     random = np.random.default_rng(seed)
     lengths = random.integers(1, max_length, (count, 2))
     sides = [
@@ -27,23 +28,23 @@ def make_store(count: int, max_length: int = 40, seed: int = 0) -> PairStore:
 
 
 def pairs_in(batch: PackedBatch) -> Pairs:
-    """The pairs of a batch, read off its cells by their numbers."""
+    """The pairs of a batch, found by their segments."""
     found: Pairs = []
     for row in range(len(batch)):
-        source, source_number, source_place, inputs, labels, number, position = batch.cells[:, row]
-        for pair in range(1, int(number.max()) + 1):
-            tokens, said, asked = (
-                source[source_number == pair],
-                inputs[number == pair],
-                labels[number == pair],
+        source, source_segment, source_position, inputs, labels, segment, position = batch.cells[:, row]
+        for pair in range(1, int(segment.max()) + 1):
+            tokens, given, wanted = (
+                source[source_segment == pair],
+                inputs[segment == pair],
+                labels[segment == pair],
             )
-            assert tokens[-1] == END
-            assert said[0] == START
-            assert asked[-1] == END
-            assert said[1:].tolist() == asked[:-1].tolist()
-            assert source_place[source_number == pair].tolist() == list(range(len(tokens)))
-            assert position[number == pair].tolist() == list(range(len(said)))
-            found.append((tokens[:-1].tolist(), asked[:-1].tolist()))
+            assert tokens[-1] == EOS
+            assert given[0] == BOS
+            assert wanted[-1] == EOS
+            assert given[1:].tolist() == wanted[:-1].tolist()
+            assert source_position[source_segment == pair].tolist() == list(range(len(tokens)))
+            assert position[segment == pair].tolist() == list(range(len(given)))
+            found.append((tokens[:-1].tolist(), wanted[:-1].tolist()))
     return found
 
 
@@ -55,14 +56,14 @@ def all_pairs(batches: Iterable[PackedBatch]) -> Pairs:
     return sorted(pair for batch in batches for pair in pairs_in(batch))
 
 
-def test_a_batch_is_laid_out_as_told():
-    sources, targets = Side.of([[7, 8], [9], [5]]), Side.of([[6], [7, 7], [8]])
-    batch = PackedBatch.lay(sources, targets, np.array([0, 0, 2]), count=3, positions=6)
-    assert batch.source.tolist() == [[7, 8, END, 9, END, PAD], [PAD] * 6, [5, END, PAD, PAD, PAD, PAD]]
+def test_pairs_are_packed_into_their_rows():
+    sources, targets = TokenSequences.of([[7, 8], [9], [5]]), TokenSequences.of([[6], [7, 7], [8]])
+    batch = PackedBatch.pack(sources, targets, np.array([0, 0, 2]), count=3, row_length=6)
+    assert batch.source.tolist() == [[7, 8, EOS, 9, EOS, PAD], [PAD] * 6, [5, EOS, PAD, PAD, PAD, PAD]]
     assert batch.source_segments.tolist() == [[1, 1, 1, 2, 2, 0], [0] * 6, [1, 1, 0, 0, 0, 0]]
     assert batch.source_positions.tolist() == [[0, 1, 2, 0, 1, 0], [0] * 6, [0, 1, 0, 0, 0, 0]]
-    assert batch.inputs[0].tolist() == [START, 6, START, 7, 7, PAD]
-    assert batch.labels[0].tolist() == [6, END, 7, 7, END, PAD]
+    assert batch.inputs[0].tolist() == [BOS, 6, BOS, 7, 7, PAD]
+    assert batch.labels[0].tolist() == [6, EOS, 7, 7, EOS, PAD]
     assert batch.target_segments[0].tolist() == [1, 1, 2, 2, 2, 0]
     assert batch.target_positions[0].tolist() == [0, 1, 0, 1, 2, 0]
     assert (batch.source_tokens, batch.tokens, len(batch)) == (7, 7, 3)
@@ -71,26 +72,27 @@ def test_a_batch_is_laid_out_as_told():
 
 @pytest.mark.parametrize("tokens", [64, 512, 4096])
 @pytest.mark.parametrize(("ranks", "batches_per_step"), [(1, 1), (1, 3), (2, 2), (2, 4)])
-def test_every_pair_comes_once_whatever_the_ranks(tokens: int, ranks: int, batches_per_step: int):
+def test_every_pair_comes_once_for_any_number_of_ranks(tokens: int, ranks: int, batches_per_step: int):
     store, config = make_store(500), BatchingConfig(tokens=tokens, row_length=64)
     shares = [
-        list(PackedBatches(store, config, 1, rank, ranks, batches_per_step).epoch(0)) for rank in range(ranks)
+        list(PackedBatches(store, config, 1, Share(rank, ranks, batches_per_step)).epoch(0))
+        for rank in range(ranks)
     ]
     assert all_pairs(batch for share in shares for batch in share) == stored(store)
     assert len({len(share) for share in shares}) == 1
     assert sum(map(len, shares)) % batches_per_step == 0
 
 
-def test_the_ranks_together_have_the_batches_of_one_process():
+def test_all_ranks_together_have_the_batches_of_one_process():
     store, config = make_store(300), BatchingConfig(tokens=512)
-    alone = list(PackedBatches(store, config, 1, batches_per_step=2).epoch(3))
+    alone = list(PackedBatches(store, config, 1, Share(batches_per_step=2)).epoch(3))
     for skip in (0, 4):
-        shares = [list(PackedBatches(store, config, 1, rank, 2).epoch(3, skip)) for rank in range(2)]
-        mixed = [batch for step in zip(*shares, strict=True) for batch in step]
-        assert all((a.cells == b.cells).all() for a, b in zip(alone[skip:], mixed, strict=True))
+        shares = [list(PackedBatches(store, config, 1, Share(rank, 2)).epoch(3, skip)) for rank in range(2)]
+        merged = [batch for step in zip(*shares, strict=True) for batch in step]
+        assert all((a.cells == b.cells).all() for a, b in zip(alone[skip:], merged, strict=True))
 
 
-def test_an_epoch_can_be_entered_anywhere_and_epochs_differ():
+def test_an_epoch_can_resume_anywhere_and_epochs_differ():
     batches = PackedBatches(make_store(300), BatchingConfig(tokens=512), seed=1)
     whole = list(batches.epoch(0))
     for skip in (1, 5, len(whole)):
@@ -105,11 +107,11 @@ def test_chunks_of_a_large_store_are_joined_without_loss(monkeypatch: pytest.Mon
     store = make_store(400)
     made = list(PackedBatches(store, BatchingConfig(tokens=1024), seed=1).epoch(0))
     assert all_pairs(made) == stored(store)
-    # Only the last may be less than full.
+    # Only the last batch may have empty rows.
     assert sorted(batch.padding for batch in made)[len(made) // 2] < 0.25
 
 
-def test_rows_are_nearly_full_where_both_sides_are_alike():
+def test_rows_are_nearly_full_if_both_sides_have_similar_lengths():
     random = np.random.default_rng(0)
     lengths = np.clip(random.gamma(4, 2.5, 20_000), 1, 90).astype(int)
     other = np.clip(lengths + random.integers(-2, 3, len(lengths)), 1, 90)
@@ -118,7 +120,7 @@ def test_rows_are_nearly_full_where_both_sides_are_alike():
     assert sorted(paddings)[len(paddings) // 2] < 0.04
 
 
-def test_long_pairs_get_rows_of_their_own_length_filled_with_others():
+def test_long_pairs_get_longer_rows_filled_up_with_others():
     short, long = [[5] * 9] * 400, [[6] * 200] * 3
     store = PairStore.of(short + long, short + long)
     made = list(PackedBatches(store, BatchingConfig(tokens=1024), seed=1).epoch(0))
@@ -128,11 +130,13 @@ def test_long_pairs_get_rows_of_their_own_length_filled_with_others():
     assert all_pairs(made) == stored(store)
 
 
-def test_other_ids_for_an_epoch_are_packed_by_their_own_lengths():
+def test_changed_ids_are_packed_by_their_own_lengths():
     store = make_store(50, max_length=10)
 
-    def twice(epoch: int, rows: np.ndarray) -> tuple[Side, Side]:
-        return Side.of([[*store.source[r], *store.source[r]] for r in rows]), store.target.gather(rows)
+    def twice(epoch: int, rows: np.ndarray) -> tuple[TokenSequences, TokenSequences]:
+        return TokenSequences.of([[*store.source[r], *store.source[r]] for r in rows]), store.target.gather(
+            rows
+        )
 
     made = list(PackedBatches(store, BatchingConfig(tokens=256), seed=1, encode=twice).epoch(0))
     doubled = [([*a.tolist(), *a.tolist()], b.tolist()) for a, b in (store[i] for i in range(50))]
@@ -142,9 +146,9 @@ def test_other_ids_for_an_epoch_are_packed_by_their_own_lengths():
 @given(
     st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=60), st.integers(1, 9)
 )
-def test_no_row_is_ever_overfull(lengths: list[tuple[int, int]], count: int):
+def test_no_row_overflows(lengths: list[tuple[int, int]], count: int):
     sources, targets = np.array(lengths, dtype=np.int32).T
-    rows = fill(sources, targets, count, positions=30)
+    rows = assign_rows(sources, targets, count, row_length=30)
     for row in range(count):
         assert sources[rows == row].sum() <= 30
         assert targets[rows == row].sum() <= 30

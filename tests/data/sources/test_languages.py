@@ -1,11 +1,11 @@
-"""A file that names its languages need not be told them."""
+"""The languages that a file itself names need not be given."""
 
 import gzip
 from pathlib import Path
 
 import pytest
 
-from clearhead.data.sources.languages import languages_in
+from clearhead.data.sources.corpus import languages_in
 
 TMX = """<tmx><body><tu>
 <tuv xml:lang="fr-CA"><seg>a</seg></tuv><tuv xml:lang="EN"><seg>b</seg></tuv>
@@ -27,7 +27,7 @@ TMX = """<tmx><body><tu>
 )
 def test_the_languages_that_a_file_names_are_found(tmp_path: Path, name, content, languages):
     (tmp_path / name).write_text(content)
-    with gzip.open(tmp_path / f"{name}.gz", "wt") as packed:
-        packed.write(content)
+    with gzip.open(tmp_path / f"{name}.gz", "wt") as compressed:
+        compressed.write(content)
     assert languages_in(tmp_path / name) == languages
     assert languages_in(tmp_path / f"{name}.gz") == languages

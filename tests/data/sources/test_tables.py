@@ -1,4 +1,4 @@
-"""Every format gives the same pairs, and everything wrong with a file is said in one line."""
+"""Every format gives the same pairs, and every problem of a file has a one-line message."""
 
 import gzip
 import json
@@ -10,7 +10,8 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from clearhead.data.sources.corpus import Pair, corpus_hash, read_pairs, read_texts, reader_name
+from clearhead.data.sources.corpus import Pair, corpus_hash, read_pairs, reader_name
+from clearhead.data.sources.streams import lines
 from clearhead.errors import DataError
 
 LANGUAGES = ("en", "de")
@@ -38,7 +39,7 @@ def jsonl(names=("source", "target")) -> str:
 
 
 TEXTS = {".tsv": tsv(), ".txt": tsv(), ".csv": csv(), ".tmx": tmx(), ".jsonl": jsonl()}
-PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+COMPRESSORS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 
 
 def written(path: Path, content: str | bytes) -> Path:
@@ -54,10 +55,10 @@ def problem(*arguments, **more) -> str:
     return message
 
 
-@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("compressor", COMPRESSORS)
 @pytest.mark.parametrize("kind", TEXTS)
-def test_every_format_gives_the_same_pairs_packed_or_not(tmp_path, kind, packer):
-    path = written(tmp_path / f"pairs{kind}{packer}", PACKERS[packer](TEXTS[kind].encode()))
+def test_every_format_gives_the_same_pairs_compressed_or_not(tmp_path, kind, compressor):
+    path = written(tmp_path / f"pairs{kind}{compressor}", COMPRESSORS[compressor](TEXTS[kind].encode()))
     assert list(read_pairs(path, LANGUAGES)) == PAIRS
 
 
@@ -67,7 +68,7 @@ def test_a_byte_order_mark_and_carriage_returns_change_nothing(tmp_path, kind):
     assert list(read_pairs(written(tmp_path / f"pairs{kind}", text), LANGUAGES)) == PAIRS
 
 
-def test_parquet_gives_the_same_pairs_from_columns_and_from_structures(tmp_path):
+def test_parquet_gives_the_same_pairs_from_columns_and_from_structs(tmp_path):
     columns = {"id": [1, 2, 3], "source": [p.source for p in PAIRS], "target": [p.target for p in PAIRS]}
     parquet.write_table(pyarrow.table(columns), tmp_path / "flat.parquet")
     nested = {"translation": [{"en": p.source, "de": p.target} for p in PAIRS]}
@@ -77,7 +78,7 @@ def test_parquet_gives_the_same_pairs_from_columns_and_from_structures(tmp_path)
     assert list(read_pairs(tmp_path / "nested.parquet", ("de", "en"))) == [Pair(t, s) for s, t in PAIRS]
 
 
-def test_what_is_missing_is_empty(tmp_path):
+def test_missing_values_are_empty(tmp_path):
     expected = [Pair("a", "b"), Pair("", "c")]
     parquet.write_table(pyarrow.table({"en": ["a", None], "de": ["b", "c"]}), tmp_path / "x.parquet")
     assert list(read_pairs(tmp_path / "x.parquet", LANGUAGES)) == expected
@@ -88,19 +89,19 @@ def test_what_is_missing_is_empty(tmp_path):
     assert list(read_pairs(tmp_path / "y.parquet", LANGUAGES)) == [Pair("a", "b"), Pair("", "")]
 
 
-def test_words_kept_once_in_parquet_are_text_too(tmp_path):
+def test_dictionary_encoded_parquet_columns_are_text(tmp_path):
     column = pyarrow.array(["a", "b", "a"]).dictionary_encode()
     parquet.write_table(pyarrow.table({"en": column, "de": ["x", "y", "z"]}), tmp_path / "x.parquet")
     assert [pair.source for pair in read_pairs(tmp_path / "x.parquet", LANGUAGES)] == ["a", "b", "a"]
 
 
-def test_aligned_files_give_pairs_whatever_their_endings(tmp_path):
+def test_aligned_files_may_have_any_suffix(tmp_path):
     source = written(tmp_path / "x.en", "".join(p.source + "\n" for p in PAIRS))
     target = written(tmp_path / "x.de.gz", gzip.compress("\n".join(p.target for p in PAIRS).encode()))
     assert list(read_pairs((source, target), LANGUAGES)) == PAIRS
 
 
-def test_a_tsv_keeps_quotes_as_letters(tmp_path):
+def test_quotes_have_no_meaning_in_a_tsv(tmp_path):
     path = written(tmp_path / "x.tsv", '"Stop\t"Halt"\n')
     assert list(read_pairs(path, LANGUAGES)) == [Pair('"Stop', '"Halt"')]
 
@@ -110,7 +111,7 @@ def test_a_quoted_csv_field_may_hold_commas_and_line_ends(tmp_path):
     assert list(read_pairs(path, LANGUAGES)) == [Pair("d", 'a, "b"\nc')]
 
 
-def test_columns_are_chosen_by_number_name_or_custom(tmp_path):
+def test_columns_are_selected_by_index_name_or_convention(tmp_path):
     path = written(tmp_path / "x.tsv", "id\tgerman\tenglish\n1\tja\tyes\n")
     assert list(read_pairs(path, LANGUAGES, ("english", "german"))) == [Pair("yes", "ja")]
     assert list(read_pairs(path, LANGUAGES, (2, 1)))[1] == Pair("yes", "ja")
@@ -121,12 +122,12 @@ def test_columns_are_chosen_by_number_name_or_custom(tmp_path):
     assert list(read_pairs(path, LANGUAGES, ("translation.de", "translation.en"))) == [Pair("ja", "yes")]
 
 
-def test_blank_lines_of_a_table_are_passed_over(tmp_path):
+def test_blank_lines_of_a_table_are_skipped(tmp_path):
     assert list(read_pairs(written(tmp_path / "x.tsv", "\na\tb\n\n"), LANGUAGES)) == [Pair("a", "b")]
 
 
-def test_plain_text_is_one_text_a_line(tmp_path):
-    assert list(read_texts(written(tmp_path / "x.txt.gz", gzip.compress(b"a\r\n\r\nb")))) == ["a", "", "b"]
+def test_lines_keep_blank_ones_and_drop_line_ends(tmp_path):
+    assert list(lines(written(tmp_path / "x.txt.gz", gzip.compress(b"a\r\n\r\nb")))) == ["a", "", "b"]
 
 
 def test_reading_is_a_stream(tmp_path):
@@ -134,14 +135,14 @@ def test_reading_is_a_stream(tmp_path):
     assert next(read_pairs(path, LANGUAGES)) == Pair("a", "b")
 
 
-def test_the_hash_of_a_corpus_follows_its_content(tmp_path):
+def test_the_hash_of_a_corpus_depends_on_its_content(tmp_path):
     first, second = written(tmp_path / "x.tsv", "a\tb\n"), written(tmp_path / "y.tsv", "a\tb\n")
     assert corpus_hash(first) == corpus_hash(second)
     assert corpus_hash(first) != corpus_hash(written(tmp_path / "z.tsv", "a\tc\n"))
     assert corpus_hash((first, second)) != corpus_hash(first)
 
 
-def test_a_reader_is_named_by_what_chooses_it(tmp_path):
+def test_a_reader_is_named_by_the_suffixes(tmp_path):
     names = ["x.tsv", "x.csv", "x.tsv.gz", "x.tsv.XZ", "x.2014.jsonl"]
     assert [reader_name(tmp_path / name) for name in names] == [
         ".tsv",
@@ -151,8 +152,8 @@ def test_a_reader_is_named_by_what_chooses_it(tmp_path):
         ".jsonl",
     ]
     assert reader_name("tatoeba-en-de") == "shipped"
-    packed, plain = tmp_path / "x.en.gz", tmp_path / "x.de"
-    assert reader_name((packed, plain)) != reader_name((plain, packed)) != reader_name((plain, plain))
+    compressed, plain = tmp_path / "x.en.gz", tmp_path / "x.de"
+    assert reader_name((compressed, plain)) != reader_name((plain, compressed)) != reader_name((plain, plain))
 
 
 def test_a_missing_file_an_empty_one_and_a_folder_are_named(tmp_path):
@@ -164,22 +165,22 @@ def test_a_missing_file_an_empty_one_and_a_folder_are_named(tmp_path):
         assert problem(path, LANGUAGES) == f"{path}: is empty"
 
 
-def test_unequal_line_counts_are_both_told_whichever_is_longer(tmp_path):
+def test_unequal_line_counts_are_both_reported(tmp_path):
     three, five = written(tmp_path / "a.en", "x\n" * 3), written(tmp_path / "a.de", "y\n" * 5)
     assert f"{three} has 3 lines but {five} has 5;" in problem((three, five), LANGUAGES)
     assert f"{five} has 5 lines but {three} has 3;" in problem((five, three), LANGUAGES)
 
 
-def test_bytes_that_are_no_text_are_told_by_line(tmp_path):
+def test_bytes_that_are_not_text_are_reported_with_their_line(tmp_path):
     path = written(tmp_path / "x.tsv", b"a\tb\nc\t\xe4\n")
     assert problem(path, LANGUAGES) == f"{path}, line 2: not UTF-8 (byte 0xe4); save the file as UTF-8"
     path = written(tmp_path / "y.tsv", b"a\tb\nc\0\td\n")
-    assert f"{path}, line 2: holds NUL bytes" in problem(path, LANGUAGES)
+    assert f"{path}, line 2: contains NUL bytes" in problem(path, LANGUAGES)
     path = written(tmp_path / "z.tsv", "a\tb\n".encode("utf-16"))
-    assert f"{path}, line 1: holds NUL bytes" in problem(path, LANGUAGES)
+    assert f"{path}, line 1: contains NUL bytes" in problem(path, LANGUAGES)
 
 
-def test_too_few_columns_are_told_by_line(tmp_path):
+def test_too_few_columns_are_reported_with_their_line(tmp_path):
     path = written(tmp_path / "x.tsv", "a\tb\nc d\n")
     assert problem(path, LANGUAGES) == f"{path}, line 2: 1 columns where 2 are needed; separate them by tabs"
     path = written(tmp_path / "x.csv", 'a,b\n"c\nd",e\nf\n')
@@ -188,12 +189,12 @@ def test_too_few_columns_are_told_by_line(tmp_path):
     )
 
 
-def test_quotes_gone_wrong_are_told_by_line(tmp_path):
+def test_unbalanced_quotes_are_reported_with_their_line(tmp_path):
     path = written(tmp_path / "x.csv", 'a,b\n"c,d\n')
     assert f"{path}, line 2: not valid CSV" in problem(path, LANGUAGES)
 
 
-def test_a_column_or_field_that_is_not_there_is_named_with_those_that_are(tmp_path):
+def test_a_missing_column_is_reported_with_the_existing_ones(tmp_path):
     path = written(tmp_path / "x.tsv", "german\tenglish\nja\tyes\n")
     assert problem(path, LANGUAGES, ("english", "french")) == (
         f"{path}, line 1: no column 'french'; it has german, english"
@@ -209,40 +210,40 @@ def test_a_column_or_field_that_is_not_there_is_named_with_those_that_are(tmp_pa
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"n": ', "not valid JSON (Expecting value); mend the line or take it out"),
+        ('{"n": ', "not valid JSON (Expecting value); fix or remove the line"),
         ('{"n": ' + "1" * 5000 + "}", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
-        ("[1]", "a JSON object is needed, not list"),
+        ("[1]", "expected a JSON object, got list"),
         ('{"source": 3, "target": "b"}', "field 'source' is 3, not text"),
     ],
 )
-def test_json_gone_wrong_is_told_by_line(tmp_path, line, reason):
+def test_invalid_json_is_reported_with_its_line(tmp_path, line, reason):
     path = written(tmp_path / "x.jsonl", '{"source": "a", "target": "b"}\n' + line)
     assert f"{path}, line 2: {reason}" in problem(path, LANGUAGES)
 
 
-@pytest.mark.parametrize("packer", [".gz", ".xz", ".zst"])
-def test_a_packed_file_cut_short_or_of_another_kind_is_refused(tmp_path, packer):
+@pytest.mark.parametrize("compressor", [".gz", ".xz", ".zst"])
+def test_a_truncated_or_uncompressed_file_is_rejected(tmp_path, compressor):
     text = "".join(f"{number * 7919 % 10007}\t{number * 104729 % 10009}\n" for number in range(20_000))
-    packed = PACKERS[packer](text.encode())
-    path = written(tmp_path / f"x.tsv{packer}", packed[: len(packed) // 2])
-    assert f"{path}: cut short or not a {packer} file" in problem(path, LANGUAGES)
-    path = written(tmp_path / f"y.tsv{packer}", b"a\tb\n")
-    assert f"{path}: cut short or not a {packer} file" in problem(path, LANGUAGES)
+    compressed = COMPRESSORS[compressor](text.encode())
+    path = written(tmp_path / f"x.tsv{compressor}", compressed[: len(compressed) // 2])
+    assert f"{path}: cut short or not a {compressor} file" in problem(path, LANGUAGES)
+    path = written(tmp_path / f"y.tsv{compressor}", b"a\tb\n")
+    assert f"{path}: cut short or not a {compressor} file" in problem(path, LANGUAGES)
 
 
-def test_several_frames_of_zstandard_are_one_file(tmp_path):
+def test_several_zstandard_frames_are_one_file(tmp_path):
     frames = zstandard.compress(b"a\tb\n") + zstandard.compress(b"c\td\n")
     assert len(list(read_pairs(written(tmp_path / "x.tsv.zst", frames), LANGUAGES))) == 2
 
 
-def test_a_file_that_is_not_parquet_is_refused(tmp_path):
+def test_a_file_that_is_not_parquet_is_rejected(tmp_path):
     path = written(tmp_path / "x.parquet", "a\tb\n")
-    assert f"{path}: not a Parquet file, or cut short" in problem(path, LANGUAGES)
+    assert f"{path}: cut short or not a Parquet file" in problem(path, LANGUAGES)
     assert problem(tmp_path / "no.parquet", LANGUAGES) == f"{tmp_path}/no.parquet: no such file"
 
 
-def test_an_unknown_ending_says_which_are_known(tmp_path):
+def test_an_unknown_suffix_lists_the_known_ones(tmp_path):
     message = problem(written(tmp_path / "x.doc", "a"), LANGUAGES)
-    assert f"{tmp_path}/x.doc: unknown ending '.doc'; use .tsv, .txt, .csv, .jsonl" in message
+    assert f"{tmp_path}/x.doc: unknown suffix '.doc'; use one of .tsv, .txt, .csv, .jsonl" in message
     assert message.endswith("or give two aligned files")

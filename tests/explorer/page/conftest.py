@@ -85,7 +85,13 @@ def long_translator() -> TranslationModel:
 def writer(layers: int = 2, heads: int = 4) -> LanguageModel:
     """A GPT that has learned nothing, but can read anything."""
     words = Tokenizer.train(["Once upon a time"], TokenizerConfig(kind="bytes", vocabulary=300))
-    settings = {"kind": "gpt", "width": 32, "ffn_width": 32, "max_length": 600, "attention": {"heads": heads}}
+    settings = {
+        "kind": "gpt",
+        "width": 32,
+        "ffn_width": 32,
+        "context_length": 600,
+        "attention": {"heads": heads},
+    }
     return LanguageModel(build(read_config({**settings, "layers": layers}), words), words)  # pyright: ignore
 
 

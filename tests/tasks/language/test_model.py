@@ -14,7 +14,7 @@ from clearhead.tasks.language.generation import GenerateOptions
 from clearhead.tasks.language.model import LanguageModel, PromptFormat
 from clearhead.tasks.language.sliding_window import SlidingWindow
 from clearhead.tasks.load import load, load_for
-from clearhead.text.tokenizer import END, PAD, START, UNKNOWN, Tokenizer, TokenizerConfig
+from clearhead.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerConfig
 
 TEXT = "to be or not to be, that is the question: whether 'tis nobler in the mind to suffer\n" * 3
 PROMPTS = ["to be", "the question whether", "n", "or not to be, that"]
@@ -33,18 +33,16 @@ def make_language(
         "ffn_width": 24,
         "attention": {"heads": 2},
         "layers": 2,
-        "max_length": context_length,
+        "context_length": context_length,
     }
-    config = GPTConfig.model_validate(
-        small | {"tied": "none", "init": "xavier"} | changes
-    )
+    config = GPTConfig.model_validate(small | {"tied": "none", "init": "xavier"} | changes)
     model = GPT(config, tokenizer.size)
     torch.nn.init.normal_(model.embedding.weight)
     torch.nn.init.normal_(model.readout_weight, std=0.5)
     with torch.no_grad():  # makes special tokens improbable
         model.decoder.norm.bias[0] = 20
         model.readout_weight[:, 0] = 0
-        model.readout_weight[: len(tokenizer.specials), 0] = -5
+        model.readout_weight[: len(tokenizer.special_tokens), 0] = -5
     return LanguageModel(model, tokenizer, prompt_format)
 
 
@@ -61,7 +59,7 @@ def uncached(language: LanguageModel, prompt: str, tokens: int) -> list[int]:
     for _ in range(tokens):
         logits = language.model(torch.tensor([seen]))[0, -1]
         generated.append(int(logits.argmax()))
-        if generated[-1] == END:
+        if generated[-1] == EOS:
             break
         seen = (seen[-(context_length // 2) :] if len(seen) == context_length else seen) + generated[-1:]
     return generated
@@ -86,7 +84,7 @@ def test_a_prompt_is_continued_the_same_alone_and_in_a_batch(context_length, tem
     for number, (prompt, one) in enumerate(zip(PROMPTS, together, strict=True)):
         alone = language.generate(prompt, **options, seed=5 + number)
         assert (one.text, one.ended) == (alone.text, alone.ended)
-        assert one.log_probabilities == pytest.approx(alone.log_probabilities, abs=1e-4)
+        assert one.log_probs == pytest.approx(alone.log_probs, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["character", "bytes", "bpe"])
@@ -125,15 +123,15 @@ def test_samples_differ_and_are_reproducible_by_seed(language):
         assert language.generate("to be", tokens=30, seed=7 + number, temperature=1.5).text == one.text
 
 
-def test_log_probabilities_equal_those_of_a_full_pass(language):
+def test_log_probs_equal_those_of_a_full_pass(language):
     found = language.generate("to be", tokens=20, temperature=1.0, logprobs=3)
     ids = language.encode("to be") + language.tokenizer.encode(found.text)
     with torch.no_grad():
         expected = language.model(torch.tensor([ids[:-1]]))[0].log_softmax(-1)[4:]
     assert found.ended == "length"
     log_probs = expected.gather(1, torch.tensor(ids[5:])[:, None])[:, 0].tolist()
-    assert found.log_probabilities == pytest.approx(log_probs, abs=1e-4)
-    assert found.log_probability == pytest.approx(sum(log_probs), abs=1e-3)
+    assert found.log_probs == pytest.approx(log_probs, abs=1e-4)
+    assert found.sum_log_prob == pytest.approx(sum(log_probs), abs=1e-3)
     for best, row in zip(found.alternatives, expected, strict=True):
         assert [log_prob for _, log_prob in best] == pytest.approx(row.topk(3).values.tolist(), abs=1e-4)
         assert len(best) == 3
@@ -144,7 +142,7 @@ def make_model_of_special_tokens() -> LanguageModel:
     """A model that prefers special tokens other than the end of text."""
     language = make_language()
     with torch.no_grad():
-        language.model.readout_weight[[PAD, UNKNOWN, START], 0] = 1
+        language.model.readout_weight[[PAD, UNK, BOS], 0] = 1
     return language
 
 
@@ -153,7 +151,7 @@ def test_the_explorer_samples_only_from_tokens_that_can_be_generated(temperature
     language = make_model_of_special_tokens()
     told = next_token(language, "to be", [], None, Cut(temperature=temperature, top_k=2), seed=0)
     kept = [one["id"] for one in told["top"] if one["kept"]]
-    assert told["top"][0]["id"] in (PAD, UNKNOWN, START)  # the model's own probabilities are shown
+    assert told["top"][0]["id"] in (PAD, UNK, BOS)  # the model's own probabilities are shown
     assert len(kept) == told["kept"] == (2 if temperature else 1)
     assert told["next"]["id"] in kept
 
@@ -204,10 +202,10 @@ def test_a_prompt_longer_than_the_context_is_truncated_and_reported():
 def test_a_text_ends_when_the_model_generates_the_end_token():
     language = make_language()
     with torch.no_grad():
-        language.model.readout_weight[END, 0] = 0
+        language.model.readout_weight[EOS, 0] = 0
     found = language.generate("to be", tokens=400, temperature=1.0)
     assert found.ended == "end"
-    assert len(found.log_probabilities) == len(found.tokens) + 1
+    assert len(found.log_probs) == len(found.tokens) + 1
 
 
 @pytest.mark.parametrize(
@@ -252,7 +250,7 @@ def test_unreadable_characters_are_named(language, prompt, message):
 
 
 def test_an_empty_prompt_starts_a_new_text(language):
-    assert language.encode("") == [START]
+    assert language.encode("") == [BOS]
     assert language.generate("", tokens=5).prompt == ""
 
 
@@ -260,11 +258,11 @@ def test_prompts_start_with_a_special_token_if_texts_did_in_training(language):
     def start(settings: dict) -> tuple[int, ...]:
         return PromptFormat.from_settings(settings, language.tokenizer).start
 
-    assert start({"batches": {"kind": "packed"}}) == (START,)
+    assert start({"batches": {"kind": "packed"}}) == (BOS,)
     assert start({"batches": {"kind": "crops"}}) == ()
     assert start({}) == ()
-    starting = make_language(prompt_format=PromptFormat((START,)))
-    assert starting.encode("to") == [START, *language.encode("to")]
+    starting = make_language(prompt_format=PromptFormat((BOS,)))
+    assert starting.encode("to") == [BOS, *language.encode("to")]
 
 
 def test_prompts_are_put_into_the_template_of_training_and_answered():

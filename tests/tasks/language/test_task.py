@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from clearhead.checkpoint import WEIGHTS
-from clearhead.config import changed
+from clearhead.config import apply_overrides
 from clearhead.data.batching.crops import PackedTexts, TextBatchingConfig
-from clearhead.data.delimited import Enclosed
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.sources.documents import read_documents
 from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError, SettingsError, TextError
@@ -33,7 +33,7 @@ MODEL = {
     "ffn_width": 32,
     "layers": 2,
     "attention": {"heads": 2},
-    "max_length": 16,
+    "context_length": 16,
     "dropout": 0.1,
 }
 TRAINING = {
@@ -67,7 +67,7 @@ def recipe(data: dict, *changes: str) -> Recipe:
         "batches": {"tokens": 128},
         "training": TRAINING,
     }
-    return parse_recipe(changed(values, changes))
+    return parse_recipe(apply_overrides(values, changes))
 
 
 VARIANTS = {
@@ -120,9 +120,9 @@ def test_the_loss_of_packed_documents_equals_that_of_each_alone():
     texts = [torch.randint(4, 50, (length,)).tolist() for length in (3, 9, 1, 14, 6)]
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double().eval()
     config, loss = TextBatchingConfig(tokens=64, row_length=16), LanguageLoss()
-    [together] = PackedTexts(Enclosed(TextStore.of(texts), (2, 3)), config, seed=0).whole()
-    alone = [PackedTexts(Enclosed(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
-    apart = sum(loss(model, batch) for batches in alone for batch in batches.whole())
+    [together] = PackedTexts(DelimitedDocuments(TextStore.of(texts), (2, 3)), config, seed=0).sequential()
+    alone = [PackedTexts(DelimitedDocuments(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
+    apart = sum(loss(model, batch) for batches in alone for batch in batches.sequential())
     torch.testing.assert_close(loss(model, together), apart)
 
 
@@ -130,8 +130,8 @@ def test_the_loss_covers_only_the_answers():
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double()
     store = PairStore.of([[10, 11, 12]], [[13, 14]])
     [batch] = PackedTexts(
-        Enclosed(store, (2, 3)), TextBatchingConfig(tokens=16, row_length=16), seed=0
-    ).whole()
+        DelimitedDocuments(store, (2, 3)), TextBatchingConfig(tokens=16, row_length=16), seed=0
+    ).sequential()
     logits = model(torch.tensor([[2, 10, 11, 12, 13, 14]])).log_softmax(-1)[0]
     expected = -(logits[3, 13] + logits[4, 14] + logits[5, 3])
     torch.testing.assert_close(LanguageLoss()(model, batch), expected)
@@ -172,7 +172,7 @@ def test_evaluation_reads_text_whatever_the_file_is_called(tmp_path, texts):
     assert evaluate(language, [str(named)], field="prompt").measured.bytes == 5
     assert evaluate(language, [str(named), str(other)], field="prompt").documents == 2
     named.write_text('{"question": "1", "answer": "2"}\n')
-    with pytest.raises(DataError, match="which field holds the text is unclear; it has question, answer"):
+    with pytest.raises(DataError, match="the field that holds the text is unclear; it has question, answer"):
         evaluate(language, [str(named)])
     named.write_text("{")
     with pytest.raises(DataError, match="line 1: not valid JSON"):
@@ -302,7 +302,7 @@ def test_characters_outside_an_inherited_vocabulary_are_counted(tmp_path, texts)
             "tokenizer.normalize=true",
             "tokenizer: normalize and dropout would change the text",
         ),
-        ("batches.row_length=17", "batches.row_length 17 exceeds model.max_length 16"),
+        ("batches.row_length=17", "batches.row_length 17 exceeds model.context_length 16"),
         ('training.monitor="bleu"', "training: monitor is 'bleu', which is for translators"),
         (
             'training.regulariser={kind = "rdrop"}',

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clearhead
-from clearhead.config import changed, parse_settings, read_settings, read_toml
+from clearhead.config import apply_overrides, parse_settings, read_settings, read_toml
 from clearhead.data.bpe_dropout import BPEDropout
 from clearhead.data.sources.corpus import Pair
 from clearhead.errors import ModelError, TextError
@@ -140,7 +140,7 @@ def test_an_english_sentence_is_in_only_one_part_over_all_directions(recipe):
         kept = corpus.by_direction(part)
         assert list(kept) == list(ALL)
         assert [len(some) for some in kept.values()] == [recipe.data.hold_out.model_dump()[part]] * 4
-        assert kept[ALL[1]] == [pair.turned for pair in kept[ALL[0]]]
+        assert kept[ALL[1]] == [pair.swapped for pair in kept[ALL[0]]]
         english[part] = {pair.source for one in (ALL[0], ALL[2]) for pair in kept[one]}
     assert sum(map(len, english.values())) == len(set().union(*english.values()))
     assert len(english["train"]) > 300
@@ -178,7 +178,7 @@ def test_the_tokenizer_is_trained_on_every_sentence_once(recipe):
 
 def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
-    values = changed(recipe.model_dump(mode="json", exclude_none=True), ["model.max_length=64"])
+    values = apply_overrides(recipe.model_dump(mode="json", exclude_none=True), ["model.max_length=64"])
     values["tokenizer"] = {"kind": "bpe", "vocabulary": 80, "dropout": 0.9}
     dropping = parse_settings(TranslationRecipe, values)
     corpus = Corpus(dropping.data, 1)
@@ -199,7 +199,8 @@ def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
 
 def test_validation_reports_bleu_of_each_direction_and_the_mean(model, multilingual_model):
     recipe = parse_settings(
-        TranslationRecipe, changed(read_toml(multilingual_model / "config.toml"), ["validation.sentences=28"])
+        TranslationRecipe,
+        apply_overrides(read_toml(multilingual_model / "config.toml"), ["validation.sentences=28"]),
     )
     held_out = {one: pairs_of(multilingual_model, "validation", one) for one in ALL}
     scores = Validator(held_out, model.tokenizer, recipe).measure(
@@ -220,5 +221,5 @@ def test_one_corpus_in_both_directions_gives_a_tagged_model(tmp_path, multilingu
         pass
     model = clearhead.load(tmp_path / "out")
     assert model.directions == ALL[:2]
-    assert Tokenizer.load(tmp_path / "out" / "tokenizer.json").specials[4:] == ("<2de>", "<2en>")
+    assert Tokenizer.load(tmp_path / "out" / "tokenizer.json").special_tokens[4:] == ("<2de>", "<2en>")
     assert {path.name for path in (tmp_path / "out").glob("test*")} == {"test.en-de.tsv", "test.de-en.tsv"}

@@ -41,11 +41,11 @@ def pairs(number_model) -> list[Pair]:
 
 @pytest.fixture
 def recipe(number_model):
-    from clearhead.config import changed, parse_settings, read_toml
+    from clearhead.config import apply_overrides, parse_settings, read_toml
     from clearhead.tasks.translation.recipe import TranslationRecipe
 
     saved = read_toml(number_model / "config.toml")
-    return lambda *changes: parse_settings(TranslationRecipe, changed(saved, changes))
+    return lambda *changes: parse_settings(TranslationRecipe, apply_overrides(saved, changes))
 
 
 def loss_of(validator: Validator, model) -> float:

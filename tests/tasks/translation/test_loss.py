@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.store import Side
+from clearhead.data.store import TokenSequences
 from clearhead.layers.layout import Packed, Padded
 from clearhead.models import Translator, TranslatorConfig
 from clearhead.tasks.translation.task import TranslationLoss, layout, translation_loss
-from clearhead.text.tokenizer import END, PAD, START
+from clearhead.text.tokenizer import BOS, EOS, PAD
 from clearhead.training import Criterion, RDropConfig, SimCutConfig
 
 SOURCES, TARGETS = [[7, 8, 9], [6], [5, 9, 9, 9]], [[8, 9], [7, 6, 5, 5], [10]]
@@ -21,7 +21,9 @@ def padded() -> PairBatch:
 
 
 def packed() -> PackedBatch:
-    return PackedBatch.lay(Side.of(SOURCES), Side.of(TARGETS), np.array([0, 0, 1]), 2, 10)
+    return PackedBatch.pack(
+        TokenSequences.of(SOURCES), TokenSequences.of(TARGETS), np.array([0, 0, 1]), count=2, row_length=10
+    )
 
 
 def model(dropout: float = 0.0) -> Translator:
@@ -75,7 +77,7 @@ def test_dropout_makes_the_views_differ():
 
 
 def test_only_text_tokens_are_cut_at_the_configured_rate():
-    tokens = torch.tensor([PAD, START, END, 4, 5, 10]).repeat(4000, 1)
+    tokens = torch.tensor([PAD, BOS, EOS, 4, 5, 10]).repeat(4000, 1)
     cut = TranslationLoss(Criterion(), FIRST_TOKEN)._cut(tokens, 0.3)
     assert (cut[:, :4] == tokens[:, :4]).all()
     shares = (cut[:, 4:] == PAD).float().mean(0)

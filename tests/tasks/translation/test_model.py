@@ -93,7 +93,7 @@ def test_a_string_gives_one_translation_and_a_list_gives_a_list(model):
     assert one.complete
     assert not one.too_long
     assert one.score < 0
-    assert one.log_probability < 0
+    assert one.sum_log_prob < 0
     assert [str(same) for same in model.translate(["one two"])] == ["1 2"]
 
 

@@ -1,1 +1,1 @@
-"""Which examples share a batch: the same for the same seed and epoch."""
+"""Epochs of batches: planned from a seed, shared among ranks, resumable anywhere."""

@@ -1,6 +1,6 @@
-"""Which pairs share a batch: near in length, within a budget, the same for the same seed and epoch."""
+"""Padded batches of pairs: similar in length, within a token budget."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,35 +10,35 @@ from pydantic import Field
 
 from clearhead.config import Settings
 from clearhead.data.batch import PairBatch
-from clearhead.data.store import PairStore, Side
+from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
+from clearhead.data.store import PairStore, TokenSequences
 from clearhead.errors import DataError
 
 Rows = NDArray[np.int64]
-# Batches in a band of lengths; measured: two to four are alike, fewer pad more.
-BAND = 3
-Encode = Callable[[int, Rows], tuple[Side, Side]]
+Lengths = NDArray[np.int32]
+# Batches per bucket of lengths. Measured: two to four are equally good, fewer pad more.
+BUCKET_BATCHES = 3
+Encode = Callable[[int, Rows], tuple[TokenSequences, TokenSequences]]
+"""The token ids of rows in an epoch."""
 
 
 class BatchingConfig(Settings):
-    """How pairs are put together."""
+    """How pairs form batches."""
 
     tokens: Annotated[int, Field(gt=0)] = 4096
-    """the most cells of a batch on either side: rows times positions"""
+    """maximum size of a batch on either side: rows times positions"""
     kind: Literal["auto", "padded", "packed"] = "auto"
-    """one pair a row, padded; or as many as fit, packed; auto: packed on a GPU"""
+    """padded: one pair per row; packed: several pairs per row; auto: packed on a GPU"""
     row_length: Annotated[int, Field(gt=0)] = 128
-    """of a packed row; a pair longer than that gets a row of twice as many, or four times"""
+    """positions of a packed row; longer pairs get rows of two or four times this length"""
     window: Annotated[int, Field(gt=0)] = 1_000_000
-    """pairs that are sorted together by their lengths for padded rows"""
+    """number of pairs that are sorted by length at a time, for padded batches"""
 
 
-class Batches:
-    """The batches of a store, epoch by epoch, for one of several ranks.
+class PaddedBatches(PlannedBatches[Rows, PairBatch]):
+    """The pairs of a store in padded batches.
 
-    An epoch is planned in full from (seed, epoch), the same way in every rank; then each rank takes its
-    share. So it can be resumed anywhere, by any number of ranks, without reading what was skipped. A step
-    takes `together` batches over all ranks, and an epoch has a multiple of that. `encode` may give other ids
-    for the rows of an epoch, for instance with tokens split at random.
+    `encode` may return other ids for the rows of an epoch, as BPE dropout does.
     """
 
     def __init__(
@@ -46,95 +46,82 @@ class Batches:
         store: PairStore,
         config: BatchingConfig,
         seed: int,
-        rank: int = 0,
-        ranks: int = 1,
-        batches_per_step: int | None = None,
+        share: Share = SINGLE,
         encode: Encode | None = None,
     ):
-        self.store, self.config, self.seed = store, config, seed
-        self.rank, self.ranks, self.batches_per_step = rank, ranks, batches_per_step or ranks
-        if len(store) < self.batches_per_step:
+        super().__init__(seed, share)
+        self.store, self.config = store, config
+        if len(store) < share.batches_per_step:
             raise DataError(
-                f"{len(store)} pairs cannot be shared among the {self.batches_per_step} batches of a step; use fewer "
-                "ranks, a lower training.accumulate or more pairs"
+                f"{len(store)} pairs are too few for the {share.batches_per_step} batches of a step; "
+                "use fewer ranks, a lower training.accumulate or more pairs"
             )
         self.encode: Encode = encode or store.gather
-        self._plan: tuple[int, list[Rows]] | None = None
+        self._planned: tuple[int, list[Rows]] | None = None
 
     def count(self, epoch: int) -> int:
-        """How many batches this rank, as every other, gets in an epoch."""
-        return len(self.plan(epoch)) // self.ranks
-
-    def epoch(self, number: int, skip: int = 0) -> Iterator[PairBatch]:
-        """The batches of an epoch for this rank, without the first `skip` of all ranks together."""
-        for rows in self.plan(number)[skip + self.rank :: self.ranks]:
-            yield PairBatch.gather(*self.encode(number, rows))
+        """The number of batches each rank gets in an epoch."""
+        return len(self.plan(epoch)) // self.share.ranks
 
     def plan(self, epoch: int) -> list[Rows]:
-        """The rows of every batch of every rank, in order; their number is a multiple of `together`."""
-        if self._plan is None or self._plan[0] != epoch:
-            self._plan = (
-                epoch,
-                plan(*self.store.lengths, self.config, (self.seed, epoch), self.batches_per_step),
-            )
-        return self._plan[1]
+        if self._planned is None or self._planned[0] != epoch:
+            steps = self.share.batches_per_step
+            self._planned = epoch, plan(*self.store.lengths, self.config, self.random(epoch), steps)
+        return self._planned[1]
+
+    def build(self, epoch: int, plan: Rows) -> PairBatch:
+        return PairBatch.gather(*self.encode(epoch, plan))
 
 
 def plan(
-    sources: NDArray[np.int32],
-    targets: NDArray[np.int32],
-    config: BatchingConfig,
-    seed: tuple[int, int],
-    batches_per_step: int = 1,
+    sources: Lengths, targets: Lengths, config: BatchingConfig, random: Generator, batches_per_step: int = 1
 ) -> list[Rows]:
-    """Batches as arrays of row numbers: every row once, shuffled, alike in length within a batch."""
-    random = np.random.default_rng(seed)
+    """Batches as arrays of row numbers: every row once, shuffled, similar in length within a batch."""
     shuffled = random.permutation(len(sources))
     batches: list[Rows] = []
     for start in range(0, len(shuffled), config.window):
         window = shuffled[start : start + config.window]
-        rows = window[_snake_of_chance(sources[window], targets[window], config.tokens, random)]
-        # Encoder and decoder each see one sign more than there are tokens.
+        rows = window[_random_snake(sources[window], targets[window], config.tokens, random)]
+        # Encoder and decoder each see one special token in addition.
         longer = np.maximum(sources[rows], targets[rows]) + 1
         batches += np.split(rows, cuts(longer, config.tokens, first=random.uniform(0.1, 1.0)))
     batches = _divisible(batches, batches_per_step)
     count = len(batches) - len(batches) % batches_per_step
-    return [batches[position] for position in random.permutation(len(batches))[:count]]
+    return [batches[index] for index in random.permutation(len(batches))[:count]]
 
 
-def snake_order(first: NDArray[np.int32], second: NDArray[np.int32], budget: int, upwards: int = 0) -> Rows:
-    """By bands of the first length, and within each by the second, up and down in turn.
+def snake_order(first: Lengths, second: Lengths, budget: int, upwards: int = 0) -> Rows:
+    """Row numbers by bucket of the first length; within a bucket by the second, alternately up and down.
 
-    So neighbours are near in both lengths. A band is one length, or several where they are rare, so that it
-    fills some batches: in a narrower one, a single batch would hold all the lengths of the other side.
+    Neighbours are similar in both lengths. Rare lengths share a bucket so that it fills several batches: in a
+    smaller bucket, a single batch would hold all lengths of the other side.
     """
     cells = np.bincount(first, np.maximum(first, second) + 1)
-    bands = np.unique((np.cumsum(cells) - cells) // (BAND * budget), return_inverse=True)[1][first]
+    starts = (np.cumsum(cells) - cells) // (BUCKET_BATCHES * budget)
+    buckets = np.unique(starts, return_inverse=True)[1][first]
     widest = int(second.max()) + 1
-    turned = np.where(bands % 2 == upwards, second, widest - 1 - second)
-    return np.argsort(bands * widest + turned, kind="stable")
+    alternating = np.where(buckets % 2 == upwards, second, widest - 1 - second)
+    return np.argsort(buckets * widest + alternating, kind="stable")
 
 
-def cuts(lengths: NDArray[np.int32], budget: int, first: float = 1.0) -> list[int]:
-    """Where to cut a row of sentences into batches within the budget; one beyond it is a batch of its own.
+def cuts(lengths: Lengths, budget: int, first: float = 1.0) -> list[int]:
+    """Where to cut a sequence of sentences into batches within the budget; a longer one is a batch alone.
 
-    The first batch gets a share of the budget: drawn anew for each epoch, it shifts all later cuts.
+    The first batch gets the share `first` of the budget; a new share in each epoch shifts all later cuts.
     """
     positions: list[int] = []
-    start, room = 0, int(budget * first)
+    start, capacity = 0, int(budget * first)
     while start < len(lengths):
-        ahead = lengths[start : start + room // int(lengths[start]) + 1]
+        ahead = lengths[start : start + capacity // int(lengths[start]) + 1]
         cells = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
-        start += max(1, int(np.searchsorted(cells, room, side="right")))
+        start += max(1, int(np.searchsorted(cells, capacity, side="right")))
         positions.append(start)
-        room = budget
+        capacity = budget
     return positions[:-1]
 
 
-def _snake_of_chance(
-    sources: NDArray[np.int32], targets: NDArray[np.int32], budget: int, random: Generator
-) -> Rows:
-    """One of eight snakes: rare lengths would otherwise meet in the same batches in every epoch."""
+def _random_snake(sources: Lengths, targets: Lengths, budget: int, random: Generator) -> Rows:
+    """One of eight snake orders, so that rare lengths do not share the same batches in every epoch."""
     by_source, upwards, backwards = random.integers(2, size=3).tolist()
     first, second = (sources, targets) if by_source else (targets, sources)
     order = snake_order(first, second, budget, upwards)

@@ -1,7 +1,6 @@
-"""Which stretches of running text share a batch, the same for the same seed and epoch."""
+"""Batches of running text: packed spans of documents, or crops of one token stream."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -11,32 +10,33 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from clearhead.config import Settings
+from clearhead.data.batch import CropBatch, TextBatch
 from clearhead.data.batching.buckets import BatchingConfig
-from clearhead.data.batching.packing import CHUNK, Filling, fillings, in_steps
-from clearhead.data.delimited import Enclosed
-from clearhead.data.text_batch import CropBatch, TextBatch
+from clearhead.data.batching.packing import CHUNK, Packing, pack_chunk
+from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share, whole_steps
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.errors import DataError
 
-# The cells of a batch that is only measured: without gradients there is room.
-MEASURED = 8192
-Stretches = NDArray[np.int64]
+# Minimum tokens of an evaluation batch of crops: without gradients, memory allows more than in training.
+EVALUATION_TOKENS = 8192
+Spans = NDArray[np.int64]
 """Each as document, first position and length."""
 
 
 class TextBatchingConfig(Settings):
-    """How running text is put together."""
+    """How running text forms batches."""
 
     tokens: Annotated[int, Field(gt=0)] = 16384
-    """the cells of a batch: rows times positions"""
+    """size of a batch: rows times positions"""
     kind: Literal["auto", "packed", "crops"] = "auto"
-    """documents side by side in rows, none seeing another; or crops of all text end to end; auto: crops of a
-    few long texts"""
+    """packed: several documents per row, each attending only to itself; crops: random spans of the
+    concatenated text; auto: crops for a few long texts"""
     row_length: PositiveInt | None = None
-    """of a row; left out, as many as the model takes"""
+    """positions of a row; default: the model's context length"""
 
     @property
     def row(self) -> int:
-        """The positions of a row, once they are settled."""
+        """The resolved row length."""
         assert self.row_length is not None
         return self.row_length
 
@@ -45,120 +45,102 @@ class TextBatchingConfig(Settings):
         return max(1, self.tokens // self.row)
 
 
-@dataclass(eq=False)
-class Texts:
-    """The documents of a store for one of several ranks.
+class PackedTexts(PlannedBatches[tuple[Packing, Spans], TextBatch]):
+    """Documents in packed batches; every token is a label once per epoch.
 
-    A step takes `together` batches over all ranks: left out, one each.
+    A document longer than a row is cut into spans, at other positions in every epoch.
     """
 
-    documents: Enclosed
-    config: TextBatchingConfig
-    seed: int
-    rank: int = 0
-    ranks: int = 1
-    batches_per_step: int = 0
+    def __init__(
+        self, documents: DelimitedDocuments, config: TextBatchingConfig, seed: int, share: Share = SINGLE
+    ):
+        super().__init__(seed, share)
+        self.documents, self.config = documents, config
 
-    def __post_init__(self) -> None:
-        self.batches_per_step = self.batches_per_step or self.ranks
+    def plan(self, epoch: int) -> Iterator[tuple[Packing, Spans]]:
+        random = self.random(epoch)
+        spans = _spans(self.documents.lengths - 1, self.config.row, random)
+        return whole_steps(
+            self._packings(spans[random.permutation(len(spans))], random),
+            self.share.batches_per_step,
+            lambda plan, parts: [(part, plan[1]) for part in plan[0].divide(parts)],
+        )
 
+    def build(self, epoch: int, plan: tuple[Packing, Spans]) -> TextBatch:
+        packing, spans = plan
+        chosen, rows = packing.by_row()
+        return TextBatch.pack(self.documents, spans[chosen], rows, packing.count, packing.row_length)
 
-class PackedTexts(Texts):
-    """The documents of a store in packed rows, epoch by epoch, for one of several ranks.
+    def sequential(self) -> Iterator[TextBatch]:
+        """Every document once, cut from its beginning, for evaluation."""
+        spans = _spans(self.documents.lengths - 1, self.config.row, None)
+        return (self.build(0, plan) for plan in self._packings(spans, np.random.default_rng(0)))
 
-    A document longer than a row is cut into stretches, at other positions in every epoch. Batches follow from
-    (seed, epoch) alone, have every token once as a label, and can be entered anywhere. A step takes `together`
-    of them over all ranks, and an epoch has a multiple of that.
-    """
-
-    def epoch(self, number: int, skip: int = 0) -> Iterator[TextBatch]:
-        """The batches of an epoch for this rank, without the first `skip` of all ranks together."""
-        random = np.random.default_rng((self.seed, number))
-        made = self._fillings(self._shuffled(random), random)
-        for position, (filling, stretches) in enumerate(in_steps(made, self.batches_per_step)):
-            if position % self.ranks == self.rank and position >= skip:
-                yield self._batch(filling, stretches)
-
-    def whole(self) -> Iterator[TextBatch]:
-        """Every document once, cut from its beginning on; for measuring."""
-        random = np.random.default_rng(0)
-        stretches = _stretches(self.documents.lengths - 1, self.config.row, None)
-        return (self._batch(*made) for made in self._fillings(stretches, random))
-
-    def _shuffled(self, random: Generator) -> Stretches:
-        stretches = _stretches(self.documents.lengths - 1, self.config.row, random)
-        return stretches[random.permutation(len(stretches))]
-
-    def _fillings(self, stretches: Stretches, random: Generator) -> Iterator[tuple[Filling, Stretches]]:
+    def _packings(self, spans: Spans, random: Generator) -> Iterator[tuple[Packing, Spans]]:
         shape = BatchingConfig(tokens=self.config.rows * self.config.row, row_length=self.config.row)
-        waiting = stretches[:0]
-        for start in range(0, len(stretches), CHUNK):
-            waiting = np.concatenate([waiting, stretches[start : start + CHUNK]])
-            # As pairs have it: tokens without the sign that is read with them.
-            tokens = (waiting[:, 2] - 1).astype(np.int32)
-            made, left = fillings(tokens, tokens, shape, last=start + CHUNK >= len(stretches))
-            yield from ((made[position], waiting) for position in random.permutation(len(made)))
+        waiting = spans[:0]
+        for start in range(0, len(spans), CHUNK):
+            waiting = np.concatenate([waiting, spans[start : start + CHUNK]])
+            # `pack_chunk` adds a special token to each length.
+            lengths = (waiting[:, 2] - 1).astype(np.int32)
+            packings, left = pack_chunk(lengths, lengths, shape, last=start + CHUNK >= len(spans))
+            yield from ((packings[index], waiting) for index in random.permutation(len(packings)))
             waiting = waiting[left]
 
-    def _batch(self, filling: Filling, stretches: Stretches) -> TextBatch:
-        order = np.argsort(filling.rows, kind="stable")
-        chosen, rows = stretches[filling.pairs[order]], filling.rows[order]
-        return TextBatch.lay(self.documents, chosen, rows, filling.count, filling.positions)
 
+class Crops(PlannedBatches[NDArray[np.int64], CropBatch]):
+    """Spans of the concatenated documents.
 
-class Crops(Texts):
-    """Stretches of all documents end to end, epoch by epoch, for one of several ranks.
-
-    An epoch cuts the stream at other positions than the one before, and has every token once but for those that
-    would not fill a step. Where the text does not fill one, it is drawn from at random.
+    Every epoch cuts the stream at other positions and uses every token once, except for a remainder shorter
+    than a step. A text too short for one step is sampled from at random.
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._ends = np.cumsum(self.documents.lengths)
-        self._starts = self._ends - self.documents.lengths
+    def __init__(
+        self, documents: DelimitedDocuments, config: TextBatchingConfig, seed: int, share: Share = SINGLE
+    ):
+        super().__init__(seed, share)
+        self.documents, self.config = documents, config
+        self._ends = np.cumsum(documents.lengths)
+        self._starts = self._ends - documents.lengths
         self.tokens = int(self._ends[-1])
         if self.tokens < 2:
-            raise DataError(f"{self.tokens} tokens are no text to learn from; give more")
-        self.positions = min(self.config.row, self.tokens - 1)
+            raise DataError(f"{self.tokens} tokens are too few to train on; give more text")
+        self.row_length = min(config.row, self.tokens - 1)
 
-    def epoch(self, number: int, skip: int = 0) -> Iterator[CropBatch]:
-        """The batches of an epoch for this rank, without the first `skip` of all ranks together."""
-        for starts in self._plan(number)[skip + self.rank :: self.ranks]:
-            yield self._batch(starts, self.positions)
-
-    def whole(self) -> Iterator[CropBatch]:
-        """Every token but the first once as a label, in order; for measuring."""
-        starts = np.arange(0, self.tokens - 1, self.positions)
-        full = starts[starts + self.positions < self.tokens]
-        rows = max(self.config.rows, MEASURED // self.positions)
-        for first in range(0, len(full), rows):
-            yield self._batch(full[first : first + rows], self.positions)
-        if len(full) < len(starts):
-            yield self._batch(starts[-1:], self.tokens - 1 - int(starts[-1]))
-
-    def _plan(self, number: int) -> NDArray[np.int64]:
-        """Where the rows of each batch of each rank begin; the batches are a multiple of `together`."""
-        random = np.random.default_rng((self.seed, number))
-        step = self.config.rows * self.batches_per_step
-        last = self.tokens - 1 - self.positions
-        starts = np.arange(random.integers(min(self.positions, last + 1)), last + 1, self.positions)
+    def plan(self, epoch: int) -> NDArray[np.int64]:
+        """The first token of each row of each batch."""
+        random = self.random(epoch)
+        step = self.config.rows * self.share.batches_per_step
+        last = self.tokens - 1 - self.row_length
+        starts = np.arange(random.integers(min(self.row_length, last + 1)), last + 1, self.row_length)
         steps = len(starts) // step
         shuffled = random.permutation(starts)[: steps * step]
-        drawn = shuffled if steps else random.integers(last + 1, size=step)
-        return drawn.reshape(-1, self.config.rows)
+        sampled = shuffled if steps else random.integers(last + 1, size=step)
+        return sampled.reshape(-1, self.config.rows)
 
-    def _batch(self, starts: NDArray[np.int64], positions: int) -> CropBatch:
-        stream = (starts[:, None] + np.arange(positions + 1)).ravel()
+    def build(self, epoch: int, plan: NDArray[np.int64]) -> CropBatch:
+        return self._crop(plan, self.row_length)
+
+    def sequential(self) -> Iterator[CropBatch]:
+        """Every token but the first once as a label, in order, for evaluation."""
+        starts = np.arange(0, self.tokens - 1, self.row_length)
+        full = starts[starts + self.row_length < self.tokens]
+        rows = max(self.config.rows, EVALUATION_TOKENS // self.row_length)
+        for first in range(0, len(full), rows):
+            yield self._crop(full[first : first + rows], self.row_length)
+        if len(full) < len(starts):
+            yield self._crop(starts[-1:], self.tokens - 1 - int(starts[-1]))
+
+    def _crop(self, starts: NDArray[np.int64], row_length: int) -> CropBatch:
+        stream = (starts[:, None] + np.arange(row_length + 1)).ravel()
         document = np.searchsorted(self._ends, stream, side="right")
-        position = stream - self._starts[document]
-        tokens = self.documents.tokens(document, position).reshape(len(starts), -1)
-        return CropBatch(torch.from_numpy(tokens))
+        tokens = self.documents.tokens(document, stream - self._starts[document])
+        return CropBatch(torch.from_numpy(tokens.reshape(len(starts), -1)))
 
 
-def _stretches(labels: NDArray[np.int64], max_length: int, random: Generator | None) -> Stretches:
-    """Documents with so many labels each, cut into stretches of at most so many; by chance elsewhere."""
-    # The first stretch of a document that has to be cut may be shorter, which shifts the others.
+def _spans(labels: NDArray[np.int64], max_length: int, random: Generator | None) -> Spans:
+    """Documents with these numbers of labels, cut into spans of at most `max_length`, at random positions."""
+    # The first span of a document that has to be cut may be shorter, which shifts the others.
     lead = np.where(labels > max_length, max_length, labels)
     if random is not None:
         lead = np.where(labels > max_length, random.integers(1, max_length + 1, size=len(labels)), labels)

@@ -1,96 +1,86 @@
-"""Pairs and texts from files or shipped data sets, the reader chosen by the file's ending."""
+"""Pairs from files or shipped datasets."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from clearhead.data.datasets import SHIPPED, shipped_file
 from clearhead.data.pair import Pair
+from clearhead.data.sources import READERS
 from clearhead.data.sources.columns import Columns
-from clearhead.data.sources.streams import check_lasts, content_hash, ending, lines, packing
-from clearhead.data.sources.tables import read_aligned, read_csv, read_jsonl, read_tsv
-from clearhead.data.sources.tmx import read_tmx
+from clearhead.data.sources.streams import check_rereadable, compression, content_hash, suffix
+from clearhead.data.sources.tables import read_aligned, read_tsv
 from clearhead.errors import DataError
 
-__all__ = ["Columns", "Pair", "Place", "corpus_hash", "read_pairs", "read_texts", "reader_name"]
+__all__ = ["Columns", "DataPath", "Pair", "corpus_hash", "languages_in", "read_pairs", "reader_name"]
 
-Place = str | Path | tuple[str | Path, str | Path]
+DataPath = str | Path | tuple[str | Path, str | Path]
+"""A file, two aligned files, or the name of a shipped dataset."""
 
 
-def read_pairs(place: Place, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
-    """Pairs of (source, target) languages from a file, two aligned files, or a shipped data set by name.
+def read_pairs(path: DataPath, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
+    """The pairs of (source, target) languages.
 
-    Columns are numbers from 0 or names in the header. Left out, they are those named by the languages or
+    Columns are indices from 0 or names in the header. The default is the columns named by the languages, or
     'source' and 'target', or else the first two.
     """
-    if isinstance(place, tuple):
-        return read_aligned(Path(place[0]), Path(place[1]))
-    if _is_shipped(place):
-        dataset = SHIPPED[str(place)]
+    if isinstance(path, tuple):
+        return read_aligned(Path(path[0]), Path(path[1]))
+    if _is_shipped(path):
+        dataset = SHIPPED[str(path)]
         if sorted(dataset.languages) != sorted(languages):
-            raise DataError(
-                f"{place}: holds {' and '.join(dataset.languages)}, not {' and '.join(languages)}"
-            )
+            raise DataError(f"{path}: holds {' and '.join(dataset.languages)}, not {' and '.join(languages)}")
         source, target = (dataset.languages.index(language) for language in languages)
         return read_tsv(shipped_file(dataset.name), languages, (source, target))
-    path = Path(place)
-    if path.is_dir():
-        raise DataError(f"{path}: is a folder; name a file in it")
-    match ending(path):
-        case ".tsv" | ".txt":
-            return read_tsv(path, languages, columns)
-        case ".csv":
-            return read_csv(path, languages, columns)
-        case ".jsonl" | ".ndjson":
-            return read_jsonl(path, languages, columns)
-        case ".tmx":
-            return read_tmx(path, languages)
-        case ".parquet":
-            # Imported only when needed: pyarrow is slow to load.
-            from clearhead.data.sources.parquet import read_parquet
-
-            return read_parquet(path, languages, columns)
-        case unknown:
-            raise DataError(
-                f"{path}: unknown ending '{unknown}'; use .tsv, .txt, .csv, .jsonl, .parquet or .tmx "
-                "(also .gz, .xz, .zst), or give two aligned files"
-            )
+    file = Path(path)
+    if file.is_dir():
+        raise DataError(f"{file}: is a folder; name a file in it")
+    reader = READERS.get(suffix(file))
+    if reader is None or reader.pairs is None:
+        known = ", ".join(name for name, reader in READERS.items() if reader.pairs)
+        raise DataError(
+            f"{file}: unknown suffix '{suffix(file)}'; use one of {known} (also .gz, .xz, .zst), "
+            "or give two aligned files"
+        )
+    return reader.pairs(file, languages, columns)
 
 
-def check_files(places: Iterable[Place]) -> None:
-    """Refuses at once what would be missed only after long work."""
-    for place in places:
-        for part in place if isinstance(place, tuple) else (place,):
-            check_lasts(Path(part))
-            if not Path(part).exists() and not (part is place and str(part) in SHIPPED):
+def languages_in(path: Path) -> tuple[str, str] | None:
+    """The two languages that a file itself names, for example in its header; None if unclear."""
+    reader = READERS.get(suffix(path))
+    return reader.languages(path) if reader and reader.languages else None
+
+
+def check_files(paths: Iterable[DataPath]) -> None:
+    """Raises DataError for missing and unusable files, before any long work."""
+    for path in paths:
+        for part in path if isinstance(path, tuple) else (path,):
+            check_rereadable(Path(part))
+            if not Path(part).exists() and not (part is path and str(part) in SHIPPED):
                 names = ", ".join(SHIPPED)
                 raise DataError(
-                    f"{part}: no such file; shipped data sets are {names}; 'clearhead data get' brings others"
+                    f"{part}: no such file; shipped datasets are {names}; "
+                    "'clearhead data get' downloads others"
                 )
 
 
-def pair_files(place: Place) -> list[Path]:
-    """The files that a place stands for."""
-    if isinstance(place, tuple):
-        return [Path(part) for part in place]
-    return [shipped_file(str(place)) if _is_shipped(place) else Path(place)]
+def pair_files(path: DataPath) -> list[Path]:
+    """The files behind a path."""
+    if isinstance(path, tuple):
+        return [Path(part) for part in path]
+    return [shipped_file(str(path)) if _is_shipped(path) else Path(path)]
 
 
-def read_texts(path: str | Path) -> Iterator[str]:
-    """One text a line."""
-    return lines(Path(path))
+def corpus_hash(path: DataPath) -> str:
+    """A hash of the files' bytes; with `reader_name`, a cache key for their pairs."""
+    return "+".join(map(content_hash, pair_files(path)))
 
 
-def corpus_hash(place: Place) -> str:
-    """A hash of the files' content; with the reader's name, what is made of them can be kept under it."""
-    return "+".join(map(content_hash, pair_files(place)))
+def reader_name(path: DataPath) -> str:
+    """How a path is read; the same bytes under another suffix are other pairs."""
+    if isinstance(path, tuple):
+        return "aligned" + "+".join(compression(Path(part)) for part in path)
+    return "shipped" if _is_shipped(path) else suffix(Path(path)) + compression(Path(path))
 
 
-def reader_name(place: Place) -> str:
-    """How a place is read: the same bytes under another ending are other pairs, or none."""
-    if isinstance(place, tuple):
-        return "aligned" + "+".join(packing(Path(part)) for part in place)
-    return "shipped" if _is_shipped(place) else ending(Path(place)) + packing(Path(place))
-
-
-def _is_shipped(place: str | Path) -> bool:
-    return str(place) in SHIPPED and not Path(place).exists()
+def _is_shipped(path: str | Path) -> bool:
+    return str(path) in SHIPPED and not Path(path).exists()

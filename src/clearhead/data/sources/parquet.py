@@ -1,45 +1,57 @@
-"""Parquet files as pairs or texts, read batch by batch."""
+"""Parquet files as pairs or documents, read batch by batch.
+
+pyarrow is imported inside the functions because it is slow to load.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-import pyarrow
-from pyarrow import parquet, types
+from typing import Any
 
 from clearhead.data.pair import Pair
 from clearhead.data.progress import count_share
-from clearhead.data.sources.columns import Columns, chosen, listed
-from clearhead.data.sources.streams import opened
+from clearhead.data.sources.columns import Columns, listed, select_columns, select_text_field
+from clearhead.data.sources.plain_text import TextChunk, documents
+from clearhead.data.sources.streams import open_file
 from clearhead.errors import DataError
 
 BATCH = 8192
 
 
 def read_parquet(path: Path, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
-    """Two columns of text, or two fields of a column of structures: 'translation.en'."""
-    return (Pair(*texts) for texts in read_columns(path, lambda have: chosen(have, languages, columns)))
+    """Two columns of text, or two fields of a column of structs: 'translation.en'."""
+    texts = read_columns(path, lambda names: select_columns(names, languages, columns))
+    return (Pair(*pair) for pair in texts)
+
+
+def read_parquet_texts(path: Path, field: str | None = None) -> Iterator[TextChunk]:
+    return documents(read_columns(path, lambda names: [select_text_field(path, names, field)]))
 
 
 def read_columns(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[str, ...]]:
-    """The texts of some columns, chosen among their names, row by row."""
-    with opened(path):
-        pass  # says what is wrong if the file cannot even be opened
+    """The texts of some columns, row by row; `choose` picks them from all names."""
+    import pyarrow
+    from pyarrow import parquet
+
+    with open_file(path):
+        pass  # raises a DataError if the file cannot be opened
     try:
         with parquet.ParquetFile(path) as file:
-            have = list(_names(file.schema_arrow))
-            names = choose(have)
+            available = list(_names(file.schema_arrow))
+            names = choose(available)
             for name in names:
-                if name not in have:
-                    raise DataError(f"{path}: no column '{name}'; it has {listed(have)}")
+                if name not in available:
+                    raise DataError(f"{path}: no column '{name}'; it has {listed(available)}")
             for batch in file.iter_batches(BATCH, columns=list(dict.fromkeys(names))):
                 yield from zip(*(_texts(path, batch, name) for name in names), strict=True)
                 count_share(path, batch.num_rows, file.metadata.num_rows)
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise DataError(f"{path}: not a Parquet file, or cut short ({reason})") from None
+        raise DataError(f"{path}: cut short or not a Parquet file ({reason})") from None
 
 
-def _names(schema: pyarrow.Schema) -> Iterator[str]:
+def _names(schema: Any) -> Iterator[str]:
+    from pyarrow import types
+
     for field in schema:
         if types.is_struct(field.type):
             yield from (f"{field.name}.{inner.name}" for inner in field.type)
@@ -47,14 +59,16 @@ def _names(schema: pyarrow.Schema) -> Iterator[str]:
             yield field.name
 
 
-def _texts(path: Path, batch: pyarrow.RecordBatch, name: str) -> list[str]:
-    """A column as texts; what is missing in it is empty, and so left to the cleaning."""
+def _texts(path: Path, batch: Any, name: str) -> list[str]:
+    """A column as texts; null is empty, and so left to the cleaning."""
+    from pyarrow import types
+
     if name in batch.schema.names:
         column = batch.column(name)
     else:
         outer, _, inner = name.partition(".")
-        structure = batch.column(outer)
-        column = structure.flatten()[structure.type.get_field_index(inner)]
+        struct = batch.column(outer)
+        column = struct.flatten()[struct.type.get_field_index(inner)]
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not (types.is_string(column.type) or types.is_large_string(column.type)):

@@ -1,4 +1,4 @@
-"""Files as streams of bytes or lines: packed or not, and everything wrong with one said by file and line."""
+"""Files, compressed or not, as streams of bytes or lines; errors name the file and the line."""
 
 import gzip
 import hashlib
@@ -13,39 +13,39 @@ from typing import BinaryIO, cast
 
 import zstandard
 
-from clearhead.data.progress import opened_raw
+from clearhead.data.progress import open_tracked
 from clearhead.errors import DataError
 
-PACKED = (".gz", ".xz", ".zst")
-LONGEST_LINE = 1 << 24
+COMPRESSED = (".gz", ".xz", ".zst")
+MAX_LINE = 1 << 24
 CHUNK = 1 << 20
 
 
-def ending(path: Path) -> str:
-    """What the file holds, by its name without the ending of a packer: 'x.TSV.gz' is '.tsv'."""
-    return (Path(path.stem) if packing(path) else path).suffix.lower()
+def suffix(path: Path) -> str:
+    """The suffix that tells the file type, without that of a compressor: '.tsv' for 'x.TSV.gz'."""
+    return (Path(path.stem) if compression(path) else path).suffix.lower()
 
 
-def packing(path: Path) -> str:
-    """The ending of the packer, or nothing."""
-    return path.suffix.lower() if path.suffix.lower() in PACKED else ""
+def compression(path: Path) -> str:
+    """The suffix of the compressor, or an empty string."""
+    return path.suffix.lower() if path.suffix.lower() in COMPRESSED else ""
 
 
-def check_lasts(path: Path) -> None:
-    """Refuses what can be read but once, such as pipes."""
+def check_rereadable(path: Path) -> None:
+    """Raises DataError for pipes and other files that can be read only once."""
     if str(path) == "-" and not path.exists():
-        raise DataError("-: standard input can be read but once; write it to a file first")
+        raise DataError("-: standard input can be read only once; write it to a file first")
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise DataError(f"{path}: a pipe or a device can be read but once; write it to a file first")
+        raise DataError(f"{path}: a pipe or a device can be read only once; write it to a file first")
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """The unpacked bytes of a file; whatever the system or the packer finds wrong becomes a DataError."""
+def open_file(path: Path) -> Iterator[BinaryIO]:
+    """The decompressed bytes of a file; raises DataError if it cannot be read."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder; name a file in it")
     try:
-        with opened_raw(path) as packed, io.BufferedReader(_unpacked(packed, path), CHUNK) as stream:
+        with open_tracked(path) as raw, io.BufferedReader(_decompressed(raw, path), CHUNK) as stream:
             yield cast(BinaryIO, stream)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
@@ -56,30 +56,33 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 text without their ends; LF or CRLF, with or without a byte order mark."""
+    """The lines of a UTF-8 text without LF or CRLF, and without a byte order mark."""
     number = 0
-    with opened(path) as stream:
-        for number, line in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), start=1):
+    with open_file(path) as stream:
+        for number, line in enumerate(iter(partial(stream.readline, MAX_LINE), b""), start=1):
             if b"\0" in line:
-                raise DataError(
-                    f"{path}, line {number}: holds NUL bytes, so it is no UTF-8 text; convert it first"
-                )
-            if len(line) == LONGEST_LINE:
-                raise DataError(f"{path}, line {number}: longer than {LONGEST_LINE} bytes; is this a text?")
+                raise nul_bytes(path, number)
+            if len(line) == MAX_LINE:
+                raise DataError(f"{path}, line {number}: longer than {MAX_LINE} bytes; is this a text file?")
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                byte = line[error.start]
-                raise DataError(
-                    f"{path}, line {number}: not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8"
-                ) from None
+                raise not_utf8(path, number, line[error.start]) from None
             yield text.removesuffix("\n").removesuffix("\r")
     if number == 0:
         raise DataError(f"{path}: is empty")
 
 
+def nul_bytes(path: Path, line: int) -> DataError:
+    return DataError(f"{path}, line {line}: contains NUL bytes, so it is not UTF-8 text; convert it first")
+
+
+def not_utf8(path: Path, line: int, byte: int) -> DataError:
+    return DataError(f"{path}, line {line}: not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8")
+
+
 def content_hash(path: Path) -> str:
-    """The SHA-256 of a file as it lies on disk."""
+    """The SHA-256 of a file's bytes on disk."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder; name a file in it")
     try:
@@ -91,47 +94,47 @@ def content_hash(path: Path) -> str:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _unpacked(packed: BinaryIO, path: Path) -> io.RawIOBase:
+def _decompressed(raw: BinaryIO, path: Path) -> io.RawIOBase:
     # A buffered reader around gzip and lzma makes reading line by line several times faster.
-    match packing(path):
+    match compression(path):
         case ".gz":
-            return cast(io.RawIOBase, gzip.GzipFile(fileobj=packed))
+            return cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))
         case ".xz":
-            return cast(io.RawIOBase, lzma.LZMAFile(packed))
+            return cast(io.RawIOBase, lzma.LZMAFile(raw))
         case ".zst":
-            return ZstandardFile(packed)
+            return ZstandardFile(raw)
         case _:
-            return cast(io.RawIOBase, packed)
+            return cast(io.RawIOBase, raw)
 
 
 class ZstandardFile(io.RawIOBase):
-    """Unpacks frame after frame; zstandard's own reader takes a file cut short for a whole one."""
+    """Decompresses frame by frame; unlike zstandard's own reader, it notices a truncated file."""
 
-    def __init__(self, packed: BinaryIO):
-        self._packed = packed
+    def __init__(self, raw: BinaryIO):
+        self._raw = raw
         self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._waiting = b""
+        self._buffered = b""
         self._started = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer) -> int:
-        while not self._waiting:
-            packed = self._frame.unused_data if self._frame.eof else b""
+        while not self._buffered:
+            data = self._frame.unused_data if self._frame.eof else b""
             if self._frame.eof:
                 self._frame, self._started = zstandard.ZstdDecompressor().decompressobj(), False
-            # In small bites: a few bytes may unpack to a great deal, all at once.
-            packed = packed or self._packed.read(1 << 12)
-            if not packed:
+            # Few bytes at a time: they may decompress to very many.
+            data = data or self._raw.read(1 << 12)
+            if not data:
                 if self._started:
                     raise EOFError("the last frame has no end")
                 return 0
             self._started = True
-            self._waiting = self._frame.decompress(packed)
-        count = min(len(buffer), len(self._waiting))
-        buffer[:count] = self._waiting[:count]
-        self._waiting = self._waiting[count:]
+            self._buffered = self._frame.decompress(data)
+        count = min(len(buffer), len(self._buffered))
+        buffer[:count] = self._buffered[:count]
+        self._buffered = self._buffered[count:]
         return count
 
 

@@ -1,35 +1,44 @@
 """Translation memories (TMX) as pairs, read as a stream."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
 from clearhead.data.pair import Pair
-from clearhead.data.sources.streams import CHUNK, opened
+from clearhead.data.sources.columns import Columns, named_languages
+from clearhead.data.sources.streams import CHUNK, open_file
 from clearhead.errors import DataError
 
+# Elements that hold formatting codes of the program that wrote the text.
 CODES = frozenset({"bpt", "ept", "ph", "it", "ut", "sub"})
+# Enough bytes for the first units.
+BEGINNING = 1 << 16
 
 
-def read_tmx(path: Path, languages: tuple[str, str]) -> Iterator[Pair]:
-    """One pair per unit that holds both languages; 'en' finds 'en-US' too."""
+def tmx_languages(path: Path) -> tuple[str, str] | None:
+    with open_file(path) as stream:
+        beginning = stream.read(BEGINNING).decode("utf-8", errors="replace")
+    return named_languages(re.findall(r"<tuv[^>]*\blang\s*=\s*[\"']([A-Za-z]+)", beginning))
+
+
+def read_tmx(path: Path, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
+    """One pair per unit that holds both languages; 'en' also matches 'en-US'. Columns do not apply."""
     units = Units(path, languages)
-    with opened(path) as stream:
+    with open_file(path) as stream:
         while chunk := stream.read(CHUNK):
             yield from units.feed(chunk)
         yield from units.feed(b"", last=True)
     if not units.found:
         seen = ", ".join(sorted(units.languages_seen)) or "none"
-        raise DataError(
-            f"{path}: no unit holds both {languages[0]} and {languages[1]} (languages in it: {seen})"
-        )
+        raise DataError(f"{path}: no unit holds both {languages[0]} and {languages[1]}; the file has {seen}")
 
 
 class Units:
-    """Gathers translation units from chunks of XML.
+    """Collects translation units from chunks of XML.
 
-    Works on the events of expat rather than on a tree: nothing is kept that would have to be cleared, and a
-    declaration of entities, with which a small file could grow without bound, is refused where it stands.
+    Uses the events of expat rather than a tree, so memory stays small, and rejects entity declarations, which
+    could expand without bound.
     """
 
     def __init__(self, path: Path, languages: tuple[str, str]):
@@ -76,7 +85,6 @@ class Units:
                 self._inside_code += 1
 
     def _characters(self, text: str) -> None:
-        # What stands inside codes is mark-up of the program that wrote the text, not text.
         if self._text is not None and not self._inside_code:
             self._text.append(text)
 
@@ -97,7 +105,7 @@ class Units:
         wanted = language.casefold().replace("_", "-")
         if wanted in self._segments:
             return self._segments[wanted]
-        return next((text for have, text in self._segments.items() if have.startswith(wanted + "-")), None)
+        return next((text for code, text in self._segments.items() if code.startswith(wanted + "-")), None)
 
     def _document_type(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
         if internal:
@@ -106,6 +114,6 @@ class Units:
     def _entity(self, name: str, *_: object) -> None:
         line = self._parser.CurrentLineNumber
         raise DataError(
-            f"{self.path}, line {line}: uses XML entities or declarations of its own ('{name}'), which can "
-            "swell without bound; export the TMX without them"
+            f"{self.path}, line {line}: declares XML entities ('{name}'), which could expand "
+            "without bound; export the TMX without them"
         )

@@ -126,7 +126,7 @@ class Drawing:
                 node.parent,
                 node.step,
                 pieces([node.word])[0],
-                node.log_probability,
+                node.log_prob,
                 node.score,
                 node.fate,
                 node.best,
@@ -156,7 +156,7 @@ class Drawing:
         embedding = model.embedding if isinstance(model, GPT) else model.target_embedding
         block = model.decoder.blocks[0]
         assert isinstance(block, Block)
-        config, positions = model.config, min(PLACES, model.config.max_length)
+        config, positions = model.config, min(PLACES, model.config.max_positions)
         parts = (config.position, embedding.position, block.attention.relative)
         table = compared_places(*parts, positions, config.width, model.readout_weight.device)
         return positions_picture(self.subject.model, table)
@@ -166,7 +166,7 @@ class Drawing:
         embedding = model.embedding if isinstance(model, GPT) else model.source_embedding
         matrix = embedding.weight.detach().float()
         tokens = [token for token in self.explanation.source or self.explanation.target if not token.special]
-        signs = range(len(tokenizer.specials))
+        signs = range(len(tokenizer.special_tokens))
         return neighbours_picture(
             self.subject,
             [

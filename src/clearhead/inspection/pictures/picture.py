@@ -19,7 +19,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import Formatter, FuncFormatter
 
 from clearhead.errors import SettingsError
-from clearhead.files import replacing
+from clearhead.files import atomic_path
 from clearhead.inspection.pictures.fonts import families, readable
 
 FORMATS = ("png", "svg", "pdf")
@@ -43,7 +43,7 @@ class Picture:
         path = Path(path)
         kind = picture_kind(path)
         data = self.content(kind)
-        with replacing(path) as temporary:
+        with atomic_path(path) as temporary:
             temporary.write_bytes(data)
         return path
 

@@ -10,10 +10,11 @@ from typing import Literal
 import numpy as np
 
 from clearhead.data.build import cached_store, cached_texts
-from clearhead.data.pair import Directed, Pair
+from clearhead.data.pair import Pair, TaggedPair
 from clearhead.data.sources.corpus import read_pairs
-from clearhead.data.sources.documents import BLANK, Piece, files, read_documents, read_records, texts_hash
-from clearhead.data.splits import HeldOut, Split, Whole, hold_out
+from clearhead.data.sources.documents import files, read_all_documents, read_documents, texts_hash
+from clearhead.data.sources.plain_text import BLANK, TextChunk
+from clearhead.data.splits import HeldOut, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore, TextStore
 from clearhead.data.survey import Survey, TextSplit, split_text
 from clearhead.errors import DataError
@@ -66,7 +67,7 @@ class TextCorpus(Corpus):
             raise DataError(f"{_named(self.config.train)}: contains no text; name another file")
         return next(line for line in piece.text.splitlines() if line.strip())
 
-    def pieces(self, part: Part) -> Iterator[Piece]:
+    def pieces(self, part: Part) -> Iterator[TextChunk]:
         """The documents of a part, long ones in pieces."""
         config = self.config
         if config.validation:
@@ -80,7 +81,7 @@ class TextCorpus(Corpus):
 
     @cached_property
     def survey(self) -> Survey:
-        return _surveyed(self, read_records(self.config.train, self.config.field))
+        return _surveyed(self, read_all_documents(self.config.train, self.config.field))
 
     @cached_property
     def split(self) -> TextSplit:
@@ -119,7 +120,7 @@ class Instructions(Corpus):
         """The pairs that fit into the model's context."""
         content = {**self.described, "part": part}
         store = cached_store(
-            cache_folder(), content, lambda tally: map(Directed, self.pairs(part)), tokenizer, max_length
+            cache_folder(), content, lambda tally: map(TaggedPair, self.pairs(part)), tokenizer, max_length
         )
         ours, theirs = store.lengths
         fits = np.flatnonzero(ours + theirs < max_length)
@@ -133,7 +134,7 @@ class Instructions(Corpus):
     def survey(self) -> Survey:
         """The survey of all pairs, each in the template as one document."""
         pairs = self._formatted_or_blank(self.config.train)
-        return _surveyed(self, (Piece("".join(pair), last=True) if pair else BLANK for pair in pairs))
+        return _surveyed(self, (TextChunk("".join(pair), last=True) if pair else BLANK for pair in pairs))
 
     @cached_property
     def split(self) -> Split:
@@ -145,7 +146,7 @@ class Instructions(Corpus):
             )
         hold = self.config.hold_out
         count = min(distinct - 1, -(-distinct * hold.share // 1), hold.most)
-        whole = Whole(self._formatted(self.config.train), (PROMPT, ANSWER), int(count), 0)
+        whole = UnsplitCorpus(self._formatted(self.config.train), (PROMPT, ANSWER), int(count), 0)
         return hold_out([whole], self.seed)[0]
 
     def _formatted(self, files: Iterable[str]) -> Iterator[Pair]:
@@ -184,7 +185,7 @@ def _first(texts: Iterator[str], most: int) -> Iterator[str]:
             return
 
 
-def _surveyed(corpus: Corpus, pieces: Iterable[Piece]) -> Survey:
+def _surveyed(corpus: Corpus, pieces: Iterable[TextChunk]) -> Survey:
     survey = Survey.of(pieces, corpus.seed)
     if survey.characters < MIN_CHARACTERS:
         raise DataError(

@@ -7,21 +7,21 @@ from pathlib import Path
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.data.build import cached_texts
-from clearhead.data.delimited import Enclosed
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.pair import Pair
-from clearhead.data.progress import ProgressCallback, followed, unfollowed
-from clearhead.data.sources.columns import Columns, chosen
+from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
+from clearhead.data.sources.columns import Columns, select_columns
 from clearhead.data.sources.documents import check_texts, read_documents, texts_hash
 from clearhead.data.sources.documents import files as paths_of
-from clearhead.data.sources.streams import ending
-from clearhead.data.sources.tables import read_fields
+from clearhead.data.sources.jsonl import read_fields
+from clearhead.data.sources.streams import suffix
 from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError
 from clearhead.evaluation.perplexity import Perplexity, perplexity
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION
 from clearhead.tasks.records import cache_folder
-from clearhead.text.tokenizer import PAD, UNKNOWN
+from clearhead.text.tokenizer import PAD, UNK
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,19 @@ def evaluate(
     files: Sequence[str],
     field: str | None = None,
     stride: int | None = None,
-    progress: ProgressCallback = unfollowed,
-    reading: ProgressCallback = unfollowed,
+    progress: ProgressCallback = ignore_progress,
+    reading: ProgressCallback = ignore_progress,
 ) -> PerplexityReport:
     """The perplexity of the text in files; `progress` counts windows, `reading` counts bytes."""
-    with followed((path for file in files for path in paths_of(file)), reading):
+    with track_progress((path for file in files for path in paths_of(file)), reading):
         store, size = _stored(language, files, field)
     # The end token is never predicted, so any id will do.
     start = language.prompt_format.start
-    documents = Enclosed(store, (start[0], PAD) if start else None)
-    if not (documents.lengths > (2 if documents.signs else 1)).any():
+    documents = DelimitedDocuments(store, (start[0], PAD) if start else None)
+    if not (documents.lengths > (2 if documents.delimiters else 1)).any():
         raise DataError(f"{' and '.join(files)}: too short to predict anything; give more text")
     sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
-    unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides) if language.tokenizer.specials else 0
+    unknown = sum(int((side.ids == UNK).sum()) for side in sides) if language.tokenizer.special_tokens else 0
     return PerplexityReport(
         perplexity(language.model, documents, size, stride, progress), len(store), unknown
     )
@@ -90,20 +90,18 @@ def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
     if [file.name for file in files] == [VALIDATION] and (files[0].parent / SETTINGS).is_file():
         # The held-out text of a run is already in the template.
         return _pairs(files[0])
-    if not form.prefix or any(ending(file) not in (".jsonl", ".ndjson") for file in files):
+    if not form.prefix or any(suffix(file) not in (".jsonl", ".ndjson") for file in files):
         return []
     found = [_pairs(file, form.columns) for file in files]
     if not all(found):
         return []
-    prefix, suffix = form.prefix, form.suffix
-    return [
-        Pair(prefix.format(prompt=prompt), answer + suffix) for pairs in found for prompt, answer in pairs
-    ]
+    before, after = form.prefix, form.suffix
+    return [Pair(before.format(prompt=prompt), answer + after) for pairs in found for prompt, answer in pairs]
 
 
 def _pairs(file: Path, columns: Columns | None = None) -> list[Pair]:
     def choose(have: list[str]) -> Sequence[str]:
-        names = chosen(have, (PROMPT, ANSWER), columns)
+        names = select_columns(have, (PROMPT, ANSWER), columns)
         return names if {*names} <= {*have} else ()
 
     records = read_fields(file, choose)

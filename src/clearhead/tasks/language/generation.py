@@ -15,10 +15,10 @@ from clearhead.decoding import (
     check_sampling,
     most_probable,
     repetition_penalty,
-    sampled,
+    sampler,
 )
 from clearhead.errors import SettingsError
-from clearhead.options import check_types
+from clearhead.options import Options
 from clearhead.tasks.language.sliding_window import SlidingWindow
 from clearhead.text.detokenizer import StreamDetokenizer
 
@@ -48,7 +48,7 @@ class Generation:
     ended: Literal["end", "stop", "length"]
     """What ended it: the model, a stop string, or the maximum number of tokens."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
-    log_probabilities: tuple[float, ...] = field(default=(), repr=False)
+    log_probs: tuple[float, ...] = field(default=(), repr=False)
     """Log-probability of each token, and of the end token if the model ended the text."""
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = field(default=(), repr=False)
     """The most probable tokens at each position; empty unless `logprobs` is set."""
@@ -63,12 +63,12 @@ class Generation:
         return self.text if self.answers else self.prompt + self.text
 
     @property
-    def log_probability(self) -> float:
-        return sum(self.log_probabilities)
+    def sum_log_prob(self) -> float:
+        return sum(self.log_probs)
 
 
 @dataclass(frozen=True)
-class GenerateOptions:
+class GenerateOptions(Options):
     """How to continue a text."""
 
     tokens: int = 200
@@ -91,7 +91,7 @@ class GenerateOptions:
     prompt up front."""
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         problems = []
         for name, least, most in (
             ("tokens", 1, MAX_TOKENS),
@@ -146,7 +146,7 @@ class Decoder:
         options: GenerateOptions,
     ):
         self.language, self.prompts, self.options = language, prompts, options
-        tokenizer, self.ends = language.tokenizer, language.tokenizer.signs.ends
+        tokenizer, self.ends = language.tokenizer, language.tokenizer.eos_ids
         self.visible = [language.visible(prompt, options) for prompt in prompts]
         self.seeds = [options.seed + number for number in numbers]
         self.detokenizers = [StreamDetokenizer(tokenizer, ids, options.stops) for ids in self.visible]
@@ -194,16 +194,14 @@ class Decoder:
             rows = [distinct[tuple(ids)] for ids in self.visible]
             state.select(torch.tensor(rows, device=language.device))
         constraints = Constraints(
-            len(self.visible),
-            _past(self.visible, options),
+            _past(self.visible, options).to(language.device),
             self.ends or NO_END,
             options.tokens,
             adjust=options.adjustments(),
-            device=language.device,
             suppressed_tokens=language.suppressed_tokens,
         )
         filters = (options.temperature, options.top_k, options.top_p, options.min_p)
-        choose = most_probable if options.greedy else sampled(constraints, self.seeds, *filters)
+        choose = most_probable if options.greedy else sampler(constraints, self.seeds, *filters)
         return DecodeLoop(window.step, state, constraints, choose, options.logprobs)
 
     def _detokenize(self, loop: DecodeLoop, position: int, lengths: list[int]) -> list[StreamedText]:
@@ -220,13 +218,13 @@ class Decoder:
             if self.detokenizers[row].stop is not None:
                 stopped.append(row)
         if stopped:
-            loop.end(stopped)
+            loop.stop(stopped)
         return pieces
 
     def _generation(self, row: int, text: str, found: Hypothesis) -> Generation:
         assert self.loop is not None
         pieces = self.language.tokenizer.pieces
-        count = len(found.log_probabilities) if self.options.logprobs else 0
+        count = len(found.log_probs) if self.options.logprobs else 0
         alternatives = [self.loop.alternatives[position][row] for position in range(count)]
         stopped = self.detokenizers[row].stop is not None
         return Generation(
@@ -234,7 +232,7 @@ class Decoder:
             self.detokenizers[row].text,
             "stop" if stopped else "end" if found.complete else "length",
             tuple(pieces(found.tokens)),
-            tuple(found.log_probabilities),
+            tuple(found.log_probs),
             tuple(tuple((pieces([token])[0], log_prob) for token, log_prob in best) for best in alternatives),
             len(self.prompts[row]) - len(self.visible[row]),
             self.language.prompt_format.prefix is not None,

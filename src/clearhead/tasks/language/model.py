@@ -13,9 +13,9 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
-from clearhead.options import check_text, listed
+from clearhead.options import as_texts, check_text
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import UNK, Tokenizer
 
 ANSWER = "{answer}"
 # Prompts per batch.
@@ -41,8 +41,8 @@ class PromptFormat:
         data, batches = settings.get("data"), settings.get("batches")
         data = data if isinstance(data, Mapping) else {}
         packed = isinstance(batches, Mapping) and batches.get("kind") == "packed"
-        signs, template, columns = tokenizer.signs, data.get("template"), None
-        start = (signs.start,) if signs.start is not None and (signs.leads or packed) else ()
+        bos, template, columns = tokenizer.bos_id, data.get("template"), None
+        start = (bos,) if bos is not None and (tokenizer.adds_bos or packed) else ()
         match data.get("columns"):
             case [int() | str() as prompt, int() | str() as answer]:
                 columns = (prompt, answer)
@@ -80,13 +80,13 @@ class LanguageModel:
     @property
     def context_length(self) -> int:
         """Maximum number of tokens the model sees at once."""
-        return self.model.config.max_length
+        return self.model.config.context_length
 
     @property
     def suppressed_tokens(self) -> list[int]:
         """The special tokens that are never generated: all but the end of text."""
         tokenizer = self.tokenizer
-        return [number for number in range(len(tokenizer.specials)) if number != tokenizer.signs.end]
+        return [number for number in range(len(tokenizer.special_tokens)) if number != tokenizer.eos_id]
 
     @overload
     def generate(
@@ -156,7 +156,7 @@ class LanguageModel:
             logprobs,
             overflow,
         )
-        texts = listed(prompts, "prompt")
+        texts = as_texts(prompts, "prompt")
         encoded = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
         rows = [number for number in range(len(texts)) for _ in range(options.samples)]
         found: dict[int, Generation] = {}
@@ -233,12 +233,12 @@ class LanguageModel:
         if "\0" in prompt:
             raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; remove it")
         ids = self.tokenizer.encode(prompt)
-        if self.tokenizer.specials and UNKNOWN in ids:
+        if self.tokenizer.special_tokens and UNK in ids:
             raise self._unreadable(prompt, number)
         prefix, start = self.prompt_format.prefix, self.prompt_format.start
         # Unknown characters of the template are fine: they were unknown in training too.
         ids = self.tokenizer.encode(prefix.format(prompt=prompt)) if prefix else ids
-        bos = self.tokenizer.signs.start
+        bos = self.tokenizer.bos_id
         if not ids and not start and bos is None:
             raise TextError(f"prompt {number}: is empty; give a text to continue")
         return [*start, *ids] if ids or start else [int(bos or 0)]
@@ -260,7 +260,7 @@ class LanguageModel:
         """The error that names the first character outside the vocabulary."""
         for text in (prompt, self.tokenizer.normalized(prompt)):
             for position, character in enumerate(text, start=1):
-                if UNKNOWN in self.tokenizer.encode(character):
+                if UNK in self.tokenizer.encode(character):
                     return TextError(
                         f"prompt {number}: character {position}, {character!r} (U+{ord(character):04X}), is "
                         "not in the model's vocabulary; remove it"

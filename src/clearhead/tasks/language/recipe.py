@@ -10,8 +10,8 @@ from clearhead.config import Settings
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.datasets import SHIPPED_TEXTS
 from clearhead.data.sources.documents import files
-from clearhead.data.sources.streams import ending
-from clearhead.data.survey import FEW
+from clearhead.data.sources.streams import suffix
+from clearhead.data.survey import FEW_DOCUMENTS
 from clearhead.models import GPTConfig
 from clearhead.tasks.init_from import INIT_FROM, model_folder, tokenizer_of, with_model_of, with_tokenizer
 from clearhead.tasks.recipe import Recipe
@@ -102,8 +102,8 @@ class TextConfig(Settings):
         if self.template:
             return False
         found = [path for name in self.train for path in files(name)]
-        return len(found) < FEW and all(
-            ending(path) not in (".jsonl", ".ndjson", ".parquet") for path in found
+        return len(found) < FEW_DOCUMENTS and all(
+            suffix(path) not in (".jsonl", ".ndjson", ".parquet") for path in found
         )
 
 
@@ -149,10 +149,10 @@ class LanguageRecipe(Recipe):
             raise ValueError(
                 f"tokenizer.kind {self.tokenizer.kind} does not keep white space; use bytes or character"
             )
-        if self.batches.row_length and self.batches.row_length > self.model.max_length:
+        if self.batches.row_length and self.batches.row_length > self.model.context_length:
             raise ValueError(
-                f"batches.row_length {self.batches.row_length} exceeds model.max_length "
-                f"{self.model.max_length}"
+                f"batches.row_length {self.batches.row_length} exceeds model.context_length "
+                f"{self.model.context_length}"
             )
         if self.data.template and self.batches.kind == "crops":
             raise ValueError("batches.kind is 'crops', which splits prompts from answers; use 'packed'")
@@ -166,7 +166,7 @@ class LanguageRecipe(Recipe):
     def resolved(self, on_gpu: bool) -> Self:
         batches = self.batches
         if batches.row_length is None:
-            batches = batches.model_copy(update={"row_length": self.model.max_length})
+            batches = batches.model_copy(update={"row_length": self.model.context_length})
         if batches.kind == "auto":
             kind = "crops" if self.data.is_few_texts else "packed"
             batches = batches.model_copy(update={"kind": kind})

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.config import changed, parse_settings
+from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.crops import TextBatchingConfig
-from clearhead.data.progress import ProgressCallback, followed, unfollowed
+from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.data.sources.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
 from clearhead.tasks.language.data import corpus_of, counted
 from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTrainingConfig, TextConfig
 from clearhead.tasks.sizing import steps_of, with_changes
-from clearhead.text.tokenizer import SPECIALS, TokenizerConfig
+from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
 
 # A text with more distinct characters gets a byte-level BPE tokenizer.
@@ -79,22 +79,23 @@ class FittedText:
             _text(survey),
             f"tokenizer: {tokens}",
             f"model: width {model.width}, ffn_width {model.ffn_width}, {model.layers} layers, "
-            f"{model.attention.heads} heads, context of {model.max_length} tokens, dropout {model.dropout}",
+            f"{model.attention.heads} heads, context of {model.context_length} tokens, "
+            f"dropout {model.dropout}",
             f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
             f"epochs), validated every {recipe.training.validate_every:,}; the best model is kept",
         ]
 
 
 def fit_text(
-    paths: Sequence[str], changes: Sequence[str] = (), progress: ProgressCallback = unfollowed
+    paths: Sequence[str], changes: Sequence[str] = (), progress: ProgressCallback = ignore_progress
 ) -> FittedText:
     """Reads the text once and sizes a recipe to it; changes such as 'model.width=64' take precedence."""
-    requested = changed({"data": {"train": list(paths)}}, changes)
+    requested = apply_overrides({"data": {"train": list(paths)}}, changes)
     data = parse_settings(TextConfig, requested["data"], group="data")
     check_texts(data.paths)
     corpus = corpus_of(data, seed=1)
     corpus.example()
-    with followed(corpus.paths(), progress):
+    with track_progress(corpus.paths(), progress):
         survey = corpus.survey
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
     tokenizer = _tokenizer(size, survey)
@@ -115,7 +116,7 @@ def _tokenizer(size: TextSize, survey: Survey) -> TokenizerConfig:
     """Characters for a short text with a small alphabet, else byte-level BPE."""
     if size.vocabulary is None and len(survey.alphabet) <= MAX_ALPHABET:
         # The alphabet covers training and validation, so there is room for both.
-        return TokenizerConfig(kind="character", vocabulary=len(survey.alphabet) + len(SPECIALS))
+        return TokenizerConfig(kind="character", vocabulary=len(survey.alphabet) + len(SPECIAL_TOKENS))
     return TokenizerConfig(kind="bytes", vocabulary=size.vocabulary or SMALL_VOCABULARY)
 
 
@@ -128,7 +129,7 @@ def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps:
         "ffn_width": 4 * size.width,
         "layers": size.layers,
         "attention": {"heads": size.heads},
-        "max_length": size.context_length,
+        "context_length": size.context_length,
         "dropout": size.dropout,
     }
     return LanguageRecipe(

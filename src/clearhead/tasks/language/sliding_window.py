@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.models.cuda_graph import CudaGraphGPT, CudaGraphState
-from clearhead.models.gpt import GPT, GPTState
+from clearhead.models.gpt import GPT
+from clearhead.models.state import GPTState
 
 
 class SlidingWindowState:
@@ -30,20 +31,20 @@ class SlidingWindow:
     """Decoding steps without a length limit; each row slides on its own, as it would alone."""
 
     def __init__(self, model: GPT | CudaGraphGPT, capacity: int):
-        self.model, self.capacity = model, min(capacity, model.config.max_length)
+        self.model, self.capacity = model, min(capacity, model.config.context_length)
 
     def start(self, texts: Sequence[Sequence[int]]) -> SlidingWindowState:
         """The state after the last tokens of each text that fit, but the very last, which `step` takes."""
-        fitting = [text[-self.model.config.max_length : -1] for text in texts]
+        fitting = [text[-self.model.config.context_length : -1] for text in texts]
         tokens, lengths = left_padded(fitting, self.model.readout_weight.device)
         return self._read(tokens, lengths)
 
     def step(
         self, tokens: Int[Tensor, " rows"], state: SlidingWindowState
     ) -> Float[Tensor, "rows vocabulary"]:
-        max_length = self.model.config.max_length
-        if state.inner.length == max_length:
-            kept = state.lengths.where(state.lengths < max_length, max_length // 2)
+        context = self.model.config.context_length
+        if state.inner.length == context:
+            kept = state.lengths.where(state.lengths < context, context // 2)
             most = int(kept.max())
             moved = self._read(state.tokens[:, state.tokens.shape[1] - most :], kept)
             state.inner, state.tokens, state.lengths = moved.inner, moved.tokens, moved.lengths

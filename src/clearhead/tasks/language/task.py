@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.checkpoint import Checkpoint
+from clearhead.data.batch import IGNORE_INDEX, CropBatch, TextBatch
 from clearhead.data.batching.crops import Crops, PackedTexts
-from clearhead.data.delimited import Enclosed, Signs
-from clearhead.data.progress import followed
+from clearhead.data.batching.plan import SINGLE, Share
+from clearhead.data.delimited import DelimitedDocuments, Delimiters
+from clearhead.data.progress import track_progress
 from clearhead.data.sources.documents import check_texts
 from clearhead.data.store import PairStore, TextStore
-from clearhead.data.text_batch import IGNORED, CropBatch, TextBatch
 from clearhead.evaluation.metric import BITS_PER_BYTE, LOSS
 from clearhead.layers.layout import Documents, Plain, TextLayout
 from clearhead.models import GPT
@@ -27,7 +28,7 @@ from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, LanguageRecipe
 from clearhead.tasks.records import write_named
 from clearhead.tasks.task import RunContext, Task
-from clearhead.text.tokenizer import UNKNOWN, Tokenizer
+from clearhead.text.tokenizer import UNK, Tokenizer
 from clearhead.training import Criterion, readout_loss
 
 Batch = TextBatch | CropBatch
@@ -42,7 +43,7 @@ class LanguageLoss:
 
     def __call__(self, model: GPT, batch: Batch) -> Tensor:
         states = model.states(batch.inputs, layout(batch))
-        criterion = Criterion(self.label_smoothing, ignore=IGNORED)
+        criterion = Criterion(self.label_smoothing, ignore=IGNORE_INDEX)
         return readout_loss(states[None], model.readout_weight, batch.labels, criterion)
 
 
@@ -71,7 +72,7 @@ class LanguageTask(Task):
             inherited = recipe.inherited_tokenizer()
             yield Note("reusing the tokenizer …" if inherited else "training the tokenizer …")
             if not data.validation:
-                with followed(corpus.paths(), context.progress):
+                with track_progress(corpus.paths(), context.progress):
                     context.ranks.first(self._split)
         self.processor = context.processor(
             Tokenizer, lambda: inherited or learn_text_tokenizer(corpus, recipe)
@@ -80,7 +81,7 @@ class LanguageTask(Task):
 
         yield Note("reading and tokenising the text …")
         # Rank 0 writes the store, the other ranks open it; each further machine writes its own.
-        with followed(corpus.paths(), context.progress):
+        with track_progress(corpus.paths(), context.progress):
             context.ranks.first(lambda: len(self._store("train")))
             self.store = self._store("train")
         yield Note(self._about(self.store))
@@ -90,7 +91,7 @@ class LanguageTask(Task):
         self.validation = self._store("validation") if held_out else None
 
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> Crops | PackedTexts:
-        return self._batches(self.store, rank, ranks, batches_per_step)
+        return self._batches(self.store, Share(rank, ranks, batches_per_step))
 
     def loss(self, model: GPT, batch: Batch) -> Tensor:
         return self.loss_function(model, batch)
@@ -103,7 +104,7 @@ class LanguageTask(Task):
             return {}
         model.eval()
         total, tokens = 0.0, 0
-        for batch in self._batches(store).whole():
+        for batch in self._batches(store).sequential():
             with autocast:
                 found = loss(model, batch.to(model.readout_weight.device))
             total, tokens = total + found.item(), tokens + batch.tokens
@@ -120,7 +121,7 @@ class LanguageTask(Task):
             title="A language model",
             about=f"Trained with clearhead: {parameters:,} parameters, width "
             f"{config.width}, {config.layers} layers, {config.attention.heads} heads, a context of "
-            f"{config.max_length} tokens, {recipe.tokenizer.kind} vocabulary; {step:,} training steps.",
+            f"{config.context_length} tokens, {recipe.tokenizer.kind} vocabulary; {step:,} training steps.",
             use=[
                 "clearhead generate 'Once upon a time' --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER",
@@ -142,16 +143,16 @@ class LanguageTask(Task):
     def _store(self, part: Part) -> Store:
         return self.corpus.store(part, self.processor, self.recipe.batches.row)
 
-    def _batches(self, store: Store, *share: int) -> Crops | PackedTexts:
+    def _batches(self, store: Store, share: Share = SINGLE) -> Crops | PackedTexts:
         kind = Crops if self.recipe.batches.kind == "crops" else PackedTexts
-        documents = Enclosed(store, self._delimiters())
-        return kind(documents, self.recipe.batches, self.recipe.training.seed, *share)
+        documents = DelimitedDocuments(store, self._delimiters())
+        return kind(documents, self.recipe.batches, self.recipe.training.seed, share)
 
-    def _delimiters(self) -> Signs | None:
+    def _delimiters(self) -> Delimiters | None:
         """The special tokens around documents; none if the data is a single text."""
         if self.recipe.batches.kind == "crops" and len(self.store) == 1:
             return None
-        start, end = self.processor.signs.start, self.processor.signs.end
+        start, end = self.processor.bos_id, self.processor.eos_id
         return None if start is None or end is None else (start, end)
 
     def _about(self, store: Store) -> str:
@@ -169,7 +170,7 @@ class LanguageTask(Task):
         if not start or self.recipe.tokenizer.kind != "character":
             return ""
         sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
-        unknown = sum(int((side.ids == UNKNOWN).sum()) for side in sides)
+        unknown = sum(int((side.ids == UNK).sum()) for side in sides)
         return f"; {unknown:,} characters are not in the vocabulary of {start}" if unknown else ""
 
     def _hold_out(self, out: Path) -> bool:

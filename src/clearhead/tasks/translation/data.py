@@ -10,9 +10,9 @@ from typing import Literal
 
 from clearhead.data.build import cached_store
 from clearhead.data.cleaning import Tally, clean, normalized
-from clearhead.data.pair import Directed
-from clearhead.data.sources.corpus import Pair, Place, corpus_hash, pair_files, read_pairs, reader_name
-from clearhead.data.splits import HeldOut, Part, Split, Whole, hold_out
+from clearhead.data.pair import TaggedPair
+from clearhead.data.sources.corpus import DataPath, Pair, corpus_hash, pair_files, read_pairs, reader_name
+from clearhead.data.splits import HeldOut, Part, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore
 from clearhead.tasks.records import cache_folder
 from clearhead.tasks.translation.directions import Direction, tag_ids, tags
@@ -45,14 +45,16 @@ class Corpus:
         """The pairs of a part, as a stream, each in the direction of its corpus."""
         return chain.from_iterable(self._part(number, part, tally) for number in self._numbers)
 
-    def directed(self, part: Part, tags: Mapping[str, int], tally: Tally | None = None) -> Iterator[Directed]:
+    def directed(
+        self, part: Part, tags: Mapping[str, int], tally: Tally | None = None
+    ) -> Iterator[TaggedPair]:
         """The pairs of a part in every direction, with the tag ids of the target languages."""
         for number in self._numbers:
             there, *back = (tags.get(one.target) for one in self.config.corpora[number].directions)
             for pair in self._part(number, part, tally):
-                yield Directed(pair, there)
+                yield TaggedPair(pair, there)
                 for tag in back:
-                    yield Directed(pair.turned, tag)
+                    yield TaggedPair(pair.swapped, tag)
 
     def by_direction(self, part: Part) -> dict[Direction, list[Pair]]:
         """The pairs of a part by direction."""
@@ -62,7 +64,7 @@ class Corpus:
             there, *back = self.config.corpora[number].directions
             found[there] += pairs
             for direction in back:
-                found[direction] += [pair.turned for pair in pairs]
+                found[direction] += [pair.swapped for pair in pairs]
         return found
 
     def texts(self, most: int) -> Iterator[str]:
@@ -129,13 +131,13 @@ class Corpus:
     @cached_property
     def _splits(self) -> list[Split]:
         whole = [
-            Whole(self._cleaned(number, None), corpus.languages, *self._sizes(number))
+            UnsplitCorpus(self._cleaned(number, None), corpus.languages, *self._sizes(number))
             for number, corpus in enumerate(self.config.corpora)
         ]
         return hold_out(whole, self.seed)
 
 
-def _read(corpus: CorpusConfig, files: tuple[Place, ...]) -> Iterator[Pair]:
+def _read(corpus: CorpusConfig, files: tuple[DataPath, ...]) -> Iterator[Pair]:
     return chain.from_iterable(read_pairs(file, corpus.languages, corpus.columns) for file in files)
 
 
@@ -153,7 +155,7 @@ def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
 def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationRecipe) -> PairStore:
     """The ids of a part in all directions, without pairs that are too long for the model."""
     ids = tag_ids(recipe.data.directions, tokenizer)
-    read: Callable[[Tally], Iterator[Directed]] = lambda tally: corpus.directed(part, ids, tally)  # noqa: E731
+    read: Callable[[Tally], Iterator[TaggedPair]] = lambda tally: corpus.directed(part, ids, tally)  # noqa: E731
     return cached_store(
         cache_folder(),
         {**corpus.described, "part": part, "asking": ids},

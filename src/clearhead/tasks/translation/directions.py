@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clearhead.errors import ModelError, TextError, meant
-from clearhead.text.languages import suggestion, tag
+from clearhead.errors import ModelError, TextError, did_you_mean
+from clearhead.text.languages import closest_language, language_tag
 from clearhead.text.tokenizer import Tokenizer
 
-UNKNOWN = "und"
+UNK = "und"
 
 
 class Direction(NamedTuple):
@@ -32,7 +32,7 @@ def targets(directions: Iterable[Direction]) -> tuple[str, ...]:
 def tags(directions: Iterable[Direction]) -> dict[str, str]:
     """The tag of each target language; empty if there is only one."""
     languages = targets(directions)
-    return {language: tag(language) for language in languages} if len(languages) > 1 else {}
+    return {language: language_tag(language) for language in languages} if len(languages) > 1 else {}
 
 
 def tag_ids(directions: Iterable[Direction], tokenizer: Tokenizer) -> dict[str, int]:
@@ -42,8 +42,8 @@ def tag_ids(directions: Iterable[Direction], tokenizer: Tokenizer) -> dict[str, 
     """
     languages, found = targets(directions), {}
     for language in languages:
-        token = tag(language)
-        number = tokenizer.id(token) if token in tokenizer.specials else None
+        token = language_tag(language)
+        number = tokenizer.id(token) if token in tokenizer.special_tokens else None
         if number is not None:
             found[language] = number
         elif len(languages) > 1:
@@ -64,7 +64,7 @@ def saved_directions(settings: Mapping[str, Any]) -> tuple[Direction, ...]:
     """The directions of a model, by its saved settings."""
     found: dict[Direction, None] = {}
     for corpus in saved_corpora(settings):
-        one = Direction(*(str(corpus.get(side, UNKNOWN)) for side in ("source", "target")))
+        one = Direction(*(str(corpus.get(side, UNK)) for side in ("source", "target")))
         found[one] = None
         if corpus.get("both") is True:
             found[one.turned] = None
@@ -112,5 +112,5 @@ def _available(directions: Sequence[Direction]) -> str:
 
 
 def _suggested(word: str) -> str:
-    near = suggestion(word)
-    return meant(near if near != word else None)
+    near = closest_language(word)
+    return did_you_mean(near if near != word else None)

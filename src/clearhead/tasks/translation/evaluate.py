@@ -11,8 +11,8 @@ from torch import Tensor
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import read_toml
-from clearhead.data.batching.buckets import Batches, BatchingConfig
-from clearhead.data.sources.corpus import Pair, Place, read_pairs
+from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
+from clearhead.data.sources.corpus import DataPath, Pair, read_pairs
 from clearhead.data.store import PairStore
 from clearhead.errors import DataError
 from clearhead.evaluation import Comparison, LengthBucket, Score, by_length, paired_bootstrap, scores
@@ -43,7 +43,7 @@ class Validator:
             )
         rows = [row for some in encoded.values() for row in some]
         store = PairStore.of([source for _, source, _ in rows], [target for _, _, target in rows])
-        self.batches = Batches(store, BatchingConfig(tokens=recipe.batches.tokens), seed=0)
+        self.batches = PaddedBatches(store, BatchingConfig(tokens=recipe.batches.tokens), seed=0)
         share = -(-recipe.validation.sentences // len(encoded))
         self.sampled = {
             direction: _evenly([pair for pair, _, _ in some], share)
@@ -125,7 +125,7 @@ class EvaluationReport:
     comparisons: list[Comparison]
 
 
-def held_out_pairs(path: Place | None, folder: Path, direction: Direction) -> HeldOutPairs:
+def held_out_pairs(path: DataPath | None, folder: Path, direction: Direction) -> HeldOutPairs:
     """The pairs in a file, or the test pairs that training held out, in the model's folder."""
     if path is None:
         path = folder / file_name("test", direction, saved_directions(read_toml(folder / SETTINGS)))

@@ -29,9 +29,9 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, look_at_pair, source_tokens, target_tokens
 from clearhead.models import Translator
-from clearhead.options import check_text, check_types, listed
+from clearhead.options import Options, as_texts, check_text
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.text.tokenizer import END, START, Tokenizer
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 # Maximum number of tokens that a translation has more than its source (Vaswani et al. 2017).
 EXTRA_TOKENS = 50
@@ -55,7 +55,7 @@ class Translation:
     text: str
     score: float
     """The log-probability divided by the length penalty."""
-    log_probability: float = 0.0
+    sum_log_prob: float = 0.0
     complete: bool = True
     """False if it reached the maximum length."""
     nbest: tuple["Translation", ...] = field(default=(), repr=False)
@@ -68,7 +68,7 @@ class Translation:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Options):
     """Sample translations instead of searching for the best one."""
 
     temperature: float = 1.0
@@ -78,14 +78,14 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         if not 0 <= self.seed <= MAX_SEED:
             raise SettingsError(f"seed: {self.seed} should be from 0 to {MAX_SEED}")
         check_sampling(self.temperature, self.top_k, self.top_p, self.min_p)
 
 
 @dataclass(frozen=True)
-class TranslateOptions:
+class TranslateOptions(Options):
     """How to decode: beam search (a beam of 1 is greedy), or sampling."""
 
     beam: int | None = None
@@ -102,7 +102,7 @@ class TranslateOptions:
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         if self.sampling:
             if self.nbest > 1:
                 raise SettingsError(
@@ -233,7 +233,7 @@ class TranslationModel:
         options = TranslateOptions(
             beam, nbest, length_penalty, prefix, repetition_penalty, no_repeat, sampling
         ).resolved(self.search)
-        tag, several = self.tag(to), listed(texts)
+        tag, several = self.tag(to), as_texts(texts)
         encoded = self.tokenizer.encode_batch(several)
         for number, (text, ids) in enumerate(zip(several, encoded, strict=True), start=1):
             if len(ids) > self.max_length:
@@ -316,7 +316,7 @@ class TranslationModel:
             raise TextError("text: is blank; give a sentence to explain")
         source, found, tree = tag + ids, [], None
         if target is None:
-            tree = None if options.sampling else Tree(END, options.beam or 1)
+            tree = None if options.sampling else Tree(EOS, options.beam or 1)
             (found,) = self._search([source], [0], options, tree)
         target_ids = found[0].tokens if found else self._encode_one(target or "")
         look = look_at_pair(self.model, source, target_ids, names)
@@ -382,9 +382,8 @@ class TranslationModel:
         max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.max_tokens)
         forced = self._prefix_ids(options.prefix)
         prefix = [forced] * len(sources) if forced else None
-        constraints = Constraints(
-            len(sources), START, END, max_length, prefix, options.adjustments(), self.device
-        )
+        start = torch.full((len(sources),), BOS, device=self.device)
+        constraints = Constraints(start, EOS, max_length, prefix, options.adjustments())
         if sampling := options.sampling:
             seeds = [sampling.seed + number for number in numbers]
             filters = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
@@ -398,7 +397,7 @@ class TranslationModel:
         if isinstance(prefix, str):
             return self.tokenizer.encode(prefix) if prefix else []
         for number in prefix:
-            if not len(self.tokenizer.specials) <= number < self.tokenizer.size:
+            if not len(self.tokenizer.special_tokens) <= number < self.tokenizer.size:
                 raise SettingsError(
                     f"prefix: {number} is not the id of a text token; give such ids, or a text"
                 )
@@ -408,9 +407,7 @@ class TranslationModel:
         if not found:
             return Translation(source, "", 0.0)
         nbest = tuple(
-            Translation(
-                source, self.tokenizer.decode(one.tokens), one.score, one.log_probability, one.complete
-            )
+            Translation(source, self.tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete)
             for one in found
         )
         return replace(nbest[0], nbest=nbest)

@@ -20,7 +20,7 @@ from clearhead.config import Settings, read_toml
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import CleaningConfig
 from clearhead.data.datasets import SHIPPED
-from clearhead.data.sources.corpus import Place
+from clearhead.data.sources.corpus import DataPath
 from clearhead.errors import ModelError, TextError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.init_from import (
@@ -32,9 +32,9 @@ from clearhead.tasks.init_from import (
     with_tokenizer,
 )
 from clearhead.tasks.recipe import Recipe
-from clearhead.tasks.translation.directions import Direction, saved_directions, tag_ids
+from clearhead.tasks.translation.directions import Direction, saved_directions, tag_ids, tags
 from clearhead.tasks.translation.model import SearchConfig
-from clearhead.text.languages import check
+from clearhead.text.languages import check_language
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import TrainingConfig
 
@@ -73,7 +73,7 @@ class CorpusConfig(Settings):
     @classmethod
     def _check_language(cls, code: str) -> str:
         try:
-            return check(code)
+            return check_language(code)
         except TextError as error:
             raise ValueError(str(error)) from None
 
@@ -106,7 +106,7 @@ class CorpusConfig(Settings):
         return (there, there.turned) if self.both else (there,)
 
     @property
-    def paths(self) -> list[Place]:
+    def paths(self) -> list[DataPath]:
         return [*self.train, *self.validation, *self.test]
 
 
@@ -171,7 +171,7 @@ class DataConfig(Settings):
         return tuple(dict.fromkeys(code for corpus in self.corpora for code in corpus.languages))
 
     @property
-    def paths(self) -> list[Place]:
+    def paths(self) -> list[DataPath]:
         """All files that the run reads."""
         return [path for corpus in self.corpora for path in corpus.paths]
 
@@ -276,6 +276,15 @@ class TranslationRecipe(Recipe):
     def resume_settings(self) -> dict[str, Any]:
         groups = self.model_dump(mode="json", exclude={"kind", "data", "search"})
         return {**groups, "data": self.data.without_files()}
+
+    @classmethod
+    def variants(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(map(str, saved_directions(settings)))
+
+    @classmethod
+    def usage(cls, settings: Mapping[str, Any]) -> str:
+        directions = saved_directions(settings)
+        return f" --to {directions[0].target}" if tags(directions) else ""
 
     def _check_languages(self, tokenizer: Tokenizer) -> None:
         """Checks that the tokenizer has all tags, and that the teacher translates all directions."""

@@ -7,19 +7,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import changed, parse_settings
+from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
-from clearhead.data.progress import ProgressCallback, followed, unfollowed
-from clearhead.data.sources.corpus import Place, check_files, read_pairs
-from clearhead.data.sources.languages import languages_in
+from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
+from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.sizing import steps_of, with_changes
 from clearhead.tasks.translation.data import training_files
 from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe
-from clearhead.text.languages import NAMES, check
+from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
@@ -88,10 +87,10 @@ class FittedPairs:
 
 
 def fit(
-    paths: Sequence[Place],
+    paths: Sequence[DataPath],
     languages: tuple[str, str] | None,
     changes: Sequence[str] = (),
-    progress: ProgressCallback = unfollowed,
+    progress: ProgressCallback = ignore_progress,
 ) -> FittedPairs:
     """Reads the corpus once and sizes a recipe to it; changes such as 'model.width=64' take precedence."""
     requested = _requested(paths, languages, changes)
@@ -100,7 +99,7 @@ def fit(
     check_files(corpus.train)
     tally, words = Tally(), 0
     read = chain.from_iterable(read_pairs(path, corpus.languages, corpus.columns) for path in corpus.train)
-    with followed(training_files(corpus), progress):
+    with track_progress(training_files(corpus), progress):
         for pair in clean(read, data.cleaning, tally):
             words += sum(len(written.split()) + 1 for written in (pair if corpus.both else pair[1:]))
     if tally.kept < 20:
@@ -116,12 +115,12 @@ def fit(
 
 
 def _requested(
-    paths: Sequence[Place], languages: tuple[str, str] | None, changes: Sequence[str]
+    paths: Sequence[DataPath], languages: tuple[str, str] | None, changes: Sequence[str]
 ) -> dict[str, Any]:
     """The settings that are known before the corpus is read: files, languages and changes."""
-    source, target = (check(language) for language in languages or guess_languages(paths[0]))
+    source, target = (check_language(language) for language in languages or guess_languages(paths[0]))
     files = [list(map(str, path)) if isinstance(path, tuple) else str(path) for path in paths]
-    return changed({"data": {"source": source, "target": target, "train": files}}, changes)
+    return apply_overrides({"data": {"source": source, "target": target, "train": files}}, changes)
 
 
 def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
@@ -151,7 +150,7 @@ def _steps(tokens: int, batch: int) -> int:
     return max(1, tokens // batch)
 
 
-def guess_languages(path: Place) -> tuple[str, str]:
+def guess_languages(path: DataPath) -> tuple[str, str]:
     """The languages of a shipped data set or a file, by a name such as 'news.en-de.tsv' or by its content."""
     if isinstance(path, tuple):
         codes = [re.sub(r"\.(gz|xz|zst)$", "", str(part)).rpartition(".")[2] for part in path]
@@ -174,5 +173,5 @@ def guess_languages(path: Place) -> tuple[str, str]:
     )
 
 
-def _shown(path: Place) -> str:
+def _shown(path: DataPath) -> str:
     return " and ".join(map(str, path)) if isinstance(path, tuple) else str(path)

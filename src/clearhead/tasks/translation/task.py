@@ -10,14 +10,15 @@ from torch import Tensor, nn
 
 from clearhead.checkpoint import Checkpoint, load_checkpoint
 from clearhead.data.batch import PackedBatch, PairBatch
-from clearhead.data.batching.buckets import Batches
+from clearhead.data.batching.buckets import PaddedBatches
 from clearhead.data.batching.packing import PackedBatches
+from clearhead.data.batching.plan import Share
 from clearhead.data.bpe_dropout import BPEDropout
-from clearhead.data.progress import followed
+from clearhead.data.progress import track_progress
 from clearhead.data.sources.corpus import Pair, check_files
 from clearhead.errors import ModelError
 from clearhead.evaluation.metric import BLEU, LOSS
-from clearhead.layers.layout import Layout, Packed, Padded
+from clearhead.layers.layout import Packed, Padded, PairLayout
 from clearhead.models import Translator
 from clearhead.tasks.card import card, data_line
 from clearhead.tasks.events import Note
@@ -25,7 +26,7 @@ from clearhead.tasks.init_from import naming
 from clearhead.tasks.records import write_named
 from clearhead.tasks.task import RunContext, Task
 from clearhead.tasks.translation.data import Corpus, learn_tokenizer, store, tally, training_files
-from clearhead.tasks.translation.directions import Direction, file_name, saved_directions, tags
+from clearhead.tasks.translation.directions import Direction, file_name
 from clearhead.tasks.translation.evaluate import Validator
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TEACHER, TranslationRecipe
@@ -88,7 +89,7 @@ def translation_loss(model: Translator, batch: Batch, label_smoothing: float = 0
     return TranslationLoss(Criterion(label_smoothing))(model, batch)
 
 
-def layout(batch: Batch, times: int = 1) -> Layout:
+def layout(batch: Batch, times: int = 1) -> PairLayout:
     """The layout of the sentences in the rows of a batch, repeated along the batch `times`."""
 
     def repeated(tensor: Tensor) -> Tensor:
@@ -125,7 +126,7 @@ class TranslationTask(Task):
         if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
             inherited = recipe.inherited_tokenizer()
             yield Note("reusing the tokenizer …" if inherited else "training the tokenizer …")
-            with followed(files, context.progress):
+            with track_progress(files, context.progress):
                 context.ranks.first(self.corpus.split)
         self.processor = context.processor(
             Tokenizer, lambda: inherited or learn_tokenizer(self.corpus, recipe)
@@ -136,7 +137,7 @@ class TranslationTask(Task):
 
         yield Note("reading, cleaning and tokenising the pairs …")
         # Rank 0 writes the store, the other ranks open it; each further machine writes its own.
-        with followed(files, context.progress):
+        with track_progress(files, context.progress):
             context.ranks.first(lambda: len(store(self.corpus, "train", self.processor, recipe)))
             self.store = store(self.corpus, "train", self.processor, recipe)
         several = f" in {len(data.directions)} directions" if len(data.directions) > 1 else ""
@@ -146,14 +147,14 @@ class TranslationTask(Task):
         self.validator = Validator(held_out, self.processor, recipe) if any(held_out.values()) else None
         self._loss = self._make_loss()
 
-    def batches(self, rank: int, ranks: int, batches_per_step: int) -> Batches | PackedBatches:
+    def batches(self, rank: int, ranks: int, batches_per_step: int) -> PaddedBatches | PackedBatches:
         recipe = self.recipe
-        kind = PackedBatches if recipe.batches.kind == "packed" else Batches
+        kind = PackedBatches if recipe.batches.kind == "packed" else PaddedBatches
         seed, dropout = recipe.training.seed, recipe.tokenizer.dropout
         encode = None
         if dropout:
             encode = BPEDropout(self.store, self.processor, dropout, seed, recipe.model.max_tokens)
-        return kind(self.store, recipe.batches, seed, rank, ranks, batches_per_step, encode)
+        return kind(self.store, recipe.batches, seed, Share(rank, ranks, batches_per_step), encode)
 
     def loss(self, model: Translator, batch: Batch) -> Tensor:
         return self._loss(model, batch)
@@ -164,7 +165,7 @@ class TranslationTask(Task):
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, config = self.recipe, self.recipe.model
         directions = recipe.data.directions
-        to = f" --to {directions[0].target}" if tags(directions) else ""
+        to = recipe.usage(recipe.model_dump())
         files = [
             f"`{file_name(part, one, directions)}`" for one in directions for part in ("validation", "test")
         ]
@@ -188,15 +189,11 @@ class TranslationTask(Task):
     def load(cls, checkpoint: Checkpoint) -> TranslationModel:
         return TranslationModel.from_checkpoint(checkpoint)
 
-    @classmethod
-    def variants(cls, settings: Mapping[str, object]) -> dict[str, Direction]:
-        return {str(direction): direction for direction in saved_directions(settings)}
-
     def _make_loss(self) -> TranslationLoss:
         training = self.recipe.training
         distilled = training.distillation.weight if training.distillation else 0.0
         criterion = Criterion(training.label_smoothing, training.regulariser, distilled)
-        return TranslationLoss(criterion, len(self.processor.specials), self._teacher())
+        return TranslationLoss(criterion, len(self.processor.special_tokens), self._teacher())
 
     def _teacher(self) -> Translator | None:
         recipe = self.recipe

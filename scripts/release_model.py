@@ -1,0 +1,275 @@
+"""Turns a finished run into the built-in model: quantized, measured, described and copied to the package.
+
+    clearhead train recipes/translation/en-de-fr.toml --out runs/en-de-fr
+    python scripts/release_model.py runs/en-de-fr
+
+The card is release_model.md, filled in with scores on held-out sentences and with examples chosen by rule.
+`--out` writes to another folder.
+"""
+
+import argparse
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sacrebleu.metrics.chrf import CHRF
+
+from clearhead.checkpoint import CARD, SETTINGS
+from clearhead.config import read_settings
+from clearhead.data.datasets import SHIPPED
+from clearhead.tasks.export import export_int8
+from clearhead.tasks.load import load_for
+from clearhead.tasks.records import TEST, add_final, read_metrics
+from clearhead.tasks.translation.data import Corpus
+from clearhead.tasks.translation.directions import Direction, file_name
+from clearhead.tasks.translation.evaluate import Measured, measure, unseen_pairs, within_reach
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.recipe import TranslationRecipe
+from clearhead.tasks.zoo import BUILT_IN
+from clearhead.text.languages import NAMES
+
+TEMPLATE = Path(__file__).with_name("release_model.md")
+MAX_BYTES = 14_000_000
+EXAMPLES, LONG = 3, 8
+# A capitalised word inside a sentence; in German, where all nouns are capitalised, a name after a title.
+PROPER_NAME = {
+    "en": r"(?<=[a-z,] )(?!I\b|Tom\b|Mary\b)[A-Z][a-z]+",
+    "fr": r"(?<=[a-z,] )(?!Tom\b|Mar[iy]e?\b)[A-Z][a-zé]+",
+    "de": r"\b(Herrn?|Frau|Dr\.|Professor) [A-Z]\w+",
+}
+# Fixed before any model was tried.
+HARD = {
+    "en": [
+        "It's raining cats and dogs.",
+        "He kicked the bucket last week.",
+        "You can't have your cake and eat it.",
+        "Flight LH 438 leaves at 6:45 p.m. from gate B17.",
+        "Dr. Angela Okonkwo lives at 221b Baker Street.",
+        "The mitochondrion is the powerhouse of the cell.",
+    ],
+    "de": [
+        "Ich verstehe nur Bahnhof.",
+        "Da liegt der Hund begraben.",
+        "Die Donaudampfschifffahrtsgesellschaft hat am 3.10.1990 Konkurs angemeldet.",
+    ],
+    "fr": [
+        "Il pleut des cordes.",
+        "Elle a posé un lapin à Jean-Baptiste.",
+        "Le rendez-vous est fixé au 14 juillet 2031 à 18 h 30.",
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A test sentence, its translation and reference, and how close those two are."""
+
+    source: str
+    translation: str
+    reference: str
+    chrf: float
+
+
+@dataclass(frozen=True)
+class DirectionReport:
+    """Everything that the card shows of one direction."""
+
+    direction: Direction
+    unquantized: Measured
+    quantized: Measured
+    seen: int
+    """Test sources that occur in training."""
+    unseen: Measured
+    """Scores without those."""
+    examples: list[Example]
+    hard: list[tuple[str, str]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("run", type=Path, help="folder of a finished run")
+    parser.add_argument("--out", type=Path, default=BUILT_IN["en-de-fr"], help="folder of the model; default: in the package")
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        model = Path(temporary) / "en-de-fr"
+        build(options.run, model, options.device)
+        if (size := folder_size(model)) > MAX_BYTES:
+            sys.exit(f"{size:,} bytes; a built-in model may have {MAX_BYTES:,}")
+        shutil.rmtree(options.out, ignore_errors=True)
+        shutil.copytree(model, options.out)
+    say(f"{options.out}: {size:,} bytes")
+
+
+def build(run: Path, out: Path, device: str) -> None:
+    """Write the quantized model with its test sentences, scores and card."""
+    recipe = read_settings(TranslationRecipe, run / SETTINGS)
+    directions = recipe.data.directions
+    export_int8(run, out)
+    for direction in directions:
+        name = file_name("test", direction, directions)
+        shutil.copyfile(run / name, out / name)
+    unquantized, quantized = (load_for("translation", folder, device) for folder in (run, out))
+    training = Corpus(recipe.data, recipe.training.seed).by_direction("train")
+    reports = []
+    for direction in directions:
+        sources = {pair.source.casefold() for pair in training[direction]}
+        reports.append(evaluate(unquantized, quantized, out, direction, sources))
+        say(f"{direction}: {reports[-1].quantized.scores[0]}")
+    bleu = {str(report.direction): report.quantized.scores[0].value for report in reports}
+    add_final(out, last_step(recipe, run), bleu, TEST)
+    (out / CARD).write_text(card(recipe, run, out, quantized, reports), encoding="utf-8")
+
+
+def last_step(recipe: TranslationRecipe, run: Path) -> int:
+    return max((line["step"] for line in read_metrics(run)), default=recipe.training.steps)
+
+
+def evaluate(
+    unquantized: TranslationModel,
+    quantized: TranslationModel,
+    folder: Path,
+    direction: Direction,
+    training_sources: set[str],
+) -> DirectionReport:
+    """Both models on the held-out sentences of one direction."""
+    pairs = unseen_pairs(None, folder, direction).pairs
+    sources = [pair.source for pair in pairs]
+    before, after = (translated(model, sources, direction) for model in (unquantized, quantized))
+    fresh = [row for row, source in enumerate(sources) if source.casefold() not in training_sources]
+    chrf = CHRF()
+    examples = [
+        Example(source, text, reference, chrf.sentence_score(text, [reference]).score)
+        for (source, reference), text in zip(pairs, after, strict=True)
+    ]
+    hard = HARD.get(direction.source, [])
+    return DirectionReport(
+        direction,
+        measure(pairs, before, direction.target),
+        measure(pairs, after, direction.target),
+        len(pairs) - len(fresh),
+        measure([pairs[row] for row in fresh], [after[row] for row in fresh], direction.target),
+        examples,
+        list(zip(hard, translated(quantized, hard, direction), strict=True)),
+    )
+
+
+def translated(model: TranslationModel, sources: Sequence[str], direction: Direction) -> list[str]:
+    return [str(one) for one in model.stream(within_reach(model, sources), to=direction.target)]
+
+
+def card(
+    recipe: TranslationRecipe,
+    run: Path,
+    folder: Path,
+    model: TranslationModel,
+    reports: list[DirectionReport],
+) -> str:
+    """The template, filled in."""
+    data, shape = recipe.data, recipe.model
+    files = dict.fromkeys(str(file) for corpus in data.corpora for file in corpus.train)
+    signatures = {score.name: score.signature for score in reports[0].quantized.scores}
+    bleu = {str(report.direction): report.unquantized.scores[0].value for report in reports}
+    return TEMPLATE.read_text(encoding="utf-8").format(
+        others=" or ".join(NAMES[code] for code in data.languages if code != "en"),
+        names=", ".join(f"`{direction}`" for direction in data.directions),
+        parameters=sum(parameter.numel() for parameter in model.model.parameters()),
+        megabytes=folder_size(folder) / 1e6,
+        sentences=reports[0].quantized.sentences,
+        beam=recipe.search.beam,
+        scores=scores(reports),
+        bleu=signatures["BLEU"],
+        chrf=signatures["chrF2"],
+        unquantized=", ".join(f"{value:.2f} ({direction})" for direction, value in bleu.items()),
+        lengths=lengths(reports),
+        examples="\n\n".join(map(examples, reports)),
+        data="\n".join(f"- {name}: {description(name)}" for name in files),
+        norm=shape.norm_position,
+        width=shape.width,
+        ffn_width=shape.ffn_width,
+        encoder=shape.encoder_layers,
+        decoder=shape.decoder_layers,
+        heads=shape.attention.heads,
+        dropout=shape.dropout,
+        kind=recipe.tokenizer.kind,
+        vocabulary=recipe.tokenizer.vocabulary,
+        steps=last_step(recipe, run),
+        seed=recipe.training.seed,
+    )
+
+
+def scores(reports: list[DirectionReport]) -> str:
+    rows = []
+    for report in reports:
+        values = {score.name: score.value for score in report.quantized.scores}
+        unseen = report.unseen.scores[0].value
+        rows.append((report.direction, values["BLEU"], values["chrF2"], f"{report.seen:,}", unseen))
+    return table(("direction", "BLEU", "chrF", "sources seen in training", "BLEU without them"), rows)
+
+
+def lengths(reports: list[DirectionReport]) -> str:
+    rows = [
+        (report.direction, row.label, f"{row.sentences:,}", row.bleu, row.chrf)
+        for report in reports
+        for row in report.quantized.by_length
+    ]
+    return table(("direction", "words", "sentences", "BLEU", "chrF"), rows)
+
+
+def examples(report: DirectionReport) -> str:
+    """The best and worst translations by chrF, and those of difficult sources."""
+    long = [one for one in report.examples if len(one.source.split()) >= LONG]
+    proper_name = PROPER_NAME[report.direction.source]
+    chosen = {
+        f"Closest to the reference, {LONG} words or more": first(long, lambda one: -one.chrf),
+        f"Furthest from the reference, {LONG} words or more": first(long, lambda one: one.chrf),
+        "Furthest from the reference, any length": first(report.examples, lambda one: one.chrf),
+        "Longest": first(report.examples, lambda one: -len(one.source)),
+        "First in the file with a number": matching(report.examples, r"\d"),
+        "First in the file with a name, a weekday or a language": matching(report.examples, proper_name),
+    }
+    lines = [f"### {NAMES[report.direction.source]} to {NAMES[report.direction.target]}"]
+    for rule, some in chosen.items():
+        lines += ["", f"{rule}:", ""] if some else []
+        lines += [
+            f"- {one.source}<br>→ {one.translation}<br>(reference: {one.reference}; chrF {one.chrf:.0f})"
+            for one in some
+        ]
+    lines += ["", "Not from the test set, fixed in advance: idioms, names, numbers, rare words:", ""]
+    lines += [f"- {source}<br>→ {translation}" for source, translation in report.hard]
+    return "\n".join(lines)
+
+
+def first(some: list[Example], key: Callable[[Example], float]) -> list[Example]:
+    return sorted(some, key=key)[:EXAMPLES]
+
+
+def matching(some: list[Example], pattern: str) -> list[Example]:
+    return [one for one in some if re.search(pattern, one.source)][:EXAMPLES]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; floats get one decimal."""
+    shown = [[f"{cell:.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *shown])
+
+
+def description(name: str) -> str:
+    return f"{SHIPPED[name].description} ({SHIPPED[name].licence})" if name in SHIPPED else "your own data"
+
+
+def folder_size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""JSON Lines files (.jsonl, .ndjson) as pairs or documents."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clearhead.data.pair import Pair
+from clearhead.data.sources.columns import (
+    Columns,
+    listed,
+    named_languages,
+    select_columns,
+    select_text_field,
+)
+from clearhead.data.sources.plain_text import TextChunk, documents
+from clearhead.data.sources.streams import lines
+from clearhead.errors import DataError
+
+
+def read_jsonl(path: Path, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
+    """One JSON object per line; a nested field is named with a dot: 'translation.en'."""
+    texts = read_fields(path, lambda names: select_columns(names, languages, columns))
+    return (Pair(*pair) for pair in texts)
+
+
+def read_jsonl_texts(path: Path, field: str | None = None) -> Iterator[TextChunk]:
+    return documents(read_fields(path, lambda names: [select_text_field(path, names, field)]))
+
+
+def jsonl_languages(path: Path) -> tuple[str, str] | None:
+    try:
+        record = json.loads(next(lines(path), ""))
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    nested = (name for value in record.values() if isinstance(value, dict) for name in value)
+    return named_languages([*record, *nested])
+
+
+def read_fields(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """The texts of some fields of each JSON object; `choose` picks them from the names in the first."""
+    fields: Sequence[str] = ()
+    for number, line in enumerate(lines(path), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{where}: not valid JSON ({str(error).partition(':')[0]}); fix or remove the line"
+            ) from None
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: expected a JSON object, got {type(record).__name__}")
+        fields = fields or choose(_names(record))
+        yield tuple(_text(where, record, name) for name in fields)
+
+
+def _names(record: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name}.{inner}" if inner else name
+        for name, value in record.items()
+        for inner in (value if isinstance(value, dict) else ("",))
+    ]
+
+
+def _text(where: str, record: Mapping[str, Any], name: str) -> str:
+    """A field as text; null is empty, and so left to the cleaning."""
+    value: Any = record
+    for part in [name] if name in record else name.split("."):
+        if not isinstance(value, dict) or part not in value:
+            raise DataError(f"{where}: no field '{name}'; it has {listed(_names(record))}")
+        value = value[part]
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise DataError(f"{where}: field '{name}' is {json.dumps(value)[:40]}, not text")
+    return value

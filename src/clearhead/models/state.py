@@ -1,0 +1,97 @@
+"""The decoding states of the models: their caches, which searches reorder with `select`."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from clearhead.layers.block import ProjectedSource
+from clearhead.layers.cache import Cache, KVCache
+from clearhead.layers.mask import Causal, LeftPadding, LengthMask, Mask
+
+Rows = Int[Tensor, " rows"]
+
+
+@runtime_checkable
+class TextState(Protocol):
+    """What a GPT needs of a state to process the next tokens."""
+
+    @property
+    def length(self) -> int:
+        """The tokens of the longest row, without padding."""
+        ...
+
+    @property
+    def caches(self) -> Sequence[Cache]: ...
+    @property
+    def mask(self) -> Mask: ...
+    def positions(self, count: int, device: torch.device) -> Int[Tensor, "... positions"]:
+        """The positions of the next `count` tokens, counted from the first token of each row."""
+        ...
+
+
+class GPTState:
+    """A cache for each block, and the number of padding positions before each row."""
+
+    def __init__(self, layers: int, padding: Rows | None, capacity: int):
+        self.caches = [KVCache(capacity) for _ in range(layers)]
+        self.padding = padding
+        self.shared_padding = 0
+        """The padding positions that all rows have."""
+
+    @property
+    def cached(self) -> int:
+        """The number of cached positions, padding included."""
+        return self.caches[0].length
+
+    @property
+    def length(self) -> int:
+        """The tokens of the longest row, without padding."""
+        return self.cached - self.shared_padding
+
+    @property
+    def mask(self) -> Mask:
+        return Causal() if self.padding is None else LeftPadding(self.padding) & Causal()
+
+    def positions(self, count: int, device: torch.device) -> Int[Tensor, "... positions"]:
+        """The positions of the next `count` tokens, counted from the first token of each row."""
+        positions = torch.arange(self.cached, self.cached + count, device=device)
+        return positions if self.padding is None else (positions - self.padding[:, None]).clamp(min=0)
+
+    def select(self, rows: Int[Tensor, " chosen"]) -> None:
+        """Keeps these rows, in this order; rows may repeat."""
+        for cache in self.caches:
+            cache.select(rows)
+        if self.padding is not None:
+            self.padding = self.padding[rows]
+            self.shared_padding = int(self.padding.min()) if len(rows) else 0
+
+
+class TranslatorState:
+    """A cache for each decoder block, and the source that each row translates."""
+
+    def __init__(self, source: ProjectedSource, lengths: Rows):
+        self.source = source
+        self.lengths = lengths
+        self.caches = [KVCache() for _ in source.key_values]
+        self.sentences = torch.arange(len(lengths), device=lengths.device)
+
+    @property
+    def length(self) -> int:
+        """The number of target tokens processed."""
+        return self.caches[0].length
+
+    def select(self, rows: Int[Tensor, " chosen"]) -> None:
+        """Keeps these rows, in this order; rows may repeat."""
+        for cache in self.caches:
+            cache.select(rows)
+        sentences = self.sentences[rows]
+        # Beams mostly swap rows within their sentence; then the source, the larger part, can stay.
+        if torch.equal(sentences, self.sentences):
+            return
+        self.sentences = sentences
+        self.lengths = self.lengths[rows]
+        selected = [kv.select(rows) for kv in self.source.key_values]
+        self.source = ProjectedSource(selected, LengthMask(self.lengths))
