@@ -165,7 +165,7 @@ class TranslationTask(Task):
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, config = self.recipe, self.recipe.model
         directions = recipe.data.directions
-        to = recipe.usage(recipe.model_dump())
+        to = recipe.usage(recipe.model_dump(mode="json"))
         files = [
             f"`{file_name(part, one, directions)}`" for one in directions for part in ("validation", "test")
         ]
