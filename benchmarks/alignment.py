@@ -1,10 +1,10 @@
-"""How well the built-in model aligns words: AER on the Hansards, by head of cross-attention.
+"""The alignment error rate (AER) of a translator's cross-attention heads on the Hansards.
 
     CLEARHEAD_DATA=FOLDER python benchmarks/alignment.py [--model en-fr]
 
 The folder holds word-alignment/word-alignment-gold.tar.xz: 447 sentences of the Canadian parliament with gold
-alignments (WPT 2003), and 37 for development. The head is chosen without gold, by how far words choose each
-other in the sentences themselves; the threshold of a link was chosen on the 37.
+alignments (WPT 2003), and 37 for development. The head is chosen without gold, by the agreement of words in
+the sentences themselves; the threshold for a link was chosen on the 37.
 """
 
 import argparse
@@ -36,33 +36,33 @@ def main() -> None:
         found[part] = captured, gold
         print(f"{part}: {len(gold)} pairs, {time.perf_counter() - began:.1f} s on one core")
     ranked = best_aligners(found["test"][0])
-    print("\nheads by agreement, which needs no gold; AER on the 447")
+    print("\nheads by agreement, without gold; AER on the 447")
     for one in ranked:
-        when = "read   " if one.reads else "written"
+        word = "input    " if one.reads else "predicted"
         score = alignment_score([pair.links(one) for pair in found["test"][0]], found["test"][1])
         largest = alignment_score([_largest(pair, one) for pair in found["test"][0]], found["test"][1])
-        position = f"layer {one.layer}, head {one.head}, as the word is {when}"
-        print(f"  {position}  agreement {one.agreement:.3f}  {score}; by the largest weight alone {largest}")
+        head = f"layer {one.layer}, head {one.head}, {word} word"
+        print(f"  {head}  agreement {one.agreement:.3f}  {score}; by the largest weight alone {largest}")
     _layers(*found["test"])
-    print("\nthresholds of a link, with the best head: AER on dev and test")
+    print("\nthresholds for a link, with the best head: AER on dev and test")
     for least in THRESHOLDS:
         scores = [_thresholded(*found[part], ranked[0], least) for part in ("dev", "test")]
         print(f"  {least:.2f}  dev {scores[0]:.3f}  test {scores[1]:.3f}")
 
 
 def _largest(captured: CapturedPair, aligner: Aligner) -> set[tuple[int, int]]:
-    """Each word of the target linked with the one word it looks at most."""
+    """Each target word linked with the source word of its largest weight."""
     merged = merge_words(captured.layers[aligner.layer], captured.words, aligner.reads)[aligner.head]
     return {(source, target) for target, source in enumerate(merged.argmax(-1).tolist())}
 
 
 def _layers(captured: list[CapturedPair], gold: list[AlignedPair]) -> None:
-    print("\nwhole layers, heads alike")
+    print("\nmean of all heads of a layer")
     for layer in range(len(captured[0].layers)):
         for reads in (False, True):
             found = [links(align_by_layer(one.layers, one.words, layer, reads)) for one in captured]
-            when = "read   " if reads else "written"
-            print(f"  layer {layer}, as the word is {when}  {alignment_score(found, gold)}")
+            word = "input    " if reads else "predicted"
+            print(f"  layer {layer}, {word} word  {alignment_score(found, gold)}")
 
 
 def _thresholded(captured: list[CapturedPair], gold: list[AlignedPair], best: Aligner, least: float) -> float:

@@ -1,9 +1,8 @@
-"""What looking into a model costs: nothing when nobody looks, and how much when somebody does.
+"""The cost of capturing and editing tensors, and that there is none without a capture.
 
-The model in the package is measured beside a twin that nobody could look into: its attentions always take the
-fused path, and its logits are shown to nobody. Times are of the processor, contestants take turns, and the
-median over the rounds is told. On a busy machine small differences are noise: the question whether somebody
-looks, which is all that a model pays when nobody does, is measured alone too.
+The model in the package is compared with a copy that has no taps: its attentions always take the fused path.
+Contestants take turns; the result is the median CPU time over all rounds. On a busy machine small differences
+are noise, so the check for a tap, which is all that a model pays without a capture, is also timed alone.
 
     python benchmarks/capture.py [--model en-de] [--rounds 100] [--tokens 24] [--json FILE]
 """
@@ -30,7 +29,7 @@ from clearhead.layers.scores import ProductScore
 from clearhead.models import Translator
 
 Run = Callable[[Translator], None]
-BLIND = "cannot be looked into"
+UNTAPPED = "without taps"
 
 
 def main() -> None:
@@ -54,19 +53,19 @@ def main() -> None:
         for position in range(given.tokens):
             model.step(tokens[:, position], state)
 
-    used = twin(model)
+    used = copied(model)
     with capture(used), intervene(used, {"*.head_output": Mute([0])}), torch.inference_mode():
         whole(used)
-    names = {"weights": ["*.weights"], "the stream": ["*.stream"], "everything": ["*"]}
+    names = {"weights": ["*.weights"], "residual stream": ["*.stream"], "everything": ["*"]}
     contestants: dict[str, tuple[Translator, Callable[[Translator], AbstractContextManager]]] = {
-        BLIND: (blind(model), nullcontext),
-        "nobody looks": (model, nullcontext),
-        "somebody has looked before": (used, nullcontext),
+        UNTAPPED: (untapped(model), nullcontext),
+        "no capture": (model, nullcontext),
+        "after a capture": (used, nullcontext),
         **{
             f"captured: {name}": (model, lambda m, chosen=some: capture(m, chosen))
             for name, some in names.items()
         },
-        "a head muted": (
+        "one head muted": (
             model,
             lambda m: intervene(m, {"decoder.blocks.0.attention.head_output": Mute([0])}),
         ),
@@ -76,44 +75,48 @@ def main() -> None:
         found[title] = measured(
             f"{title}, {given.tokens} tokens on each side", run, contestants, given.rounds
         )
-    found["questions"] = questions(model, found, given.tokens)
+    found["tap checks"] = tap_checks(model, found, given.tokens)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1))
 
 
-def questions(model: Translator, found: dict, tokens: int) -> dict[str, float]:
-    """Prints and gives the share of a run that goes into asking whether somebody looks."""
+def tap_checks(model: Translator, found: dict, tokens: int) -> dict[str, float]:
+    """Prints and returns the share of a run's time that goes into checking for a tap."""
     attention = model.decoder.blocks[0].attention
     number = 1_000_000
     taken = timeit.timeit(
         lambda: attention.tap is None and isinstance(attention.score, ProductScore), number=number
     )
-    asked = len([module for module in model.modules() if isinstance(module, Attention)])
-    per_step = asked - model.config.encoder_layers
+    attentions = len([module for module in model.modules() if isinstance(module, Attention)])
+    per_step = attentions - model.config.encoder_layers
     each = taken / number
-    counts = {"one pass": asked + 1, "cached steps": model.config.encoder_layers + tokens * (per_step + 1)}
+    counts = {
+        "one pass": attentions + 1,
+        "cached steps": model.config.encoder_layers + tokens * (per_step + 1),
+    }
     shares = {
-        title: count * each / (found[title][BLIND]["milliseconds"] / 1000) for title, count in counts.items()
+        title: count * each / (found[title][UNTAPPED]["milliseconds"] / 1000)
+        for title, count in counts.items()
     }
     print(
-        f"asking whether somebody looks: {1e9 * each:.0f} ns; of all time "
+        f"one check for a tap: {1e9 * each:.0f} ns; share of all time: "
         + ", ".join(f"{share:.4%} in {title}" for title, share in shares.items())
     )
     return shares
 
 
-def twin(model: Translator) -> Translator:
-    """The same modules once more around the same weights: these lie where they lay."""
+def copied(model: Translator) -> Translator:
+    """New modules around the same weights."""
     return copy.deepcopy(model, {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())})
 
 
-def blind(model: Translator) -> Translator:
-    """The same model without the question whether somebody looks."""
-    other = twin(model)
+def untapped(model: Translator) -> Translator:
+    """A copy of the model that never checks for a tap."""
+    other = copied(model)
 
     def fused(self: Attention, queries, memory, mask):
-        mixed = self._fused(self.score, queries, memory, mask)
-        return self.output(mixed.transpose(1, 2).flatten(2))
+        head_output = self._fused(self.score, queries, memory, mask)
+        return self.output(head_output.transpose(1, 2).flatten(2))
 
     for module in other.modules():
         if isinstance(module, Attention):
@@ -124,7 +127,7 @@ def blind(model: Translator) -> Translator:
 
 @torch.inference_mode()
 def measured(title: str, run: Run, contestants: dict, rounds: int) -> dict[str, dict[str, float]]:
-    """Prints and gives the times of contestants, and how much more each takes than the blind one."""
+    """Prints and returns the contestants' times, and the increase over the model without taps."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(rounds + 3):
         names = list(contestants)
@@ -136,10 +139,10 @@ def measured(title: str, run: Run, contestants: dict, rounds: int) -> dict[str, 
                 taken = time.process_time() - began
             if turn >= 3:
                 times[name].append(taken)
-    print(f"{title}: milliseconds, and how much more than a model that cannot be looked into")
+    print(f"{title}: milliseconds, and the increase over the model without taps")
     found = {}
     for name, own in times.items():
-        more = statistics.median(one / other for one, other in zip(own, times[BLIND], strict=True)) - 1
+        more = statistics.median(one / other for one, other in zip(own, times[UNTAPPED], strict=True)) - 1
         found[name] = {"milliseconds": 1000 * statistics.median(own), "more": more}
         print(f"  {name:32}{found[name]['milliseconds']:10.2f}{more:+10.2%}")
     print(flush=True)

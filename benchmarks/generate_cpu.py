@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from clearhead.accel.packing import pack_linears
+from clearhead.accel.packing import packed_copy
 from clearhead.decoding import Constraints, DecodeLoop, most_probable
 from clearhead.interop.architectures import ARCHITECTURES
 from clearhead.models import GPT, GPTConfig
@@ -62,7 +62,7 @@ def clearhead(original: transformers.GPT2LMHeadModel) -> Continue:
         weights = dict(model.named_parameters())
         for name, value in weight_map.from_huggingface(model, tensors, "GPT-2").items():
             weights[name].copy_(value)
-    pack_linears(model, model.readout_weight)
+    model = packed_copy(model, model.readout_weight)
 
     @torch.inference_mode()
     def run(prompt: list[int], tokens: int) -> list[int]:

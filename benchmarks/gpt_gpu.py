@@ -112,7 +112,7 @@ def ours(bench: Bench, tokens: torch.Tensor) -> Step:
         precision="bf16",
     )
     batch = CropBatch(tokens.pin_memory() if bench.turns.device.type == "cuda" else tokens)
-    reports = Trainer(model, LanguageLoss(), config, bench.width).steps(repeat(batch))
+    reports = Trainer(model, LanguageLoss(), config).steps(repeat(batch))
 
     def step() -> int:
         next(reports)

@@ -35,7 +35,7 @@ from clearhead.data.batch import PairBatch
 from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.training.loss import cross_entropy_loss
+from clearhead.training import cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, Optimizer
 
 VOCABULARY, LAYERS = 8000, 3

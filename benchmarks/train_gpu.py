@@ -194,7 +194,6 @@ def ours(bench: Bench, batches: Iterator[PackedBatch] | Feed) -> Callable[[], St
             model,
             lambda model, batch: translation_loss(model, batch, LABEL_SMOOTHING),
             config,
-            bench.shape.width,
         )
         ready = batches if isinstance(batches, Feed) else Feed(lambda number, skip: batches)
         if bench.turns.device.type == "cuda":

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import clearhead
 
-INTO = Path(__file__).parents[1] / "docs" / "pictures"
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 SENTENCE = "I have never been so tired in my life."
 SHORT = "I closed the windows."
 LONGER = "I bought a new computer and closed the windows."
-DRAWN = {
+PICTURES = {
     "words": (SENTENCE, "cross", {}),
     "encoder": (SENTENCE, "atlas", {"attention": "encoder"}),
     "head": (SENTENCE, "head", {"attention": "decoder", "layer": 1, "head": 1}),
@@ -19,15 +19,15 @@ DRAWN = {
     "positions": (SHORT, "positions", {}),
     "neighbours": (LONGER, "neighbours", {}),
 }
-"""The sentence, the view, and which attention, layer, head and query."""
+"""The sentence, the view and the selection of each picture."""
 
 
 def main() -> None:
-    INTO.mkdir(exist_ok=True)
+    FOLDER.mkdir(exist_ok=True)
     model = clearhead.load("en-de")
-    explained = {text: model.explain(text) for text in (SENTENCE, SHORT, LONGER)}
-    for name, (text, view, choice) in DRAWN.items():
-        explained[text].save(INTO / f"{name}.png", view, **choice)
+    explanations = {text: model.explain(text) for text in (SENTENCE, SHORT, LONGER)}
+    for name, (text, view, selection) in PICTURES.items():
+        explanations[text].save(FOLDER / f"{name}.png", view, **selection)
 
 
 if __name__ == "__main__":

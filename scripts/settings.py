@@ -35,7 +35,9 @@ def _group(path: str, kind: type[Settings]) -> list[str]:
         groups = _groups(field.annotation)
         default = "" if field.is_required() else _shown(field.default)
         about = (field.description or "").replace("\n", " ")
-        values = "group, see below" if groups else _values(field.annotation)
+        choices = [name for mark in field.metadata for name in getattr(mark, "names", ())]
+        listed = ", ".join(f"`{name}`" for name in choices) or _values(field.annotation)
+        values = "group, see below" if groups else listed
         lines.append(f"| `{name}` | {values} | {'' if groups else default} | {about} |")
         for group in groups:
             tag = group.model_fields["kind"].default if "kind" in group.model_fields else None

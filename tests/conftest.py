@@ -20,6 +20,14 @@ torch.set_num_threads(1)
 hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    from clearhead import accel
+
+    if item.get_closest_marker("accel") and not accel.enabled():
+        pytest.skip("speed-ups are off (CLEARHEAD_ACCEL=off)")
+
+
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import clearhead
-from clearhead.inspection import Mute, Row
+from clearhead.inspection import Mute, SetRow
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "clearhead"
@@ -84,6 +84,6 @@ def test_changes_do_what_readme_says_that_they_do(capsys):
     changes = re.findall(r"(with clearhead\.intervene\(.*:\n    print\(.*\))  # (.*) \(", text)
     model = clearhead.load("en-de")
     for code, _ in changes:
-        exec(code, {"clearhead": clearhead, "model": model, "Mute": Mute, "Row": Row})
+        exec(code, {"clearhead": clearhead, "model": model, "Mute": Mute, "SetRow": SetRow})
     assert len(changes) > 1
     assert capsys.readouterr().out.splitlines() == [said for _, said in changes]

@@ -13,9 +13,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from clearhead.accel.quantization import restored
+from clearhead.accel.initialization import build_for_loading
+from clearhead.accel.quantization import dequantize
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.files import atomic_path, check_new_folder, write_text
@@ -37,18 +37,6 @@ class Checkpoint:
     processor: Any
     """What turns raw input into the model's: its tokenizer; None where it needs none."""
     settings: Mapping[str, Any]
-
-
-class Undrawn(TorchFunctionMode):
-    """Leaves out the random beginnings of weights that are about to be overwritten: they take longest."""
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Sequence[Any] = (), options: Mapping[str, Any] | None = None
-    ) -> Any:
-        options = options or {}
-        if function is Tensor.uniform_ or getattr(function, "__module__", "") == "torch.nn.init":
-            return options.get("tensor", args[0] if args else None)
-        return (torch.empty if function is torch.randn else function)(*args, **options)
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
@@ -74,8 +62,8 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
         _check_there(folder, name)
     processor = kind.load(folder / kind.FILE) if kind else None
     check_sizes(config, processor, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
-    with torch.random.fork_rng(devices=[]), Undrawn():
-        model = build(config, processor)
+    with torch.random.fork_rng(devices=[]):
+        model = build_for_loading(lambda: build(config, processor))
     load_weights(model, folder / WEIGHTS)
     _check_processor(folder, kind)
     return Checkpoint(model.to(device).eval(), processor, settings)
@@ -165,7 +153,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
         values = load_file(path)
     except (OSError, SafetensorError) as error:
         raise unreadable(path, error) from None
-    set_weights(model, restored(values, str(path)), str(path))
+    set_weights(model, dequantize(values, str(path)), str(path))
 
 
 def _shapes(path: Path) -> list[list[int]]:

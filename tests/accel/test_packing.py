@@ -1,14 +1,15 @@
-"""Matrices that lie as steps want them are the same matrices."""
+"""Packed matrices compute the same products, in a copy that leaves the model alone."""
 
 import pytest
 import torch
 from torch import nn
 
-from clearhead.accel.packing import MANY, PackedLinear, pack_linears
-from clearhead.checkpoint import weights
+from clearhead.accel.packing import UNPACK_FROM, Packed, PackedLinear, packed_copy
+from clearhead.checkpoint import set_weights, weights
 from clearhead.layers.attention import AttentionConfig
 from clearhead.models import GPT, GPTConfig
 
+pytestmark = pytest.mark.accel
 WIDE = GPTConfig(width=512, ffn_width=1040, layers=2, attention=AttentionConfig(heads=4), context_length=16)
 
 
@@ -18,44 +19,67 @@ def model() -> GPT:
     return GPT(WIDE, 50).eval()
 
 
-@pytest.mark.parametrize("rows", [(1, 1), (3,), (2, 5), (MANY, 1)])
+@pytest.mark.parametrize("rows", [(1, 1), (3,), (2, 5), (UNPACK_FROM, 1)])
 @pytest.mark.parametrize(("outputs", "block"), [(768, 24), (1024, 32), (1040, 16)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_product_in_blocks_is_that_of_the_linear_layer(rows, outputs, block, bias):
+def test_a_packed_linear_layer_equals_the_plain_one(rows, outputs, block, bias):
     torch.manual_seed(0)
     linear = nn.Linear(512, outputs, bias)
-    whole = nn.Sequential(linear)
-    pack_linears(whole, torch.empty(0, 1))
-    laid = whole[0]
-    assert isinstance(laid, PackedLinear)
-    assert laid.blocks.shape == (outputs // block, 512, block)
-    assert torch.equal(laid.weight, linear.weight)
+    packed = packed_copy(nn.Sequential(linear), torch.empty(0, 1))[0]
+    assert isinstance(packed, PackedLinear)
+    assert packed.blocks.shape == (outputs // block, 512, block)
+    assert torch.equal(packed.weight, linear.weight)
     x = torch.randn(*rows, 512)
-    torch.testing.assert_close(laid(x), linear(x))
+    torch.testing.assert_close(packed(x), linear(x))
 
 
-def test_matrices_that_are_small_or_do_not_part_into_blocks_stay_linear_layers():
-    whole = nn.Sequential(nn.Linear(64, 96), nn.Linear(512, 1030), nn.Linear(512, 1024).bfloat16())
-    pack_linears(whole, torch.empty(0, 1))
-    assert all(type(part) is nn.Linear for part in whole)
+def test_small_matrices_and_those_that_blocks_do_not_divide_stay_linear_layers():
+    model = nn.Sequential(nn.Linear(64, 96), nn.Linear(512, 1030), nn.Linear(512, 1024).bfloat16())
+    packed = packed_copy(model, torch.empty(0, 1))
+    assert all(type(part) is nn.Linear for part in packed)
 
 
-def test_a_laid_model_has_the_weights_that_it_had(model):
-    before = {name: value.clone() for name, value in weights(model).items()}
-    parameters = sum(weight.numel() for weight in model.parameters())
-    pack_linears(model, model.readout_weight)
-    assert any(isinstance(part, PackedLinear) for part in model.modules())
-    laid = weights(model)
-    assert laid.keys() == before.keys()
-    assert all(torch.equal(laid[name], value) for name, value in before.items())
-    assert sum(weight.numel() for weight in model.parameters()) == parameters
+def test_a_model_without_matrices_to_pack_is_not_copied():
+    model = nn.Sequential(nn.Linear(64, 32), nn.LayerNorm(32))
+    assert packed_copy(model, torch.empty(0, 1)) is model
+
+
+def test_the_model_keeps_its_modules_memory_and_values(model):
+    kinds = [type(part) for part in model.modules()]
+    values = {name: value.clone() for name, value in weights(model).items()}
+    layout = [(parameter.data_ptr(), parameter.stride()) for parameter in model.parameters()]
+    packed = packed_copy(model, model.readout_weight)
+    assert any(isinstance(part, PackedLinear) for part in packed.modules())
+    assert [type(part) for part in model.modules()] == kinds
+    assert [(parameter.data_ptr(), parameter.stride()) for parameter in model.parameters()] == layout
+    assert all(torch.equal(value, values[name]) for name, value in weights(model).items())
+
+
+def test_the_copy_shares_unpacked_tensors_and_keeps_ties(model):
+    packed = packed_copy(model, model.readout_weight)
+    assert packed.decoder.norm.weight is model.decoder.norm.weight
+    assert packed.readout_weight is packed.embedding.weight
+    assert torch.equal(packed.readout_weight, model.readout_weight)
+    assert packed.config == model.config
 
 
 @torch.inference_mode()
-def test_steps_of_a_laid_model_equal_one_full_pass_of_it_as_it_was(model):
+def test_steps_of_a_packed_copy_equal_one_full_pass_of_the_model(model):
     tokens = torch.randint(0, 50, (2, 12))
     whole = model(tokens)
-    pack_linears(model, model.readout_weight)
-    state = model.start(tokens[:, :4])
-    steps = [model.step(tokens[:, position], state) for position in range(4, 12)]
+    packed = packed_copy(model, model.readout_weight)
+    state = packed.start(tokens[:, :4])
+    steps = [packed.step(tokens[:, position], state) for position in range(4, 12)]
     torch.testing.assert_close(torch.stack(steps, 1), whole[:, 4:])
+
+
+def test_the_copy_follows_the_weights_of_the_model(model):
+    packed = Packed(model, model.readout_weight)
+    first = packed.current()
+    assert packed.current() is first
+    torch.manual_seed(1)
+    set_weights(model, weights(GPT(WIDE, 50)), "here")
+    tokens = torch.randint(0, 50, (2, 12))
+    torch.testing.assert_close(packed.current()(tokens), model(tokens))
+    model.bfloat16()
+    assert packed.current().readout_weight.dtype == torch.bfloat16

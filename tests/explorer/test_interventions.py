@@ -89,8 +89,8 @@ def test_what_is_computed_again_has_the_changes_in_it(client, asked, monkeypatch
     [
         ({**CHANGES[0], "attention": "decoder.blocks.7.attention"}, "there is no attention"),
         ({**CHANGES[0], "heads": [2]}, "no head 2"),
-        ({**CHANGES[2], "weights": [0, 0, 0, 0, 0]}, "all 0"),
-        ({**CHANGES[2], "weights": [1] * 40}, "hidden"),
+        ({**CHANGES[2], "weights": [0, 0, 0, 0, 0]}, "all weights are 0"),
+        ({**CHANGES[2], "weights": [1] * 40}, "cannot attend to key"),
         ({**CHANGES[3], "token": "nothing like it"}, "is not one token"),
         ({**CHANGES[3], "side": "text"}, "has no side text"),
         ({**CHANGES[3], "token": None, "id": 10**6}, "no token"),

@@ -1,4 +1,4 @@
-"""Small models of every kind of part, and texts for them."""
+"""Small models that cover every kind of layer, and inputs for them."""
 
 from collections.abc import Callable
 
@@ -15,45 +15,45 @@ GPT = {**SMALL, "context_length": 12, "kind": "gpt", "layers": 2, "init": "xavie
 MODERN = {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}
 KINDS = {
     "translator": TRANSLATOR,
-    "translator, norm first": {**TRANSLATOR, "norm_position": "pre", "position": "learned"},
-    "translator, turned": {**TRANSLATOR, **MODERN},
+    "translator, pre-norm": {**TRANSLATOR, "norm_position": "pre", "position": "learned"},
+    "translator, rotary": {**TRANSLATOR, **MODERN},
     "gpt": GPT,
     "gpt, modern": {**GPT, **MODERN, "attention": {"heads": 4, "kv_heads": 2, "qk_norm": "rms"}},
     "gpt, alibi": {**GPT, "position": "alibi", "attention": {"heads": 2, "score": "additive"}},
 }
-WORDS = 20
+VOCABULARY = 20
 
 
 class Case:
-    """A model, and what can be given to it."""
+    """A model and inputs for it."""
 
     def __init__(self, kind: str):
         torch.manual_seed(1)
         config = read_config(KINDS[kind])
-        self.model = MODELS[config.kind](config, WORDS).eval()
+        self.model = MODELS[config.kind](config, VOCABULARY).eval()
         self.translates = kind.startswith("translator")
 
     def text(self, seed: int = 0, source: int = 6, target: int = 5) -> tuple:
-        """What a full pass over one text takes; the same source whatever the target."""
-        chance = torch.Generator().manual_seed(seed)
-        read = torch.randint(4, WORDS, (1, source), generator=chance)
-        words = torch.randint(4, WORDS, (1, target), generator=chance)
-        return (read, Padded(torch.tensor([source])), words) if self.translates else (words,)
+        """The arguments of a full pass over one text; the source does not depend on the target."""
+        generator = torch.Generator().manual_seed(seed)
+        source_tokens = torch.randint(4, VOCABULARY, (1, source), generator=generator)
+        tokens = torch.randint(4, VOCABULARY, (1, target), generator=generator)
+        return (source_tokens, Padded(torch.tensor([source])), tokens) if self.translates else (tokens,)
 
     @torch.no_grad()
     def logits(self, text: tuple) -> Tensor:
-        """By one full pass."""
+        """The logits of one full pass."""
         return self.model(*text)
 
     @torch.no_grad()
     def steps(self, text: tuple) -> Tensor:
-        """The same by cached steps."""
-        words = text[-1]
+        """The same logits from cached steps."""
+        tokens = text[-1]
         state = (
-            self.model.start(text[0], text[1].lengths) if self.translates else self.model.start(words[:, :0])
+            self.model.start(text[0], text[1].lengths) if self.translates else self.model.start(tokens[:, :0])
         )
         return torch.stack(
-            [self.model.step(words[:, position], state) for position in range(words.shape[1])], dim=1
+            [self.model.step(tokens[:, position], state) for position in range(tokens.shape[1])], dim=1
         )
 
 

@@ -1,11 +1,12 @@
-"""An explanation shows the pass behind an output, and no other output than the model gives anyway."""
+"""An explanation captures the pass behind an output without changing the output."""
 
 import pytest
 import torch
 
 import clearhead
 from clearhead.errors import SettingsError, TextError
-from clearhead.inspection import Mute, Row, Swap, intervene
+from clearhead.inspection import Mute, SetRow, Swap, intervene
+from clearhead.inspection.explanation import text_tokens
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.load import load
@@ -35,7 +36,7 @@ def make_language(max_length: int = 32, kind: str = "bytes") -> LanguageModel:
 
 
 @pytest.mark.parametrize("options", [{}, {"beam": 1}, {"beam": 3, "nbest": 2}, {"prefix": "7"}])
-def test_what_is_explained_is_the_translation(model, options):
+def test_the_explained_output_is_the_translation(model, options):
     found, explanation = model.translate(TEXT, to="de", **options), model.explain(TEXT, to="de", **options)
     assert explanation.output == found.text
     assert [str(one) for one in explanation.found.nbest] == [str(one) for one in found.nbest]
@@ -57,7 +58,14 @@ def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
         assert token.log_probability == pytest.approx(log_probs[position, token.next].item())
 
 
-def test_looking_changes_no_logits_by_more_than_rounding(model):
+def test_tokens_of_a_word_share_its_number_and_special_tokens_have_none():
+    tokenizer = Tokenizer.train(["low lower lowest\n"] * 3, TokenizerConfig(kind="bpe", vocabulary=16))
+    ids = tokenizer.encode("lower low")
+    words = [token.word for token in text_tokens(tokenizer, [START, *ids])]
+    assert words == [None, *tokenizer.word_numbers("lower low")] == [None, 0, 0, 1]
+
+
+def test_captured_logits_equal_those_of_cached_steps(model):
     explanation = model.explain(TEXT, to="de")
     assert 0 <= explanation.difference < 1e-5
     source = torch.tensor([[token.id for token in explanation.source]])
@@ -68,18 +76,18 @@ def test_looking_changes_no_logits_by_more_than_rounding(model):
     torch.testing.assert_close(explanation["logits"], torch.stack(steps), atol=1e-4, rtol=1e-4)
 
 
-def test_only_what_is_named_is_kept(model):
+def test_only_named_tensors_are_kept(model):
     explanation = model.explain(TEXT, to="fr", names=["*.weights"])
     assert sorted(explanation.trace) == [
         "decoder.blocks.0.attention.weights",
         "decoder.blocks.0.cross_attention.weights",
         "encoder.blocks.0.attention.weights",
     ]
-    with pytest.raises(SettingsError, match=r"wieghts: nothing in the model has this name"):
+    with pytest.raises(SettingsError, match=r"wieghts: no tensor of the model has this name"):
         model.explain(TEXT, to="fr", names=["*.wieghts"])
 
 
-def test_a_given_translation_is_looked_at_instead(model):
+def test_a_given_target_replaces_the_translation(model):
     explanation = model.explain(TEXT, to="de", target="3 1 4")
     assert explanation.found is None
     assert explanation.tree is None
@@ -88,16 +96,16 @@ def test_a_given_translation_is_looked_at_instead(model):
     assert explanation.log_probability < model.explain(TEXT, to="de").log_probability
 
 
-def test_the_tree_leads_to_the_output(model):
+def test_the_best_path_of_the_tree_is_the_output(model):
     explanation = model.explain(TEXT, to="de", beam=3)
-    best = [node.word for node in explanation.tree.nodes if node.best]
+    best = [node.token for node in explanation.tree.nodes if node.best]
     assert best == [token.next for token in explanation.target]
 
 
-def test_a_translation_can_be_forced_to_begin_with_tokens_of_the_tree(model):
+def test_a_translation_can_be_forced_to_start_with_tokens_of_the_tree(model):
     tree = model.explain(TEXT, to="de").tree
     other = next(number for number, node in enumerate(tree.nodes) if node.step == 1 and not node.best)
-    forced = tree.words(other)
+    forced = tree.tokens(other)
     explanation = model.explain(TEXT, to="de", prefix=forced)
     assert [token.id for token in explanation.target][1:3] == forced
     assert explanation.output == model.translate(TEXT, to="de", prefix=forced).text
@@ -105,7 +113,7 @@ def test_a_translation_can_be_forced_to_begin_with_tokens_of_the_tree(model):
         model.translate(TEXT, to="de", prefix=[BOS])
 
 
-def test_what_is_changed_holds_for_the_search_and_for_the_pass(model):
+def test_interventions_apply_to_the_search_and_to_the_captured_pass(model):
     two = model.tokenizer.id("two")
     with intervene(model.model, {"source_embedding.token_embeddings": Swap({1: two, 2: two})}):
         explanation = model.explain(TEXT, to="de")
@@ -114,11 +122,11 @@ def test_what_is_changed_holds_for_the_search_and_for_the_pass(model):
     assert model.explain(TEXT, to="de").output == "3 1 4 1"
 
 
-def test_a_row_of_weights_and_a_muted_head_change_the_translation(model):
+def test_a_set_row_and_muted_heads_change_the_translation(model):
     changes = {"decoder.*.cross_attention.head_output": Mute([0, 1])}
     with clearhead.intervene(model.model, changes):
         assert model.explain(TEXT, to="de").output != "3 1 4 1"
-    changes = {"decoder.blocks.0.cross_attention.weights": Row(0, [0, 0, 0, 1, 0, 0])}
+    changes = {"decoder.blocks.0.cross_attention.weights": SetRow(0, [0, 0, 0, 1, 0, 0])}
     with clearhead.intervene(model.model, changes):
         explanation = model.explain(TEXT, to="de")
     assert explanation.output.startswith("4")
@@ -126,19 +134,19 @@ def test_a_row_of_weights_and_a_muted_head_change_the_translation(model):
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\u200b"])
-def test_a_blank_text_has_nothing_to_explain(model, text):
+def test_a_blank_text_cannot_be_explained(model, text):
     with pytest.raises(TextError, match="blank: there is nothing to explain"):
         model.explain(text, to="de")
 
 
 @pytest.mark.parametrize("text", [["three", "one"], 3, None])
-def test_one_text_is_explained_at_a_time(model, text):
+def test_explain_takes_one_text(model, text):
     for one in (model, make_language()):
         with pytest.raises(TextError, match="pass a str"):
             one.explain(text)
 
 
-def test_a_text_that_is_too_long_is_refused(model):
+def test_a_text_that_is_too_long_is_an_error(model):
     with pytest.raises(TextError, match="and the model takes 14: split it"):
         model.explain("one " * 10_000, to="de")
     with pytest.raises(TextError, match="and the model takes 14: split it"):
@@ -148,7 +156,7 @@ def test_a_text_that_is_too_long_is_refused(model):
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 1.5, "seed": 4, "top_k": 9}])
-def test_what_is_explained_is_the_continuation(options):
+def test_the_explained_output_is_the_continuation(options):
     language = make_language()
     explanation = language.explain("to be", tokens=6, **options)
     found = language.generate("to be", tokens=6, **{"temperature": 0, **options})
@@ -160,7 +168,7 @@ def test_what_is_explained_is_the_continuation(options):
     assert log_probs == pytest.approx(found.log_probabilities[: len(log_probs)], abs=1e-4)
 
 
-def test_a_text_alone_is_read_and_what_comes_next_is_open():
+def test_without_generation_the_last_token_has_no_next():
     language = make_language()
     explanation = language.explain("to be or not")
     assert explanation.output == ""
@@ -172,7 +180,7 @@ def test_a_text_alone_is_read_and_what_comes_next_is_open():
     assert explanation.settings["tokens"] == 0
 
 
-def test_no_more_is_written_than_the_pass_can_see():
+def test_the_continuation_fits_into_the_context():
     language = make_language(max_length=8, kind="character")
     assert len(language.explain("to be", tokens=50).target) <= 8
     assert len(language.explain("to be or", tokens=50).target) == 8

@@ -1,4 +1,4 @@
-"""Pictures hold what they are of: tokens as text, what is hidden hatched, and words for who cannot see."""
+"""Pictures hold tokens as text, hatch masked cells, and describe themselves in words."""
 
 import io
 import re
@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
 from clearhead.errors import SettingsError
@@ -22,22 +23,24 @@ from clearhead.inspection.pictures.head import head_picture
 from clearhead.inspection.pictures.lens import lens_picture
 from clearhead.inspection.pictures.neighbours import Neighbours, neighbours_picture
 from clearhead.inspection.pictures.positions import positions_picture
-from clearhead.inspection.pictures.subject import Seen, Subject
+from clearhead.inspection.pictures.subject import AttentionView, Subject
 from clearhead.inspection.summaries import head_roles
-from clearhead.inspection.vectors import compared_places
+from clearhead.inspection.vectors import position_similarity
 from clearhead.layers.positions import make_position, make_relative
 
 SUBJECT = Subject("en-de", "The dog runs.", "Der Hund läuft.")
 TOKENS = ["<s>", "▁The", "▁dog", "▁$runs$", "."]
 
 
-def seen(tokens: list[str] = TOKENS, heads: int = 2, layer: int = 0, causal: bool = False) -> Seen:
+def attention(
+    tokens: list[str] = TOKENS, heads: int = 2, layer: int = 0, causal: bool = False
+) -> AttentionView:
     torch.manual_seed(layer)
     scores = torch.randn(heads, len(tokens), len(tokens))
-    hidden = torch.ones(len(tokens), len(tokens), dtype=torch.bool).triu(1) if causal else None
-    weights = (scores if hidden is None else scores.masked_fill(hidden, float("-inf"))).softmax(-1)
+    masked = torch.ones(len(tokens), len(tokens), dtype=torch.bool).triu(1) if causal else None
+    weights = (scores if masked is None else scores.masked_fill(masked, float("-inf"))).softmax(-1)
     name = f"decoder.blocks.{layer}.attention"
-    return Seen(name, weights, tokens, tokens, hidden, head_roles(weights))
+    return AttentionView(name, weights, tokens, tokens, masked, head_roles(weights), layer)
 
 
 def texts(svg: bytes) -> list[str]:
@@ -50,56 +53,58 @@ def numbers(svg: bytes) -> list[str]:
     return [text for text in texts(svg) if re.fullmatch(r"1?\.\d\d|1\.00", text)]
 
 
-def test_a_vector_picture_has_every_token_as_text_and_a_dollar_begins_no_formula():
-    written = texts(head_picture(SUBJECT, seen(), 1).content("svg"))
+def test_a_vector_picture_has_every_token_as_text_without_formulas():
+    written = texts(head_picture(SUBJECT, attention(), 1).content("svg"))
     for token in TOKENS:
         assert written.count(token) == 4  # on both sides, in the curves and in the matrix
 
 
-def test_small_matrices_have_their_numbers_and_large_ones_do_not():
-    small, large = seen(["a"] * 12), seen(["a"] * 13)
+def test_only_small_matrices_have_numbers():
+    small, large = attention(["a"] * 12), attention(["a"] * 13)
     assert len(numbers(head_picture(SUBJECT, small, 0).content("svg"))) == 144
     assert not numbers(head_picture(SUBJECT, large, 0).content("svg"))
 
 
 def test_the_numbers_in_the_cells_are_the_weights():
-    one = seen()
-    shown = numbers(head_picture(SUBJECT, one, 0).content("svg"))
-    told = [f"{weight:.2f}".removeprefix("0") for row in one.weights[0].tolist() for weight in row]
-    assert sorted(shown) == sorted(told)
+    one = attention()
+    written = numbers(head_picture(SUBJECT, one, 0).content("svg"))
+    expected = [f"{weight:.2f}".removeprefix("0") for row in one.weights[0].tolist() for weight in row]
+    assert sorted(written) == sorted(expected)
 
 
-def test_hidden_cells_are_hatched_and_have_no_number():
-    open_, causal = (head_picture(SUBJECT, seen(causal=causal), 0).content("svg") for causal in (False, True))
+def test_masked_cells_are_hatched_and_have_no_number():
+    open_, causal = (
+        head_picture(SUBJECT, attention(causal=causal), 0).content("svg") for causal in (False, True)
+    )
     assert b"<pattern" not in open_
     assert b"<pattern" in causal
     assert len(numbers(causal)) == 15
-    assert "later: not seen yet" in texts(causal)
+    assert "masked: comes later" in texts(causal)
 
 
-def test_padding_is_hatched_apart_from_what_comes_later():
-    one = seen(causal=True)
-    hidden = one.hidden.clone()
-    hidden[:, 1] = True
-    both = Seen(one.name, one.weights, one.queries, one.keys, hidden)
+def test_padding_and_future_keys_have_different_hatches():
+    one = attention(causal=True)
+    masked = one.masked.clone()
+    masked[:, 1] = True
+    both = AttentionView(one.name, one.weights, one.queries, one.keys, masked)
     written = texts(head_picture(SUBJECT, both, 0).content("svg"))
-    assert {"later: not seen yet", "padding, or too far"} <= set(written)
+    assert {"masked: comes later", "masked: padding or outside the window"} <= set(written)
 
 
-def test_a_picture_says_in_words_what_each_token_looks_at():
-    one = seen()
+def test_the_alt_text_names_the_strongest_key_of_each_query():
+    one = attention()
     picture = head_picture(SUBJECT, one, 1)
     for query, row in zip(TOKENS, one.weights[1], strict=True):
-        assert f"{query} at {TOKENS[int(row.argmax())]} ({float(row.max()):.2f})" in picture.alt
+        assert f"{query} to {TOKENS[int(row.argmax())]} ({float(row.max()):.2f})" in picture.alt
     for part in ("en-de", "The dog runs.", "decoder.blocks.0.attention", "head 1", "√α"):
         assert part in picture.caption
     assert picture.alt.split()[0].encode() in picture.content("svg")
     assert picture.alt.encode("latin-1", "ignore")[:20] in picture.content("png").replace(b"\0", b"")
 
 
-def test_text_is_shown_and_never_run():
+def test_text_is_escaped():
     tokens = ["<script>alert(1)</script>", "&amp;", '"', "\\frac{$x$}"]
-    picture = head_picture(Subject("<b>m</b>", tokens[0]), seen(tokens), 0)
+    picture = head_picture(Subject("<b>m</b>", tokens[0]), attention(tokens), 0)
     svg = picture.content("svg")
     assert b"<script" not in svg
     assert "&amp;" in texts(svg)
@@ -109,59 +114,69 @@ def test_text_is_shown_and_never_run():
 @pytest.mark.parametrize("tokens", [["中文", "😀", "مرحبا", "שלום"], ["a" * 300, "b"], ["only"]])
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 def test_any_token_can_be_drawn(tokens, kind):
-    """A warning, as of a sign that no font has, would fail."""
-    picture = head_picture(Subject("m", " ".join(tokens)), seen(tokens), 0)
+    """A warning about a missing glyph would fail the test."""
+    picture = head_picture(Subject("m", " ".join(tokens)), attention(tokens), 0)
     content = picture.content(kind)
     assert content.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[kind])
     if kind == "svg" and len(tokens) == 4:
         assert set(tokens) <= set(texts(content))
 
 
-def test_a_sign_that_no_font_has_is_drawn_as_its_number_along_a_matrix_too():
+def test_a_character_without_a_glyph_is_drawn_as_its_code_point():
     pixels = [
-        imread(io.BytesIO(head_picture(Subject("m", "x"), seen([token, "b"]), 0).content("png")))
+        imread(io.BytesIO(head_picture(Subject("m", "x"), attention([token, "b"]), 0).content("png")))
         for token in ("\ue123", "U+E123", "\ue123\ue124", "U+E123…")
     ]
     assert np.array_equal(pixels[0], pixels[1])
     assert np.array_equal(pixels[2], pixels[3])
 
 
-def test_a_caption_with_signs_that_no_font_has_stays_within_the_picture():
-    said = "a\ue123" * 30
-    picture = head_picture(Subject("m", said), seen(), 0)
+def test_a_caption_with_missing_glyphs_stays_within_the_picture():
+    text = "a\ue123" * 30
+    picture = head_picture(Subject("m", text), attention(), 0)
     with picture._drawable("png"):
         lines = picture.figure.get_supxlabel().splitlines()
-        assert readable(said) in "".join(lines).replace(" ", "")
+        assert readable(text) in "".join(lines).replace(" ", "")
         assert max(map(len, lines)) <= picture.figure.get_size_inches()[0] * 17
-    assert said in picture.figure.get_supxlabel().replace("\n", "")
+    assert text in picture.figure.get_supxlabel().replace("\n", "")
 
 
-def test_the_same_picture_is_the_same_file():
+def test_numbers_along_the_axes_are_drawn_in_every_format():
+    table = position_similarity(make_position("learned", 16, 32), make_relative("learned", 4, 8, 32), 32, 16)
+    picture = positions_picture("m", table)
+    for kind in ("svg", "png"):
+        with picture._drawable(kind):
+            FigureCanvasAgg(picture.figure).draw()
+            labels = [label.get_text() for label in picture.figure.axes[0].get_yticklabels()]
+        assert "10" in labels
+
+
+def test_drawing_is_reproducible():
     for kind in ("svg", "pdf", "png"):
-        assert head_picture(SUBJECT, seen(), 0).content(kind) == head_picture(SUBJECT, seen(), 0).content(
-            kind
-        )
+        assert head_picture(SUBJECT, attention(), 0).content(kind) == head_picture(
+            SUBJECT, attention(), 0
+        ).content(kind)
 
 
-def test_a_picture_is_saved_as_its_name_says_and_other_names_are_refused(tmp_path):
-    picture = head_picture(SUBJECT, seen(), 0)
+def test_a_picture_is_saved_by_its_ending_and_unknown_endings_are_errors(tmp_path):
+    picture = head_picture(SUBJECT, attention(), 0)
     assert picture.save(tmp_path / "x.PNG").read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(SettingsError, match=r"x\.gif: a picture ends in \.png, \.svg, \.pdf"):
+    with pytest.raises(SettingsError, match=r"x\.gif: not a picture; use \.png, \.svg, \.pdf"):
         picture.save(tmp_path / "x.gif")
     assert [path.name for path in tmp_path.iterdir()] == ["x.PNG"]
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(1, 1), (3, 4), (24, 1)])
 def test_an_atlas_has_all_heads_of_all_layers(layers, heads):
-    picture = atlas_picture(SUBJECT, [seen(heads=heads, layer=layer) for layer in range(layers)])
+    picture = atlas_picture(SUBJECT, [attention(heads=heads, layer=layer) for layer in range(layers)])
     written = texts(picture.content("svg"))
     assert sum(bool(re.fullmatch(r"head \d", text)) for text in written) == layers * heads
     assert sum(text.startswith("layer ") for text in written) == layers
     assert f"{layers * heads} heads" in picture.alt
 
 
-def test_many_tokens_are_one_matrix_without_lines():
-    picture = head_picture(SUBJECT, seen([f"t{number}" for number in range(200)], heads=1), 0)
+def test_many_tokens_are_drawn_as_a_matrix_only():
+    picture = head_picture(SUBJECT, attention([f"t{number}" for number in range(200)], heads=1), 0)
     width, height = struct.unpack(">II", picture.content("png")[16:24])
     assert max(width, height) < 3000
     assert "and 192 more" in picture.alt
@@ -170,11 +185,18 @@ def test_many_tokens_are_one_matrix_without_lines():
 def test_cross_attention_shows_links_between_words():
     merged = torch.tensor([[0.9, 0.05], [0.02, 0.9]])
     aligner = Aligner(0, 1, True, 0.93)
-    words = WordAlignment(aligner, ["the", "dog"], ["le", "chien"], merged, agreements(merged))
+    words = WordAlignment(
+        "decoder.blocks.0.cross_attention",
+        aligner,
+        ["the", "dog"],
+        ["le", "chien"],
+        merged,
+        agreements(merged),
+    )
     picture = cross_picture(SUBJECT, words)
     assert "le – the, chien – dog" in picture.alt
     assert "agreement 0.93" in picture.alt
-    assert "where the word is read" in picture.caption
+    assert "where the word is the decoder's input" in picture.caption
     assert texts(picture.content("svg")).count("chien") == 2
 
 
@@ -198,12 +220,12 @@ def test_the_steps_of_a_row_lead_from_products_to_weights():
         assert f"{row.scores[key]:.2f}" in written
         assert f"{row.weights[key]:.4f}" in written
     assert "÷ 8 = score" in written
-    assert written.count("hidden") == 1
+    assert written.count("masked") == 1
     total = float(row.masked.exp().sum())
     assert f"÷ {total:.4g} = weight" in written
 
 
-def test_a_long_row_keeps_the_sum_of_what_it_does_not_show():
+def test_a_long_row_sums_up_the_keys_that_have_no_column():
     row = arithmetic(40)
     written = texts(arithmetic_picture(SUBJECT, row).content("svg"))
     rest = float(row.weights.sort(descending=True).values[12:].sum())
@@ -211,7 +233,7 @@ def test_a_long_row_keeps_the_sum_of_what_it_does_not_show():
     assert f"{rest:.4f}" in written
 
 
-def test_scores_too_large_for_an_exponential_are_taken_from_the_largest_on():
+def test_large_scores_are_shifted_before_the_exponential():
     row = arithmetic(4, torch.tensor([200.0, 199.0, 0.0, 0.0]))
     assert row.exponentials.isfinite().all()
     torch.testing.assert_close(row.exponentials / row.exponentials.sum(), row.weights)
@@ -223,7 +245,7 @@ def test_scores_too_large_for_an_exponential_are_taken_from_the_largest_on():
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned", "rotary", "alibi", "order", "fraction"])
 def test_every_kind_of_position_has_a_picture(kind):
-    table = compared_places(kind, make_position(kind, 16, 32), make_relative(kind, 4, 8, 32), 32, 16)
+    table = position_similarity(make_position(kind, 16, 32), make_relative(kind, 4, 8, 32), 32, 16)
     assert table is not None
     assert table.rows.shape[0] == 32
     assert table.similarity.shape == (32, 32)
@@ -233,8 +255,8 @@ def test_every_kind_of_position_has_a_picture(kind):
 
 
 def test_a_model_without_positions_has_no_picture_of_them():
-    table = compared_places("none", make_position("none", 8, 8), make_relative("none", 2, 4, 8), 8, 8)
-    with pytest.raises(SettingsError, match="m: this model has no positions"):
+    table = position_similarity(make_position("none", 8, 8), make_relative("none", 2, 4, 8), 8, 8)
+    with pytest.raises(SettingsError, match="m: the model has no positions"):
         positions_picture("m", table)
 
 
@@ -244,7 +266,7 @@ def test_neighbours_are_drawn_with_their_cosines():
     assert {"▁dog", "▁dogs", "▁Hund", "0.71"} <= set(texts(picture.content("svg")))
 
 
-def test_a_beam_tree_shows_what_was_kept_and_says_why_the_rest_was_not():
+def test_a_beam_tree_shows_kept_branches_and_says_why_others_were_dropped():
     branches = [
         Branch(None, 0, "a", -0.1, -0.1, "kept", best=True),
         Branch(None, 0, "b", -2.0, -2.0, "kept"),
@@ -258,17 +280,17 @@ def test_a_beam_tree_shows_what_was_kept_and_says_why_the_rest_was_not():
     written = set(texts(picture.content("svg")))
     assert {"a", "b", "</s>", "c0", "c1"} <= written
     assert not {"c2", "c3", "c4"} & written
-    assert "3 dropped ones with lower scores are not drawn" in picture.caption
-    assert "5 as better ones are open" in picture.caption
+    assert "3 dropped hypotheses with lower scores are not drawn" in picture.caption
+    assert "5 because better ones are open" in picture.caption
     assert "The best path is: a </s>." in picture.alt
 
 
-def test_the_lens_says_since_when_a_token_is_foreseen():
+def test_the_lens_says_since_when_a_token_is_predicted():
     logits = torch.eye(4)
     streams = {"embedding": logits[[0, 1]], "layer 0": logits[[2, 1]], "layer 1": logits[[2, 3]]}
     lens = logit_lens(streams, lambda x: 10 * x, [2, None])
     assert lens.ids[:, :, 0].tolist() == [[0, 1], [2, 1], [2, 3]]
     picture = lens_picture(SUBJECT, lens, ["x", "y"], ["t2", ""], lambda one: f"t{one}")
     assert "x: t2 from layer 0 on, y: t3 from layer 1 on" in picture.alt
-    torch.testing.assert_close(lens.wanted[:, 0], (10 * logits).softmax(-1)[[0, 2, 2], 2])
-    assert lens.wanted[:, 1].isnan().all()
+    torch.testing.assert_close(lens.next_probabilities[:, 0], (10 * logits).softmax(-1)[[0, 2, 2], 2])
+    assert lens.next_probabilities[:, 1].isnan().all()

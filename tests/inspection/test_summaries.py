@@ -1,4 +1,4 @@
-"""What weights come to, on weights of which one knows what they should come to."""
+"""Summaries of weights whose results are known."""
 
 from math import log2
 
@@ -14,75 +14,75 @@ from clearhead.inspection.summaries import (
     rollout,
 )
 
-PLACES = 8
-EVEN = torch.full((PLACES, PLACES), 1 / PLACES)
+POSITIONS = 8
+UNIFORM = torch.full((POSITIONS, POSITIONS), 1 / POSITIONS)
 
 
-def looking(by: int) -> torch.Tensor:
-    """Weights of a head that looks so many positions back, and at the first or last key where there are none."""
-    keys = (torch.arange(PLACES) - by).clamp(0, PLACES - 1)
-    return 0.9 * torch.nn.functional.one_hot(keys, PLACES).float() + 0.1 * EVEN
+def looking_back(by: int) -> torch.Tensor:
+    """Weights of a head that attends `by` positions back, clamped to the first and last key."""
+    keys = (torch.arange(POSITIONS) - by).clamp(0, POSITIONS - 1)
+    return 0.9 * torch.nn.functional.one_hot(keys, POSITIONS).float() + 0.1 * UNIFORM
 
 
-def at(key: int) -> torch.Tensor:
-    return 0.9 * torch.nn.functional.one_hot(torch.full((PLACES,), key), PLACES).float() + 0.1 * EVEN
+def fixed(key: int) -> torch.Tensor:
+    return 0.9 * torch.nn.functional.one_hot(torch.full((POSITIONS,), key), POSITIONS).float() + 0.1 * UNIFORM
 
 
-def causal_even() -> torch.Tensor:
-    return torch.ones(PLACES, PLACES).tril() / torch.arange(1, PLACES + 1)[:, None]
+def causal_uniform() -> torch.Tensor:
+    return torch.ones(POSITIONS, POSITIONS).tril() / torch.arange(1, POSITIONS + 1)[:, None]
 
 
-def test_entropy_is_the_number_of_bits_that_a_choice_among_alike_keys_has():
-    one = torch.eye(PLACES)
+def test_entropy_of_uniform_weights_is_the_log_of_the_number_of_keys():
+    one = torch.eye(POSITIONS)
     torch.testing.assert_close(
-        entropy(torch.stack([EVEN, one])), torch.tensor([[log2(8)], [0.0]]).expand(2, 8)
+        entropy(torch.stack([UNIFORM, one])), torch.tensor([[log2(8)], [0.0]]).expand(2, 8)
     )
-    half = torch.eye(PLACES) / 2 + torch.eye(PLACES).roll(1, 1) / 2
-    torch.testing.assert_close(entropy(half[None]), torch.ones(1, PLACES))
+    half = torch.eye(POSITIONS) / 2 + torch.eye(POSITIONS).roll(1, 1) / 2
+    torch.testing.assert_close(entropy(half[None]), torch.ones(1, POSITIONS))
 
 
-def test_distance_counts_places_between_query_and_key():
-    """Of five queries, the last of eight keys, each of which looks three positions back."""
-    back = torch.eye(PLACES)[:5]
+def test_distance_counts_positions_between_query_and_key():
+    """Five queries, the last of eight keys, attend three positions back."""
+    back = torch.eye(POSITIONS)[:5]
     torch.testing.assert_close(mean_distance(back[None]), torch.full((1, 5), 3.0))
 
 
 @pytest.mark.parametrize(
     ("head", "role"),
     [
-        (looking(1), "previous"),
-        (looking(0), "self"),
-        (looking(-1), "next"),
-        (at(0), "first"),
-        (at(PLACES - 1), "last"),
-        ((looking(1) + looking(0) + looking(-1)) / 3, "diagonal"),
-        (EVEN, "head_output"),
-        (causal_even(), "head_output"),
+        (looking_back(1), "previous"),
+        (looking_back(0), "self"),
+        (looking_back(-1), "next"),
+        (fixed(0), "first"),
+        (fixed(POSITIONS - 1), "last"),
+        ((looking_back(1) + looking_back(0) + looking_back(-1)) / 3, "diagonal"),
+        (UNIFORM, "mixed"),
+        (causal_uniform(), "mixed"),
     ],
 )
-def test_a_head_is_called_by_what_it_looks_at(head, role):
+def test_a_head_is_named_after_what_it_attends_to(head, role):
     [found] = head_roles(head[None])
     assert found.name == role
 
 
-def test_a_role_says_how_much_of_the_weight_it_explains():
-    [found] = head_roles(looking(1)[None])
-    assert found.strength == pytest.approx(0.9 + 0.1 / PLACES)
+def test_the_strength_of_a_role_is_its_share_of_the_weight():
+    [found] = head_roles(looking_back(1)[None])
+    assert found.strength == pytest.approx(0.9 + 0.1 / POSITIONS)
     assert str(found) == "previous token 91%"
 
 
-def test_a_place_that_sees_only_itself_tells_nothing_of_its_head():
-    """The first position of a text that is read from left to right."""
-    weights = at(0).tril()
+def test_a_query_with_a_single_visible_key_does_not_count_towards_a_role():
+    """The first position of causal attention."""
+    weights = fixed(0).tril()
     weights = weights / weights.sum(-1, keepdim=True)
     assert role_strengths(weights[None])["self"] < 0.2
 
 
-def test_a_longer_source_has_a_diagonal_too():
-    keys = torch.linspace(0, 15, PLACES).round().long()
+def test_cross_attention_to_a_longer_source_has_a_diagonal():
+    keys = torch.linspace(0, 15, POSITIONS).round().long()
     weights = torch.nn.functional.one_hot(keys, 16).float()
     weights = 0.9 * weights + 0.1 / 16
-    assert head_roles(weights[None], across=True)[0].name == "diagonal"
+    assert head_roles(weights[None], cross=True)[0].name == "diagonal"
 
 
 def test_rollout_of_one_layer_is_half_its_weights_and_half_the_residual():
@@ -95,7 +95,7 @@ def test_rollout_shares_sum_to_one_in_every_layer():
     torch.testing.assert_close(rollout(weights).sum(-1), torch.ones(4, 6))
 
 
-def test_what_was_there_and_what_was_added_share_the_sum():
+def test_residual_shares_of_both_terms_sum_to_one():
     before, added = torch.randn(2, 5, 8)
     torch.testing.assert_close(residual_share(before, added) + residual_share(added, before), torch.ones(5))
     torch.testing.assert_close(residual_share(before, -3 * before), torch.full((5,), 0.75))

@@ -1,4 +1,4 @@
-"""Capture shows what happens inside and changes nothing."""
+"""Capture records tensors and changes nothing."""
 
 import threading
 
@@ -7,6 +7,7 @@ import torch
 
 from clearhead.errors import SettingsError
 from clearhead.inspection import capture, sites
+from clearhead.inspection.trace import first_tensors
 from clearhead.layers.layout import Padded
 from clearhead.models import Translator, TranslatorConfig
 
@@ -31,22 +32,25 @@ def inputs() -> tuple[torch.Tensor, Padded, torch.Tensor]:
     return source, Padded(torch.tensor([5, 3])), torch.randint(4, 20, (2, 4), generator=generator)
 
 
-def test_one_name_need_not_be_a_list(model, inputs):
+def test_a_single_name_may_be_a_string(model, inputs):
     with capture(model, "logits") as trace:
         model(*inputs)
     assert list(trace) == ["logits"]
 
 
-def test_what_is_no_module_is_refused_with_a_way_out():
-    with pytest.raises(SettingsError, match=r"give its \.model"), capture(object()):  # pyright: ignore[reportArgumentType]
+def test_capturing_something_other_than_a_module_is_an_error():
+    with (
+        pytest.raises(SettingsError, match=r"object: not a torch module; pass its \.model"),
+        capture(object()),
+    ):  # pyright: ignore[reportArgumentType]
         pass
 
 
 def test_capture_changes_no_output(model, inputs):
     plain = model(*inputs)
     with capture(model):
-        watched = model(*inputs)
-    torch.testing.assert_close(watched, plain, atol=1e-6, rtol=1e-5)
+        captured = model(*inputs)
+    torch.testing.assert_close(captured, plain, atol=1e-6, rtol=1e-5)
     assert torch.equal(model(*inputs), plain)
 
 
@@ -57,10 +61,10 @@ def test_weights_are_named_by_module_path_and_sum_to_one(model, inputs):
     weights = trace["decoder.blocks.1.cross_attention.weights"]
     assert weights.shape == (2, 2, 4, 5)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 4))
-    assert (weights[1, :, :, 3:] == 0).all(), "padding is never looked at"
+    assert (weights[1, :, :, 3:] == 0).all(), "padding gets no weight"
 
 
-def test_what_is_not_asked_for_keeps_the_fused_path(model, inputs):
+def test_modules_that_are_not_captured_keep_the_fused_path(model, inputs):
     with capture(model, ["encoder.*"]):
         tapped = [path for path, module in model.named_modules() if getattr(module, "tap", None)]
     assert tapped == ["encoder.blocks.0.attention", "encoder.blocks.1.attention"]
@@ -81,55 +85,57 @@ def test_captures_nest(model, inputs):
     assert {name.split(".")[-1] for name in inner} == {"scores"}
 
 
-def test_a_name_that_nothing_has_is_refused_with_one_near_it(model):
+def test_an_unknown_name_is_an_error_with_a_suggestion(model):
     with (
-        pytest.raises(SettingsError, match=r"nothing in the model has this name; near it: encoder\.blocks"),
+        pytest.raises(
+            SettingsError, match=r"no tensor of the model has this name; did you mean encoder\.blocks"
+        ),
         capture(model, ["encoder.blocks.0.attention.wieghts"]),
     ):
         pass
 
 
-def test_what_is_no_name_is_refused(model):
-    with pytest.raises(SettingsError, match="names: None is no list of names"), capture(model, None):
+def test_names_must_be_strings(model):
+    with pytest.raises(SettingsError, match="names: None is not a list of names"), capture(model, None):
         pass
-    with pytest.raises(SettingsError, match="3 is no name; names are texts"), capture(model, ["logits", 3]):
+    with pytest.raises(SettingsError, match="names: 3 is not a string"), capture(model, ["logits", 3]):
         pass
 
 
-def test_every_name_of_every_kind_of_model_is_shown_by_one_pass(case):
+def test_one_pass_computes_every_tensor_of_every_kind_of_model(case):
     with capture(case.model) as trace:
-        looked_into = case.logits(case.text())
+        captured = case.logits(case.text())
     assert set(trace) == set(sites(case.model))
-    assert all(len(tensor) == 1 for tensor in trace.values()), "all have the batch's axis"
-    torch.testing.assert_close(looked_into, case.logits(case.text()), atol=1e-5, rtol=1e-5)
+    assert all(len(tensor) == 1 for tensor in trace.values()), "all have the batch axis"
+    torch.testing.assert_close(captured, case.logits(case.text()), atol=1e-5, rtol=1e-5)
 
 
-def test_what_is_shown_of_an_attention_follows_from_what_was_shown_before(case):
+def test_each_step_of_an_attention_follows_from_those_before(case):
     with capture(case.model) as trace:
         case.logits(case.text())
     paths = [name.removesuffix(".weights") for name in trace if name.endswith(".weights")]
     assert len(paths) == (6 if case.translates else 2)
     for path in paths:
-        shown = {
+        steps = {
             name: trace[f"{path}.{name}"] for name in ("scores", "masked", "weights", "values", "head_output")
         }
-        seen = shown["masked"].isfinite()
-        assert torch.equal(shown["masked"][seen], shown["scores"][seen])
-        torch.testing.assert_close(shown["weights"], shown["masked"].softmax(-1))
-        torch.testing.assert_close(shown["head_output"], shown["weights"] @ shown["values"])
+        visible = steps["masked"].isfinite()
+        assert torch.equal(steps["masked"][visible], steps["scores"][visible])
+        torch.testing.assert_close(steps["weights"], steps["masked"].softmax(-1))
+        torch.testing.assert_close(steps["head_output"], steps["weights"] @ steps["values"])
         output = case.model.get_submodule(path).output
         with torch.no_grad():
-            added = output(shown["head_output"].transpose(1, 2).flatten(2))
+            added = output(steps["head_output"].transpose(1, 2).flatten(2))
         torch.testing.assert_close(trace[f"{path}.added"], added)
 
 
-def test_the_stream_is_the_words_with_positions_and_all_that_was_added(case):
+def test_the_stream_is_the_sum_of_embeddings_and_all_additions(case):
     with capture(case.model) as trace:
         logits = case.logits(case.text())
     parts = {"encoder": "source_embedding", "decoder": "target_embedding"}
     for stack, embedding in parts.items() if case.translates else [("decoder", "embedding")]:
-        positions = trace.get(f"{embedding}.positions", torch.zeros(()))
-        stream = trace[f"{embedding}.words"] + positions
+        positions = trace.get(f"{embedding}.position_embeddings", torch.zeros(()))
+        stream = trace[f"{embedding}.token_embeddings"] + positions
         torch.testing.assert_close(trace[f"{embedding}.stream"], stream)
         layer = [("attention", "attention_residual"), ("feedforward", "feedforward_residual")]
         if stack == "decoder" and case.translates:
@@ -148,7 +154,7 @@ def test_the_stream_is_the_words_with_positions_and_all_that_was_added(case):
     assert torch.equal(trace["logits"], logits)
 
 
-def test_cached_steps_show_what_the_last_place_of_a_full_pass_shows(case):
+def test_the_last_cached_step_equals_the_last_position_of_a_full_pass(case):
     names = ["decoder.*.weights", "decoder.*.stream", "logits"]
     with capture(case.model, names) as whole:
         case.logits(case.text())
@@ -160,7 +166,7 @@ def test_cached_steps_show_what_the_last_place_of_a_full_pass_shows(case):
         torch.testing.assert_close(stepped[name].reshape(last.shape), last)
 
 
-def test_what_is_added_can_be_seen_without_leaving_the_fused_path(model, inputs):
+def test_capturing_additions_keeps_the_fused_path(model, inputs):
     with capture(model, ["*.added", "*.stream", "*.token_embeddings"]) as trace:
         tapped = [path for path, module in model.named_modules() if getattr(module, "tap", None)]
         model(*inputs)
@@ -168,13 +174,13 @@ def test_what_is_added_can_be_seen_without_leaving_the_fused_path(model, inputs)
     assert len(trace) == 10 + 12 + 2
 
 
-def test_threads_capture_each_what_they_compute_themselves(case_of):
+def test_each_thread_captures_only_its_own_passes(case_of):
     case = case_of("gpt")
     texts = [case.text(seed, target=4 + seed) for seed in range(4)]
     expected = [case.logits(text) for text in texts]
     found, ready = {}, threading.Barrier(4)
 
-    def look(number):
+    def work(number):
         for _ in range(20):
             ready.wait()
             with capture(case.model, ["logits", "decoder.blocks.0.attention.weights"]) as trace:
@@ -182,7 +188,7 @@ def test_threads_capture_each_what_they_compute_themselves(case_of):
                 case.logits(texts[number])
             found.setdefault(number, []).append(dict(trace))
 
-    threads = [threading.Thread(target=look, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -214,7 +220,7 @@ def test_captures_may_end_in_any_order(case_of):
     assert_untouched(case.model)
 
 
-def test_a_tap_of_ones_own_stays_where_it_was(model, inputs):
+def test_an_existing_tap_is_kept(model, inputs):
     own = []
     attention = model.encoder.blocks[0].attention
     attention.tap = tap = lambda name, tensor: own.append(name) or tensor
@@ -224,9 +230,31 @@ def test_a_tap_of_ones_own_stays_where_it_was(model, inputs):
     assert attention.tap is tap
 
 
-def test_a_tensor_that_was_not_captured_is_named_with_one_near_it(model, inputs):
+def test_a_missing_tensor_is_an_error_with_a_suggestion(model, inputs):
     with capture(model, ["encoder.*.weights"]) as trace:
         model(*inputs)
     assert trace.get("logits") is None
-    with pytest.raises(KeyError, match=r"attention.wieghts: was not captured; near it: encoder\.blocks\.0"):
+    with pytest.raises(
+        KeyError, match=r"attention.wieghts: was not captured; did you mean encoder\.blocks\.0"
+    ):
         trace["encoder.blocks.0.attention.wieghts"]
+
+
+def test_tensors_can_be_received_as_they_are_computed(model, inputs):
+    received = []
+    with capture(model, ["encoder.*.weights"], keep=lambda name, tensor: received.append(name)) as trace:
+        model(*inputs)
+    assert received == ["encoder.blocks.0.attention.weights", "encoder.blocks.1.attention.weights"]
+    assert len(trace) == 0
+
+
+def test_a_pass_for_some_tensors_stops_after_the_last_of_them(model, inputs):
+    finished = []
+    names = ["encoder.states", "encoder.*.weights"]
+    found = first_tensors(model, lambda: finished.append(model(*inputs)) or finished[0], names)
+    with capture(model, names) as trace:
+        model(*inputs)
+    assert finished == []
+    assert set(found) == set(trace)
+    assert all(torch.equal(found[name], trace[name]) for name in trace)
+    assert_untouched(model)

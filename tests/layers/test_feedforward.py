@@ -19,8 +19,8 @@ def called(monkeypatch) -> list[str]:
         found.append(kind)
         return x
 
-    monkeypatch.setattr(kernels, "serve", lambda x: True)
-    monkeypatch.setitem(sys.modules, "clearhead.accel.kernels.feedforward", SimpleNamespace(fed=fed))
+    monkeypatch.setattr(kernels, "supports", lambda x: True)
+    monkeypatch.setitem(sys.modules, "clearhead.accel.kernels.feedforward", SimpleNamespace(feedforward=fed))
     return found
 
 

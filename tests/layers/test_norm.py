@@ -31,7 +31,7 @@ def called(monkeypatch) -> list[str]:
         found.append("post")
         return x
 
-    monkeypatch.setattr(kernels, "serve", lambda x: True)
+    monkeypatch.setattr(kernels, "supports", lambda x: True)
     monkeypatch.setitem(sys.modules, "clearhead.accel.kernels.norm", SimpleNamespace(fork=fork))
     monkeypatch.setitem(
         sys.modules, "clearhead.accel.kernels.residual", SimpleNamespace(add_and_norm=add_and_norm)

@@ -69,10 +69,10 @@ def test_block_attention_equals_a_dense_mask(positions, keys, causal):
 
 def test_blocks_between_sentences_are_skipped_and_full_ones_need_no_mask():
     numbers = segment_rows(512, [[128, 384]])
-    some, whole = blocks.blocks(numbers, numbers, causal=True)
+    some, whole = blocks.tile_masks(numbers, numbers, causal=True)
     assert some[0, 0].int().tolist() == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 1, 1, 1]]
     assert whole[0, 0].int().tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0]]
-    counts, order = blocks.listed(some & ~whole)
+    counts, order = blocks.tile_indices(some & ~whole)
     assert counts[0, 0].tolist() == [1, 1, 1, 1]
     assert order[0, 0, :, 0].tolist() == [0, 1, 2, 3]
 

@@ -213,6 +213,19 @@ def test_the_presets_have_their_sizes(preset, millions, vocabulary):
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.05)
 
 
+def test_tensor_sizes_are_those_of_the_largest_tensors():
+    model = make_gpt(attention={"heads": 3, "head_size": 6})
+    names = (
+        "embedding.weight",
+        "decoder.blocks.0.feedforward.inner.weight",
+        "decoder.blocks.0.attention.output.weight",
+        "embedding.position.weight",
+    )
+    sizes = [model.get_parameter(name).numel() for name in names]
+    assert list(model.config.tensor_sizes(VOCABULARY).values()) == sizes
+    assert model.config.depth == len(model.decoder.blocks)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_a_model(preset):
     model = GPT(parse_settings(GPTConfig, {"preset": preset, "layers": 1}), 70)

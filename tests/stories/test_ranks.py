@@ -102,7 +102,7 @@ width = 16
 ffn_width = 32
 layers = 1
 attention = {{ heads = 2 }}
-max_length = 32
+context_length = 32
 """
 
 

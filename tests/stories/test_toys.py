@@ -11,7 +11,7 @@ from clearhead.decoding import Constraints, greedy_search
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.tokenizer import BOS, EOS
-from clearhead.training.loss import cross_entropy_loss
+from clearhead.training import cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, Optimizer
 
 VOCABULARY, MAX_LENGTH, SENTENCES, LEARNING_RATE = 12, 5, 64, 1e-2
@@ -54,9 +54,8 @@ def train(model: Translator, task: Toy) -> set[Line]:
 def translate(model: Translator, sources: list[list[int]]) -> list[list[int]]:
     batch = PairBatch.of(sources, sources)
     state = model.eval().start(batch.source, batch.source_lengths)
-    found = greedy_search(
-        model.step, state, Constraints(torch.full((len(sources),), BOS), EOS, MAX_LENGTH + 1)
-    )
+    constraints = Constraints(torch.full((len(sources),), BOS), EOS, MAX_LENGTH + 1)
+    found = greedy_search(model.step, state, constraints)
     return [hypothesis.tokens for hypothesis in found]
 
 

@@ -1,4 +1,4 @@
-"""A toy task: a recurrent model with dropout that learns to say the next token."""
+"""A toy task: a recurrent model with dropout that learns to predict the next token."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Tokens:
 
 
 class Toy(nn.Module):
-    """Has what must be told apart: a tied embedding, one matrix and several in one, a norm, a buffer."""
+    """Has every kind of parameter: a tied embedding, one matrix and several in one, a norm, a buffer."""
 
     def __init__(self, dropout: float = 0.2):
         super().__init__()
@@ -65,8 +65,8 @@ def toy_loss(model: Toy, batch: Tokens) -> Tensor:
 
 def toy_epoch(number: int, skip: int = 0) -> Iterator[Tokens]:
     for index in range(skip, BATCHES):
-        chance = torch.Generator().manual_seed(100 * number + index)
-        tokens = torch.randint(1, VOCABULARY, (3 + index % 2, 6 + index), generator=chance)
+        generator = torch.Generator().manual_seed(100 * number + index)
+        tokens = torch.randint(1, VOCABULARY, (3 + index % 2, 6 + index), generator=generator)
         tokens[0, -2:] = 0
         yield Tokens(tokens)
 
@@ -93,13 +93,13 @@ def feed() -> Callable[..., Feed[Tokens]]:
 
 @pytest.fixture
 def make_trainer() -> Callable[..., Trainer[Toy, Tokens]]:
-    """A trainer of a fresh toy; the same seed gives the same toy."""
+    """A trainer with a new toy; the same seed gives the same toy."""
 
     def make(
         dropout: float = 0.2, seed: int = 3, loss: Any = toy_loss, **settings: Any
     ) -> Trainer[Toy, Tokens]:
         torch.manual_seed(seed)
         chosen = {"schedule": ConstantSchedule(learning_rate=0.01), "device": "cpu", "steps": 12} | settings
-        return Trainer(Toy(dropout), loss, TrainingConfig(**chosen), WIDTH)
+        return Trainer(Toy(dropout), loss, TrainingConfig(**chosen))
 
     return make

@@ -1,8 +1,8 @@
-"""Trains a small translator in processes that are killed and resumed until one of them reaches the end.
+"""Trains a small translator in processes that are killed and resumed until one of them finishes.
 
-Run as: run_to_be_killed.py FOLDER SEED. For each optimizer it leaves the states of an undisturbed run in
-FOLDER/OPTIMIZER/straight and those of the killed ones in FOLDER/OPTIMIZER/killed, and prints how many
-were killed. All are forks of this process, so that the libraries are imported once.
+Run as: run_to_be_killed.py FOLDER SEED. For each optimizer it writes the states of an uninterrupted run to
+FOLDER/OPTIMIZER/straight and those of the killed ones to FOLDER/OPTIMIZER/killed, and prints the number of
+kills. All are forks of this process, so that the libraries are imported once.
 """
 
 import os
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch._dynamo  # the optimizers want it, and each fork would import it anew
+import torch._dynamo  # the optimizers need it, and each fork would import it again
 from torch import Tensor
 
 from clearhead.layers.layout import Padded
@@ -32,7 +32,7 @@ class Pairs:
     source: Tensor
     target: Tensor
     padding: float = 0.0
-    fixed: bool = False
+    static_shape: bool = False
 
     @property
     def tokens(self) -> int:
@@ -47,8 +47,8 @@ class Pairs:
 
 def epoch(number: int, skip: int = 0) -> Iterator[Pairs]:
     for index in range(skip, BATCHES):
-        chance = torch.Generator().manual_seed(100 * number + index)
-        tokens = torch.randint(4, VOCABULARY, (6, 3 + index), generator=chance)
+        generator = torch.Generator().manual_seed(100 * number + index)
+        tokens = torch.randint(4, VOCABULARY, (6, 3 + index), generator=generator)
         yield Pairs(tokens, torch.cat([torch.full((6, 1), 2), tokens.flip(1)], 1))
 
 
@@ -72,7 +72,7 @@ def train(folder: Path, optimizer: str) -> None:
         ema_decay=0.95,
         device="cpu",
     )
-    trainer = Trainer(model, loss, config, width=16)
+    trainer = Trainer(model, loss, config)
     with StateFolder(folder) as states:
         found = states.latest()
         feed = Feed(epoch, **found["position"]) if found else Feed(epoch)
@@ -84,7 +84,7 @@ def train(folder: Path, optimizer: str) -> None:
 
 
 def die_in_save(calls: int) -> None:
-    """This process is killed at a call of fsync: before or after a file is whole, or renamed."""
+    """Kills this process at a call of fsync: before or after a file is complete, or renamed."""
     fsync, made = os.fsync, []
 
     def deadly(handle: int) -> None:
@@ -97,7 +97,7 @@ def die_in_save(calls: int) -> None:
 
 
 def attempt(folder: Path, optimizer: str, delay: float = 60.0, calls: int = 0) -> bool:
-    """Trains in a new process, killed after a delay or at a call of fsync; whether it reached the end."""
+    """Trains in a new process, killed after a delay or at a call of fsync; returns whether it finished."""
     child = os.fork()
     if not child:
         die_in_save(calls)
@@ -116,12 +116,12 @@ def attempt(folder: Path, optimizer: str, delay: float = 60.0, calls: int = 0) -
     return status == 0
 
 
-def kill_until_the_end(folder: Path, optimizer: str, chance: random.Random) -> int:
+def kill_until_the_end(folder: Path, optimizer: str, random_numbers: random.Random) -> int:
     # A save calls fsync four times; the fifth is in the second save.
     kills = sum(not attempt(folder, optimizer, calls=calls) for calls in range(1, 6))
-    # Longer with every try, so that the end comes even on a busy machine.
+    # Longer with every attempt, so that it finishes even on a busy machine.
     delay = 0.1
-    while not attempt(folder, optimizer, delay=chance.uniform(0, delay)):
+    while not attempt(folder, optimizer, delay=random_numbers.uniform(0, delay)):
         kills, delay = kills + 1, delay * 1.2
     return kills
 

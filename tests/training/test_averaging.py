@@ -1,4 +1,4 @@
-"""Averages of weights, along a run and over files."""
+"""Averages of weights, over steps and over files."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def test_the_moving_average_is_the_formula(model):
     torch.testing.assert_close(average.weights()["output.weight"], expected)
 
 
-def test_a_broken_step_leaves_the_average_alone(model):
+def test_a_diverged_step_leaves_the_average_unchanged(model):
     average = MovingAverage(model, decay=0.9)
     before = average.weights()["output.weight"].clone()
     model.output.weight.data.normal_()
@@ -39,15 +39,15 @@ def test_swapping_in_and_out_restores_every_bit(model):
     average.update(1, torch.zeros(()))
     own = {name: tensor.clone() for name, tensor in weights(model).items()}
     mean = {name: tensor.clone() for name, tensor in average.weights().items()}
-    place = model.output.weight.data_ptr()
+    address = model.output.weight.data_ptr()
     with average.swapped():
         assert all(torch.equal(tensor, mean[name]) for name, tensor in weights(model).items())
         assert model.readout.weight is model.embedding.weight
     assert all(torch.equal(tensor, own[name]) for name, tensor in weights(model).items())
-    assert model.output.weight.data_ptr() == place
+    assert model.output.weight.data_ptr() == address
 
 
-def test_the_models_own_weights_return_after_an_error_too(model):
+def test_the_models_own_weights_are_restored_after_an_error(model):
     average = MovingAverage(model, decay=0.9)
     model.output.weight.data.fill_(5.0)
     with pytest.raises(ZeroDivisionError), average.swapped():
@@ -92,7 +92,7 @@ def test_tied_weights_stay_tied(model, files):
 def test_files_of_different_models_are_refused(files, tmp_path):
     other = tmp_path / "other.safetensors"
     write_tree(other, {"output.weight": torch.zeros(2, 2)})
-    with pytest.raises(ModelError, match=r"other.safetensors: differs from .*0.safetensors in calls"):
+    with pytest.raises(ModelError, match=r"other.safetensors: calls differs from .*0.safetensors"):
         average_weights([files[0], other])
     with pytest.raises(ModelError, match="no weights to average"):
         average_weights([])

@@ -1,4 +1,4 @@
-"""A feed never ends, and goes on where it stood."""
+"""A feed never ends, and continues from its position."""
 
 from itertools import islice
 
@@ -16,7 +16,7 @@ def test_epochs_follow_each_other():
     assert list(islice(Feed(letters), 7)) == ["0a", "0b", "0c", "1a", "1b", "1c", "2a"]
 
 
-def test_a_feed_from_any_position_goes_on_as_the_first_would():
+def test_a_feed_started_at_any_position_yields_the_same_batches():
     expected = list(islice(Feed(letters), 12))
     feed = Feed(letters)
     for given in range(9):

@@ -1,4 +1,4 @@
-"""Ctrl-C is a wish first and an order second."""
+"""The first Ctrl-C is a request, the second stops at once."""
 
 import signal
 import threading
@@ -16,7 +16,7 @@ def test_the_first_signal_only_sets_the_flag(number):
         assert interrupt.requested
 
 
-def test_the_second_ctrl_c_raises_and_the_old_handler_returns():
+def test_the_second_ctrl_c_raises_and_the_old_handler_is_restored():
     before = signal.getsignal(signal.SIGINT)
     with Interrupt():
         signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A run that is killed with SIGKILL at any moment and resumed ends as if nothing had happened."""
+"""A run killed at any moment and resumed ends like one that was never interrupted."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def runs(tmp_path_factory) -> Path:
     assert ended.returncode == 0, ended.stderr
     kills = dict(line.split() for line in ended.stdout.splitlines())
     assert all(int(number) >= 5 for number in kills.values())
-    assert "half-written when an earlier run ended" in ended.stderr
+    assert "left half-written by an earlier run" in ended.stderr
     return folder
 
 

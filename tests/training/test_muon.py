@@ -1,3 +1,5 @@
+"""Muon takes the steps of torch's Muon, for many matrices at once."""
+
 import pytest
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ def give_gradients(ours: list[Tensor], seed: int) -> None:
         matrix.grad = torch.randn(matrix.shape).to(matrix.device)
 
 
-def test_matrices_together_take_the_steps_that_torch_takes_one_by_one():
+def test_matrices_in_a_batch_take_the_steps_that_torch_takes_one_by_one():
     ours, theirs = matrices(), [torch.nn.Parameter(matrix) for matrix in matrices()]
     muon = Muon(ours, momentum=0.95, weight_decay=0.1)
     reference = torch.optim.Muon(theirs, lr=0.05, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
@@ -32,7 +34,7 @@ def test_matrices_together_take_the_steps_that_torch_takes_one_by_one():
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_a_broken_step_moves_neither_weights_nor_momenta(device):
+def test_a_diverged_step_changes_neither_weights_nor_momenta(device):
     ours = matrices(device)
     muon = Muon(ours, momentum=0.95, weight_decay=0.1)
     muon.param_groups[0]["lr"] = 0.05
@@ -54,7 +56,7 @@ def test_a_broken_step_moves_neither_weights_nor_momenta(device):
     assert not any(map(torch.equal, ours, before))
 
 
-def test_singular_values_come_near_one():
+def test_singular_values_are_near_one():
     for matrix in matrices():
         values = torch.linalg.svdvals(orthogonal(matrix[None])[0].float())
         assert values.min() > 0.4

@@ -1,4 +1,4 @@
-"""Each parameter gets the treatment that suits it, and state goes by name."""
+"""Each kind of parameter has its own update rule, and state is keyed by name."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ def model(toy):
     return toy()
 
 
-def test_hidden_matrices_are_the_linear_layers_inside(model):
+def test_hidden_matrices_are_the_inner_linear_layers(model):
     assert set(hidden_matrices(model)) == {"project.weight", "output.weight"}
 
 
@@ -60,7 +60,7 @@ def test_adam_is_torchs_adam(model, toy, config, reference):
 
 
 @pytest.mark.parametrize("config", [AdamWConfig(weight_decay=0.5), MuonConfig(weight_decay=0.5)])
-def test_weight_decay_touches_hidden_matrices_only(model, config):
+def test_weight_decay_applies_to_hidden_matrices_only(model, config):
     optimizer = Optimizer(model, config)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
@@ -83,7 +83,7 @@ def test_muon_orthogonalises_each_of_several_projections(model):
         assert sizes.max() < 1.5
 
 
-def test_projections_in_one_matrix_move_as_three_matrices_would(model):
+def test_packed_projections_move_like_separate_matrices(model):
     width = model.project.in_features
     apart = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
     for linear, part in zip(apart, model.project.weight.detach().chunk(3), strict=True):
@@ -98,24 +98,24 @@ def test_projections_in_one_matrix_move_as_three_matrices_would(model):
     assert torch.equal(model.project.weight, torch.cat([linear.weight for linear in apart]))
 
 
-def test_a_matrix_that_only_looks_like_several_moves_as_a_whole():
+def test_a_matrix_of_the_same_shape_as_packed_ones_moves_as_a_whole():
     torch.manual_seed(1)
-    ffn_width, several = nn.Linear(8, 24), Projections(8, (8, 8, 8))
+    whole_layer, several = nn.Linear(8, 24), Projections(8, (8, 8, 8))
     reference = torch.optim.Muon(
-        [nn.Parameter(ffn_width.weight.detach().clone())], weight_decay=0, adjust_lr_fn="match_rms_adamw"
+        [nn.Parameter(whole_layer.weight.detach().clone())], weight_decay=0, adjust_lr_fn="match_rms_adamw"
     )
-    several.load_state_dict(ffn_width.state_dict())
-    for each in (ffn_width, several):
+    several.load_state_dict(whole_layer.state_dict())
+    for each in (whole_layer, several):
         give_gradients(each)
         Optimizer(each, MuonConfig(weight_decay=0)).step(0.05)
     [whole] = reference.param_groups[0]["params"]
-    whole.grad, reference.param_groups[0]["lr"] = ffn_width.weight.grad, 0.05
+    whole.grad, reference.param_groups[0]["lr"] = whole_layer.weight.grad, 0.05
     reference.step()
-    torch.testing.assert_close(ffn_width.weight, whole, atol=2e-3, rtol=0)
-    assert not torch.allclose(ffn_width.weight, several.weight)
+    torch.testing.assert_close(whole_layer.weight, whole, atol=2e-3, rtol=0)
+    assert not torch.allclose(whole_layer.weight, several.weight)
 
 
-def test_the_adam_part_of_muon_has_its_own_rate(model, toy):
+def test_the_adam_part_of_muon_has_its_own_learning_rate(model, toy):
     twin = toy()
     twin.load_state_dict(model.state_dict())
     faster, plain = Optimizer(model, MuonConfig(adam_factor=2.0)), Optimizer(twin, MuonConfig())
@@ -131,7 +131,7 @@ def test_the_adam_part_of_muon_has_its_own_rate(model, toy):
 
 
 @pytest.mark.parametrize("config", [AdamConfig(), AdamWConfig(), MuonConfig()])
-def test_a_loaded_state_goes_on_exactly_and_shares_no_memory(model, toy, config):
+def test_a_loaded_state_continues_exactly_and_shares_no_memory(model, toy, config):
     optimizer = Optimizer(model, config)
     give_gradients(model)
     optimizer.step(0.01)
@@ -147,7 +147,7 @@ def test_a_loaded_state_goes_on_exactly_and_shares_no_memory(model, toy, config)
 
 
 @pytest.mark.parametrize("config", [AdamConfig(), AdamWConfig(), MuonConfig()])
-def test_gradients_are_divided_on_the_way(model, toy, config):
+def test_gradients_are_divided_by_the_divisor(model, toy, config):
     twin = toy()
     twin.load_state_dict(model.state_dict())
     give_gradients(model)
@@ -164,15 +164,13 @@ def test_a_state_of_another_kind_or_model_is_refused(model):
     adam, muon = Optimizer(model, AdamConfig()), Optimizer(model, MuonConfig())
     give_gradients(model)
     adam.step(0.01)
-    with pytest.raises(TrainingError, match="optimizer: the run began with 'adam', not with 'muon'"):
+    with pytest.raises(TrainingError, match="optimizer: the run uses 'adam', not 'muon'"):
         muon.load_state_dict(adam.state_dict())
-    with pytest.raises(
-        TrainingError, match=r"the saved state knows embedding.weight, which this model lacks"
-    ):
+    with pytest.raises(TrainingError, match=r"the saved state has embedding.weight, but this model does not"):
         Optimizer(nn.Linear(2, 2), AdamConfig()).load_state_dict(adam.state_dict())
 
 
-def test_zero_grad_forgets_all_gradients(model):
+def test_zero_grad_drops_all_gradients(model):
     optimizer = Optimizer(model, MuonConfig())
     give_gradients(model)
     optimizer.step(0.01)

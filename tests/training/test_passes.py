@@ -1,17 +1,22 @@
-"""Passes give the same gradients however they are computed: plainly, compiled, recorded, packed or padded."""
+"""Passes give the same gradients whether plain, compiled, recorded, packed or padded."""
 
 import copy
+from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from clearhead.accel.compile import CompiledRegions
+from clearhead.accel.graphs import GraphedPasses
 from clearhead.data.batch import PackedBatch, PairBatch
 from clearhead.data.store import TokenSequences
 from clearhead.models import Translator, TranslatorConfig
 from clearhead.tasks.translation.task import translation_loss
 from clearhead.training import DivergedError, Trainer, TrainingConfig
-from clearhead.training.passes import CudaGraphPasses, Objective, Passes, Regions
+from clearhead.training.parallel import COMPILED_METHODS
+from clearhead.training.passes import Passes
 from clearhead.training.schedule import ConstantSchedule
 
 VOCABULARY = 60
@@ -50,8 +55,8 @@ def loss(model, batch) -> torch.Tensor:
     return translation_loss(model, batch, label_smoothing=0.1)
 
 
-def autocast(precision: torch.dtype = torch.float32):
-    return torch.autocast("cuda", precision, enabled=precision != torch.float32)
+def autocast(precision: torch.dtype, device: torch.device):
+    return torch.autocast(device.type, precision, enabled=precision != torch.float32)
 
 
 def gradients(model: torch.nn.Module) -> torch.Tensor:
@@ -63,18 +68,24 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
     return ((one - other).norm() / other.norm()).item()
 
 
-def recorded(model: Translator, precision: torch.dtype, compiled: bool) -> CudaGraphPasses:
-    device = torch.device("cuda", 0)
-    regions = Regions(model) if compiled else None
-    return CudaGraphPasses(Objective(model, loss), device, lambda: autocast(precision), regions)
+def plain_passes(model: Translator, device: str, precision: torch.dtype = torch.float32) -> Passes:
+    parameters, where = list(model.parameters()), torch.device(device)
+    return Passes(partial(loss, model), parameters, where, lambda: autocast(precision, where))
 
 
-def test_regions_leave_the_model_as_it_was(monkeypatch):
-    # Compiling itself is torch's business, and warns of its own parts.
+def recorded(model: Translator, precision: torch.dtype, compiled: bool) -> GraphedPasses:
+    plain = plain_passes(model, "cuda:0", precision)
+    context = CompiledRegions(model, COMPILED_METHODS).active if compiled else nullcontext
+    return GraphedPasses(plain, plain.parameters, plain.device, context)
+
+
+@pytest.mark.accel
+def test_compiled_regions_leave_the_model_as_it_was(monkeypatch):
+    # Compiling itself is torch's business, and warns about its own parts.
     monkeypatch.setattr(torch, "compile", lambda forward, **settings: lambda *inputs: forward(*inputs))
     model = translator()
     before = model(*_inputs())
-    with Regions(model).compiled():
+    with CompiledRegions(model, COMPILED_METHODS).active():
         assert all("forward" in vars(block) for block in model.encoder.blocks)
         assert "add_positions" in vars(model.source_embedding)
     assert not any("forward" in vars(block) for block in model.encoder.blocks)
@@ -91,12 +102,12 @@ def _inputs():
 
 @pytest.mark.parametrize("batch", [packed(), padded()], ids=["packed", "padded"])
 @pytest.mark.parametrize("count", [1, 2, 5, 1000])
-def test_parts_of_a_batch_have_its_rows_and_its_gradient(batch, count):
+def test_the_parts_of_a_batch_have_its_rows_and_its_gradient(batch, count):
     model = translator()
-    passes = Passes(Objective(model, loss), torch.device("cpu"), lambda: torch.autocast("cpu", enabled=False))
+    passes = plain_passes(model, "cpu")
     whole = passes(batch)
     expected = gradients(model)
-    passes.clear()
+    passes.zero_grad()
     parts = batch.split(count)
     assert len(parts) <= min(count, len(batch))
     assert sum(part.tokens for part in parts) == batch.tokens
@@ -105,15 +116,16 @@ def test_parts_of_a_batch_have_its_rows_and_its_gradient(batch, count):
 
 
 @gpu
+@pytest.mark.accel
 @pytest.mark.parametrize("compiled", [False, True])
 def test_recorded_passes_give_the_gradients_of_plain_ones(compiled):
     model = translator().cuda()
-    plain = Passes(Objective(model, loss), torch.device("cuda", 0), autocast)
+    plain = plain_passes(model, "cuda:0")
     replayed = recorded(model, torch.float32, compiled)
     for number in range(3):
-        plain.clear()
+        plain.zero_grad()
         expected, right = plain(packed(number)), gradients(model)
-        replayed.clear()
+        replayed.zero_grad()
         torch.testing.assert_close(replayed(packed(number)), expected, rtol=1e-5, atol=0)
         assert distance(gradients(model), right) < 1e-5
         for times in (2, 3):
@@ -122,18 +134,19 @@ def test_recorded_passes_give_the_gradients_of_plain_ones(compiled):
 
 
 @gpu
+@pytest.mark.accel
 @pytest.mark.parametrize("compiled", [False, True])
 def test_recorded_passes_in_bf16_are_as_near_to_fp32_as_plain_ones(compiled):
     model = translator().cuda()
-    exact = Passes(Objective(model, loss), torch.device("cuda", 0), autocast)
-    plain = Passes(Objective(model, loss), torch.device("cuda", 0), lambda: autocast(torch.bfloat16))
+    exact = plain_passes(model, "cuda:0")
+    plain = plain_passes(model, "cuda:0", torch.bfloat16)
     found = {}
     for name, passes in (
         ("exact", exact),
         ("plain", plain),
         ("recorded", recorded(model, torch.bfloat16, compiled)),
     ):
-        passes.clear()
+        passes.zero_grad()
         passes(packed())
         found[name] = gradients(model)
     usual, ours = (distance(found[name], found["exact"]) for name in ("plain", "recorded"))
@@ -141,12 +154,13 @@ def test_recorded_passes_in_bf16_are_as_near_to_fp32_as_plain_ones(compiled):
 
 
 @gpu
+@pytest.mark.accel
 def test_packed_and_padded_batches_give_the_same_gradients():
     model = translator().cuda()
 
     def found(precision: torch.dtype, batch: PairBatch | PackedBatch) -> torch.Tensor:
         passes = recorded(model, precision, compiled=True)
-        passes.clear()
+        passes.zero_grad()
         passes(batch)
         return gradients(model) / batch.tokens
 
@@ -161,18 +175,19 @@ def test_packed_and_padded_batches_give_the_same_gradients():
 
 
 @gpu
-def test_recording_changes_neither_chance_nor_gradients():
+@pytest.mark.accel
+def test_recording_changes_neither_random_numbers_nor_gradients():
     model = translator(dropout=0.3).cuda()
     passes = recorded(model, torch.bfloat16, compiled=True)
     found = []
     for _ in range(2):
         torch.cuda.manual_seed(5)
-        passes.clear()
+        passes.zero_grad()
         found.append((passes(packed(1)), passes(packed(2)), gradients(model)))
     (first, second, early), (again, same, late) = found
     assert (first, second) == (again, same)
     assert torch.equal(early, late)
-    assert first != passes(packed(1)), "chance goes on from pass to pass"
+    assert first != passes(packed(1)), "random numbers differ from pass to pass"
 
 
 def trained(steps: int, **settings) -> tuple[Trainer, list[float]]:
@@ -180,13 +195,13 @@ def trained(steps: int, **settings) -> tuple[Trainer, list[float]]:
     config = TrainingConfig(
         steps=12, schedule=ConstantSchedule(learning_rate=1e-3), device="cuda", compile="on", **settings
     )
-    trainer = Trainer(model, loss, config, 64)
+    trainer = Trainer(model, loss, config)
     return trainer, [report.loss for report in trainer.steps(packed(number) for number in range(steps))]
 
 
 @gpu
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_training_on_a_gpu_learns_and_can_be_resumed(precision):
+def test_training_on_a_gpu_learns_and_resumes(precision):
     torch.cuda.manual_seed(3)
     whole, losses = trained(12, precision=precision, ema_decay=0.9)
     assert losses[-1] < losses[0]
@@ -202,12 +217,11 @@ def test_training_on_a_gpu_learns_and_can_be_resumed(precision):
 
 
 @gpu
-def test_a_step_that_diverges_on_a_gpu_is_skipped_and_said():
+def test_a_diverging_step_on_a_gpu_is_skipped_and_reported():
     trainer = Trainer(
         translator(),
         lambda model, batch: loss(model, batch) / (batch.source[0, 0] != 7),
         TrainingConfig(steps=12, schedule=ConstantSchedule(learning_rate=1e-3), device="cuda", ema_decay=0.9),
-        64,
     )
     good, bad = packed(1), packed(2)
     good.cells[0, 0, 0], bad.cells[0, 0, 0] = 8, 7

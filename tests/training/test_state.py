@@ -1,4 +1,4 @@
-"""What was saved is found again, whole; what is not whole is not taken for a state."""
+"""Saved states are read back exactly, and damaged ones are skipped."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def names(folder) -> set[str]:
     return {path.name for path in folder.iterdir() if path.name != "lock"}
 
 
-def test_a_tree_comes_back_as_it_was(tmp_path):
+def test_a_tree_is_read_back_as_written(tmp_path):
     whole = torch.randn(6, 4)
     tree = {
         "whole": whole,
@@ -54,7 +54,7 @@ def test_a_tree_comes_back_as_it_was(tmp_path):
         assert back[name].dtype == tree[name].dtype
 
 
-def test_the_newest_state_is_found_with_all_that_was_saved(folder):
+def test_the_newest_state_is_read_with_everything_saved(folder):
     with StateFolder(folder) as states:
         assert states.latest() is None
         for step in (10, 20):
@@ -80,7 +80,7 @@ def test_the_last_states_and_the_best_weights_are_kept(folder):
         assert [int(path.stem[8:]) for path in states.weights()] == [2, 5, 6, 7]
 
 
-def test_higher_scores_are_better_when_so_said(folder):
+def test_higher_scores_can_be_better(folder):
     with StateFolder(folder, keep_last=1, keep_best=1, better="higher") as states:
         for step, score in enumerate([20.0, 30.0, 25.0]):
             states.save(state_of(step), score)
@@ -89,7 +89,7 @@ def test_higher_scores_are_better_when_so_said(folder):
 
 @pytest.mark.parametrize("which", ["state", "weights"])
 @pytest.mark.parametrize("harm", ["cut", "flipped", "emptied", "missing"])
-def test_a_broken_state_is_reported_and_the_one_before_is_taken(folder, caplog, which, harm):
+def test_a_damaged_state_is_reported_and_the_previous_one_is_read(folder, caplog, which, harm):
     with StateFolder(folder) as states:
         for step in (1, 2):
             states.save(state_of(step, optimizer={"moments": torch.randn(50)}))
@@ -110,14 +110,14 @@ def test_a_broken_state_is_reported_and_the_one_before_is_taken(folder, caplog, 
         assert found["step"] == 1
         if not (which == "state" and harm == "missing"):
             assert f"{which}-00000002.safetensors" in caplog.text
-        # The broken one has the higher number, and must not push out what comes after.
+        # The damaged one has the higher number, and must not displace later ones.
         states.save(state_of(1, retried=True))
         again = states.latest()
     assert again is not None
     assert again["retried"]
 
 
-def test_weights_of_another_save_do_not_pass_for_those_of_a_state(folder, caplog):
+def test_weights_from_another_save_do_not_match_a_state(folder, caplog):
     with StateFolder(folder) as states:
         states.save(state_of(1))
         states.save(state_of(2))
@@ -125,14 +125,14 @@ def test_weights_of_another_save_do_not_pass_for_those_of_a_state(folder, caplog
         found = states.latest()
     assert found is not None
     assert found["step"] == 1
-    assert "not the weights that belong to state-00000002" in caplog.text
+    assert "not the weights that state-00000002.safetensors was saved with" in caplog.text
 
 
-def test_when_no_state_is_whole_the_run_says_so(folder):
+def test_a_folder_with_only_damaged_states_is_an_error(folder):
     with StateFolder(folder) as states:
         states.save(state_of(1))
         (folder / "state-00000001.safetensors").write_bytes(b"short")
-        with pytest.raises(TrainingError, match="none of 1 saved states is whole; start the run anew"):
+        with pytest.raises(TrainingError, match="all 1 saved states are damaged; start a new run"):
             states.latest()
 
 
@@ -144,11 +144,11 @@ def test_leftovers_of_a_killed_save_are_removed_and_reported(folder, caplog, nam
     with StateFolder(folder) as states:
         assert states.latest() is None
     assert not leftover.exists()
-    assert "half-written when an earlier run ended" in caplog.text
+    assert "left half-written by an earlier run" in caplog.text
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2, 3])
-def test_a_full_disk_costs_only_the_state_that_did_not_fit(folder, monkeypatch, moment):
+def test_a_full_disk_loses_only_the_state_that_does_not_fit(folder, monkeypatch, moment):
     with StateFolder(folder) as states:
         states.save(state_of(1))
         calls = []
@@ -163,7 +163,7 @@ def test_a_full_disk_costs_only_the_state_that_did_not_fit(folder, monkeypatch, 
             patch.setattr(os, "fsync", full)
             with pytest.raises(
                 TrainingError,
-                match="cannot save step 2: No space left on device; the state of step 1 is kept; make room",
+                match="cannot save step 2: No space left on device; the state of step 1 is kept; free",
             ):
                 states.save(state_of(2))
         assert before <= names(folder)
@@ -172,7 +172,7 @@ def test_a_full_disk_costs_only_the_state_that_did_not_fit(folder, monkeypatch, 
         assert states.steps()[-1] == 3
 
 
-def test_a_write_that_fails_inside_the_library_is_an_error_of_the_disk(folder):
+def test_a_write_error_inside_the_library_is_reported_as_one_of_the_disk(folder):
     previous = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with StateFolder(folder) as states:
@@ -192,7 +192,7 @@ def test_a_write_that_fails_inside_the_library_is_an_error_of_the_disk(folder):
     assert found["step"] == 1
 
 
-def test_two_runs_cannot_hold_one_folder(folder):
+def test_two_runs_cannot_use_one_folder(folder):
     with StateFolder(folder):
         message = f"process {os.getpid()} is training here; wait for it, stop it, or choose another folder"
         with pytest.raises(TrainingError, match=message), StateFolder(folder):
@@ -201,7 +201,7 @@ def test_two_runs_cannot_hold_one_folder(folder):
         pass
 
 
-def test_the_lock_of_a_killed_process_is_free(folder):
+def test_the_lock_of_a_killed_process_is_released(folder):
     code = (
         "import sys, pathlib, time; from clearhead.training.state import StateFolder\n"
         "with StateFolder(pathlib.Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
@@ -216,7 +216,7 @@ def test_the_lock_of_a_killed_process_is_free(folder):
         pass
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with (
         pytest.raises(TrainingError, match="training: cannot be used for a run: Not a directory"),
@@ -225,13 +225,13 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         pass
 
 
-def test_the_settings_say_what_is_kept_and_what_is_averaged(folder):
+def test_the_settings_decide_which_weights_are_kept_and_averaged(folder):
     best = TrainingConfig(average=AverageConfig(count=3, of="best"), monitor="bleu", keep_last=1)
     last = TrainingConfig(average=AverageConfig(count=3, of="last"), keep_last=1)
     scores = [9.0, 8.0, 1.0, 7.0, 2.0]
     for config, expected in ((best, [0, 1, 3]), (last, [2, 3, 4])):
-        place = folder / config.monitor
-        with StateFolder.of(place, config) as states:
+        better = "higher" if config.monitor == "bleu" else "lower"
+        with StateFolder.of(folder / config.monitor, config, better=better) as states:
             for step, score in enumerate(scores):
                 states.save(state_of(step), score)
             assert config.average is not None
@@ -240,7 +240,7 @@ def test_the_settings_say_what_is_kept_and_what_is_averaged(folder):
             assert {int(path.stem[8:]) for path in states.weights()} >= {*expected, 4}
 
 
-def test_a_passing_state_is_kept_until_there_is_a_later_one_and_pushes_none_out(folder):
+def test_a_passing_state_is_kept_until_the_next_one_and_displaces_none(folder):
     with StateFolder(folder, keep_last=2, keep_weights=2) as states:
         for step, passing in ((10, False), (20, False), (23, True), (26, True)):
             states.save(state_of(step), passing=passing)
@@ -253,7 +253,7 @@ def test_a_passing_state_is_kept_until_there_is_a_later_one_and_pushes_none_out(
         assert states.steps() == [20, 30]
 
 
-def test_weights_whose_state_was_never_written_are_in_no_average(folder):
+def test_weights_without_a_state_are_in_no_average(folder):
     with StateFolder(folder, keep_weights=3) as states:
         states.save(state_of(10))
         write_tree(folder / "weights-00000013.safetensors", state_of(13)["weights"])
@@ -261,26 +261,26 @@ def test_weights_whose_state_was_never_written_are_in_no_average(folder):
         assert [path.stem for path in states.weights()] == ["weights-00000010"]
 
 
-def test_saving_without_holding_the_folder_is_refused(folder):
+def test_saving_without_the_lock_is_refused(folder):
     with pytest.raises(TrainingError, match="enter the folder"):
         StateFolder(folder).save(state_of(1))
 
 
-def test_a_file_that_is_not_ours_is_named(tmp_path):
+def test_a_file_of_another_format_is_named(tmp_path):
     with pytest.raises(ModelError, match="nowhere: no such file"):
         read_tree(tmp_path / "nowhere")
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(ModelError, match="text: cut short or not a safetensors file"):
+    with pytest.raises(ModelError, match="text: truncated or not a safetensors file"):
         read_tree(tmp_path / "text")
 
 
-def test_random_generators_go_on_from_a_saved_state(tmp_path):
-    def draw():
+def test_random_generators_continue_from_a_saved_state(tmp_path):
+    def sample():
         return [random.random(), random.gauss(), np.random.rand(), np.random.randn(), torch.rand(3).tolist()]
 
-    draw()
+    sample()
     write_tree(tmp_path / "random", random_state())
-    expected = draw()
-    draw()
+    expected = sample()
+    sample()
     set_random_state(read_tree(tmp_path / "random"))
-    assert draw() == expected
+    assert sample() == expected

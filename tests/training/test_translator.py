@@ -1,4 +1,4 @@
-"""The trainer teaches the Translator on real batches."""
+"""The trainer trains a Translator on real batches."""
 
 import torch
 
@@ -24,10 +24,12 @@ def loss(model: Translator, batch: PairBatch) -> torch.Tensor:
 
 
 def batches(count: int):
-    chance = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     for _ in range(count):
-        lengths = torch.randint(2, 6, (24,), generator=chance).tolist()
-        sources = [torch.randint(4, VOCABULARY, (length,), generator=chance).tolist() for length in lengths]
+        lengths = torch.randint(2, 6, (24,), generator=generator).tolist()
+        sources = [
+            torch.randint(4, VOCABULARY, (length,), generator=generator).tolist() for length in lengths
+        ]
         yield PairBatch.of(sources, [source[::-1] for source in sources])
 
 
@@ -37,16 +39,15 @@ def test_a_translator_learns_to_reverse():
         optimizer=MuonConfig(),
         schedule=ConstantSchedule(learning_rate=0.01),
         device="cpu",
-        label_smoothing=0.0,
     )
-    trainer = Trainer(translator(), loss, config, width=32)
+    trainer = Trainer(translator(), loss, config)
     reports = list(trainer.steps(batches(150)))
     assert reports[0].loss > 2.5
     assert reports[-1].loss < 0.5
     assert all(0 <= report.padding < 0.6 for report in reports)
 
 
-def test_its_matrices_are_told_from_its_embeddings():
+def test_embeddings_and_norms_are_no_hidden_matrices():
     model = translator()
     names = set(hidden_matrices(model))
     assert "readout_weight" not in names

@@ -1,1 +1,27 @@
-"""Everything that exists only for speed."""
+"""Everything that exists only for speed; no other room uses private torch APIs.
+
+`CLEARHEAD_ACCEL=off` in the environment turns the room off: every function here then falls back to plain
+torch.
+
+| private torch API                                  | used in                   | for                       |
+|----------------------------------------------------|---------------------------|---------------------------|
+| torch._foreach_{mul,mul_,add_,div_,copy_}          | torch_private.py          | many tensors at once      |
+| torch._disable_dynamo                              | torch_private.py          | code left uncompiled      |
+| Module._{forward,backward}{,_pre}_hooks            | torch_private.py          | hooks on a module         |
+| Tensor._version                                    | torch_private.py          | weights that changed      |
+| UntypedStorage._cdata, StorageWeakRef              | torch_private.py          | memory still in use       |
+| torch._addmm_activation                            | kernels/feedforward.py    | bias and ReLU in one step |
+| torch._inductor.config, .custom_graph_pass         | compile.py                | graph rewrites            |
+
+Tested with torch 2.11 on CUDA and torch 2.13 on the CPU.
+"""
+
+import os
+
+SWITCH = "CLEARHEAD_ACCEL"
+_ENABLED = os.environ.get(SWITCH, "on").lower() != "off"
+
+
+def enabled() -> bool:
+    """Whether speed-ups are on; the environment is read once, at import."""
+    return _ENABLED

@@ -1,4 +1,4 @@
-"""Weights in a byte each: every row of a matrix as whole numbers from -127 to 127 and one scale; and back."""
+"""Int8 weights: each matrix row as integers from -127 to 127 and one scale."""
 
 from collections.abc import Mapping
 
@@ -8,21 +8,21 @@ from torch import Tensor
 from clearhead.errors import ModelError
 
 LARGEST = 127
-# The scales of a matrix are stored under its name and this.
+# The scales of a matrix are stored under its name plus this.
 SCALES = ".scales"
 
 
-def rounded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Matrices as int8 with a scale for each row; vectors, which are few numbers, stay as they are.
+def quantize(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Matrices as int8 with one scale per row; all other tensors unchanged.
 
-    No number is moved by more than half of its row's scale, and rounding again changes nothing.
+    No value moves by more than half its row's scale, and quantizing again changes nothing.
     """
     found: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         if tensor.ndim == 2 and tensor.is_floating_point():
             rows = tensor.float()
             scales = rows.abs().amax(dim=1) / LARGEST
-            # A row of zeros has no scale of its own; any will do.
+            # For a row of zeros any scale will do.
             scales = torch.where(scales > 0, scales, 1.0)
             found[name] = (rows / scales[:, None]).round().to(torch.int8)
             found[name + SCALES] = scales
@@ -31,16 +31,19 @@ def rounded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def restored(values: Mapping[str, Tensor], place: str) -> dict[str, Tensor]:
-    """The weights that were rounded, as numbers again, and the others as they are; `place` is their file."""
+def dequantize(values: Mapping[str, Tensor], location: str) -> dict[str, Tensor]:
+    """Int8 matrices as floats, all other tensors unchanged; errors name `location`, the file."""
     found = dict(values)
     for name in [name for name, tensor in values.items() if tensor.dtype == torch.int8]:
         scales = found.pop(name + SCALES, None)
+        problem = None
         if scales is None:
-            raise ModelError(f"{place}: {name} is int8, but {name + SCALES} is missing; copy the file again")
-        if scales.shape != values[name].shape[:1] or not scales.is_floating_point():
-            raise ModelError(f"{place}: {name + SCALES} is not one number for each row; copy the file again")
-        if not bool((scales.isfinite() & (scales > 0)).all()):
-            raise ModelError(f"{place}: {name + SCALES} has a scale that is not above 0; copy the file again")
+            problem = f"{name} is int8, but {name + SCALES} is missing"
+        elif scales.shape != values[name].shape[:1] or not scales.is_floating_point():
+            problem = f"{name + SCALES} does not have one number per row"
+        elif not bool((scales.isfinite() & (scales > 0)).all()):
+            problem = f"{name + SCALES} has a scale that is not above 0"
+        if scales is None or problem:
+            raise ModelError(f"{location}: {problem}; copy the file again")
         found[name] = values[name].float() * scales.float()[:, None]
     return found

@@ -64,10 +64,10 @@ def explain(
       clearhead explain en-de "I closed the windows." --view atlas --out heads.png
       clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
     """
-    from clearhead.inspection.save import check_place
+    from clearhead.inspection.save import check_path
     from clearhead.tasks.load import load
 
-    check_place(out)
+    check_path(out)
     text = read_stdin("text").strip("\n") if text is None else text
     loaded: Any = load(model, device_named(device))
     check_task_options(context, model, loaded.task, OPTIONS)

@@ -53,7 +53,7 @@ def device_named(name: str) -> "torch.device":
 
     if name not in DEVICES:
         raise SettingsError(f"--device {name}: is not one of {', '.join(DEVICES)}")
-    return choose_device(name, asked_by="--device")  # pyright: ignore[reportArgumentType]
+    return choose_device(name, setting="--device")  # pyright: ignore[reportArgumentType]
 
 
 def print_default(name: str) -> None:

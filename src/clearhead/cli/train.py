@@ -189,7 +189,7 @@ def _usage(folder: Path) -> tuple[str, str]:
 
 def _details(reports: "deque[Report]") -> tuple[str, ...]:
     """Means over the last steps whose numbers have arrived from the device."""
-    known = [report for report in reports if report.known]
+    known = [report for report in reports if report.ready]
     if not known:
         return ()
     loss = sum(report.loss for report in known) / len(known)

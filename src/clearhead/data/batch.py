@@ -138,7 +138,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class PackedBatch(TensorBatch):
-    """Several pairs per row, with as many positions for the sources as for the targets.
+    """Several pairs per row; source and target rows have the same length.
 
     One tensor holds everything, so that one copy moves it. Segments number the pairs of a row from 1; padding
     has segment 0. Positions count from the first token of each pair.

@@ -1,4 +1,4 @@
-"""BPE dropout (Provilkov et al. 2020) for stored pairs: words are split anew in every epoch."""
+"""BPE dropout (Provilkov et al. 2020) for stored pairs: words are split differently in every epoch."""
 
 from collections.abc import Sequence
 

@@ -8,11 +8,10 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +57,7 @@ def cached_store(
         return meta | {"tally": {"kept": tally.kept, "dropped": dict(tally.dropped)}}
 
     key = {"content": content, "tokenizer": tokenizer.fingerprint, "max_length": max_length, "format": FORMAT}
-    return CachedBuild(cache, key, PairStore.open, write).store()
+    return _cached(cache, key, PairStore.open, write)
 
 
 def cached_texts(
@@ -66,58 +65,49 @@ def cached_texts(
 ) -> TextStore:
     """The store of these documents, from the cache or newly built; `content` identifies them."""
     key = {"content": content, "tokenizer": tokenizer.fingerprint, "format": FORMAT}
-    build = CachedBuild(cache, key, TextStore.open, lambda folder: _write_texts(folder, chunks(), tokenizer))
-    return build.store()
+    return _cached(cache, key, TextStore.open, lambda folder: _write_texts(folder, chunks(), tokenizer))
 
 
-@dataclass(frozen=True)
-class CachedBuild(Generic[Store]):
-    """A store that is opened if it is in the cache, and built there otherwise."""
+def _cached(
+    cache: Path,
+    key: dict[str, Any],
+    open_store: Callable[[Path], Store],
+    write: Callable[[Path], dict[str, Any]],
+) -> Store:
+    """The store in the cache under everything it depends on; `write` creates its files and metadata."""
+    content = json.dumps(key, sort_keys=True, default=str)
+    folder = cache / hashlib.sha256(content.encode()).hexdigest()[:32]
+    with suppress(DataError):
+        return open_store(folder)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f"{folder.name}.lock"):
+            with suppress(DataError):
+                return open_store(folder)
+            _build(folder, key, write)
+            return open_store(folder)
+    except OSError as error:
+        raise DataError(
+            f"{folder}: the token store cannot be written ({error.strerror or error}); "
+            "make room or choose another cache folder"
+        ) from None
 
-    cache: Path
-    key: dict[str, Any]
-    """Everything that the store depends on."""
-    open: Callable[[Path], Store]
-    write: Callable[[Path], dict[str, Any]]
-    """Writes the store's files into a folder and returns its metadata."""
 
-    def store(self) -> Store:
-        key = json.dumps(self.key, sort_keys=True, default=str)
-        name = hashlib.sha256(key.encode()).hexdigest()[:32]
-        folder = self.cache / name
-        try:
-            return self.open(folder)
-        except DataError:
-            pass
-        try:
-            self.cache.mkdir(parents=True, exist_ok=True)
-            with _locked(self.cache / f"{name}.lock"):
-                return self._open_or_build(folder)
-        except OSError as error:
-            raise DataError(
-                f"{folder}: the token store cannot be written ({error.strerror or error}); "
-                "make room or choose another cache folder"
-            ) from None
-
-    def _open_or_build(self, folder: Path) -> Store:
-        try:
-            return self.open(folder)
-        except DataError:
-            for left in [folder, *folder.parent.glob(f".{folder.name}.*")]:
-                shutil.rmtree(left, ignore_errors=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            meta = self.write(part) | self.key
-            (part / "meta.json").write_text(json.dumps(meta, indent=1, default=str), encoding="utf-8")
-            part.chmod(0o755)
-            for written in [*part.iterdir(), part]:
-                fsync(written)
-            part.rename(folder)
-            fsync(folder.parent)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
-        return self.open(folder)
+def _build(folder: Path, key: dict[str, Any], write: Callable[[Path], dict[str, Any]]) -> None:
+    for left in [folder, *folder.parent.glob(f".{folder.name}.*")]:
+        shutil.rmtree(left, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        meta = write(part) | key
+        (part / "meta.json").write_text(json.dumps(meta, indent=1, default=str), encoding="utf-8")
+        part.chmod(0o755)
+        for written in [*part.iterdir(), part]:
+            fsync(written)
+        part.rename(folder)
+        fsync(folder.parent)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
 
 
 def _write_pairs(

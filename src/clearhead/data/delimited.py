@@ -1,4 +1,4 @@
-"""Documents as a model sees them: between a start and an end token, with labels where they are learned."""
+"""Documents as a model sees them: between a start and an end token, with the positions of their labels."""
 
 from collections.abc import Sequence
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clearhead.explorer.architecture import attentions, stacks
-from clearhead.inspection.explanation_summaries import RESIDUALS
 from clearhead.models import GPT, Translator
+from clearhead.models.anatomy import RESIDUALS
 
 SQUARE = ("scores", "masked", "weights")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.architecture import Model, attentions, stacks
-from clearhead.inspection.edits import Edit, Keep, Move, Mute, Row, Swap
+from clearhead.inspection.edits import Edit, KeepOnly, Mute, SetPosition, SetRow, Swap
 from clearhead.tasks.translation.model import TranslationModel
 
 Changes = dict[str, list[Edit]]
@@ -56,11 +56,11 @@ def _listed(given: Sequence[Edit]) -> str:
 def _edit(model: Model, asked: Mapping[str, Any], field: str) -> tuple[str, Edit]:
     match asked["kind"]:
         case "mute":
-            return f"{_path(model, asked['attention'], field)}.mixed", Mute(tuple(asked["heads"]))
+            return f"{_path(model, asked['attention'], field)}.head_output", Mute(tuple(asked["heads"]))
         case "keep":
-            return f"{_path(model, asked['attention'], field)}.mixed", Keep(tuple(asked["heads"]))
+            return f"{_path(model, asked['attention'], field)}.head_output", KeepOnly(tuple(asked["heads"]))
         case "row":
-            row = Row(asked["query"], tuple(asked["weights"]), asked["head"])
+            row = SetRow(asked["query"], tuple(asked["weights"]), asked["head"])
             return f"{_path(model, asked['attention'], field)}.weights", row
         case "embedding":
             number = _token(model, asked, field)
@@ -68,7 +68,7 @@ def _edit(model: Model, asked: Mapping[str, Any], field: str) -> tuple[str, Edit
                 {asked["place"]: number}
             )
         case _:
-            return _places(model, asked["side"], field), Move({asked["place"]: asked["to"]})
+            return _places(model, asked["side"], field), SetPosition({asked["place"]: asked["to"]})
 
 
 def _path(model: Model, path: str, field: str) -> str:

@@ -12,7 +12,7 @@ from clearhead.explorer.architecture import attentions, stacks
 from clearhead.explorer.catalogue import pattern_of
 from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
-from clearhead.inspection.alignment import SIGN, Aligner, cross_roles
+from clearhead.inspection.alignment import SPECIAL, Aligner, cross_roles
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 
@@ -44,7 +44,9 @@ def lens(told: TraceSession, top: int) -> dict[str, Any]:
     return {
         "rows": [row.removeprefix("layer ") for row in found.rows],
         "cells": [[_cell(told, *place) for place in zip(*row, strict=True)] for row in rows],
-        "next": [[None if math.isnan(one) else one for one in row] for row in found.wanted.tolist()],
+        "next": [
+            [None if math.isnan(one) else one for one in row] for row in found.next_probabilities.tolist()
+        ],
     }
 
 
@@ -80,7 +82,7 @@ def _heads(found: Summaries, kind: str, aligners: list[Aligner]) -> list[dict[st
                     "head": head,
                     "entropy": bits[head],
                     "distance": far[head],
-                    "role": None if role.name == "head_output" else role.name,
+                    "role": None if role.name == "mixed" else role.name,
                     "label": str(role),
                     "roles": {**{name: share[head] for name, share in shares.items()}, **aligns},
                 }
@@ -100,7 +102,7 @@ def _aligners(found: Summaries) -> list[Aligner]:
     if "cross" not in found.kinds:
         return []
     words = found.words
-    return found.aligners() if max(words.source) > SIGN and max(words.target) > SIGN else []
+    return found.aligners() if max(words.source) > SPECIAL and max(words.target) > SPECIAL else []
 
 
 def _words(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def _words(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:
 
 def _residual(found: Summaries, stack: str) -> list[dict[str, Any]]:
     rows = []
-    for one in found.brought(stack):
+    for one in found.residual_contributions(stack):
         path, layer = pattern_of(one.name)
         share = {"norm": one.norm.tolist(), "added": one.added.tolist(), "share": one.share.tolist()}
         rows.append({"layer": layer, "sublayer": path.rsplit(".", 1)[1], **share})

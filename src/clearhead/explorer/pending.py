@@ -10,7 +10,7 @@ from torch import Tensor
 from clearhead.explorer.interventions import Changes
 from clearhead.inspection import Trace, intervene, sites
 from clearhead.inspection.explanation import Explanation, not_captured
-from clearhead.inspection.sites import Listener, listening
+from clearhead.inspection.sites import Hook, attached
 
 Keep = Callable[[str, Tensor], None]
 
@@ -78,7 +78,7 @@ def look(told: Explanation, changes: Changes, names: Iterable[str], keep: Keep) 
     """The logits of a pass over an explanation's ids; tensors of these names are kept as they come by."""
     found = sites(told.model)
 
-    def keeper(name: str) -> Listener:
+    def keeper(name: str) -> Hook:
         def heard(tensor: Tensor) -> Tensor:
             keep(name, tensor.detach()[0].cpu())
             return tensor
@@ -87,9 +87,9 @@ def look(told: Explanation, changes: Changes, names: Iterable[str], keep: Keep) 
 
     with (
         intervene(told.model, changes),
-        listening([(found[name], keeper(name)) for name in names], looks=True),
+        attached([(found[name], keeper(name)) for name in names], readonly=True),
     ):
-        return told.logits().cpu()
+        return told.run().cpu()
 
 
 class Enough(Exception):  # noqa: N818, as it is no error

@@ -6,9 +6,9 @@ import torch
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.trace_session import TraceSession
-from clearhead.inspection.explanation_summaries import RESIDUALS
 from clearhead.layers.attention import Attention
 from clearhead.layers.norm import PreNorm
+from clearhead.models.anatomy import RESIDUALS
 
 THREE = ("queries", "keys", "values")
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from clearhead.explorer.architecture import Model, most_tokens
-from clearhead.inspection.explanation import source_tokens
+from clearhead.inspection.explanation import text_tokens
 
 
 def cut_text(model: Model, text: str) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def cut_text(model: Model, text: str) -> dict[str, Any]:
         "normalised": tokenizer.normalized(text),
         "tokens": [
             {"id": one.id, "piece": one.piece, "word": one.word, "special": one.special}
-            for one in source_tokens(tokenizer, ids)[:-1]
+            for one in text_tokens(tokenizer, ids)
         ],
         "count": len(ids),
         "most": most_tokens(model),

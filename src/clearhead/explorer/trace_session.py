@@ -18,7 +18,8 @@ from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
 from clearhead.explorer.distribution import Cut, distribution
 from clearhead.explorer.interventions import Changes
 from clearhead.explorer.pending import PendingTrace, look, look_up_to
-from clearhead.inspection.explanation import Explanation, Look, Token
+from clearhead.inspection.explanation import Explanation, Token
+from clearhead.inspection.trace import CapturedPass
 
 FORMAT = 1
 PARTS = ("summaries", "logits", "lens", "beam", "contributions", "projection")
@@ -54,7 +55,7 @@ class TraceSession:
     def __post_init__(self) -> None:
         there = {name: self.explanation[name] for name in self.explanation.trace}
         self._tensors, self._stopped = PendingTrace(there, self.awaited), False
-        self.model, self.tokenizer = self.explanation.model, self.explanation.tokenizer
+        self.model, self.tokenizer = self.explanation.model, self.explanation.processor
         self.device = self.model.readout_weight.device
         self.catalogue = catalogue(self.model, {side: len(words) for side, words in self.sides.items()})
 
@@ -82,7 +83,7 @@ class TraceSession:
             )
         fused = look(self.explanation, self.changes, (), self._keep)
         difference = float((logits - fused).abs().max())
-        self.explanation = self.explanation.seen(Look(self._tensors.trace(), logits, difference))
+        self.explanation = self.explanation.with_pass(CapturedPass(self._tensors.trace(), logits, difference))
         self.before = self.earlier() if self.earlier else None
 
     def _keep(self, name: str, tensor: Tensor) -> None:

@@ -1,8 +1,24 @@
-"""Looking inside a model, and changing what happens there."""
+"""Capturing and changing the tensors of a forward pass, and explaining it."""
 
-from clearhead.inspection.edits import Edit, Keep, Move, Mute, Patch, Row, Swap
+from clearhead.inspection.edits import Edit, KeepOnly, Mute, Patch, SetPosition, SetRow, Swap
+from clearhead.inspection.explanation import Explanation, Token, explain_pass
 from clearhead.inspection.intervene import intervene
 from clearhead.inspection.sites import sites
 from clearhead.inspection.trace import Trace, capture
 
-__all__ = ["Edit", "Keep", "Move", "Mute", "Patch", "Row", "Swap", "Trace", "capture", "intervene", "sites"]
+__all__ = [
+    "Edit",
+    "Explanation",
+    "KeepOnly",
+    "Mute",
+    "Patch",
+    "SetPosition",
+    "SetRow",
+    "Swap",
+    "Token",
+    "Trace",
+    "capture",
+    "explain_pass",
+    "intervene",
+    "sites",
+]

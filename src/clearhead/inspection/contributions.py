@@ -1,4 +1,4 @@
-"""What each head is worth: muted once, with all others as they are."""
+"""The contribution of each head, measured by muting it while all others stay (Michel et al. 2019)."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from clearhead.layers.attention import Attention
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a measure loses or gains when a head is muted."""
+    """How a measure changes when a head is muted."""
 
     attention: str
-    """Its path in the model."""
+    """The path of the attention."""
     head: int
     change: float
-    """Of the measure: below 0 where the head helps."""
+    """Negative if the head helps."""
 
 
 def contributions(model: nn.Module, measure: Callable[[], float]) -> Generator[Contribution, None, None]:
-    """Every head of every attention, muted once each (Michel et al. 2019); `measure` runs the model."""
-    whole = measure()
+    """The contribution of every head of every attention; `measure` runs the model."""
+    baseline = measure()
     for path, attention in model.named_modules():
         if isinstance(attention, Attention):
             for head in range(attention.project.sizes[0] // attention.head_size):
-                with intervene(model, {f"{path}.mixed": Mute([head])}):
-                    yield Contribution(path, head, measure() - whole)
+                with intervene(model, {f"{path}.head_output": Mute([head])}):
+                    yield Contribution(path, head, measure() - baseline)

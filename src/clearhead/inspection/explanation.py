@@ -1,145 +1,246 @@
-"""What one text did inside a model: its tokens, every tensor by name, and what the model made of it."""
+"""An explanation: one input's tokens, its captured tensors by name, and the model's output."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from clearhead.data.batch import PairBatch
 from clearhead.errors import SettingsError
-from clearhead.inspection import Trace, capture
-from clearhead.layers.layout import Padded
-from clearhead.models import GPT, Translator
-from clearhead.options import options_of
-from clearhead.text.tokenizer import BOS, EOS, UNK, Tokenizer
+from clearhead.inspection.trace import CapturedPass, Trace, captured_pass
+from clearhead.models.anatomy import Anatomy, anatomy_of
+from clearhead.text.tokenizer import UNK, Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.inspection.pictures.picture import Picture
-    from clearhead.inspection.save import Frame
+    from clearhead.inspection.save import NotebookPage
+
+Run = Callable[[], Tensor]
+"""Runs one forward pass and returns its logits: (positions, vocabulary)."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """One token of a text as a model reads it."""
+    """One position of an input as the model reads it."""
 
     id: int
     piece: str
-    """As one can read it: blanks as ▁."""
-    word: int | None
-    """The number of the word of the text that it is a part of; None for signs."""
+    """A readable label; ▁ stands for a space."""
+    word: int | None = None
+    """The index of the word that it belongs to; None for special tokens."""
     next: int | None = None
-    """The id that a decoder is to say at this position; None where nothing is, or nothing yet."""
+    """The token that is to follow, on the output side; None where it is not known."""
     log_probability: float | None = None
-    """Of that id, as the model has it."""
+    """Of the next token."""
     written: bool = False
-    """Whether the model wrote it."""
+    """Whether the model generated it."""
 
     @property
     def special(self) -> bool:
-        """Whether it is a sign, and no part of a text."""
+        """Whether it belongs to no word."""
         return self.word is None
 
     def record(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The token as JSON."""
         return {**asdict(self), "special": self.special}
 
 
-@dataclass(frozen=True)
-class Look:
-    """One pass over a text that was looked into."""
+class SearchNode(Protocol):
+    """One hypothesis of a beam search, which extends its parent by a token."""
 
-    trace: Trace
-    logits: Tensor | None
-    """None where nothing was to be looked at, and no pass was made."""
-    difference: float
-    """The largest difference between these logits and those of a pass that nobody looks into."""
+    parent: int | None
+    step: int
+    token: int
+    log_probability: float
+    score: float
+    fate: Literal["kept", "finished", "dropped"]
+    why: str | None
+    best: bool
+
+
+class SearchTree(Protocol):
+    """All hypotheses that a beam search considered."""
+
+    @property
+    def nodes(self) -> Sequence[SearchNode]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What one text did inside a model; `explanation[name]` is a tensor of it, without the batch's axis."""
+    """One pass through a model; `explanation[name]` is a captured tensor without the batch axis."""
 
     text: str
-    """As it was given."""
-    normalized: str
-    """As the tokenizer spells it."""
+    """The input."""
     output: str
-    """The translation, or the continuation."""
-    source: tuple[Token, ...] = field(repr=False)
-    """What the encoder read; a GPT has none, and nothing here."""
-    target: tuple[Token, ...] = field(repr=False)
-    """What the decoder read, and at each position what it was to say next."""
+    """The translation or continuation."""
+    sides: Mapping[str, tuple[Token, ...]] = field(repr=False)
+    """The tokens of each side, by the names in the model's anatomy."""
     trace: Trace
-    """Tensors by name, with the batch's axis, on the processor; the names are those of `capture`."""
+    """Captured tensors by name, with the batch axis, on the CPU."""
     difference: float
-    """The largest difference between the logits of the pass that was looked into and those of a fused one.
-
-    NaN where nothing was to be looked at.
-    """
-    model: Translator | GPT = field(repr=False)
-    tokenizer: Tokenizer = field(repr=False)
+    """The largest difference from the logits of the fused path; NaN if no pass was captured."""
+    model: nn.Module = field(repr=False)
+    run: Run = field(repr=False)
+    """Repeats the pass."""
+    processor: Any = field(default=None, repr=False)
+    """The model's tokenizer; without one, positions are labelled by their tokens' pieces."""
+    normalized: str = ""
+    """The text as the tokenizer normalises it."""
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """How the output was looked for."""
+    """The options that produced the output."""
     name: str = field(default="", repr=False)
-    """Of the model, as it was loaded by."""
+    """The name under which the model was loaded."""
     found: Any = field(default=None, repr=False)
-    """The `Translation` or `Generation`; None where the output was given."""
-    tree: Any = field(default=None, repr=False)
-    """All that a search with a beam has looked at."""
+    """The `Translation` or `Generation`; None if the output was given."""
+    tree: SearchTree | None = field(default=None, repr=False)
+    """The tree of the beam search, if there was one."""
 
     def __getitem__(self, name: str) -> Tensor:
         return self.trace[name][0]
 
-    def picture(self, view: str | None = None, **choice: Any) -> "Picture":
-        """One of its pictures, by name, of an attention, layer, head and query; see `tasks/drawing.py`."""
-        from clearhead.inspection.pictures.draw import Choice, draw
+    def picture(
+        self,
+        view: str | None = None,
+        *,
+        attention: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        query: int | None = None,
+    ) -> "Picture":
+        """A picture by name, of an attention, layer, head and query; without them, the clearest ones.
 
-        return draw(self, view, options_of(Choice, choice))
+        `VIEWS` in pictures/draw.py lists the names.
+        """
+        from clearhead.inspection.pictures.draw import draw, select
 
-    def save(self, path: Path | str, view: str | None = None, **choice: Any) -> Path:
-        """Writes a picture (.png, .svg, .pdf), the explorer's page in a file (.html), or numbers (.json)."""
+        return draw(self, view, select(attention, layer, head, query))
+
+    def save(
+        self,
+        path: Path | str,
+        view: str | None = None,
+        *,
+        attention: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        query: int | None = None,
+    ) -> Path:
+        """Writes a picture (.png, .svg, .pdf), the explorer's page (.html) or all numbers (.json).
+
+        A folder gets every picture.
+        """
+        from clearhead.inspection.pictures.draw import select
         from clearhead.inspection.save import save_explanation
 
-        return save_explanation(self, Path(path), view, **choice)
+        return save_explanation(self, Path(path), view, select(attention, layer, head, query))
 
-    def page(self, height: int = 760) -> "Frame":
-        """The explorer's views of it in a notebook: a frame that holds all that it shows."""
-        from clearhead.inspection.save import framed
+    def page(self, height: int = 760) -> "NotebookPage":
+        """The explorer's page for a notebook, with all data inside."""
+        from clearhead.inspection.save import notebook_page
 
-        return framed(self, height)
+        return notebook_page(self, height)
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it."""
-        from clearhead.inspection.save import shown
+        from clearhead.inspection.save import notebook_html
 
-        return shown(self)
+        return notebook_html(self)
+
+    @property
+    def anatomy(self) -> Anatomy:
+        return anatomy_of(self.model)
 
     @property
     def kind(self) -> str:
-        """translator or gpt."""
-        return self.model.config.kind
+        """The kind of model: "translator", "gpt"; without settings, the name of its class."""
+        return getattr(getattr(self.model, "config", None), "kind", type(self.model).__name__)
+
+    @property
+    def target(self) -> tuple[Token, ...]:
+        """The tokens of the output side, whose next tokens the model predicts."""
+        return self.sides[self.anatomy.output_side]
+
+    @property
+    def source(self) -> tuple[Token, ...]:
+        """The tokens of the input side; empty for a model with one side."""
+        return next((tokens for side, tokens in self.sides.items() if side != self.anatomy.output_side), ())
 
     @property
     def log_probability(self) -> float:
-        """Of all that the decoder was to say, as the model has it."""
+        """The log-probability of the target."""
         return sum(token.log_probability or 0.0 for token in self.target)
 
-    def logits(self) -> Tensor:
-        """Of one more pass over the same ids: (positions, vocabulary)."""
-        ids = [token.id for token in self.target]
-        if isinstance(self.model, GPT):
-            return _text_logits(self.model, ids)
-        return _pair_logits(self.model, [token.id for token in self.source[:-1]], ids[1:])
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Readable labels of ids."""
+        if isinstance(self.processor, Tokenizer):
+            return self.processor.pieces(ids)
+        known = {token.id: token.piece for tokens in self.sides.values() for token in tokens}
+        return [known.get(number, str(number)) for number in ids]
 
-    def seen(self, look: Look) -> "Explanation":
-        """The same, with what another pass over it has shown."""
-        said = [token.next for token in self.target if token.next is not None]
-        told = _told(self.target, said, look.logits)
-        return replace(self, trace=look.trace, difference=look.difference, target=told)
+    def with_pass(self, captured: CapturedPass) -> "Explanation":
+        """The explanation with tensors and log-probabilities of another pass over its tokens."""
+        sides = {**self.sides, self.anatomy.output_side: _with_log_probs(self.target, captured.logits)}
+        return replace(self, sides=sides, trace=captured.trace, difference=captured.difference)
+
+
+def explain_pass(
+    model: nn.Module,
+    run: Run,
+    sides: Mapping[str, Sequence[Token]],
+    names: Sequence[str] = ("*",),
+    processor: Any = None,
+    text: str | None = None,
+    output: str = "",
+) -> Explanation:
+    """Captures one forward pass of any model that declares an `anatomy()`.
+
+    `run` runs the pass and returns its logits; it is called several times. `sides` holds the tokens that the
+    model reads, by the sides of its anatomy. Only tensors that match the names are kept. The text defaults to
+    the pieces of the first side.
+    """
+    expected = {side for part in anatomy_of(model).attentions for side in (part.queries, part.keys)}
+    if missing := sorted(expected.difference(sides)):
+        raise SettingsError(
+            f"sides: {', '.join(missing)} missing; pass the tokens of each side of the anatomy"
+        )
+    tokens = {side: tuple(given) for side, given in sides.items()}
+    if text is None:
+        text = " ".join(token.piece for token in next(iter(tokens.values())))
+    explanation = Explanation(text, output, tokens, Trace(), float("nan"), model, run, processor)
+    return explanation.with_pass(captured_pass(model, run, names))
+
+
+def text_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
+    """The tokens of ids, their words numbered from 0; special tokens belong to no word."""
+    specials = {*range(len(tokenizer.special_tokens)), tokenizer.bos_id, *tokenizer.eos_ids} - {UNK}
+    first = next((position for position, number in enumerate(ids) if number not in specials), len(ids))
+    words: list[int | None] = [None] * first
+    for number, word in enumerate(tokenizer.words([ids[first:]])[0]):
+        words += [None if one in specials else number for one in word]
+    return [Token(*each) for each in zip(ids, tokenizer.pieces(ids), words, strict=True)]
+
+
+def with_next(tokens: Sequence[Token], ids: Sequence[int]) -> tuple[Token, ...]:
+    """Tokens with the ids that follow them; the last token may have none."""
+    known = [replace(token, next=number) for token, number in zip(tokens, ids, strict=False)]
+    return (*known, *tokens[len(known) :])
+
+
+def not_captured(name: str) -> SettingsError:
+    """The error for a tensor that an explanation lacks."""
+    return SettingsError(f"{name}: was not captured; explain with names=['{name}', …], or without names")
+
+
+def _with_log_probs(tokens: Sequence[Token], logits: Tensor | None) -> tuple[Token, ...]:
+    """Tokens with the log-probabilities of their next tokens, which all but the last few have."""
+    ids = [token.next for token in tokens if token.next is not None]
+    if logits is None or not ids:
+        return tuple(replace(token, log_probability=None) for token in tokens)
+    wanted = torch.tensor(ids, dtype=torch.long)[:, None]
+    log_probs = logits[: len(ids)].float().log_softmax(-1).gather(1, wanted)[:, 0].tolist()
+    known = [replace(token, log_probability=one) for token, one in zip(tokens, log_probs, strict=False)]
+    return (*known, *tokens[len(known) :])
 
 
 def _json(explanation: Explanation) -> str:
@@ -149,90 +250,4 @@ def _json(explanation: Explanation) -> str:
 
 
 WRITERS: dict[str, Callable[[Explanation], str]] = {"json": _json}
-"""What writes all of an explanation as text, by the file's ending; the explorer adds html."""
-
-
-def not_captured(name: str) -> SettingsError:
-    """What to say where an explanation was made without this tensor."""
-    return SettingsError(f"{name}: was not captured; explain with names=['{name}', …], or without names")
-
-
-def look_at_pair(
-    model: Translator, source: Sequence[int], target: Sequence[int], names: Sequence[str] = ("*",)
-) -> Look:
-    """A pass over a pair of ids; the encoder reads the source and </s>, the decoder <s> and the target."""
-    return _look(model, lambda: _pair_logits(model, source, target), names)
-
-
-def look_at_text(model: GPT, words: Sequence[int], names: Sequence[str] = ("*",)) -> Look:
-    """A pass over a text of these ids."""
-    return _look(model, lambda: _text_logits(model, words), names)
-
-
-def _pair_logits(model: Translator, source: Sequence[int], target: Sequence[int]) -> Tensor:
-    batch = PairBatch.of([source], [target]).to(model.readout_weight.device)
-    return model(batch.source, Padded(batch.source_lengths), batch.inputs)[0]
-
-
-def _text_logits(model: GPT, words: Sequence[int]) -> Tensor:
-    return model(torch.tensor([list(words)], device=model.readout_weight.device))[0]
-
-
-@torch.no_grad()
-def _look(model: nn.Module, run: Callable[[], Tensor], names: Sequence[str]) -> Look:
-    if not names:
-        return Look(Trace(), None, math.nan)
-    fused = run()
-    with capture(model, names) as trace:
-        logits = run()
-    return Look(trace.to("cpu"), logits.cpu(), float((logits - fused).abs().max()))
-
-
-def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str | None = None) -> tuple[Token, ...]:
-    """What an encoder reads: ids, and </s>; words are those of the text that the last ids are from."""
-    tokens = _tokens(tokenizer, ids)
-    # What is not in the vocabulary can be told apart into words only as long as there is a text.
-    numbers = tokenizer.word_numbers(text) if text else []
-    for position, number in enumerate(numbers, start=len(ids) - len(numbers)):
-        tokens[position] = replace(tokens[position], word=number)
-    return (*tokens, *_tokens(tokenizer, [EOS]))
-
-
-def target_tokens(
-    tokenizer: Tokenizer, ids: Sequence[int], look: Look, ends: bool = True, written: bool = True
-) -> tuple[Token, ...]:
-    """What a translator's decoder reads, and what it is to say: the target, and </s> if it ends."""
-    tokens = [replace(token, written=written) for token in _tokens(tokenizer, ids)]
-    return _told([*_tokens(tokenizer, [BOS]), *tokens], [*ids, EOS] if ends else ids, look.logits)
-
-
-def text_tokens(
-    tokenizer: Tokenizer, prompt: Sequence[int], said: Sequence[int], look: Look, end: int | None
-) -> tuple[Token, ...]:
-    """What a GPT reads: a prompt and what it wrote after it; `end` is what it said last, if it ended."""
-    ids = [*prompt, *said]
-    tokens = _tokens(tokenizer, ids)
-    tokens[len(prompt) :] = [replace(token, written=True) for token in tokens[len(prompt) :]]
-    return _told(tokens, ids[1:] if end is None else [*ids[1:], end], look.logits)
-
-
-def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
-    """The tokens of ids; the words of a text are numbered, and signs have no number."""
-    signs = {*range(len(tokenizer.special_tokens)), tokenizer.bos_id, *tokenizer.eos_ids} - {UNK}
-    first = next((position for position, number in enumerate(ids) if number not in signs), len(ids))
-    numbers: list[int | None] = [None] * first
-    for number, word in enumerate(tokenizer.words([ids[first:]])[0]):
-        numbers += [None if one in signs else number for one in word]
-    return [Token(*each) for each in zip(ids, tokenizer.pieces(ids), numbers, strict=True)]
-
-
-def _told(tokens: Sequence[Token], said: Sequence[int], logits: Tensor | None) -> tuple[Token, ...]:
-    """The tokens with what is said at their positions, and how probable that is; the last may say nothing."""
-    wanted, log_probs = torch.tensor(list(said), dtype=torch.long), [None] * len(said)
-    if logits is not None:
-        log_probs = logits[: len(said)].float().log_softmax(-1).gather(1, wanted[:, None])[:, 0].tolist()
-    told = [
-        replace(token, next=word, log_probability=log_prob)
-        for token, word, log_prob in zip(tokens, said, log_probs, strict=False)
-    ]
-    return (*told, *tokens[len(told) :])
+"""Writers of a whole explanation as text, by file ending; the explorer adds html."""

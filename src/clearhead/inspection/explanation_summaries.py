@@ -1,13 +1,14 @@
-"""What an explanation comes to: roles of heads, words aligned, shares in the residual, the logit lens."""
+"""Summaries of an explanation: head roles, word alignment, residual contributions and the logit lens."""
 
 from collections.abc import Generator, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from clearhead.errors import SettingsError
 from clearhead.inspection.alignment import (
-    SIGN,
+    SPECIAL,
     Aligner,
     WordAlignment,
     Words,
@@ -19,174 +20,182 @@ from clearhead.inspection.alignment import (
 from clearhead.inspection.contributions import Contribution, contributions
 from clearhead.inspection.explanation import Explanation, Token, not_captured
 from clearhead.inspection.lens import Lens, logit_lens
-from clearhead.inspection.summaries import Brought, Role, head_roles, residual_share
+from clearhead.inspection.sites import sites
+from clearhead.inspection.summaries import ResidualContribution, Role, head_roles, residual_share
 from clearhead.layers.block import Stack
-from clearhead.models import GPT, Translator
-from clearhead.text.tokenizer import UNK
-
-ATTENTIONS = {
-    "encoder": "encoder.blocks.{}.attention",
-    "decoder": "decoder.blocks.{}.attention",
-    "cross": "decoder.blocks.{}.cross_attention",
-}
-"""Kinds of attention, and the paths of their layers."""
-RESIDUALS = {
-    "attention": "attention_residual",
-    "cross_attention": "cross_residual",
-    "feedforward": "feedforward_residual",
-}
-"""What adds up what each sub-layer brings."""
+from clearhead.models.anatomy import AttentionPart, StackPart
+from clearhead.text.tokenizer import UNK, Tokenizer
 
 
 class Summaries:
-    """What can be computed from the tensors of an explanation."""
+    """Measurements on the tensors of an explanation."""
 
     def __init__(self, explanation: Explanation):
         self.explanation = explanation
         self.model = explanation.model
+        self.anatomy = explanation.anatomy
         self._roles: dict[str, list[list[Role]]] = {}
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of attention that the model has."""
-        return ["decoder"] if isinstance(self.model, GPT) else ["encoder", "decoder", "cross"]
+        """The names of the model's attentions."""
+        return [part.name for part in self.anatomy.attentions]
 
-    def paths(self, kind: str) -> list[str]:
-        """The attentions of a kind, a layer each."""
+    @property
+    def cross(self) -> AttentionPart | None:
+        """The attention from one side to another, if the model has one."""
+        return next((part for part in self.anatomy.attentions if part.crosses), None)
+
+    @cached_property
+    def available_tensors(self) -> set[str]:
+        """The names of all tensors that can be captured."""
+        return set(sites(self.model))
+
+    def part(self, kind: str) -> AttentionPart:
+        """An attention by name."""
         if kind not in self.kinds:
             raise SettingsError(f"attention: {kind!r} is not one of {', '.join(self.kinds)}")
-        stack: Stack = self.model.get_submodule(ATTENTIONS[kind].split(".")[0])  # pyright: ignore
-        return [ATTENTIONS[kind].format(layer) for layer in range(len(stack.blocks))]
+        return self.anatomy.attention(kind)
+
+    def paths(self, kind: str) -> list[str]:
+        """The paths of an attention, one per layer."""
+        return self.anatomy.layers(self.part(kind))
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor of the explanation, without the batch's axis."""
+        """A captured tensor, without the batch axis."""
         if name not in self.explanation.trace:
             raise not_captured(name)
         return self.explanation[name].float()
 
-    def sides(self, kind: str) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        """The tokens that ask and those that are asked."""
-        one = self.explanation
-        return {
-            "encoder": (one.source, one.source),
-            "decoder": (one.target, one.target),
-            "cross": (one.target, one.source),
-        }[kind]
+    def tokens(self, kind: str) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """The tokens of an attention's queries and of its keys."""
+        part = self.part(kind)
+        return self.explanation.sides[part.queries], self.explanation.sides[part.keys]
 
     def weights(self, kind: str) -> list[Tensor]:
-        """(heads, queries, keys) in every layer."""
+        """The weights of every layer: (heads, queries, keys)."""
         return [self.tensor(f"{path}.weights") for path in self.paths(kind)]
 
     def roles(self, kind: str) -> list[list[Role]]:
-        """What the heads of every layer mostly look at; measured once, as a picture asks layer by layer."""
+        """The roles of every layer's heads, measured once."""
         if kind not in self._roles:
-            weights, ranked = self.weights(kind), self.aligners() if kind == "cross" else []
+            crosses, weights = self.part(kind).crosses, self.weights(kind)
+            ranked = self.aligners() if crosses else []
             self._roles[kind] = [
-                cross_roles(one, layer, ranked) if kind == "cross" else head_roles(one)
+                cross_roles(one, layer, ranked) if crosses else head_roles(one)
                 for layer, one in enumerate(weights)
             ]
         return self._roles[kind]
 
     @property
     def words(self) -> Words:
-        """Which word each token belongs to; of the target, of each token that is to be said."""
-        source, target = self.explanation.source, self.explanation.target
-        said = [*target[1:], None]
-        return Words([_number(token) for token in source], [_number(token) for token in said])
-
-    def aligners(self) -> list[Aligner]:
-        """The heads of cross-attention, best aligner first, as this text has it."""
-        return rank_aligners([(self.weights("cross"), self.words)])
-
-    def alignment(self, aligner: Aligner | None = None) -> WordAlignment:
-        """The words as a head sees them; the best aligner, if none is named."""
-        aligner = aligner or self.aligners()[0]
-        merged = merge_words(self.weights("cross")[aligner.layer], self.words, aligner.reads)[aligner.head]
-        source, target = self._spelled(self.explanation.source), self._spelled(self.explanation.target)
-        # What the vocabulary does not have is known only from the text.
-        own = self.explanation.tokenizer.word_texts(self.explanation.text)
-        for number, ids in enumerate(_grouped(self.explanation.source)):
-            if UNK in ids:
-                source[number] = own[number] or source[number]
-        return WordAlignment(aligner, source, target, merged, agreements(merged))
-
-    def brought(self, stack: str) -> list[Brought]:
-        """What each sub-layer of a stack brought to the stream."""
-        before = self.tensor(_embedded(self.model, stack))
-        found = []
-        for path in self._sublayers(stack):
-            added, stream = self.tensor(f"{path}.added"), self.tensor(_residual(path))
-            found.append(
-                Brought(path, stream.norm(dim=-1), added.norm(dim=-1), residual_share(before, added))
-            )
-            before = stream
-        return found
-
-    def lens(self, top: int = 3) -> Lens:
-        """What the decoder would say after each of its layers."""
-        layers = [
-            f"decoder.blocks.{layer}.feedforward_residual.stream"
-            for layer in range(len(self.paths("decoder")))
-        ]
-        rows = {"embedding": _embedded(self.model, "decoder")}
-        rows |= {f"layer {layer}": name for layer, name in enumerate(layers)}
-        device = self.model.readout_weight.device
-        streams = {row: self.tensor(name).to(device) for row, name in rows.items()}
-        asked = [token.next for token in self.explanation.target]
-        return logit_lens(
-            streams, lambda x: self.model.readout(self.model.decoder.norm(x[None]))[0], asked, top
+        """The word of each source token, and of each token that the target is to continue with."""
+        queries, keys = self.tokens(self._cross.name)
+        return Words(
+            [_number(token) for token in keys], [*(_number(token) for token in queries[1:]), SPECIAL]
         )
 
+    def aligners(self) -> list[Aligner]:
+        """The heads of cross-attention, best aligner of this text first."""
+        return rank_aligners([(self.weights(self._cross.name), self.words)])
+
+    def alignment(self, aligner: Aligner | None = None) -> WordAlignment:
+        """The word alignment by a head; by the best aligner if none is given."""
+        aligner, cross = aligner or self.aligners()[0], self._cross
+        weights = self.weights(cross.name)[aligner.layer]
+        merged = merge_words(weights, self.words, aligner.reads)[aligner.head]
+        target, source = (self._spelled(tokens) for tokens in self.tokens(cross.name))
+        tokenizer = self.explanation.processor
+        if isinstance(tokenizer, Tokenizer):
+            # Only the text knows the spelling of words that are not in the vocabulary.
+            spelled = tokenizer.word_texts(self.explanation.text)
+            for number, tokens in enumerate(_by_word(self.explanation.sides[cross.keys])):
+                if any(token.id == UNK for token in tokens):
+                    source[number] = spelled[number] or source[number]
+        path = cross.path(aligner.layer)
+        return WordAlignment(path, aligner, source, target, merged, agreements(merged))
+
+    def residual_contributions(self, stack: str) -> list[ResidualContribution]:
+        """What each sublayer of a stack adds to the residual stream."""
+        part = self.anatomy.stack(stack)
+        before = self.tensor(self._embedded(part))
+        found = []
+        for layer in range(part.layers):
+            for sublayer in part.sublayers:
+                name, stream = part.added(layer, sublayer), self.tensor(part.stream(layer, sublayer))
+                added = self.tensor(name)
+                norms = stream.norm(dim=-1), added.norm(dim=-1)
+                path = name.removesuffix(".added")
+                found.append(ResidualContribution(path, layer, *norms, residual_share(before, added)))
+                before = stream
+        return found
+
+    def has_streams(self, stack: str | None) -> bool:
+        """Whether the residual stream of a stack can be captured."""
+        if stack is None:
+            return False
+        part = self.anatomy.stack(stack)
+        names = {part.stream(layer, one) for layer in range(part.layers) for one in part.sublayers}
+        return {self._embedded(part), *names} <= self.available_tensors
+
+    @property
+    def has_lens(self) -> bool:
+        """Whether the residual stream can be read out after every layer."""
+        last = self.anatomy.stacks[-1].path if self.anatomy.readout and self.anatomy.stacks else None
+        return self.has_streams(last) and isinstance(self.model.get_submodule(last or ""), Stack)
+
+    def lens(self, top: int = 3) -> Lens:
+        """The model's predictions if it stopped after each layer of its last stack."""
+        stack, readout = self.anatomy.stacks[-1], self.anatomy.readout
+        module = self.model.get_submodule(stack.path)
+        assert isinstance(module, Stack)
+        assert readout is not None
+        rows = {"embedding": self._embedded(stack)}
+        rows |= {f"layer {layer}": stack.stream(layer, stack.sublayers[-1]) for layer in range(stack.layers)}
+        device = next(self.model.parameters()).device
+        streams = {row: self.tensor(name).to(device) for row, name in rows.items()}
+        read = getattr(self.model, readout)
+        following = [token.next for token in self.explanation.target]
+        return logit_lens(streams, lambda x: read(module.norm(x[None]))[0], following, top)
+
     def contributions(self) -> Generator[Contribution, None, None]:
-        """What muting each head once does to the log-probability of what was said; a pass a head."""
+        """How the target's log-probability changes when each head is muted; one pass per head."""
         return contributions(self.model, self._log_probability)
 
     @torch.no_grad()
     def _log_probability(self) -> float:
-        logits = self.explanation.logits()
-        said = [token.next for token in self.explanation.target if token.next is not None]
-        wanted = torch.tensor(said, device=logits.device)[:, None]
-        return float(logits[: len(said)].float().log_softmax(-1).gather(1, wanted).sum())
+        logits = self.explanation.run()
+        following = [token.next for token in self.explanation.target if token.next is not None]
+        wanted = torch.tensor(following, device=logits.device)[:, None]
+        return float(logits[: len(following)].float().log_softmax(-1).gather(1, wanted).sum())
 
-    def _spelled(self, side: Sequence[Token]) -> list[str]:
-        """The words of a side as the tokenizer writes them; what has no text is shown by its pieces."""
-        tokenizer = self.explanation.tokenizer
-        return [
-            tokenizer.decode(ids).strip() or "".join(tokenizer.pieces(ids)).lstrip("▁") or "▁"
-            for ids in _grouped(side)
-        ]
+    @property
+    def _cross(self) -> AttentionPart:
+        if self.cross is None:
+            raise SettingsError(f"{self.explanation.kind}: has no cross-attention, so there are no aligners")
+        return self.cross
 
-    def _sublayers(self, stack: str) -> list[str]:
-        blocks: Stack = self.model.get_submodule(stack)  # pyright: ignore[reportAssignmentType]
-        return [
-            f"{stack}.blocks.{layer}.{kind}"
-            for layer, block in enumerate(blocks.blocks)
-            for kind in RESIDUALS
-            if hasattr(block, kind)
-        ]
+    def _embedded(self, stack: StackPart) -> str:
+        """The name of the residual stream that enters a stack."""
+        return f"{self.anatomy.embeddings.get(stack.side, stack.side)}.stream"
 
-
-def _number(token: Token | None) -> int:
-    return SIGN if token is None or token.word is None else token.word
+    def _spelled(self, tokens: Sequence[Token]) -> list[str]:
+        """The words of a side as the tokenizer spells them; words without text appear as their pieces."""
+        tokenizer, spelled = self.explanation.processor, []
+        for word in _by_word(tokens):
+            text = tokenizer.decode([token.id for token in word]) if isinstance(tokenizer, Tokenizer) else ""
+            spelled.append(text.strip() or "".join(token.piece for token in word).lstrip("▁") or "▁")
+        return spelled
 
 
-def _grouped(tokens: Sequence[Token]) -> list[list[int]]:
-    """The ids of each word."""
-    words: dict[int, list[int]] = {}
+def _number(token: Token) -> int:
+    return SPECIAL if token.word is None else token.word
+
+
+def _by_word(tokens: Sequence[Token]) -> list[list[Token]]:
+    """The tokens of each word."""
+    words: dict[int, list[Token]] = {}
     for token in tokens:
         if token.word is not None:
-            words.setdefault(token.word, []).append(token.id)
+            words.setdefault(token.word, []).append(token)
     return list(words.values())
-
-
-def _embedded(model: GPT | Translator, stack: str) -> str:
-    """Where the stream of a stack begins."""
-    if isinstance(model, GPT):
-        return "embedding.stream"
-    return "source_embedding.stream" if stack == "encoder" else "target_embedding.stream"
-
-
-def _residual(path: str) -> str:
-    """The stream behind a sub-layer."""
-    block, kind = path.rsplit(".", 1)
-    return f"{block}.{RESIDUALS[kind]}.stream"

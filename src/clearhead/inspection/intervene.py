@@ -1,4 +1,4 @@
-"""Changing what happens inside a model while it runs, to see what follows from it."""
+"""Changing the tensors of a forward pass, to see what follows from the change."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from clearhead.errors import SettingsError
-from clearhead.inspection.edits import BY_KEY, Edit, Scene, places_of
-from clearhead.inspection.sites import Listener, Site, listening, matching, sites
+from clearhead.inspection.edits import BY_KEY, Edit, EditContext, position_count
+from clearhead.inspection.sites import Hook, Site, attached, matching, sites
 from clearhead.layers.embedding import Embedding
 
 Change = Edit | Callable[[Tensor], Tensor]
@@ -18,27 +18,28 @@ Change = Edit | Callable[[Tensor], Tensor]
 
 @contextmanager
 def intervene(model: nn.Module, changes: Mapping[str, Change | Sequence[Change]]) -> Iterator[None]:
-    """Until the context ends, the tensors at sites that match the names are changed as they come by.
+    """Changes all tensors whose names match the keys of `changes`, until the context ends.
 
-    Interventions nest, an inner one changing what an outer one left, and hold for whatever this thread
-    computes: full passes, searches, captures. What is captured has the changes in it. Change the plain
-    module, not a compiled or distributed wrapper of it; and where positions count, decode one text at a time.
-    A position that nothing of what was computed has is refused at the end.
+    Interventions nest: an inner one sees the result of an outer one. They apply to everything that this
+    thread computes: full passes, searches, captures; a capture records the changed tensors. Use the plain
+    module, not a compiled or distributed wrapper. Edits that name positions need one text at a time; a
+    position that no tensor had is an error at the end.
     """
-    all_sites, progress, reaches = sites(model), Progress(), []
     if not isinstance(changes, Mapping):
-        raise SettingsError(f"changes: {changes!r:.80} is no mapping; give {{name: edit}}")
-    listeners: list[tuple[Site, Listener]] = []
+        raise SettingsError(f"changes: {changes!r:.80} is not a mapping; pass {{name: edit}}")
+    all_sites, offset = sites(model), PositionOffset()
+    applied: list[AppliedChange] = []
+    hooks: list[tuple[Site, Hook]] = []
     for pattern, given in changes.items():
         for name in matching([pattern], all_sites):
             for change in given if isinstance(given, Sequence) else [given]:
                 _check(all_sites[name], change)
-                reaches.append(Reach(all_sites[name], change))
-                listeners += _listeners(all_sites, reaches[-1], change, progress)
-    with progress.watching(model), listening(listeners, looks=False):
+                applied.append(AppliedChange(all_sites[name], change, offset))
+                hooks += applied[-1].hooks(all_sites)
+    with offset.tracking(model), attached(hooks, readonly=False):
         yield
-    for reach in reaches:
-        reach.check()
+    for one in applied:
+        one.check_positions()
 
 
 def _check(site: Site, change: object) -> None:
@@ -46,24 +47,26 @@ def _check(site: Site, change: object) -> None:
         change.check(site)
     elif isinstance(change, type) and issubclass(change, Edit):
         raise SettingsError(
-            f"{site.name}: {change.__name__} is a kind of edit; make one, {change.__name__}(…)"
+            f"{site.name}: {change.__name__} is a class; pass an instance, {change.__name__}(…)"
         )
     elif not callable(change):
-        raise SettingsError(f"{site.name}: {change!r} is no change; give an edit, or a function of a tensor")
+        raise SettingsError(
+            f"{site.name}: {change!r} is not a change; pass an edit or a function of a tensor"
+        )
 
 
-class Progress:
-    """How far the text has come that a model reads: where the words of the current pass begin."""
+class PositionOffset:
+    """The position of the first token in the current pass: above 0 in cached steps."""
 
     first = 0
 
     @contextmanager
-    def watching(self, model: nn.Module) -> Iterator[None]:
-        here = threading.get_ident()
+    def tracking(self, model: nn.Module) -> Iterator[None]:
+        thread = threading.get_ident()
 
-        def hook(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-            if threading.get_ident() == here:
-                positions = given[1] if len(given) > 1 else named.get("positions")
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if threading.get_ident() == thread:
+                positions = args[1] if len(args) > 1 else kwargs.get("positions")
                 self.first = 0 if positions is None else int(positions.flatten()[0])
 
         with ExitStack() as stack:
@@ -73,46 +76,40 @@ class Progress:
             yield
 
 
-class Reach:
-    """How far the tensors have come that an edit could change: it may name a position that no text had."""
+class AppliedChange:
+    """A change at one site; it also records how many positions the tensors there had."""
 
-    def __init__(self, site: Site, change: Change):
-        self.site, self.at = site, change.at if isinstance(change, Edit) else ()
+    def __init__(self, site: Site, change: Change, offset: PositionOffset):
+        self.site, self.change, self.offset = site, change, offset
         self.positions = 0
+        self._masked: Tensor | None = None
 
-    def extend(self, tensor: Tensor, first: int) -> None:
-        before = 0 if self.site.shown in BY_KEY else first
-        self.positions = max(self.positions, before + places_of(self.site, tensor))
+    def hooks(self, all_sites: Mapping[str, Site]) -> Iterator[tuple[Site, Hook]]:
+        if self.site.tensor == "weights":
+            yield all_sites[f"{self.site.path}.masked" if self.site.path else "masked"], self._note_mask
+        yield self.site, self._apply
 
-    def check(self) -> None:
-        for position in self.at:
+    def check_positions(self) -> None:
+        """Raises an error if the change names a position that no tensor had."""
+        for position in self.change.positions_used if isinstance(self.change, Edit) else ():
             if self.positions and position >= self.positions:
                 raise SettingsError(
-                    f"{self.site.name}: position {position} was never come to, so that nothing changed there; "
-                    f"the text had positions 0 to {self.positions - 1}"
+                    f"{self.site.name}: nothing changed at position {position}; the text has positions 0 to "
+                    f"{self.positions - 1}"
                 )
 
-
-def _listeners(
-    all_sites: Mapping[str, Site], reach: Reach, change: Change, progress: Progress
-) -> Iterator[tuple[Site, Listener]]:
-    site, hidden = reach.site, None
-
-    def note(masked: Tensor) -> Tensor:
-        nonlocal hidden
-        hidden = masked == float("-inf")
+    def _note_mask(self, masked: Tensor) -> Tensor:
+        self._masked = masked == float("-inf")
         return masked
 
-    def edit(tensor: Tensor) -> Tensor:
-        reach.extend(tensor, progress.first)
-        if isinstance(change, Edit):
-            return change.change(tensor, Scene(site, progress.first, hidden))
-        changed = change(tensor)
+    def _apply(self, tensor: Tensor) -> Tensor:
+        first = self.offset.first
+        before = 0 if self.site.tensor in BY_KEY else first
+        self.positions = max(self.positions, before + position_count(self.site, tensor))
+        if isinstance(self.change, Edit):
+            return self.change.apply(tensor, EditContext(self.site, first, self._masked))
+        changed = self.change(tensor)
         if not isinstance(changed, Tensor) or changed.shape != tensor.shape:
             got = tuple(changed.shape) if isinstance(changed, Tensor) else changed
-            raise SettingsError(f"{site.name}: the change gives {got}, and {tuple(tensor.shape)} is needed")
+            raise SettingsError(f"{self.site.name}: the change returned {got}, not {tuple(tensor.shape)}")
         return changed
-
-    if site.shown == "weights":
-        yield all_sites[f"{site.path}.masked" if site.path else "masked"], note
-    yield site, edit

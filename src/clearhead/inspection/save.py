@@ -1,4 +1,4 @@
-"""Explanations on disk and in notebooks: as pictures, as a page of their own, and as numbers."""
+"""Explanations as files and in notebooks: pictures, the explorer's page, and numbers."""
 
 import json
 import math
@@ -8,106 +8,109 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from clearhead.config import Settings
 from clearhead.errors import SettingsError
 from clearhead.files import write_text
 from clearhead.inspection.explanation import WRITERS, Explanation
 from clearhead.inspection.explanation_summaries import Summaries
-from clearhead.inspection.pictures.draw import Choice, draw, fitting, views
+from clearhead.inspection.pictures.context import Selection
+from clearhead.inspection.pictures.draw import draw, fitting, views
 from clearhead.inspection.pictures.picture import FORMATS
-from clearhead.options import options_of
 
 DIGITS = 6
-"""To which weights are written."""
+"""Digits of the weights in a JSON file."""
 
 
-def save_explanation(explanation: Explanation, path: Path, view: str | None = None, **choice: Any) -> Path:
-    """A file of the kind that its ending says; a folder gets every picture there is."""
-    check_place(path)
-    kind, chosen = _kind(path), options_of(Choice, choice)
+def save_explanation(
+    explanation: Explanation, path: Path, view: str | None = None, selection: Selection | None = None
+) -> Path:
+    """Writes a file of the kind that its ending names, or every picture into a folder."""
+    check_path(path)
+    selection = selection or Selection()
     if _is_folder(path):
         path.mkdir(parents=True, exist_ok=True)
         for name in [view] if view else views(explanation):
-            draw(explanation, name, fitting(name, chosen)).save(path / f"{name}.png")
-    elif kind in FORMATS:
-        draw(explanation, view, chosen).save(path)
+            draw(explanation, name, fitting(name, selection)).save(path / f"{name}.png")
+    elif _ending(path) in FORMATS:
+        draw(explanation, view, selection).save(path)
     else:
-        for name, value in {"view": view, **asdict(chosen)}.items():
+        for name, value in {"view": view, **asdict(selection)}.items():
             if value is not None:
-                raise SettingsError(f"{name}: {value} is for pictures; {path.name} holds everything")
-        write_text(path, WRITERS[kind](explanation))
+                raise SettingsError(f"{name}: {value} applies to pictures only; {path.name} holds everything")
+        write_text(path, WRITERS[_ending(path)](explanation))
     return path
 
 
-def check_place(path: Path) -> None:
-    """Refuses what an explanation cannot be written as."""
+def check_path(path: Path) -> None:
+    """Raises an error if an explanation cannot be written there."""
     known = (*FORMATS, *WRITERS)
-    if not _is_folder(path) and _kind(path) not in known:
+    if not _is_folder(path) and _ending(path) not in known:
         endings = ", ".join(f".{one}" for one in known)
-        raise SettingsError(
-            f"{path}: cannot be written as {path.suffix}; end it in {endings}, or name a folder"
-        )
+        raise SettingsError(f"{path}: cannot write {path.suffix} files; use {endings} or a folder")
     if not _is_folder(path) and not path.parent.is_dir():
-        raise SettingsError(f"{path}: there is no folder {path.parent}; make it first")
+        raise SettingsError(f"{path}: there is no folder {path.parent}; create it first")
 
 
 def _is_folder(path: Path) -> bool:
     return path.is_dir() or not path.suffix
 
 
-def _kind(path: Path) -> str:
+def _ending(path: Path) -> str:
     return path.suffix.removeprefix(".").lower()
 
 
 def json_text(explanation: Explanation) -> str:
-    """An explanation as a JSON file."""
+    """An explanation as the text of a JSON file."""
     return json.dumps(record(explanation), ensure_ascii=False) + "\n"
 
 
 def record(explanation: Explanation) -> dict[str, Any]:
-    """Tokens, weights and what they come to, as JSON has it."""
+    """Tokens, weights and summaries as JSON."""
     summaries = Summaries(explanation)
-    config = explanation.model.config
-    told: dict[str, Any] = {
-        "format": 1,
-        "model": {"name": explanation.name, **config.model_dump(mode="json")},
+    config = getattr(explanation.model, "config", None)
+    settings = config.model_dump(mode="json") if isinstance(config, Settings) else {"kind": explanation.kind}
+    found: dict[str, Any] = {
+        "format": 2,
+        "model": {"name": explanation.name, **settings},
         "text": explanation.text,
         "normalized": explanation.normalized,
         "output": explanation.output,
         "log_probability": explanation.log_probability,
         "difference": explanation.difference,
         "settings": _plain(explanation.settings),
-        "source": [token.record() for token in explanation.source],
-        "target": [token.record() for token in explanation.target],
+        "sides": {side: [token.record() for token in tokens] for side, tokens in explanation.sides.items()},
         "attentions": {kind: _heads(summaries, kind) for kind in summaries.kinds},
     }
-    if "cross" in summaries.kinds:
+    if summaries.cross:
         words = summaries.alignment()
-        told["alignment"] = {
-            "head": words.aligner.name,
+        found["alignment"] = {
+            "head": words.name,
             "reads": words.aligner.reads,
             "agreement": round(words.aligner.agreement, DIGITS),
             "source": list(words.source),
             "target": list(words.target),
             "links": words.links,
         }
-    return told
+    return found
 
 
-def shown(explanation: Explanation) -> str:
-    """The most telling picture, with what was read and said above it."""
+def notebook_html(explanation: Explanation) -> str:
+    """The most informative picture, below the text and the output."""
     picture = draw(explanation)._repr_html_()
-    said = (
+    texts = (
         f"<p><b>{escape(explanation.text)}</b> → {escape(explanation.output)}</p>"
         if explanation.output
         else ""
     )
     others = ", ".join(f"<code>{name}</code>" for name in views(explanation)[1:])
-    return f"<div>{said}{picture}<p><small>Also <code>.picture(…)</code> with {others}.</small></p></div>"
+    return (
+        f"<div>{texts}{picture}<p><small>More views for <code>.picture(…)</code>: {others}.</small></p></div>"
+    )
 
 
 @dataclass(frozen=True)
-class Frame:
-    """A page that a notebook shows inside its own."""
+class NotebookPage:
+    """The explorer's page in a frame of a notebook."""
 
     title: str
     page: str = field(repr=False)
@@ -118,12 +121,13 @@ class Frame:
         return f'<iframe title="{escape(self.title)}" srcdoc="{escape(self.page)}" style="{style}"></iframe>'
 
 
-def framed(explanation: Explanation, height: int) -> Frame:
+def notebook_page(explanation: Explanation, height: int) -> NotebookPage:
     """The stand-alone page, which needs no server and no network."""
-    return Frame(f"{explanation.name}: {explanation.text}", WRITERS["html"](explanation), height)
+    return NotebookPage(f"{explanation.name}: {explanation.text}", WRITERS["html"](explanation), height)
 
 
 def _heads(summaries: Summaries, kind: str) -> list[dict[str, Any]]:
+    layers = zip(summaries.paths(kind), summaries.weights(kind), summaries.roles(kind), strict=True)
     return [
         {
             "name": f"{path}.weights",
@@ -132,15 +136,13 @@ def _heads(summaries: Summaries, kind: str) -> list[dict[str, Any]]:
             "strength": round(role.strength, DIGITS),
             "weights": [[round(weight, DIGITS) for weight in row] for row in weights[head].tolist()],
         }
-        for path, weights, roles in zip(
-            summaries.paths(kind), summaries.weights(kind), summaries.roles(kind), strict=True
-        )
+        for path, weights, roles in layers
         for head, role in enumerate(roles)
     ]
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold, as it is; anything else in words."""
+    """A value as JSON; whatever JSON lacks becomes a string."""
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

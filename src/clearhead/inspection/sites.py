@@ -1,6 +1,6 @@
-"""The sites of a model: the tensors in it that have a name, and can be seen and changed while it runs.
+"""The sites of a model: its named tensors, which hooks can read and change during a forward pass.
 
-A name is the path of a module and what the module shows there: `decoder.blocks.3.cross_attention.weights`.
+A name is a module's path and a tensor of that module: `decoder.blocks.3.cross_attention.weights`.
 """
 
 import threading
@@ -21,208 +21,213 @@ from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import FeedForward, SwiGLU
 from clearhead.layers.norm import PostNorm, PreNorm
 from clearhead.layers.positions import NoPosition, Rotary
-from clearhead.models import GPT, Translator
+from clearhead.models.anatomy import anatomy_of
 
-Listener = Callable[[Tensor], Tensor]
-"""Is shown a tensor, and gives back what the model goes on with."""
+Hook = Callable[[Tensor], Tensor]
+"""Receives a tensor and returns the one that the model continues with."""
 Remove = Callable[[], None]
 
 ATTENTION = ("queries", "keys", "values", "scores", "masked", "weights", "head_output")
-"""The steps of an attention; whoever listens to one makes it compute them one by one."""
+"""The steps of an attention; a hook on one of them switches the attention to its explicit path."""
 
 
-def _output(module: nn.Module, show: Listener) -> Remove:
-    def hook(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor:
-        return show(output)
+def _output(module: nn.Module, hook: Hook) -> Remove:
+    def output_hook(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> Tensor:
+        return hook(output)
 
-    return module.register_forward_hook(hook).remove
+    return module.register_forward_hook(output_hook).remove
 
 
-def _hidden(feedforward: nn.Module, show: Listener) -> Remove:
+def _ffn_hidden(feedforward: nn.Module, hook: Hook) -> Remove:
     outer = feedforward.get_submodule("outer")
-    return outer.register_forward_pre_hook(lambda _, given: (show(given[0]),)).remove
+    return outer.register_forward_pre_hook(lambda _, args: (hook(args[0]),)).remove
 
 
-def _token_embeddings(embedding: nn.Module, show: Listener) -> Remove:
+def _token_embeddings(embedding: nn.Module, hook: Hook) -> Remove:
     position = embedding.get_submodule("position")
-    return position.register_forward_pre_hook(lambda _, given: (show(given[0]), *given[1:])).remove
+    return position.register_forward_pre_hook(lambda _, args: (hook(args[0]), *args[1:])).remove
 
 
-def _position_ids(embedding: nn.Module, show: Listener) -> Remove:
-    def hook(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        return given[0], show(_rows(given[1])), *given[2:]
-
-    return embedding.get_submodule("position").register_forward_pre_hook(hook).remove
-
-
-def _position_embeddings(embedding: nn.Module, show: Listener) -> Remove:
-    def hook(position: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor:
-        added = cast(Tensor, position.forward(torch.zeros_like(given[0]), *given[1:]))
-        shown = show(added)
-        # As it was computed, unless somebody changed it: a sum taken apart is rounded.
-        return output if shown is added else given[0] + shown
-
-    return embedding.get_submodule("position").register_forward_hook(hook).remove
+def _position_ids(embedding: nn.Module, hook: Hook) -> Remove:
+    position = embedding.get_submodule("position")
+    return position.register_forward_pre_hook(
+        lambda _, args: (args[0], hook(_batched(args[1])), *args[2:])
+    ).remove
 
 
-def _rotary_position_ids(stack: nn.Module, show: Listener) -> Remove:
-    def hook(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
-        x, mask, *rest = given
-        positions = rest.pop(0) if rest else named.pop("positions", None)
+def _position_embeddings(embedding: nn.Module, hook: Hook) -> Remove:
+    def position_hook(position: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        added = cast(Tensor, position.forward(torch.zeros_like(args[0]), *args[1:]))
+        changed = hook(added)
+        # Adding an unchanged tensor again would round differently.
+        return output if changed is added else args[0] + changed
+
+    return embedding.get_submodule("position").register_forward_hook(position_hook).remove
+
+
+def _rotary_position_ids(stack: nn.Module, hook: Hook) -> Remove:
+    def stack_hook(
+        _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], Any]:
+        x, mask, *rest = args
+        positions = rest.pop(0) if rest else kwargs.pop("positions", None)
         positions = torch.arange(x.shape[1], device=x.device) if positions is None else positions
-        return (x, mask, show(_rows(positions)), *rest), named
+        return (x, mask, hook(_batched(positions)), *rest), kwargs
 
-    return stack.register_forward_pre_hook(hook, with_kwargs=True).remove
+    return stack.register_forward_pre_hook(stack_hook, with_kwargs=True).remove
 
 
-def _rows(positions: Tensor) -> Tensor:
-    """Positions with the batch's axis, which they lack where all rows have the same."""
+def _batched(positions: Tensor) -> Tensor:
+    """Positions with a batch axis, which they lack where all rows share them."""
     return positions if positions.dim() == 2 else positions[None]
 
 
-Way = Callable[[nn.Module, Listener], Remove] | None
-"""How one gets to see what a module shows; None: through its tap."""
-EMBEDDING: dict[str, Way] = {"token_embeddings": _token_embeddings, "stream": _output}
-"""The vectors of the words, and these with their positions: where the stream begins."""
-ADDED: dict[str, Way] = {"position_embeddings": _position_embeddings, "position_ids": _position_ids}
-"""What is added to the words, and for which positions."""
+Register = Callable[[nn.Module, Hook], Remove] | None
+"""How to hook a tensor of a module; None: through the module's tap."""
+EMBEDDING: dict[str, Register] = {"token_embeddings": _token_embeddings, "stream": _output}
+POSITION: dict[str, Register] = {"position_embeddings": _position_embeddings, "position_ids": _position_ids}
 
 
-def _ways(module: nn.Module) -> dict[str, Way]:
-    """What a module shows, in the order in which it comes, and how one gets to see it."""
+def _tensors(module: nn.Module) -> dict[str, Register]:
+    """The tensors of a module in the order of computation, and how to hook each."""
     match module:
         case Attention():
             return {**dict.fromkeys(ATTENTION), "added": _output}
         case FeedForward() | SwiGLU():
-            return {"hidden": _hidden, "added": _output}
+            return {"hidden": _ffn_hidden, "added": _output}
         case PostNorm() | PreNorm():
             return {"stream": _output}
         case Embedding():
-            return EMBEDDING if isinstance(module.position, NoPosition) else {**ADDED, **EMBEDDING}
+            return EMBEDDING if isinstance(module.position, NoPosition) else {**POSITION, **EMBEDDING}
         case Stack():
             block = module.blocks[0]
-            turns = isinstance(block, Block) and isinstance(block.attention.relative, Rotary)
-            return {"position_ids": _rotary_position_ids, "states": _output} if turns else {"states": _output}
-        case Translator() | GPT():
-            return {"logits": None}
+            rotary = isinstance(block, Block) and isinstance(block.attention.relative, Rotary)
+            return {**({"position_ids": _rotary_position_ids} if rotary else {}), "states": _output}
+        case _ if hasattr(module, "anatomy") and anatomy_of(module).readout:
+            # Without a tap, the output of a full pass is taken for the logits.
+            return {"logits": None if hasattr(module, "tap") else _output}
         case _:
             return {}
 
 
-class Board:
-    """Who listens to one module: those who change what it shows come before those who only look."""
+class HookRegistry:
+    """The hooks on one module; those that change a tensor run before those that only read it."""
 
     def __init__(self, module: nn.Module):
-        self.module, self.ways = module, _ways(module)
-        self.own: Any = None
-        """A tap that was there before."""
-        self._listeners: dict[str, tuple[tuple[bool, Listener], ...]] = {}
+        self.module, self.tensors = module, _tensors(module)
+        self.previous_tap: Any = None
+        self._hooks: dict[str, tuple[tuple[bool, Hook], ...]] = {}
         self._removes: dict[str, Remove] = {}
 
-    def __call__(self, shown: str, tensor: Tensor) -> Tensor:
-        """The tensor as all listeners leave it; the board is itself a tap."""
-        tensor = self.own(shown, tensor) if self.own and self.ways[shown] is None else tensor
-        for _, listener in self._listeners.get(shown, ()):
-            tensor = listener(tensor)
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        """The tensor after all hooks; the registry itself serves as the module's tap."""
+        if self.previous_tap and self.tensors[name] is None:
+            tensor = self.previous_tap(name, tensor)
+        for _, hook in self._hooks.get(name, ()):
+            tensor = hook(tensor)
         return tensor
 
-    def add(self, shown: str, listener: Listener, looks: bool) -> None:
-        listeners = (*self._listeners.get(shown, ()), (looks, listener))
-        self._listeners[shown] = tuple(sorted(listeners, key=lambda one: one[0]))
-        way = self.ways[shown]
-        if way is None and self.module.tap is not self:
-            self.own = self.module.tap
+    def add(self, name: str, hook: Hook, readonly: bool) -> None:
+        hooks = (*self._hooks.get(name, ()), (readonly, hook))
+        self._hooks[name] = tuple(sorted(hooks, key=lambda one: one[0]))
+        register = self.tensors[name]
+        if register is None and self.module.tap is not self:
+            self.previous_tap = self.module.tap
             self.module.tap = self  # pyright: ignore[reportArgumentType]
-        elif way is not None and shown not in self._removes:
-            self._removes[shown] = way(self.module, lambda tensor: self(shown, tensor))
+        elif register is not None and name not in self._removes:
+            self._removes[name] = register(self.module, lambda tensor: self(name, tensor))
 
-    def remove(self, shown: str, listener: Listener) -> None:
-        rest = tuple(one for one in self._listeners[shown] if one[1] is not listener)
+    def remove(self, name: str, hook: Hook) -> None:
+        rest = tuple(one for one in self._hooks[name] if one[1] is not hook)
         if rest:
-            self._listeners[shown] = rest
+            self._hooks[name] = rest
             return
-        del self._listeners[shown]
-        if shown in self._removes:
-            self._removes.pop(shown)()
-        elif not any(self.ways[left] is None for left in self._listeners):
-            self.module.tap = self.own
+        del self._hooks[name]
+        if name in self._removes:
+            self._removes.pop(name)()
+        elif not any(self.tensors[other] is None for other in self._hooks):
+            self.module.tap = self.previous_tap
 
     @property
     def empty(self) -> bool:
-        return not self._listeners
+        return not self._hooks
 
 
-_boards: WeakKeyDictionary[nn.Module, Board] = WeakKeyDictionary()
+_registries: WeakKeyDictionary[nn.Module, HookRegistry] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Site:
-    """A tensor of a model that has a name."""
+    """A named tensor of a model."""
 
     path: str
     module: nn.Module
-    shown: str
+    tensor: str
+    """Its name within the module: "weights", "stream"."""
 
     @property
     def name(self) -> str:
-        return f"{self.path}.{self.shown}" if self.path else self.shown
+        return f"{self.path}.{self.tensor}" if self.path else self.tensor
 
-    def listen(self, listener: Listener, looks: bool) -> Remove:
-        """Shows every tensor at this site to a listener; calling what it gives ends that.
+    def attach(self, hook: Hook, readonly: bool) -> Remove:
+        """Calls a hook with each tensor that this thread computes here; returns a function that ends it."""
+        thread = threading.get_ident()
 
-        What other threads compute meanwhile is neither shown nor changed.
-        """
-        here = threading.get_ident()
-
-        def heard(tensor: Tensor) -> Tensor:
-            return listener(tensor) if threading.get_ident() == here else tensor
+        def in_thread(tensor: Tensor) -> Tensor:
+            return hook(tensor) if threading.get_ident() == thread else tensor
 
         with _lock:
-            _boards.setdefault(self.module, Board(self.module)).add(self.shown, heard, looks)
-        return lambda: self._leave(heard)
+            _registries.setdefault(self.module, HookRegistry(self.module)).add(
+                self.tensor, in_thread, readonly
+            )
+        return lambda: self._detach(in_thread)
 
-    def _leave(self, heard: Listener) -> None:
+    def _detach(self, hook: Hook) -> None:
         with _lock:
-            board = _boards[self.module]
-            board.remove(self.shown, heard)
-            if board.empty:
-                del _boards[self.module]
+            registry = _registries[self.module]
+            registry.remove(self.tensor, hook)
+            if registry.empty:
+                del _registries[self.module]
 
 
 def sites(model: nn.Module) -> dict[str, Site]:
-    """Every site of a model by its name."""
+    """All sites of a model by name."""
     if not isinstance(model, nn.Module):
-        raise SettingsError(f"a {type(model).__name__} is no module of torch; give its .model")
-    found = (Site(path, module, shown) for path, module in model.named_modules() for shown in _ways(module))
+        raise SettingsError(f"{type(model).__name__}: not a torch module; pass its .model")
+    found = (Site(path, module, name) for path, module in model.named_modules() for name in _tensors(module))
     return {site.name: site for site in found}
 
 
-def listening(listeners: Iterable[tuple[Site, Listener]], looks: bool) -> ExitStack:
-    """Until the context ends, each listener is shown what comes by its site."""
+def attached(hooks: Iterable[tuple[Site, Hook]], readonly: bool) -> ExitStack:
+    """A context in which each hook is attached to its site."""
     with ExitStack() as stack:
-        for site, listener in listeners:
-            stack.callback(site.listen(listener, looks))
+        for site, hook in hooks:
+            stack.callback(site.attach(hook, readonly))
         return stack.pop_all()
 
 
 def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
-    """The names that match any of the patterns, or the only one; a pattern that matches none is refused."""
+    """The names that match any pattern; a pattern without a match is an error."""
     if not isinstance(patterns, Iterable):
-        raise SettingsError(f"names: {patterns!r} is no list of names; give ['decoder.*.weights', …], or '*'")
+        raise SettingsError(
+            f"names: {patterns!r} is not a list of names; pass ['decoder.*.weights', …] or '*'"
+        )
     patterns, names = [patterns] if isinstance(patterns, str) else patterns, list(names)
-    matching: set[str] = set()
+    matches: set[str] = set()
     for pattern in patterns:
         if not isinstance(pattern, str):
-            raise SettingsError(f"{pattern!r} is no name; names are texts, such as 'decoder.*.weights'")
+            raise SettingsError(f"names: {pattern!r} is not a string; pass names such as 'decoder.*.weights'")
         found = {name for name in names if fnmatchcase(name, pattern)}
         if not found:
-            raise SettingsError(f"{pattern}: nothing in the model has this name{nearby(pattern, names)}")
-        matching |= found
-    return [name for name in names if name in matching]
+            raise SettingsError(
+                f"{pattern}: no tensor of the model has this name{similar_name(pattern, names)}"
+            )
+        matches |= found
+    return [name for name in names if name in matches]
 
 
-def nearby(name: str, names: Iterable[str]) -> str:
-    """The end of a message that says which name may have been meant."""
+def similar_name(name: str, names: Iterable[str]) -> str:
+    """The end of an error message that suggests a similar name, if there is one."""
     near = closest_match(name, names, cutoff=0.3)
-    return f"; near it: {near}" if near else ""
+    return f"; did you mean {near}?" if near else ""

@@ -1,4 +1,4 @@
-"""What many attention weights come to: how sharp a head looks, how far, at what, and where layers lead."""
+"""Summaries of attention weights (entropy, distance, roles, rollout) and of the residual stream."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,21 +8,23 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 Weights = Float[Tensor, "heads queries keys"]
-RoleName = Literal["previous", "self", "next", "first", "last", "diagonal", "alignment", "head_output"]
+RoleName = Literal["previous", "self", "next", "first", "last", "diagonal", "alignment", "mixed"]
 
-# A head has a role when so much of its weight is explained by it, and that is twice what even looking gives.
-CLEAR, TIMES_EVEN = 0.4, 2.0
+MIN_STRENGTH = 0.4
+"""The least share of a head's weight that makes a role."""
+MIN_RATIO = 2.0
+"""The least ratio of that share to what uniform weights would give."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """What a head mostly looks at, as measured: `strength` is the share of its weight that lies there."""
+    """What a head mostly attends to; `strength` is the share of its weight there."""
 
     name: RoleName
     strength: float
 
     def __str__(self) -> str:
-        return "head_output" if self.name == "head_output" else f"{LABELS[self.name]} {self.strength:.0%}"
+        return "mixed" if self.name == "mixed" else f"{LABELS[self.name]} {self.strength:.0%}"
 
 
 LABELS: dict[RoleName, str] = {
@@ -33,117 +35,116 @@ LABELS: dict[RoleName, str] = {
     "last": "last token",
     "diagonal": "diagonal",
     "alignment": "alignment",
-    "head_output": "head_output",
+    "mixed": "mixed",
 }
-"""How a role is written in pictures and on the page."""
+"""The names of roles in pictures and on the page."""
 
 
 def entropy(weights: Weights) -> Float[Tensor, "heads queries"]:
-    """Bits: 0 where a query looks at one key alone, log2 of n where it looks at n keys alike."""
+    """Bits: 0 for a query that attends to a single key, log2(n) for one that attends to n keys equally."""
     return -torch.xlogy(weights, weights).sum(-1) / torch.tensor(2.0).log()
 
 
 def mean_distance(weights: Weights) -> Float[Tensor, "heads queries"]:
-    """How many positions lie between a query and the keys it looks at, on average; of self-attention."""
+    """The mean distance, in positions, between a query of self-attention and the keys it attends to."""
     return (weights * _offsets(weights).abs()).sum(-1)
 
 
-def role_strengths(weights: Weights, across: bool = False) -> dict[RoleName, Float[Tensor, " heads"]]:
-    """The share of each head's weight on the previous token, itself, and so on; `across`: of another text.
+def role_strengths(weights: Weights, cross: bool = False) -> dict[RoleName, Float[Tensor, " heads"]]:
+    """The share of each head's weight by role; `cross` for cross-attention.
 
-    A query that can see one key only tells nothing of its head, and is left out.
+    Queries that can attend to one key only are left out, as they reveal nothing about the head.
     """
-    return {name: share for name, (share, _) in _shares(weights, across).items()}
+    return {name: share for name, (share, _) in _shares(weights, cross).items()}
 
 
-def head_roles(weights: Weights, across: bool = False) -> list[Role]:
-    """The clearest role of each head, or `mixed`; `alignment.cross_roles` knows one more."""
-    shares, roles = _shares(weights, across), []
+def head_roles(weights: Weights, cross: bool = False) -> list[Role]:
+    """The strongest role of each head, or `mixed`; `alignment.cross_roles` also finds aligners."""
+    shares, roles = _shares(weights, cross), []
     for head in range(len(weights)):
-        clear = [
+        strong = [
             Role(name, float(share[head]))
-            for name, (share, even) in shares.items()
-            if share[head] >= max(CLEAR, TIMES_EVEN * float(even[head]))
+            for name, (share, uniform) in shares.items()
+            if share[head] >= max(MIN_STRENGTH, MIN_RATIO * float(uniform[head]))
         ]
-        # The diagonal holds itself and its neighbours: it is what remains when none of them is clear.
-        exact = [role for role in clear if role.name != "diagonal"]
-        roles.append(max(exact or clear, key=lambda role: role.strength, default=Role("head_output", 0.0)))
+        # The diagonal includes the token itself and its neighbours, so any of these is more precise.
+        exact = [role for role in strong if role.name != "diagonal"]
+        roles.append(max(exact or strong, key=lambda role: role.strength, default=Role("mixed", 0.0)))
     return roles
 
 
 def rollout(
     layers: Float[Tensor, "layers heads positions positions"],
 ) -> Float[Tensor, "layers positions positions"]:
-    """How much of each first token is in each position after every layer (Abnar and Zuidema 2020).
+    """The share of each input token in each position after every layer (Abnar and Zuidema 2020).
 
-    Heads count alike, and half of what a layer gives is what came in through the residual.
+    Heads are averaged, and half of a layer's output is its input, through the residual connection.
     """
     paths = []
-    sofar = torch.eye(layers.shape[-1], dtype=layers.dtype, device=layers.device)
+    path = torch.eye(layers.shape[-1], dtype=layers.dtype, device=layers.device)
     for weights in layers.mean(1):
-        sofar = (weights + torch.eye(len(weights), dtype=weights.dtype, device=weights.device)) / 2 @ sofar
-        paths.append(sofar)
+        path = (weights + torch.eye(len(weights), dtype=weights.dtype, device=weights.device)) / 2 @ path
+        paths.append(path)
     return torch.stack(paths)
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What one sub-layer did to the residual stream, at every position."""
+class ResidualContribution:
+    """The effect of one sublayer on the residual stream, at every position."""
 
     name: str
-    """Its path: `decoder.blocks.0.cross_attention`."""
+    """The path of the sublayer: `decoder.blocks.0.cross_attention`."""
+    layer: int
     norm: Float[Tensor, " positions"]
-    """The length of the stream after it."""
+    """The norm of the stream after it."""
     added: Float[Tensor, " positions"]
-    """The length of what it added."""
+    """The norm of what it added."""
     share: Float[Tensor, " positions"]
-    """How large a part that is of what met in the residual."""
+    """The norm of what it added as a share of that norm and the stream's before."""
 
     @property
     def kind(self) -> str:
-        """attention, cross_attention or feedforward."""
-        return self.name.rsplit(".", 1)[1]
-
-    @property
-    def layer(self) -> int:
-        return int(self.name.split(".")[2])
+        """The sublayer: attention, cross_attention or feedforward."""
+        return self.name.rsplit(".", 1)[-1]
 
 
 def residual_share(
     before: Float[Tensor, "positions width"], added: Float[Tensor, "positions width"]
 ) -> Float[Tensor, " positions"]:
-    """How large a part of what meets in a residual the sub-layer has brought, by the lengths of both."""
-    brought = added.norm(dim=-1)
-    return brought / (brought + before.norm(dim=-1)).clamp(min=1e-12)
+    """The norm of an addition as a share of the norms of both terms."""
+    norm = added.norm(dim=-1)
+    return norm / (norm + before.norm(dim=-1)).clamp(min=1e-12)
 
 
-def _shares(weights: Weights, across: bool) -> dict[RoleName, tuple[Tensor, Tensor]]:
-    """By role the share of each head's weight, and what it would be if it looked alike at all keys it sees.
+def _shares(weights: Weights, cross: bool) -> dict[RoleName, tuple[Tensor, Tensor]]:
+    """By role, the share of each head's weight, and the share that uniform weights would have.
 
-    The means over queries that have a choice and a key there.
+    Both are means over the queries that have a choice of keys, one of them the role's.
     """
-    seen = weights.count_nonzero(-1)[..., None]
+    visible = weights.count_nonzero(-1)[..., None]
     found: dict[RoleName, tuple[Tensor, Tensor]] = {}
-    for name, keys in _patterns(weights, across).items():
-        there = (keys >= 0) & (keys < weights.shape[-1])
-        # A role is about a few keys of each query: to look up these is far less than to look at all.
-        looked = keys.clamp(0, weights.shape[-1] - 1).expand(len(weights), -1, -1)
-        picked = weights.gather(-1, looked) * there
-        asked = (seen > 1) & there.any(-1, keepdim=True)
-        count = asked.sum((1, 2)).clamp(min=1)
-        share, even = (((one * asked).sum((1, 2)) / count) for one in (picked, (picked > 0) / seen))
-        found[name] = share, even
+    for name, keys in _role_keys(weights, cross).items():
+        exists = (keys >= 0) & (keys < weights.shape[-1])
+        # A role concerns a few keys of each query, so gathering them is far cheaper than a full mask.
+        index = keys.clamp(0, weights.shape[-1] - 1).expand(len(weights), -1, -1)
+        gathered = weights.gather(-1, index) * exists
+        counted = (visible > 1) & exists.any(-1, keepdim=True)
+        count = counted.sum((1, 2)).clamp(min=1)
+        share, uniform = (
+            ((one * counted).sum((1, 2)) / count) for one in (gathered, (gathered > 0) / visible)
+        )
+        found[name] = share, uniform
     return found
 
 
-def _patterns(weights: Weights, across: bool) -> dict[RoleName, Int[Tensor, "queries few"]]:
-    """The keys at which each role has its weight; a number that no key has stands for none."""
+def _role_keys(weights: Weights, cross: bool) -> dict[RoleName, Int[Tensor, "queries few"]]:
+    """The keys that each role attends to; a number out of range stands for none."""
     queries, keys = weights.shape[1:]
     # The queries are the last of the keys.
     own = torch.arange(keys - queries, keys, device=weights.device)[:, None]
     ends: dict[RoleName, Tensor] = {"first": torch.zeros_like(own), "last": torch.full_like(own, keys - 1)}
-    if across:
-        # As the other text may be longer, its positions are stretched; a position to either side still counts.
+    if cross:
+        # The two sides may differ in length: the diagonal is scaled, and one position to either side counts.
         line = torch.linspace(0, keys - 1, queries, device=weights.device)[:, None]
         near = line.floor() + torch.arange(-1, 3, device=weights.device)
         return {**ends, "diagonal": near.masked_fill((near - line).abs() > 1, -1).long()}

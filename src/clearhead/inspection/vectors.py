@@ -1,4 +1,4 @@
-"""Vectors compared: which words of a vocabulary lie near one, and how alike positions are."""
+"""Comparing vectors: nearest tokens of a vocabulary, and the similarity of positions."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,56 +8,74 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.layers.positions import Alibi, PositionKind, Relative, Rotary
+from clearhead.layers.positions import (
+    Alibi,
+    Fraction,
+    Learned,
+    Order,
+    PositionKind,
+    Relative,
+    Rotary,
+    Sinusoidal,
+)
 
 Matrix = Float[Tensor, "rows width"]
 
 
 def nearest(
-    matrix: Matrix, vector: Float[Tensor, " width"], count: int, left_out: Collection[int] = ()
+    matrix: Matrix, vector: Float[Tensor, " width"], count: int, exclude: Collection[int] = ()
 ) -> list[tuple[int, float]]:
-    """The rows of a matrix that point the most like a vector, with their cosines; some are left out."""
+    """The rows of a matrix with the highest cosine to a vector, and those cosines."""
     cosines = F.cosine_similarity(matrix, vector[None], dim=-1)
-    cosines[list(left_out)] = -2.0
-    best = cosines.topk(min(count, len(cosines) - len(left_out)))
+    cosines[list(exclude)] = -2.0
+    best = cosines.topk(min(count, len(cosines) - len(exclude)))
     return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
-class ComparedPlaces:
-    """What a kind of position says of each position, and how alike it makes positions that lie apart."""
+class PositionSimilarity:
+    """The encoding of each position, and how similar it makes any two of them."""
 
     kind: PositionKind
     rows: Float[Tensor, "positions features"]
-    """What is added; cosines of the angles (rotary); what a distance adds to the scores of a head (alibi)."""
+    """The added vectors; for rotary, the cosines of the angles; for ALiBi, each head's bias by distance."""
     similarity: Float[Tensor, "positions positions"]
-    """Cosine of two rows; of a query and an equal key that are turned (rotary); the mean bias (alibi)."""
+    """The cosine of two rows; for rotary, of two equal vectors after rotation; for ALiBi, the mean bias."""
+
+
+def position_kind(position: nn.Module, relative: nn.Module) -> PositionKind:
+    """The kind of position that an embedding and an attention implement."""
+    kinds: dict[type, PositionKind] = {
+        Rotary: "rotary",
+        Alibi: "alibi",
+        Sinusoidal: "sinusoidal",
+        Learned: "learned",
+        Order: "order",
+        Fraction: "fraction",
+    }
+    return kinds.get(type(relative)) or kinds.get(type(position)) or "none"
 
 
 @torch.no_grad()
-def compared_places(
-    kind: PositionKind,
-    position: nn.Module,
-    relative: Relative,
-    positions: int,
-    width: int,
-    device: torch.device | str = "cpu",
-) -> ComparedPlaces | None:
-    """The first positions of a model's positions, on the processor; None where it has none."""
+def position_similarity(
+    position: nn.Module, relative: Relative, positions: int, width: int, device: torch.device | str = "cpu"
+) -> PositionSimilarity | None:
+    """The similarity of a model's first positions, on the CPU; None if it has no positions."""
+    kind = position_kind(position, relative)
     match relative:
         case Rotary():
             angles = relative.cosines[:positions]
-            turned = relative.rotate(torch.ones(1, 1, positions, 2 * angles.shape[1], device=device))[0, 0]
-            return ComparedPlaces(kind, angles.cpu(), _cosines(turned.cpu()))
+            rotated = relative.rotate(torch.ones(1, 1, positions, 2 * angles.shape[1], device=device))[0, 0]
+            return PositionSimilarity(kind, angles.cpu(), _cosines(rotated.cpu()))
         case Alibi():
             bias = relative.bias(positions, positions)
             assert bias is not None
-            return ComparedPlaces(kind, bias[:, :, 0].T.cpu(), bias.mean(0).cpu())
+            return PositionSimilarity(kind, bias[:, :, 0].T.cpu(), bias.mean(0).cpu())
     if kind == "none":
         return None
     at, length = torch.arange(positions, device=device), torch.tensor([positions], device=device)
     rows = position(torch.zeros(1, positions, width, device=device), at, length)[0].cpu()
-    return ComparedPlaces(kind, rows, _cosines(rows))
+    return PositionSimilarity(kind, rows, _cosines(rows))
 
 
 def _cosines(rows: Float[Tensor, "positions width"]) -> Float[Tensor, "positions positions"]:

@@ -13,11 +13,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from clearhead.accel.initialization import build_for_loading
 from clearhead.checkpoint import (
     CARD,
     SETTINGS,
     WEIGHTS,
-    Undrawn,
     check_sizes,
     load_checkpoint,
     save_weights,
@@ -54,8 +54,7 @@ def import_model(folder: Path, out: Path) -> GPT:
     tensors = _read_tensors(folder)
     tokenizer = Tokenizer.from_huggingface(folder, vocabulary)
     check_sizes(config, tokenizer, [tensor.shape for tensor in tensors.values()], str(folder / CONFIG))
-    with Undrawn():
-        model = GPT(config, tokenizer.size)
+    model = build_for_loading(lambda: GPT(config, tokenizer.size))
     location = str(folder / WEIGHTS)
     set_weights(model, architecture.weights.from_huggingface(model, tensors, location), location)
     out.mkdir(parents=True, exist_ok=True)

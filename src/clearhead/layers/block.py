@@ -14,7 +14,7 @@ from clearhead.layers.cache import Cache
 from clearhead.layers.feedforward import ActivationKind, make_feedforward
 from clearhead.layers.mask import Mask, Window
 from clearhead.layers.norm import NormKind, NormPosition, make_norm, make_residual
-from clearhead.layers.positions import PositionKind, Positions, Relative, make_relative
+from clearhead.layers.positions import POSITIONS, PositionKind, Positions, Relative, make_relative
 
 GPT2_STD = 0.02
 """Standard deviation of GPT-2's initial weights."""
@@ -73,8 +73,9 @@ class BlockConfig(Settings):
         Lets a loader refuse settings that do not match a file before it allocates memory.
         """
         heads, size = self.attention.heads, self.head_size
-        # Relative positions store a value per rotated dimension, or none.
-        per_position = {"rotary": size, "alibi": 0, "none": 0}.get(self.position, self.width)
+        # Tables of absolute positions have the full width, those of rotary positions the head's.
+        absolute = self.width if self.position in POSITIONS else 0
+        per_position = {"rotary": size, "none": 0}.get(self.position, absolute)
         return {
             f"{vocabulary:,} tokens of width {self.width:,}": vocabulary * self.width,
             f"width {self.width:,} and ffn_width {self.ffn_width:,}": self.width * self.ffn_width,

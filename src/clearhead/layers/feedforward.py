@@ -47,11 +47,11 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Stream) -> Stream:
         inner, outer = self.inner, self.outer
-        fast = torch.is_grad_enabled() and kernels.serve(x) and not kernels.looked_at(inner, outer)
+        fast = torch.is_grad_enabled() and kernels.supports(x) and not kernels.has_hooks(inner, outer)
         if self.kernel and fast:
-            from clearhead.accel.kernels.feedforward import fed
+            from clearhead.accel.kernels.feedforward import feedforward
 
-            return fed(x, inner.weight, inner.bias, outer.weight, outer.bias, self.kernel)
+            return feedforward(x, inner.weight, inner.bias, outer.weight, outer.bias, self.kernel)
         return outer(self.activation(inner(x)))
 
 

@@ -95,7 +95,7 @@ class PreNorm(nn.Module):
 
 def _has_kernels(norm: nn.Module, x: Stream) -> bool:
     """Whether a kernel may replace this norm: it supports the stream, and no hook watches the norm."""
-    return kernels.serve(x) and x.shape[-1] <= MAX_KERNEL_WIDTH and not kernels.looked_at(norm)
+    return kernels.supports(x) and x.shape[-1] <= MAX_KERNEL_WIDTH and not kernels.has_hooks(norm)
 
 
 def make_residual(position: NormPosition, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:

@@ -20,7 +20,7 @@ SIZES = (16, 32, 64, 128)
 
 def segment_kernel(queries: Tensor, keys: Tensor, mask: Mask) -> Kernel | None:
     """The kernel for these shapes and a segment mask, or None."""
-    if not (kernels.serve(queries) and queries.shape[-1] in SIZES):
+    if not (kernels.supports(queries) and queries.shape[-1] in SIZES):
         return None
     segments, causal = segment_mask(mask)
     if segments is None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from clearhead.config import Settings, parse_settings
+from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.models.translator import Translator, TranslatorConfig
@@ -14,8 +14,8 @@ MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT}
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 
 
-def read_config(values: Mapping[str, Any], location: str = "") -> Settings:
-    """The settings of a model, by their `kind`; `location` is the file they are from."""
+def read_config(values: Mapping[str, Any], location: str = "") -> Any:
+    """The settings of a model by their `kind`; `location` is the file they are from."""
     kind = values.get("kind", "translator")
     if kind not in MODELS:
         before = f"{location}: " if location else ""

@@ -1,7 +1,16 @@
-"""What a model says of its own parts: inspection, pictures and the explorer read only this."""
+"""What a model declares about its own parts; inspection, pictures and the explorer read only this."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from clearhead.errors import ModelError
+
+RESIDUALS = {
+    "attention": "attention_residual",
+    "cross_attention": "cross_residual",
+    "feedforward": "feedforward_residual",
+}
+"""The residual connection around each sublayer of a block."""
 
 
 @dataclass(frozen=True)
@@ -9,12 +18,20 @@ class StackPart:
     """A stack of blocks that one side of the input runs through."""
 
     path: str
-    """Of the module, whose `blocks` are the layers."""
+    """The module whose `blocks` are the layers; "" if that is the model itself."""
     side: str
-    """Which input it reads: "source", "target", "text", "image"."""
+    """The input it reads: "source", "target", "text", "image"."""
     layers: int
     sublayers: tuple[str, ...]
-    """The modules of a block that add to the residual stream, in their order."""
+    """The modules of a block that add to the residual stream, in order."""
+
+    def stream(self, layer: int | str, sublayer: str) -> str:
+        """The name of the residual stream after a sublayer."""
+        return f"{_block(self.path, layer)}.{RESIDUALS[sublayer]}.stream"
+
+    def added(self, layer: int | str, sublayer: str) -> str:
+        """The name of what a sublayer adds to the residual stream."""
+        return f"{_block(self.path, layer)}.{sublayer}.added"
 
 
 @dataclass(frozen=True)
@@ -22,30 +39,30 @@ class AttentionPart:
     """One kind of attention, present in every layer of its stack."""
 
     name: str
-    """As it is asked for: "encoder", "decoder", "cross"."""
-    stack: str
-    """The path of the stack."""
+    """How a user selects it: "encoder", "decoder", "cross"."""
+    stack: str | None
+    """The path of the stack; None for a single attention outside any stack."""
     sublayer: str
-    """The module in each block."""
+    """The module in each block; without a stack, the path of the attention."""
     queries: str
-    """The side that asks."""
+    """The side the queries come from."""
     keys: str
-    """The side that answers."""
+    """The side the keys and values come from."""
     causal: bool
 
     @property
     def crosses(self) -> bool:
-        """Whether queries and keys are of two sides."""
+        """Whether queries and keys come from different sides."""
         return self.queries != self.keys
 
     def path(self, layer: int | str) -> str:
-        """The module of a layer; "*" stands for all of them."""
-        return f"{self.stack}.blocks.{layer}.{self.sublayer}"
+        """The attention module of a layer; "*" stands for all of them."""
+        return self.sublayer if self.stack is None else f"{_block(self.stack, layer)}.{self.sublayer}"
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """The parts of a model by their paths, sides in the order in which the input runs through them."""
+    """The parts of a model by path, with sides in the order in which the input runs through them."""
 
     embeddings: Mapping[str, str]
     """The path of each side's embedding."""
@@ -56,17 +73,34 @@ class Anatomy:
 
     @property
     def output_side(self) -> str:
-        """The side that the readout speaks of."""
-        return self.stacks[-1].side
+        """The side whose positions the logits belong to."""
+        return self.stacks[-1].side if self.stacks else list(self.embeddings)[-1]
 
     def attention(self, name: str) -> AttentionPart:
-        """A kind of attention by its name."""
+        """An attention by name."""
         return next(part for part in self.attentions if part.name == name)
 
     def stack(self, path: str) -> StackPart:
-        """A stack by its path."""
+        """A stack by path."""
         return next(part for part in self.stacks if part.path == path)
 
     def layers(self, attention: AttentionPart) -> list[str]:
-        """The paths of an attention, a layer each."""
-        return [attention.path(layer) for layer in range(self.stack(attention.stack).layers)]
+        """The paths of an attention, one per layer."""
+        count = 1 if attention.stack is None else self.stack(attention.stack).layers
+        return [attention.path(layer) for layer in range(count)]
+
+
+def anatomy_of(model: object) -> Anatomy:
+    """The anatomy that a model declares."""
+    declared = getattr(model, "anatomy", None)
+    if not callable(declared):
+        raise ModelError(
+            f"{type(model).__name__}: declares no anatomy; add a method `anatomy()` that returns an Anatomy"
+        )
+    found = declared()
+    assert isinstance(found, Anatomy)
+    return found
+
+
+def _block(stack: str, layer: int | str) -> str:
+    return f"{stack}.blocks.{layer}".removeprefix(".")

@@ -1,4 +1,4 @@
-"""A GPT whose steps are recorded on a GPU: the processor then starts a step, not each of its kernels."""
+"""A GPT whose decode steps are CUDA graphs: the processor launches a step, not each of its kernels."""
 
 import weakref
 
@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.accel.graphs import GraphedStep
+from clearhead.accel.torch_private import has_hooks
 from clearhead.layers.attention import KeyValues
 from clearhead.layers.cache import StaticKVCache
 from clearhead.layers.mask import KeyMask, Mask
@@ -13,182 +15,157 @@ from clearhead.layers.positions import check_length
 from clearhead.models.gpt import GPT, GPTConfig, Tokens
 from clearhead.models.state import GPTState
 
-# Steps before a recording, on another stream, as torch asks: kernels are chosen in them.
-WARM_UP = 3
-# Rooms have this many positions, or twice as many, or four times …, so that there are few of them.
-LEAST_ROOM = 128
-# Seats that wait for the next text: each holds keys and values for all of its positions.
-WAITING = 4
+# Slots have this many positions or a power of two times as many, so that few sizes are recorded.
+MIN_CAPACITY = 128
+# Idle slots kept for the next text; each holds keys and values for all of its positions.
+MAX_IDLE = 4
 
 
 class GraphSlot:
-    """Room for so many rows of so many positions, and a step that is recorded in it."""
+    """Static caches for a number of rows and positions, and the decode step recorded over them."""
 
     length = 0
-    """Whoever takes the steps counts them: here it is never too long."""
+    """The caller counts the cached positions: inside a slot no text is too long."""
 
-    def __init__(self, model: GPT, rows: int, room: int):
-        self.model, self.rows, self.room = model, rows, room
+    def __init__(self, model: GPT, rows: int, capacity: int):
+        self.model, self.rows, self.capacity = model, rows, capacity
         config, like = model.config, model.readout_weight
         heads, device = config.attention.kv_heads or config.attention.heads, like.device
-        # Not as inference would have it: tensors of that could not be written to outside of it.
+        # Inference tensors could not be written to outside of inference mode.
         with torch.inference_mode(False):
             self.position = torch.zeros(1, dtype=torch.long, device=device)
             self.padding = torch.zeros(rows, dtype=torch.long, device=device)
             self.tokens = torch.zeros(rows, dtype=torch.long, device=device)
-            keys, values = like.new_zeros(2, config.layers, rows, heads, room, config.head_size)
+            keys, values = like.new_zeros(2, config.layers, rows, heads, capacity, config.head_size)
             self.caches = [StaticKVCache(*both, self.position) for both in zip(keys, values, strict=True)]
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._logits: Float[Tensor, "rows vocabulary"] | None = None
+        self._graphed = GraphedStep(self._advance, self._retreat, device)
 
     @property
     def mask(self) -> Mask:
-        positions = torch.arange(self.room, device=self.position.device)
+        positions = torch.arange(self.capacity, device=self.position.device)
         return KeyMask((positions >= self.padding[:, None]) & (positions <= self.position))
 
     def positions(self, count: int, device: torch.device) -> Int[Tensor, "rows 1"]:
         return self.position - self.padding[:, None]
 
-    def take(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
-        """The logits after these tokens; they are kept only until the next step."""
+    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+        """The logits after these tokens, valid until the next step."""
         self.tokens.copy_(tokens)
-        if self.tokens.device.type == "cpu":
-            return self._step()
-        if self._graph is None:
-            self._record()
-        assert self._graph is not None
-        assert self._logits is not None
-        self._graph.replay()
-        return self._logits
+        return self._graphed()
 
-    def _step(self) -> Float[Tensor, "rows vocabulary"]:
+    def _advance(self) -> Float[Tensor, "rows vocabulary"]:
         logits = self.model.step(self.tokens, self)
         self.position += 1
         return logits
 
-    def _record(self) -> None:
-        begun = self.position.clone()
-        aside = torch.cuda.Stream(self.position.device)
-        aside.wait_stream(torch.cuda.current_stream(self.position.device))
-        with torch.cuda.stream(aside):
-            for _ in range(WARM_UP):
-                self._step()
-                self.position.copy_(begun)
-        torch.cuda.current_stream(self.position.device).wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._logits = self._step()
-        self._graph = graph
+    def _retreat(self) -> None:
+        self.position -= 1
 
 
 class CudaGraphState:
-    """Where a decoding stands: in which seat, and how far."""
+    """The state of a decoding: its slot, and the number of cached positions."""
 
-    def __init__(self, seats: "CudaGraphGPT", state: GPTState, rows: int, room: int):
-        self._seats = seats
+    def __init__(self, engine: "CudaGraphGPT", state: GPTState, rows: int, capacity: int):
+        self._engine = engine
         self._padding = state.padding
-        self.read = state.cached
-        self.spare = state.shared_padding
-        self._sit(rows, [memory.contents() for memory in state.caches] if state.cached else [], room)
+        self.cached = state.cached
+        self.shared_padding = state.shared_padding
+        self._move(rows, [cache.contents() for cache in state.caches] if state.cached else [], capacity)
 
     @property
     def length(self) -> int:
-        """The most tokens that any row has read."""
-        return self.read - self.spare
+        """The tokens of the longest row, without padding."""
+        return self.cached - self.shared_padding
 
-    def select(self, rows: Int[Tensor, " chosen"]) -> None:
-        """Keeps these rows, in this order; a row may come several times."""
-        chosen = [memory.contents(self.read).select(rows) for memory in self.seat.caches]
+    def select(self, rows: Int[Tensor, " selected"]) -> None:
+        """Keeps these rows, in this order; a row may be repeated."""
+        selected = [cache.contents(self.cached).select(rows) for cache in self.slot.caches]
         if self._padding is not None:
             self._padding = self._padding[rows]
-            self.spare = int(self._padding.min()) if len(rows) else 0
-        if len(rows) == self.seat.rows:
-            self._fill(chosen)
+            self.shared_padding = int(self._padding.min()) if len(rows) else 0
+        if len(rows) == self.slot.rows:
+            self._fill(selected)
         else:
-            self._leave()
-            self._sit(len(rows), chosen, self.seat.room)
+            self._release()
+            self._move(len(rows), selected, self.slot.capacity)
 
-    def make_room(self) -> None:
-        """Moves where there is more, if the next token needs it."""
-        if self.read == self.seat.room:
-            held = [memory.contents(self.read) for memory in self.seat.caches]
-            self._leave()
-            self._sit(self.seat.rows, held, 2 * self.read)
+    def reserve(self) -> None:
+        """Moves to a larger slot if this one is full."""
+        if self.cached == self.slot.capacity:
+            contents = [cache.contents(self.cached) for cache in self.slot.caches]
+            self._release()
+            self._move(self.slot.rows, contents, 2 * self.cached)
 
-    def _sit(self, rows: int, read: list[KeyValues], room: int) -> None:
-        self.seat = self._seats.free(rows, room)
-        self._leave = weakref.finalize(self, self._seats.give_back, self.seat)
-        self._fill(read)
+    def _move(self, rows: int, contents: list[KeyValues], capacity: int) -> None:
+        self.slot = self._engine.acquire(rows, capacity)
+        self._release = weakref.finalize(self, self._engine.release, self.slot)
+        self._fill(contents)
 
-    def _fill(self, read: list[KeyValues]) -> None:
-        for memory, kept in zip(self.seat.caches, read, strict=bool(read)):
-            memory.load(kept)
-        self.seat.position.fill_(self.read)
-        self.seat.padding.zero_()
+    def _fill(self, contents: list[KeyValues]) -> None:
+        for cache, kept in zip(self.slot.caches, contents, strict=bool(contents)):
+            cache.load(kept)
+        self.slot.position.fill_(self.cached)
+        self.slot.padding.zero_()
         if self._padding is not None:
-            self.seat.padding.copy_(self._padding)
+            self.slot.padding.copy_(self._padding)
 
 
 class CudaGraphGPT:
-    """The `start` and `step` of a GPT, whose steps are recorded once for each number of rows and room."""
+    """The `start` and `step` of a GPT, recorded once for each number of rows and capacity."""
 
     def __init__(self, model: GPT):
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
-        self._waiting: list[GraphSlot] = []
+        self._idle: list[GraphSlot] = []
 
     def start(
         self, tokens: Tokens, lengths: Int[Tensor, " batch"] | None = None, capacity: int = 16
     ) -> CudaGraphState | GPTState:
-        """Reads the beginnings of texts, all but the token that the first step is given.
+        """Reads the prompts except for the token that the first step is given.
 
-        While somebody looks into the model, its steps are plain ones: a recording would show nothing.
+        While the model is tapped, the state is a plain one: a graph would not call the tap.
         """
         state = self.model.start(tokens, lengths, capacity)
         if is_tapped(self.model):
             return state
-        return CudaGraphState(self, state, len(tokens), _enough(max(capacity, tokens.shape[1] + 1)))
+        return CudaGraphState(self, state, len(tokens), _capacity(max(capacity, tokens.shape[1] + 1)))
 
     def step(
         self, tokens: Int[Tensor, " rows"], state: CudaGraphState | GPTState
     ) -> Float[Tensor, "rows vocabulary"]:
-        """The logits of the token after these; the state moves on."""
+        """The logits of the next token; the state advances."""
         if isinstance(state, GPTState):
             return self.model.step(tokens, state)
         check_length(state.length + 1, self.config.context_length)
-        state.make_room()
-        logits = state.seat.take(tokens).clone()
-        state.read += 1
+        state.reserve()
+        logits = state.slot.step(tokens).clone()
+        state.cached += 1
         return logits
 
-    def free(self, rows: int, room: int) -> GraphSlot:
-        """A seat that nobody has."""
-        for seat in self._waiting:
-            if (seat.rows, seat.room) == (rows, room):
-                self._waiting.remove(seat)
-                return seat
-        return GraphSlot(self.model, rows, room)
+    def acquire(self, rows: int, capacity: int) -> GraphSlot:
+        """An idle slot of this size, or a new one."""
+        for slot in self._idle:
+            if (slot.rows, slot.capacity) == (rows, capacity):
+                self._idle.remove(slot)
+                return slot
+        return GraphSlot(self.model, rows, capacity)
 
-    def give_back(self, seat: GraphSlot) -> None:
-        """Keeps a seat for the next text; the one that has waited longest makes room."""
-        self._waiting = [*self._waiting, seat][-WAITING:]
+    def release(self, slot: GraphSlot) -> None:
+        """Keeps a slot for the next text and drops the oldest idle one."""
+        self._idle = [*self._idle, slot][-MAX_IDLE:]
 
 
 def is_tapped(model: GPT) -> bool:
-    """Whether somebody looks into the model or changes something in it."""
-    return any(
-        getattr(module, "tap", None) or module._forward_hooks or module._forward_pre_hooks
-        for module in model.modules()
-    )
-
-
-def _enough(positions: int) -> int:
-    """A room that has so many positions."""
-    room = LEAST_ROOM
-    while room < positions:
-        room *= 2
-    return room
+    """Whether a tap or hook reads or changes something inside the model."""
+    return any(getattr(module, "tap", None) or has_hooks(module) for module in model.modules())
 
 
 def supports_cuda_graph(config: GPTConfig) -> bool:
-    """Whether no rule of the model counts positions from the last one in the room."""
+    """Whether the model's masks and positions do not depend on the capacity of a slot."""
     return config.window is None and config.position != "alibi" and config.packs
+
+
+def _capacity(positions: int) -> int:
+    capacity = MIN_CAPACITY
+    while capacity < positions:
+        capacity *= 2
+    return capacity

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clearhead.accel.quantization import rounded
+from clearhead.accel.quantization import quantize
 from clearhead.checkpoint import CARD, SETTINGS, WEIGHTS, load_checkpoint, save_weights, weights
 from clearhead.files import check_new_folder
 from clearhead.tasks.records import FINAL, add_final, read_metrics
@@ -32,7 +32,7 @@ def export_int8(folder: Path, out: Path) -> Exported:
         scores = {name: value for name, value in final.items() if name not in ("step", "kind")}
         add_final(out, final["step"], scores)
     # Last: a folder counts as a model once it has weights.
-    save_weights(rounded(weights(checkpoint.model)), out / WEIGHTS)
+    save_weights(quantize(weights(checkpoint.model)), out / WEIGHTS)
     return Exported(_bytes(folder, files), _bytes(out, files))
 
 

@@ -129,8 +129,8 @@ class TrainingLoop:
         self.task, self.context, self.config = task, context, task.recipe.training
         self.ranks, self.states = context.ranks, context.states
         self.monitor = monitored(task)
-        width = getattr(task.recipe.model, "width", 0)
-        self.trainer = Trainer(model, task.loss, self.config, width, self.ranks)
+        self.states.better = "higher" if self.monitor.higher_is_better else "lower"
+        self.trainer = Trainer(model, task.loss, self.config, self.ranks)
         self.position: dict[str, int] = {}
         self.settings = _lasting_settings(task)
         self.early_stopping = EarlyStopping()
@@ -138,7 +138,7 @@ class TrainingLoop:
         self.saved_at = perf_counter()
 
     def events(self) -> Generator[Event, None, Finished]:
-        saved = self.states.latest(self.trainer.parallel.place)
+        saved = self.states.latest(self.trainer.parallel.allocate)
         if saved:
             self._load(saved)
             yield Note(f"resumed after step {self.trainer.step:,}{self._rank_change(len(saved['random']))}")
@@ -173,14 +173,14 @@ class TrainingLoop:
         average, states = self.config.average, self.states
         chosen = self.ranks.first(lambda: states.to_average(average) if average else states.best_weights(1))
         if not chosen:
-            return self.trainer.whole_weights()
+            return self.trainer.full_weights()
         return average_weights(chosen) if self.ranks.rank == 0 else {}
 
     def publish(self, final: dict[str, torch.Tensor]) -> None:
         """Writes the finished model, its scores, its card and its curves."""
         out, step = self.context.out, self.trainer.step
         save_weights(final, out / WEIGHTS)
-        model = self.trainer.parallel.showing(final)
+        model = self.trainer.parallel.model_with(final)
         scores = self.task.validate(model, self.trainer.autocast())
         add_final(out, step, scores)
         write_named(out / CARD, self.task.card(model, step, scores))
@@ -219,13 +219,13 @@ class TrainingLoop:
                 yield validation
             due = bool(validation) or step % config.save_every == 0 or last
             overdue = perf_counter() - self.saved_at > 60 * config.save_minutes
-            interrupted, overdue = requests.heard(interrupt.requested, overdue)
+            interrupted, overdue = requests.poll(interrupt.requested, overdue)
             if due or overdue or interrupted:
                 self.trainer.synchronize()
                 self._save(validation, passing=not due)
                 yield Saved(step)
             if validation and validation.best:
-                best = self.trainer.whole_weights()
+                best = self.trainer.full_weights()
                 self.ranks.first(partial(save_weights, best, self.context.out / WEIGHTS))
             if interrupted:
                 return INTERRUPTED
@@ -244,7 +244,7 @@ class TrainingLoop:
 
     def _validate(self, step: int) -> Validation | None:
         start = perf_counter()
-        with self.trainer.published() as model:
+        with self.trainer.evaluation_model() as model:
             scores = self.ranks.first(lambda: self.task.validate(model, self.trainer.autocast()))
         if not scores:
             return None

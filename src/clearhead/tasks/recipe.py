@@ -6,9 +6,6 @@ from typing import Any, Self
 from clearhead.config import Settings
 from clearhead.training import TrainingConfig
 
-# Compiling takes half a minute, which a shorter run does not save.
-MIN_STEPS_TO_COMPILE = 2000
-
 
 class Recipe(Settings):
     """All settings of a run; a task subclasses it and adds its data."""
@@ -28,10 +25,8 @@ class Recipe(Settings):
 
     def resolved(self, on_gpu: bool) -> Self:
         """The same recipe with every "auto" replaced by a choice, so that a resumed run keeps it."""
-        if self.training.compile != "auto":
-            return self
-        compile = "on" if on_gpu and self.training.steps >= MIN_STEPS_TO_COMPILE else "off"
-        return self.model_copy(update={"training": self.training.model_copy(update={"compile": compile})})
+        training = self.training.resolved(on_gpu, getattr(self.model, "width", None))
+        return self.model_copy(update={"training": training})
 
     def resume_settings(self) -> dict[str, Any]:
         """The groups of settings that must not change on resume; data files are compared by content."""

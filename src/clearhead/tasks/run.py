@@ -17,7 +17,7 @@ from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.recipes import parse_recipe
 from clearhead.tasks.records import write_named
 from clearhead.tasks.task import RunContext
-from clearhead.training import StateFolder, joined
+from clearhead.training import StateFolder, join_ranks
 from clearhead.training.devices import on_gpu
 
 STATES = "training"
@@ -32,7 +32,7 @@ def train(recipe: Recipe, out: Path, progress: ProgressCallback = ignore_progres
     same events.
     """
     recipe = recipe.absolute().inherited().resolved(on_gpu(recipe.training.device))
-    with joined(recipe.training.device) as ranks:
+    with join_ranks(recipe.training.device) as ranks:
         ranks.first(lambda: check_new_run(out))
         with StateFolder.of(out / STATES, recipe.training, ranks) as states:
             ranks.share(ranks.batches_per_step(recipe.training.accumulate))
@@ -53,7 +53,7 @@ def resume(
         )
     recipe = _resumed(out, changes)
     with (
-        joined(recipe.training.device) as ranks,
+        join_ranks(recipe.training.device) as ranks,
         StateFolder.of(out / STATES, recipe.training, ranks) as states,
     ):
         ranks.first(lambda: write_named(out / SETTINGS, settings_toml(recipe)))
@@ -96,7 +96,9 @@ def _resumed(out: Path, changes: Sequence[str]) -> Any:
         if path not in CHANGEABLE_PATHS:
             allowed = ", ".join(sorted(CHANGEABLE_PATHS))
             raise SettingsError(f"--set {change}: a resumed run may change only {allowed}")
-    return parse_recipe(apply_overrides(read_toml(out / SETTINGS), changes), location=str(out / SETTINGS))
+    settings = apply_overrides(read_toml(out / SETTINGS), changes)
+    recipe = parse_recipe(settings, location=str(out / SETTINGS))
+    return recipe.resolved(on_gpu(recipe.training.device))
 
 
 def _run(recipe: Recipe, context: RunContext) -> Iterator[Event]:

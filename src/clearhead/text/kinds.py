@@ -5,7 +5,7 @@ To add a kind, add its name to `KindName` and a row to `KINDS`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tokenizers
 from pydantic import Field, model_validator
@@ -84,15 +84,7 @@ def untrained(config: TokenizerConfig) -> tokenizers.Tokenizer:
     return KINDS[config.kind].build(steps)
 
 
-def _bpe(steps: Steps) -> tokenizers.Tokenizer:
-    return _subwords(models.BPE(unk_token=SPECIAL_TOKENS[UNK], fuse_unk=True), steps)
-
-
-def _unigram(steps: Steps) -> tokenizers.Tokenizer:
-    return _subwords(models.Unigram(), steps)
-
-
-def _subwords(model: models.BPE | models.Unigram, steps: Steps) -> tokenizers.Tokenizer:
+def _subwords(model: models.Model, steps: Steps) -> tokenizers.Tokenizer:
     """A space becomes part of the word it precedes (Kudo and Richardson 2018), so decoding is exact."""
     mark = [normalizers.Replace(SPACE, "_"), normalizers.Replace(" ", SPACE), normalizers.Prepend(SPACE)]
     split = pre_tokenizers.Split(Regex(f"{SPACE}?(?:{PUNCTUATION}|{OTHER}+)"), "isolated")
@@ -105,29 +97,15 @@ def _words(steps: Steps) -> tokenizers.Tokenizer:
     touching = Regex(rf"(?<=\S)(?={PUNCTUATION})|(?<={PUNCTUATION})(?=\S)")
     mark = [normalizers.Replace(JOINER, "■"), normalizers.Replace(touching, JOINER)]
     punctuation = Regex(f"{JOINER}?{PUNCTUATION}(?:{JOINER}(?={OTHER}))?")
-    split = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.Split(punctuation, "isolated")]
-    )
-    join = decoders.Sequence(
-        [
-            decoders.Replace(Regex("^"), " "),
-            decoders.Fuse(),
-            decoders.Replace(Regex(f" ?{JOINER} ?"), ""),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
-    model = models.WordLevel(unk_token=SPECIAL_TOKENS[UNK])
-    return _tokenizer(model, [*steps, *mark], split, join)
-
-
-def _characters(steps: Steps) -> tokenizers.Tokenizer:
-    # Byte pair encoding without merges.
-    return _tokenizer(models.BPE(unk_token=SPECIAL_TOKENS[UNK]), steps, None, decoders.Fuse())
-
-
-def _bytes(steps: Steps) -> tokenizers.Tokenizer:
-    split = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return _tokenizer(models.BPE(), steps, split, decoders.ByteLevel())
+    splits = [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.Split(punctuation, "isolated")]
+    joins = [
+        decoders.Replace(Regex("^"), " "),
+        decoders.Fuse(),
+        decoders.Replace(Regex(f" ?{JOINER} ?"), ""),
+        decoders.Strip(" ", 1, 0),
+    ]
+    model, split = models.WordLevel(unk_token=SPECIAL_TOKENS[UNK]), pre_tokenizers.Sequence(splits)
+    return _tokenizer(model, [*steps, *mark], split, decoders.Sequence(joins))
 
 
 def _tokenizer(
@@ -145,45 +123,49 @@ def _tokenizer(
     return result
 
 
+def _options(config: TokenizerConfig, special: list[str]) -> dict[str, Any]:
+    return {"vocab_size": config.vocabulary, "special_tokens": special, "show_progress": False}
+
+
 def _bpe_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str]) -> trainers.Trainer:
     # The library breaks ties among rare characters at random, so the alphabet is chosen beforehand.
     trainer = trainers.BpeTrainer(
-        vocab_size=config.vocabulary,
-        special_tokens=special,
-        min_frequency=MIN_MERGE_FREQUENCY,
-        initial_alphabet=alphabet,
-        show_progress=False,
+        min_frequency=MIN_MERGE_FREQUENCY, initial_alphabet=alphabet, **_options(config, special)
     )
     if config.alphabet and alphabet:
         trainer.limit_alphabet = len(alphabet)
     return trainer
 
 
-def _bytes_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str]) -> trainers.Trainer:
-    return _bpe_trainer(config, special, pre_tokenizers.ByteLevel.alphabet())
-
-
-def _unigram_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str]) -> trainers.Trainer:
-    return trainers.UnigramTrainer(
-        vocab_size=config.vocabulary,
-        special_tokens=special,
-        unk_token=SPECIAL_TOKENS[UNK],
-        show_progress=False,
-    )
-
-
-def _word_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str]) -> trainers.Trainer:
-    return trainers.WordLevelTrainer(
-        vocab_size=config.vocabulary, special_tokens=special, show_progress=False
-    )
-
-
 KINDS: dict[KindName, Kind] = {
-    "bpe": Kind(_bpe, _bpe_trainer, has_merges=True, limits_alphabet=True),
-    "unigram": Kind(_unigram, _unigram_trainer),
-    "word": Kind(_words, _word_trainer),
-    "character": Kind(_characters, None, limits_alphabet=True),
-    "bytes": Kind(_bytes, _bytes_trainer, has_merges=True, byte_level=True, normalizes=False),
+    "bpe": Kind(
+        lambda steps: _subwords(models.BPE(unk_token=SPECIAL_TOKENS[UNK], fuse_unk=True), steps),
+        _bpe_trainer,
+        has_merges=True,
+        limits_alphabet=True,
+    ),
+    "unigram": Kind(
+        lambda steps: _subwords(models.Unigram(), steps),
+        lambda config, special, _: trainers.UnigramTrainer(
+            unk_token=SPECIAL_TOKENS[UNK], **_options(config, special)
+        ),
+    ),
+    "word": Kind(_words, lambda config, special, _: trainers.WordLevelTrainer(**_options(config, special))),
+    # Byte pair encoding without merges.
+    "character": Kind(
+        lambda steps: _tokenizer(models.BPE(unk_token=SPECIAL_TOKENS[UNK]), steps, None, decoders.Fuse()),
+        None,
+        limits_alphabet=True,
+    ),
+    "bytes": Kind(
+        lambda steps: _tokenizer(
+            models.BPE(), steps, pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        ),
+        lambda config, special, _: _bpe_trainer(config, special, pre_tokenizers.ByteLevel.alphabet()),
+        has_merges=True,
+        byte_level=True,
+        normalizes=False,
+    ),
 }
 
 

@@ -16,16 +16,7 @@ from clearhead.files import write_text
 from clearhead.text import serialization, training
 from clearhead.text.dropout import MergeDropout
 from clearhead.text.huggingface import huggingface_files, read_huggingface
-from clearhead.text.kinds import (
-    BOS,
-    EOS,
-    KINDS,
-    PAD,
-    SPECIAL_TOKENS,
-    UNK,
-    TokenizerConfig,
-    byte_characters,
-)
+from clearhead.text.kinds import BOS, EOS, KINDS, PAD, SPECIAL_TOKENS, UNK, TokenizerConfig, byte_characters
 from clearhead.text.normalize import normalize, without_surrogates
 from clearhead.text.serialization import SpecialIds
 from clearhead.text.tiktoken import byte_level, read_ranks
@@ -56,28 +47,13 @@ class Tokenizer:
             SpecialIds(size=0, bos=BOS, eos=EOS) if special_tokens else SpecialIds(size=0)
         )
         self._imported = imported is not None
+        self.bos_id, self.eos_id, self.adds_bos = self._special.bos, self._special.eos, self._special.adds_bos
+        self.eos_ids = self._special.several_eos or (() if self.eos_id is None else (self.eos_id,))
+        """All ids that end a text."""
         self.config = config
         self.special_tokens = special_tokens
         self._inner = inner
         _silence_fork_warning()
-
-    @property
-    def bos_id(self) -> int | None:
-        return self._special.bos
-
-    @property
-    def eos_id(self) -> int | None:
-        return self._special.eos
-
-    @property
-    def eos_ids(self) -> tuple[int, ...]:
-        """All ids that end a text."""
-        return self._special.several_eos or (() if self.eos_id is None else (self.eos_id,))
-
-    @property
-    def adds_bos(self) -> bool:
-        """Whether an imported tokenizer begins every text with bos."""
-        return self._special.adds_bos
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:

@@ -1,15 +1,15 @@
-"""From batches to weights."""
+"""Training: losses, optimizers, schedules, the step loop, and saved states."""
 
 from clearhead.training.averaging import MovingAverage, average_weights
 from clearhead.training.config import AverageConfig, TrainingConfig
-from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
+from clearhead.training.criterion import Criterion, RDropConfig, RegulariserConfig, SimCutConfig
+from clearhead.training.cross_entropy import Readout, chunked_cross_entropy, cross_entropy_loss
 from clearhead.training.devices import choose_device, choose_precision, find_device
 from clearhead.training.feed import Feed
 from clearhead.training.interrupt import Interrupt
-from clearhead.training.loss import Readout, cross_entropy_loss, readout_loss
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
 from clearhead.training.prefetch import Prefetcher
-from clearhead.training.ranks import Ranks, joined
+from clearhead.training.ranks import Ranks, join_ranks
 from clearhead.training.schedule import ScheduleConfig, learning_rate_at
 from clearhead.training.state import StateFolder
 from clearhead.training.trainer import DivergedError, Report, Trainer
@@ -27,6 +27,7 @@ __all__ = [
     "RDropConfig",
     "Ranks",
     "Readout",
+    "RegulariserConfig",
     "Report",
     "ScheduleConfig",
     "SimCutConfig",
@@ -36,9 +37,9 @@ __all__ = [
     "average_weights",
     "choose_device",
     "choose_precision",
+    "chunked_cross_entropy",
     "cross_entropy_loss",
     "find_device",
-    "joined",
+    "join_ranks",
     "learning_rate_at",
-    "readout_loss",
 ]

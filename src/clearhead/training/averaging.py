@@ -1,4 +1,4 @@
-"""Weights averaged: along the run, and over saved files."""
+"""Averages of weights: over the steps of a run, and over saved files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from clearhead.accel.torch_private import lerp_all_
 from clearhead.checkpoint import weights
 from clearhead.errors import ModelError
 from clearhead.training.tensors import read_weights
@@ -15,7 +16,7 @@ from clearhead.training.tensors import read_weights
 class MovingAverage:
     """An exponential moving average of a model's parameters (Polyak and Juditsky 1992).
 
-    The decay of step n is at most (1 + n) / (10 + n), else it would remember the random start too long.
+    The decay of step n is at most (1 + n) / (10 + n), so that the random initialisation is soon forgotten.
     """
 
     def __init__(self, model: nn.Module, decay: float):
@@ -25,13 +26,11 @@ class MovingAverage:
         self._mean = {name: p.clone() for name, p in self._live.items()}
 
     @torch.no_grad()
-    def update(self, step: int, broken: Tensor) -> None:
-        """Moves the mean towards the weights; where `broken` is 1 it stays, without the processor knowing."""
+    def update(self, step: int, diverged: Tensor) -> None:
+        """Moves the mean towards the weights, unless `diverged` is 1; does not wait for the device."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        share = (1 - broken) * (1 - decay)
-        means, lives = list(self._mean.values()), list(self._live.values())
-        torch._foreach_mul_(means, 1 - share)  # pyright: ignore[reportPrivateImportUsage]
-        torch._foreach_add_(means, torch._foreach_mul(lives, share))  # pyright: ignore
+        share = (1 - diverged) * (1 - decay)
+        lerp_all_(list(self._mean.values()), list(self._live.values()), share)
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
@@ -44,11 +43,11 @@ class MovingAverage:
             self._write(own)
 
     def weights(self) -> dict[str, Tensor]:
-        """The model's weights, with the mean in the place of each parameter."""
+        """The model's weights, with the mean of each parameter in its place."""
         return weights(self.model) | self._mean
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Goes on from what `weights` gave."""
+        """Continues from what `weights` returned."""
         for name, mean in self._mean.items():
             mean.copy_(weights[name])
 
@@ -59,7 +58,7 @@ class MovingAverage:
 
 
 def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of saved weights, summed in float64; whole numbers are those of the last file."""
+    """The mean of saved weights, summed in float64; integers are those of the last file."""
     if not paths:
         raise ModelError("average: no weights to average")
     last = read_weights(paths[0])
@@ -68,7 +67,7 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
         last = read_weights(path)
         for name in sorted(total.keys() | last.keys()):
             if name not in total or name not in last or total[name].shape != last[name].shape:
-                raise ModelError(f"{path}: differs from {paths[0]} in {name}; average files of one run only")
+                raise ModelError(f"{path}: {name} differs from {paths[0]}; average files of one run only")
             total[name] += last[name]
     mean = {name: (total[name] / len(paths)).to(t.dtype) for name, t in last.items() if t.is_floating_point()}
     return last | mean

@@ -1,68 +1,76 @@
-"""Everything that a recipe says under [training]."""
+"""Settings of a training run, under [training] in a recipe."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from clearhead.config import Settings
-from clearhead.training.criterion import DistillationConfig, RegulariserConfig
 from clearhead.training.devices import Device, Precision
 from clearhead.training.optimizer import AdamConfig, MuonConfig, OptimizerConfig
-from clearhead.training.schedule import InverseSquareRootSchedule, ScheduleConfig
+from clearhead.training.schedule import InverseSquareRootSchedule, PaperSchedule, ScheduleConfig
 
-ParallelKind = Literal["data_parallel", "fsdp"]
+# Steps from which on compiling pays off.
+MIN_STEPS_TO_COMPILE = 2000
 
 
 class AverageConfig(Settings):
-    """The published weights are the mean of this many saved ones."""
+    """The final weights are the mean of several saved ones."""
 
     count: PositiveInt = 5
     of: Literal["last", "best"] = "last"
 
 
 class TrainingConfig(Settings):
-    """The defaults suit a base Transformer on a corpus of a million pairs."""
+    """The defaults suit a base Transformer on a million sentence pairs."""
 
     steps: PositiveInt = 100_000
     optimizer: OptimizerConfig = AdamConfig()
     schedule: ScheduleConfig = InverseSquareRootSchedule()
     accumulate: PositiveInt = 1
-    """batches whose gradients make one step, over all ranks together; one a rank at least"""
-    parallel: ParallelKind = "data_parallel"
-    """what each of several ranks has: a copy of the model, or a shard of a model too large for one"""
+    """Batches per optimizer step, over all ranks; at least one per rank."""
+    parallel: Literal["data_parallel", "fsdp"] = "data_parallel"
+    """What each of several ranks holds: the whole model, or a shard of a model too large for one GPU."""
     clip_norm: Annotated[float, Field(ge=0)] = 1.0
-    """the longest gradient; longer ones are shortened to it; 0: none is"""
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    regulariser: RegulariserConfig | None = None
-    """what two passes over each sentence should agree in: rdrop or simcut; a step then costs about twice"""
-    distillation: DistillationConfig | None = None
+    """Maximum gradient norm; 0 disables clipping."""
     init_from: str | None = None
-    """folder of a trained model: its weights are the first ones; its tokenizer and shape are taken over"""
+    """Folder of a trained model to start from; its tokenizer and architecture are used."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """the decay of a moving average of the weights"""
+    """Decay of a moving average of the weights."""
     average: AverageConfig | None = None
     device: Device = "auto"
     precision: Precision = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
-    """auto: on a GPU; a recipe's run only if it is long enough to earn it back"""
+    """auto: on a GPU, if the run is long enough to pay for it."""
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     report_every: PositiveInt = 50
     validate_every: PositiveInt = 1000
     save_every: PositiveInt = 1000
     save_minutes: Annotated[float, Field(gt=0)] = 10.0
-    """the state is saved at least so often, between the turns too"""
+    """Maximum minutes between two saved states."""
     keep_last: PositiveInt = 2
     keep_best: PositiveInt = 1
-    monitor: Literal["loss", "bleu"] = "loss"
-    """what validation must improve"""
+    monitor: str = "loss"
+    """Validation metric that selects the best weights."""
     patience: Annotated[int, Field(ge=0)] = 0
-    """validations without improvement before the run ends; 0: it goes to the last step"""
+    """Validations without improvement before the run stops; 0 disables early stopping."""
 
     @model_validator(mode="after")
-    def _shards_can_be_optimized(self) -> "TrainingConfig":
+    def _optimizer_supports_shards(self) -> Self:
         if self.parallel == "fsdp" and isinstance(self.optimizer, MuonConfig):
             raise ValueError(
-                "optimizer is 'muon', which needs whole matrices, but parallel is 'fsdp'; "
+                "optimizer 'muon' needs whole matrices, which parallel 'fsdp' does not have; "
                 "use 'adamw' or 'data_parallel'"
             )
         return self
+
+    def resolved(self, on_gpu: bool, width: int | None = None) -> Self:
+        """The same settings with nothing left to the machine or the model, so that a resumed run is the same.
+
+        `width` is that of the model, which the paper's schedule depends on.
+        """
+        changes = {}
+        if self.compile == "auto":
+            changes["compile"] = "on" if on_gpu and self.steps >= MIN_STEPS_TO_COMPILE else "off"
+        if isinstance(self.schedule, PaperSchedule) and self.schedule.width is None:
+            changes["schedule"] = self.schedule.model_copy(update={"width": width})
+        return self.model_copy(update=changes)

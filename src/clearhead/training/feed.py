@@ -1,4 +1,4 @@
-"""Batches without end, and the place in the data where a run stands."""
+"""Endless batches, and the position of a run in the data."""
 
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
@@ -9,10 +9,10 @@ Batch = TypeVar("Batch")
 
 
 class Feed(Generic[Batch]):
-    """Gives batches epoch after epoch; `position` is the place after the last one given.
+    """Yields batches epoch after epoch; `position` follows the last one.
 
-    `epoch(number, skip)` gives the batches of an epoch without the first `skip`. Both count those of all
-    ranks: where several share an epoch, each batch given to one stands for as many.
+    `epoch(number, skip)` yields the batches of an epoch without the first `skip`. Both count the batches of
+    all ranks: each batch of one rank counts as `ranks` batches.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Feed(Generic[Batch]):
 
     @property
     def position(self) -> dict[str, int]:
-        """Epoch and batches of it already given; `Feed(epoch, **position)` goes on from here."""
+        """The epoch and its batches so far; `Feed(epoch, **position)` continues from here."""
         return {"number": self.number, "consumed": self.consumed}
 
     def __iter__(self) -> Iterator[Batch]:
@@ -41,7 +41,7 @@ class Feed(Generic[Batch]):
             self.consumed += self.ranks
             return batch
         if self.consumed == 0:
-            raise TrainingError(f"epoch {self.number}: no batches; the corpus is empty after cleaning")
+            raise TrainingError(f"epoch {self.number}: no batches; no data is left after cleaning")
         self.number, self.consumed = self.number + 1, 0
         self._batches = self._epoch(self.number, 0)
         return next(self)

@@ -1,16 +1,16 @@
-"""Ctrl-C as a wish that a loop can grant after its current step."""
+"""Ctrl-C as a request that a loop handles after its current step."""
 
 import signal
 import threading
 from types import FrameType
 
-HEARD = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """Inside the context the first Ctrl-C or SIGTERM only sets `requested`; a second Ctrl-C ends at once.
+    """Inside the context the first Ctrl-C or SIGTERM only sets `requested`; a second Ctrl-C stops at once.
 
-    Only the main thread hears signals; in another, nothing is ever requested.
+    Only the main thread receives signals; in another, `requested` stays False.
     """
 
     def __init__(self) -> None:
@@ -19,14 +19,14 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in HEARD}
+            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.requested = True

@@ -1,8 +1,7 @@
-"""Trees of tensors that ranks hold in parts: a folder with a file a rank, and a manifest of them.
+"""Trees of sharded tensors: a folder with one file per rank and a manifest.
 
-The files are written and read by torch.distributed.checkpoint, so that any number of ranks can read what any
-other number has written. Of its formats only that of safetensors is used: the others hold Python
-objects, and reading those can run code.
+torch.distributed.checkpoint writes and reads the files, so any number of ranks can read what another number
+wrote. Of its formats only safetensors is used: reading the others can run code.
 """
 
 import hashlib
@@ -22,17 +21,17 @@ from clearhead.training.ranks import Group
 from clearhead.training.tensors import Tree, flatten, unflatten
 
 MANIFEST = "manifest.json"
-Place = Callable[[str, torch.Size, torch.dtype], Tensor]
-"""Gives the tensor that is to be filled, by its path in the tree, its whole size and its type."""
+Allocate = Callable[[str, torch.Size, torch.dtype], Tensor]
+"""Returns the tensor to be filled, by its path in the tree, its unsharded size and its dtype."""
 
 
-def anywhere(path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
-    """Whole tensors on the processor."""
+def allocate_on_cpu(path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
+    """An unsharded tensor on the CPU."""
     return torch.empty(size, dtype=dtype)
 
 
-def gathered(tensors: Mapping[str, Tensor], ranks: Group) -> dict[str, Tensor]:
-    """Whole tensors in main memory, in rank 0; all ranks call it together."""
+def gather_tensors(tensors: Mapping[str, Tensor], ranks: Group) -> dict[str, Tensor]:
+    """Unsharded tensors in main memory, in rank 0; a collective call."""
     from torch.distributed.tensor import DTensor
 
     whole = {}
@@ -44,9 +43,9 @@ def gathered(tensors: Mapping[str, Tensor], ranks: Group) -> dict[str, Tensor]:
 
 
 def write_shards(folder: Path, tree: Tree, ranks: Group) -> None:
-    """Every rank writes what it holds; the manifest comes last, then the folder gets its name.
+    """Writes the shards of every rank, then the manifest, then renames the folder.
 
-    All ranks call it together, and an OSError of one is raised in all.
+    A collective call; an OSError of one rank is raised in all.
     """
     # Imported here, as below, because it takes half a second.
     from torch.distributed.checkpoint.api import CheckpointException
@@ -63,7 +62,7 @@ def write_shards(folder: Path, tree: Tree, ranks: Group) -> None:
         ranks.first(lambda: shutil.rmtree(temporary, ignore_errors=True))
         (_, (error, _)), *_ = failure.failures.items()
         raise error from None
-    # Of one rank: a folder on a network may not look the same to all of them at once.
+    # Listed by one rank: a network folder may not look the same to all of them at once.
     names = ranks.first(lambda: sorted(path.name for path in temporary.iterdir()))
     mine = {name: _checksum(temporary / name) for name in names[ranks.rank :: ranks.count]}
     files = {name: checksum for some in ranks.gather(mine) for name, checksum in some.items()}
@@ -71,37 +70,37 @@ def write_shards(folder: Path, tree: Tree, ranks: Group) -> None:
 
 
 def check_shards(folder: Path) -> None:
-    """ModelError if the folder is not what was written."""
+    """Raises ModelError if the folder is damaged."""
     files = _manifest(folder)["files"]
     there = {path.name for path in folder.iterdir()} - {MANIFEST}
     for name in sorted(files.keys() | there):
         if name not in there:
-            raise ModelError(f"{folder / name}: missing; the state is in {len(files)} files, one a rank")
+            raise ModelError(f"{folder / name}: missing; the state has {len(files)} files, one per rank")
         if name not in files:
-            raise ModelError(f"{folder / name}: does not belong there, {MANIFEST} does not name it")
+            raise ModelError(f"{folder / name}: unexpected file, not listed in {MANIFEST}")
         if _checksum(folder / name) != files[name]:
-            raise ModelError(f"{folder / name}: damaged, its checksum does not fit its content")
+            raise ModelError(f"{folder / name}: damaged, its checksum does not match its content")
 
 
-def read_shards(folder: Path, place: Place = anywhere) -> dict[str, Any]:
-    """The tree in a folder, with its tensors in the places given; each rank reads only what it is to hold."""
+def read_shards(folder: Path, allocate: Allocate = allocate_on_cpu) -> dict[str, Any]:
+    """The tree in a folder, read into tensors from `allocate`; each rank reads only its shards."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.state_dict_loader import load
 
     found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     tensors: dict[str, Any] = {
-        path: place(path, of.size, of.properties.dtype)  # pyright: ignore
+        path: allocate(path, of.size, of.properties.dtype)  # pyright: ignore
         for path, of in found.items()
     }
     with warnings.catch_warnings():
-        # Ranks need not talk to each other to read.
+        # Reading needs no communication between ranks.
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         load(tensors, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
     return unflatten(tensors, _manifest(folder)["notes"])
 
 
 def read_shard_notes(folder: Path) -> dict[str, Any]:
-    """What is not a tensor; {} where that cannot be read."""
+    """The JSON values of the tree; {} if the manifest is unreadable."""
     try:
         return _manifest(folder)["notes"]
     except ModelError:
@@ -127,11 +126,11 @@ def _manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         checksum = manifest.pop("sha256")
     except FileNotFoundError:
-        raise ModelError(f"{path}: missing; nothing says which files belong to the state") from None
+        raise ModelError(f"{path}: missing, so the files of the state are unknown") from None
     except (OSError, ValueError, KeyError, AttributeError):
-        raise ModelError(f"{path}: cut short or not a manifest") from None
+        raise ModelError(f"{path}: truncated or not a manifest") from None
     if checksum != _checksum_of(manifest):
-        raise ModelError(f"{path}: damaged, its checksum does not fit its content")
+        raise ModelError(f"{path}: damaged, its checksum does not match its content")
     return manifest
 
 

@@ -1,4 +1,4 @@
-"""From gradients to steps: Adam, AdamW, and Muon for the hidden matrices."""
+"""Optimizers: Adam, AdamW, and Muon for hidden matrices."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
@@ -12,12 +12,12 @@ from clearhead.errors import TrainingError
 from clearhead.layers.attention import Projections
 from clearhead.training.muon import Muon
 
-Decay = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Betas = Annotated[tuple[Share, Share], Field(strict=False)]
-Small = Annotated[float, Field(gt=0)]
+WeightDecay = Annotated[float, Field(ge=0)]
+Momentum = Annotated[float, Field(ge=0, lt=1)]
+Betas = Annotated[tuple[Momentum, Momentum], Field(strict=False)]
+Epsilon = Annotated[float, Field(gt=0)]
 
-# Linear layers of these names end a model: their rows are tokens or classes, so they are no hidden matrices.
+# Linear layers of these names are the last of a model; their rows are tokens or classes.
 READOUTS = ("readout", "classifier")
 
 
@@ -26,44 +26,44 @@ class AdamConfig(Settings):
 
     kind: Literal["adam"] = "adam"
     betas: Betas = (0.9, 0.98)
-    eps: Small = 1e-9
-    weight_decay: Decay = 0.0
+    eps: Epsilon = 1e-9
+    weight_decay: WeightDecay = 0.0
 
 
 class AdamWConfig(Settings):
-    """Adam with weight decay beside the gradient (Loshchilov and Hutter 2019)."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     kind: Literal["adamw"] = "adamw"
     betas: Betas = (0.9, 0.98)
-    eps: Small = 1e-9
-    weight_decay: Decay = 0.01
+    eps: Epsilon = 1e-9
+    weight_decay: WeightDecay = 0.01
 
 
 class MuonConfig(Settings):
-    """Momentum, orthogonalised, for the hidden matrices (Jordan et al. 2024); AdamW for all else.
+    """Orthogonalised momentum for hidden matrices (Jordan et al. 2024); AdamW for all other parameters.
 
-    The step of a matrix is scaled to the size of an AdamW step (Liu et al. 2025), so that one schedule serves
-    both; `adam_factor` is the rate of the AdamW part relative to it.
+    Steps are scaled to the size of AdamW steps (Liu et al. 2025), so that one schedule fits both;
+    `adam_factor` is the learning rate of the AdamW part relative to it.
     """
 
     kind: Literal["muon"] = "muon"
-    momentum: Share = 0.95
-    weight_decay: Decay = 0.01
+    momentum: Momentum = 0.95
+    weight_decay: WeightDecay = 0.01
     adam_factor: Annotated[float, Field(gt=0)] = 1.0
     betas: Betas = (0.9, 0.98)
-    eps: Small = 1e-9
+    eps: Epsilon = 1e-9
 
 
 OptimizerConfig = Annotated[AdamConfig | AdamWConfig | MuonConfig, Field(discriminator="kind")]
 
 
 class Optimizer:
-    """One optimizer over all parameters of a model, whatever it is made of inside.
+    """One optimizer over all parameters of a model, made of one or two torch optimizers.
 
-    Weight decay falls on hidden matrices only, never on embeddings, readouts, norms and biases. torch's Muon
-    orthogonalises a parameter as a whole; that of an attention's projections is therefore given to it as
-    several parameters that share its memory. So build the optimizer when the model is on its device, and
-    change weights in place only.
+    Weight decay applies to hidden matrices only, not to embeddings, readouts, norms and biases. Muon
+    orthogonalises whole matrices, so the packed projections of an attention are given to it as several
+    matrices that share their memory. Build the optimizer after moving the model to its device, and change
+    weights in place only.
     """
 
     def __init__(self, model: nn.Module, config: OptimizerConfig):
@@ -86,18 +86,20 @@ class Optimizer:
 
     @property
     def skips(self) -> bool:
-        """Whether a broken step can be skipped without the processor knowing of it."""
+        """Whether the device itself can skip a diverged step."""
         return all(isinstance(member.inner, torch.optim.Adam | Muon) for member in self._members)
 
-    def step(self, rate: float, broken: Tensor | None = None, divisor: Tensor | None = None) -> None:
-        """Moves the weights along their gradients; an optimizer that skips does not where `broken` is 1.
+    def step(
+        self, learning_rate: float, diverged: Tensor | None = None, divisor: Tensor | None = None
+    ) -> None:
+        """Updates the weights from their gradients, divided by `divisor`.
 
-        Gradients are divided by the divisor on the way.
+        An optimizer that `skips` does nothing where `diverged` is 1.
         """
         for matrix, whole, rows in self._parts.values():
             matrix.grad = None if whole.grad is None else whole.grad[rows]
         for member in self._members:
-            member.step(rate, broken, divisor)
+            member.step(learning_rate, diverged, divisor)
 
     def zero_grad(self) -> None:
         for parameter in self.parameters:
@@ -106,26 +108,28 @@ class Optimizer:
             part.matrix.grad = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The moments of each parameter by its name; the tensors are those in use, not copies."""
+        """The moments of each parameter by its name; tensors are not copied."""
         moments = {name: of for member in self._members for name, of in member.moments().items()}
         return {"kind": self.kind, "moments": moments}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if state["kind"] != self.kind:
             raise TrainingError(
-                f"training.optimizer: the run began with {state['kind']!r}, not with {self.kind!r}"
+                f"training.optimizer: the run uses {state['kind']!r}, not {self.kind!r}; change it back"
             )
-        # Parameters that never had a gradient have no moments.
+        # Parameters without a gradient so far have no moments.
         moments = state.get("moments", {})
-        foreign = moments.keys() - {name for member in self._members for name in member.names}
-        if foreign:
-            raise TrainingError(f"optimizer: the saved state knows {min(foreign)}, which this model lacks")
+        unknown = moments.keys() - {name for member in self._members for name in member.names}
+        if unknown:
+            raise TrainingError(
+                f"optimizer: the saved state has {min(unknown)}, but this model does not; resume the same one"
+            )
         for member in self._members:
             member.load(moments)
 
 
 def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The weights of linear layers, without readouts and without those that are also something else."""
+    """The weights of linear layers, except readouts and weights tied to something else."""
     inside: set[int] = set()
     outside: set[int] = set()
     for name, module in model.named_modules():
@@ -136,18 +140,18 @@ def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 class _Member:
-    """One of torch's optimizers, with a name for each of its parameters in their order."""
+    """A torch optimizer and the names of its parameters, in order."""
 
     def __init__(self, inner: torch.optim.Optimizer, names: Iterable[str], factor: float):
         self.inner = inner
         self.names = list(names)
         self.factor = factor
 
-    def step(self, rate: float, broken: Tensor | None, divisor: Tensor | None) -> None:
+    def step(self, learning_rate: float, diverged: Tensor | None, divisor: Tensor | None) -> None:
         for group in self.inner.param_groups:
-            group["lr"] = rate * self.factor
-        # The names by which torch's fused optimizers know them.
-        self.inner.found_inf = broken  # pyright: ignore[reportAttributeAccessIssue]
+            group["lr"] = learning_rate * self.factor
+        # These are the names in torch's fused optimizers.
+        self.inner.found_inf = diverged  # pyright: ignore[reportAttributeAccessIssue]
         self.inner.grad_scale = divisor  # pyright: ignore[reportAttributeAccessIssue]
         self.inner.step()
 
@@ -156,7 +160,7 @@ class _Member:
         return {self.names[index]: of for index, of in found.items()}
 
     def load(self, moments: Mapping[str, Mapping[str, Tensor]]) -> None:
-        # torch keeps the tensors it is given: without copies they would be shared with the caller.
+        # Without copies, torch would share the tensors with the caller.
         state = {
             index: {key: moment.clone() for key, moment in moments[name].items()}
             for index, name in enumerate(self.names)
@@ -166,7 +170,7 @@ class _Member:
 
 
 class _Part(NamedTuple):
-    """A matrix inside a parameter, in the same memory."""
+    """A matrix inside a parameter, which shares its memory."""
 
     matrix: Tensor
     whole: nn.Parameter
@@ -176,9 +180,9 @@ class _Part(NamedTuple):
 def _parts(name: str, whole: nn.Parameter, sizes: tuple[int, ...]) -> Iterator[tuple[str, _Part]]:
     end = 0
     for part, rows in enumerate(sizes):
-        place = slice(end, end + rows)
+        span = slice(end, end + rows)
         end += rows
-        yield name if len(sizes) == 1 else f"{name}[{part}]", _Part(whole.detach()[place], whole, place)
+        yield name if len(sizes) == 1 else f"{name}[{part}]", _Part(whole.detach()[span], whole, span)
 
 
 def _muon(matrices: Mapping[str, Tensor], config: MuonConfig) -> torch.optim.Optimizer:

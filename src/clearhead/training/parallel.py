@@ -1,82 +1,104 @@
-"""How several ranks train one model: each has a copy of it, or each holds a shard."""
+"""How the ranks of a run share a model: each holds a copy, or each holds a shard (fsdp.py)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
+from clearhead.accel import enabled
+from clearhead.accel.graphs import GraphedPasses
+from clearhead.accel.torch_private import copy_all_
 from clearhead.checkpoint import set_weights, weights
+from clearhead.layers.block import Block, Stack
+from clearhead.layers.embedding import Embedding
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
-from clearhead.training.manifest import anywhere
-from clearhead.training.passes import CudaGraphPasses, Loss, Objective, Passes, Regions
+from clearhead.training.manifest import allocate_on_cpu
+from clearhead.training.passes import Loss, Passes
 from clearhead.training.ranks import Group, Ranks
 
-# Gradients travel in parcels: large enough for the network, and the next is packed while one is on its way.
-PARCEL = 1 << 24
+# Numbers per message of gradients: large enough for the network, and one is packed while another is sent.
+BUCKET = 1 << 24
+# The method of each module that is compiled on a GPU.
+COMPILED_METHODS: dict[type[nn.Module], str] = {
+    Block: "forward",
+    Embedding: "add_positions",
+    Stack: "final_norm",
+}
 
 
 class SingleProcess:
-    """The model as it is, in one process."""
+    """The model in one process."""
 
-    retries = True
-    """Whether a rank may do a pass again, in smaller parts, without the others knowing."""
+    splits_on_shortage = True
+    """Whether a rank that is out of memory may repeat a pass in parts, independently of the others."""
 
     def __init__(self, config: TrainingConfig, model: Any, loss: Loss, device: torch.device):
         self.config, self.model, self.loss, self.device = config, model.to(device), loss, device
 
-    def passes(self, autocast: Callable[[], AbstractContextManager]) -> Passes:
-        """How this rank goes forward and backward over a batch."""
-        compiled = self.config.compile
+    def passes(self, autocast: Callable[[], AbstractContextManager]) -> Passes | GraphedPasses:
+        """The forward and backward pass of this rank."""
+        parameters = list(self.model.parameters())
+        plain = Passes(partial(self.loss, self.model), parameters, self.device, autocast)
+        if not enabled():
+            return plain
         if self.device.type == "cuda":
-            regions = Regions(self.model) if compiled != "off" else None
-            return CudaGraphPasses(Objective(self.model, self.loss), self.device, autocast, regions)
-        chosen = torch.compile(self.loss, dynamic=True) if compiled == "on" else self.loss
-        return Passes(Objective(self.model, chosen), self.device, autocast)
+            return GraphedPasses(plain, plain.parameters, self.device, self._compiled())
+        if self.config.compile == "on":
+            plain.loss = partial(torch.compile(self.loss, dynamic=True), self.model)
+        return plain
 
-    def summed(self, gradients: list[Tensor]) -> list[Tensor]:
-        """The gradients of all batches of a step, whichever ranks they were on."""
+    def _compiled(self) -> Callable[[], AbstractContextManager]:
+        if self.config.compile == "off":
+            return nullcontext
+        # The compiler takes long to import.
+        from clearhead.accel.compile import CompiledRegions
+
+        return CompiledRegions(self.model, COMPILED_METHODS).active
+
+    def reduce_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
+        """The gradients summed over all ranks."""
         return gradients
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
-        """The length of the whole gradient."""
+        """The norm of the whole gradient."""
         return get_total_norm(gradients)
 
-    def gathered(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Whole weights, in rank 0; all ranks ask for them together."""
+    def gather(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Unsharded weights, in rank 0; a collective call."""
         return dict(weights)
 
-    def place(self, path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
-        """Where a tensor goes that was saved in shards, by its path in the state."""
-        return anywhere(path, size, dtype)
+    def allocate(self, path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
+        """An empty tensor for one that was saved in shards, by its path in the state."""
+        return allocate_on_cpu(path, size, dtype)
 
-    def spread(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The same state with each tensor laid out as the parameter whose name is in its path."""
+    def distribute(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The state with each tensor sharded like the parameter that its path names."""
         return state
 
-    def showing(self, weights: Mapping[str, Tensor]) -> Any:
-        """The model with other whole weights, in rank 0, for looking at."""
-        set_weights(self.model, weights, "the weights to show")
+    def model_with(self, weights: Mapping[str, Tensor]) -> Any:
+        """The model with other unsharded weights, in rank 0, for evaluation."""
+        set_weights(self.model, weights, "the weights to evaluate")
         return self.model
 
     @contextmanager
-    def published(self, average: MovingAverage | None) -> Iterator[Any]:
-        """The model as it would be published now, in rank 0; all ranks ask for it together."""
+    def evaluation_model(self, average: MovingAverage | None) -> Iterator[Any]:
+        """The model with the weights that would be saved now, in rank 0; a collective call."""
         with average.swapped() if average else nullcontext():
             yield self.model
 
 
 class DataParallel(SingleProcess):
-    """Every rank has the whole model, and gradients are summed over the ranks once a step.
+    """Every rank has the whole model; gradients are summed over the ranks once per step.
 
-    They are sent after the passes, not during them as torch's DistributedDataParallel does: so passes can be
-    recorded, and a rank that is short of memory can do one again. What overlapping would save is little:
-    the parameters are sent once a step, which is a small part of it for as long as a step has thousands of
-    tokens a rank.
+    They are sent after the passes, not during them as in torch's DistributedDataParallel: passes can then be
+    CUDA graphs, and a rank that is out of memory can repeat one. Overlap would save little as long as a step
+    has thousands of tokens per rank.
     """
 
     def __init__(self, config: TrainingConfig, model: Any, loss: Loss, device: torch.device):
@@ -84,30 +106,30 @@ class DataParallel(SingleProcess):
         for weight in weights(model).values():
             dist.broadcast(weight, src=0)
 
-    def summed(self, gradients: list[Tensor]) -> list[Tensor]:
-        sent = [_send(parcel) for parcel in _parcels(gradients)]
-        for parcel, flat, work in sent:
+    def reduce_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
+        sent = [_all_reduce(bucket) for bucket in _buckets(gradients)]
+        for bucket, flat, work in sent:
             work.wait()
-            sizes = [gradient.numel() for gradient in parcel]
-            parts = [part.view_as(of) for part, of in zip(flat.split(sizes), parcel, strict=True)]
-            torch._foreach_copy_(parcel, parts)  # pyright: ignore[reportPrivateImportUsage]
+            sizes = [gradient.numel() for gradient in bucket]
+            parts = [part.view_as(of) for part, of in zip(flat.split(sizes), bucket, strict=True)]
+            copy_all_(bucket, parts)
         return gradients
 
 
-def _parcels(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    parcel: list[Tensor] = []
+def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    bucket: list[Tensor] = []
     for gradient in gradients:
-        parcel.append(gradient)
-        if sum(one.numel() for one in parcel) >= PARCEL:
-            yield parcel
-            parcel = []
-    if parcel:
-        yield parcel
+        bucket.append(gradient)
+        if sum(one.numel() for one in bucket) >= BUCKET:
+            yield bucket
+            bucket = []
+    if bucket:
+        yield bucket
 
 
-def _send(parcel: list[Tensor]) -> tuple[list[Tensor], Tensor, Any]:
-    flat = torch.cat([gradient.flatten() for gradient in parcel])
-    return parcel, flat, dist.all_reduce(flat, async_op=True)
+def _all_reduce(bucket: list[Tensor]) -> tuple[list[Tensor], Tensor, Any]:
+    flat = torch.cat([gradient.flatten() for gradient in bucket])
+    return bucket, flat, dist.all_reduce(flat, async_op=True)
 
 
 def parallel(
@@ -118,7 +140,7 @@ def parallel(
         return SingleProcess(config, model, loss, device)
     if config.parallel == "data_parallel":
         return DataParallel(config, model, loss, device)
-    # Imported here because it takes half a second, which nobody should wait who only translates.
-    from clearhead.training.shards import FullySharded
+    # Imported here because it takes half a second.
+    from clearhead.training.fsdp import FullySharded
 
     return FullySharded(config, model, loss, device, ranks)

@@ -1,4 +1,4 @@
-"""Batches made ready in the background while a device computes."""
+"""Batches prepared in the background while a device computes."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,18 +9,18 @@ from typing import Generic, TypeVar
 from clearhead.training.feed import Feed
 
 Batch = TypeVar("Batch")
-# Enough that a late batch, after the end of a chunk or an epoch, is not missed.
-READY = 16
+# Enough to bridge a slow batch at the end of a chunk or an epoch.
+AHEAD = 16
 
 
 class Prefetcher(Generic[Batch]):
-    """A feed that is some batches ahead; `position` is still the place after the last one given."""
+    """A feed that is some batches ahead; `position` still follows the last batch yielded."""
 
     def __init__(self, feed: Feed[Batch], prepare: Callable[[Batch], Batch]):
         self.position = feed.position
-        self._queue: Queue[tuple[Batch, dict[str, int]] | BaseException] = Queue(READY)
+        self._queue: Queue[tuple[Batch, dict[str, int]] | BaseException] = Queue(AHEAD)
         self._closed = threading.Event()
-        # A daemon: a process that ends without closing need not wait for it.
+        # A daemon, so that a process that ends without closing does not wait for it.
         self._thread = threading.Thread(target=self._fill, args=(feed, prepare), daemon=True)
         self._thread.start()
 
@@ -36,13 +36,13 @@ class Prefetcher(Generic[Batch]):
         return batch
 
     def close(self) -> None:
-        """Ends the work in the background; returns when nobody is at it any more.
+        """Stops the thread and waits for it.
 
-        A thread that is inside of a library when Python ends can abort the whole process.
+        A thread inside of a library when Python exits can abort the whole process.
         """
         self._closed.set()
         while self._thread.is_alive():
-            # It may be waiting for room.
+            # It may be waiting for a free slot.
             with suppress(Empty):
                 self._queue.get(timeout=0.01)
 

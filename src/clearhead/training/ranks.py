@@ -1,4 +1,4 @@
-"""The processes that train one model together: which of them this one is, and how they agree."""
+"""The processes (ranks) that train one model, and their communication."""
 
 import itertools
 import os
@@ -16,25 +16,24 @@ from clearhead.errors import ClearheadError, RankError, SettingsError, TrainingE
 from clearhead.training.devices import Device, find_device
 
 T = TypeVar("T")
-# While rank 0 prepares a corpus or validates, the others wait; one that dies is noticed by its connection.
-PATIENCE = timedelta(days=7)
+# Long enough for rank 0 to prepare a corpus or validate; a rank that dies is noticed by its connection.
+TIMEOUT = timedelta(days=7)
 NUMBERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT")
-# How the libraries below say that the other end of a connection is gone.
+# Parts of the messages with which the backends report a lost connection.
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "gloo", "NCCL error")
 
-# The store of torchrun outlives a group: what a second run of the same processes writes there must not be
-# taken for what the first one wrote.
-_JOINED = itertools.count()
+# torchrun's store outlives a group, so each group of these processes gets its own prefix in it.
+_GROUPS = itertools.count()
 
 
 class Ranks:
-    """The processes that train one model together; here, one that is alone."""
+    """The processes that train one model; this class is a single one."""
 
     rank = 0
     count = 1
 
     def first(self, make: Callable[[], T]) -> T:
-        """What rank 0 makes, in every rank; an error of it that a person can mend is raised in all."""
+        """The result of rank 0, in every rank; user errors of rank 0 are raised in all."""
         return make()
 
     def gather(self, value: T) -> list[T]:
@@ -42,60 +41,61 @@ class Ranks:
         return [value]
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over all ranks, computed where the tensor lies."""
+        """The sum over all ranks, computed on the tensor's device."""
         return tensor
 
     def stop_requests(self) -> "StopRequests":
         return StopRequests()
 
     def batches_per_step(self, accumulate: int) -> int:
-        """How many batches all ranks take for a step: as many as asked for, but one a rank at least."""
+        """Batches per optimizer step over all ranks: `accumulate`, but at least one per rank."""
         return max(accumulate, self.count)
 
     def share(self, batches_per_step: int) -> int:
-        """How many of the batches of a step each rank takes; TrainingError if they cannot be dealt out."""
+        """Batches per optimizer step of each rank; TrainingError if they cannot be divided evenly."""
         if batches_per_step % self.count:
-            able = ", ".join(
+            divisors = ", ".join(
                 str(count) for count in range(1, batches_per_step + 1) if batches_per_step % count == 0
             )
             raise TrainingError(
-                f"{self.count} ranks cannot share the {batches_per_step} batches of a step; use one of these numbers "
-                f"of ranks: {able}; or begin a new run with training.accumulate a multiple of {self.count}"
+                f"{self.count} ranks cannot share the {batches_per_step} batches of a step; use one of these "
+                f"numbers of ranks: {divisors}; or start a new run with training.accumulate a multiple of "
+                f"{self.count}"
             )
         return batches_per_step // self.count
 
 
 class StopRequests:
-    """What some rank wishes, told to all; a process alone hears itself at once."""
+    """Flags of any rank, known to all ranks; a single process sees its own at once."""
 
-    def heard(self, *options: bool) -> list[bool]:
-        """For each wish, whether some rank has it. Every rank asks once a step, and all hear the same."""
-        return list(options)
+    def poll(self, *flags: bool) -> list[bool]:
+        """For each flag, whether some rank has set it. Every rank calls it once per step."""
+        return list(flags)
 
 
 class Group(Ranks):
     """Several processes, joined by torch.distributed.
 
-    Tensors in training go over the backend of their device. What processes say to each other goes over gloo,
-    so that no device waits for it, and waiting for rank 0 takes as long as it takes.
+    Tensors in training use the backend of their device. Messages use gloo, so that no device waits for them
+    and ranks can wait for rank 0 as long as it takes.
     """
 
     def __init__(self) -> None:
         self.rank = dist.get_rank()
         self.count = dist.get_world_size()
-        self.control: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self.control: Any = dist.new_group(backend="gloo", timeout=TIMEOUT)
 
     def first(self, make: Callable[[], T]) -> T:
-        said: list[Any] = [None, None]
+        message: list[Any] = [None, None]
         if self.rank == 0:
             try:
-                said[0] = make()
+                message[0] = make()
             except (ClearheadError, OSError) as error:
-                said[1] = error
-        dist.broadcast_object_list(said, src=0, group=self.control)
-        if said[1] is not None:
-            raise said[1]
-        return said[0]
+                message[1] = error
+        dist.broadcast_object_list(message, src=0, group=self.control)
+        if message[1] is not None:
+            raise message[1]
+        return message[0]
 
     def gather(self, value: T) -> list[T]:
         values: list[Any] = [None] * self.count
@@ -111,35 +111,33 @@ class Group(Ranks):
 
 
 class _SharedStopRequests(StopRequests):
-    """StopRequests travel while the next step is computed, and are heard after it: nobody waits for them."""
+    """Flags that travel during the next step and are seen after it, so that no rank waits for them."""
 
     def __init__(self, control: Any):
         self._control = control
         self._sent: tuple[Any, Tensor] | None = None
 
-    def heard(self, *options: bool) -> list[bool]:
-        before = [False] * len(options)
+    def poll(self, *flags: bool) -> list[bool]:
+        seen = [False] * len(flags)
         if self._sent:
             self._sent[0].wait()
-            before = [bool(count) for count in self._sent[1].tolist()]
-        # What is granted now need not be wished for again.
-        flags = torch.tensor(
-            [options and not granted for options, granted in zip(options, before, strict=True)]
-        ).int()
-        self._sent = dist.all_reduce(flags, group=self._control, async_op=True), flags
-        return before
+            seen = [bool(count) for count in self._sent[1].tolist()]
+        # A flag that is seen now need not be sent again.
+        new = torch.tensor([flag and not before for flag, before in zip(flags, seen, strict=True)]).int()
+        self._sent = dist.all_reduce(new, group=self._control, async_op=True), new
+        return seen
 
 
 @contextmanager
-def joined(options: Device) -> Iterator[Ranks]:
-    """The processes that torchrun has started, this one among them; without torchrun, this one alone.
+def join_ranks(device: Device) -> Iterator[Ranks]:
+    """The processes that torchrun started, including this one; without torchrun, this one alone.
 
-    A group that the caller has made is used and left as it is.
+    A process group that the caller has initialised is used and left as it is.
     """
-    device = find_device(options)
+    found = find_device(device)
     if dist.is_initialized():
         group = Group()
-        with _naming_loss(group):
+        with _naming_lost_rank(group):
             yield group
         return
     if os.environ.get("WORLD_SIZE", "1") in ("", "1"):
@@ -151,12 +149,12 @@ def joined(options: Device) -> Iterator[Ranks]:
                 f"{name}: {os.environ.get(name)!r} in the environment is not a number, but WORLD_SIZE is "
                 f"{os.environ['WORLD_SIZE']!r}; start all processes with torchrun"
             )
-    group = _join(device)
+    group = _join(found)
     try:
-        with _naming_loss(group):
+        with _naming_lost_rank(group):
             yield group
     except RankError:
-        # Leaving a broken group in order would mean to wait for the one that is gone.
+        # Destroying a broken group would wait for the rank that is gone.
         raise
     except BaseException:
         dist.destroy_process_group()
@@ -165,15 +163,15 @@ def joined(options: Device) -> Iterator[Ranks]:
 
 
 @contextmanager
-def _naming_loss(ranks: Ranks) -> Iterator[None]:
+def _naming_lost_rank(ranks: Ranks) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not _lost(error):
+        if not _is_lost_connection(error):
             raise
         raise RankError(
-            f"rank {ranks.rank}: another of the {ranks.count} ranks has ended, and so has the run; "
-            "go on from its last saved state with --resume"
+            f"rank {ranks.rank}: another of the {ranks.count} ranks has ended, which stopped the run; "
+            "continue from its last saved state with --resume"
         ) from error
 
 
@@ -182,7 +180,7 @@ def _join(device: torch.device) -> Group:
         store, rank, size = next(rendezvous("env://"))
     except dist.DistError as error:
         raise TrainingError(f"the other ranks cannot be reached: {str(error).splitlines()[0]}") from error
-    own = dist.PrefixStore(f"clearhead/{next(_JOINED)}", store)  # pyright: ignore[reportPrivateImportUsage]
+    own = dist.PrefixStore(f"clearhead/{next(_GROUPS)}", store)  # pyright: ignore
     if device.type == "cuda":
         torch.cuda.set_device(device)
         dist.init_process_group("nccl", store=own, rank=rank, world_size=size, device_id=device)
@@ -191,5 +189,5 @@ def _join(device: torch.device) -> Group:
     return Group()
 
 
-def _lost(error: RuntimeError) -> bool:
-    return isinstance(error, dist.DistError) or any(sign in str(error) for sign in LOST)
+def _is_lost_connection(error: RuntimeError) -> bool:
+    return isinstance(error, dist.DistError) or any(part in str(error) for part in LOST)

@@ -1,4 +1,4 @@
-"""Trees of tensors and JSON values as safetensors files: written whole or not at all, checked when read."""
+"""Trees of tensors and JSON values in safetensors files: written atomically, verified when read."""
 
 import hashlib
 import json
@@ -21,48 +21,48 @@ Tree = Mapping[str, Any]
 
 
 def write_tree(path: Path, tree: Tree) -> str:
-    """Writes the file under another name, forces it to the disk, renames it; gives its checksum."""
+    """Writes the file under another name, syncs it to disk and renames it; returns its checksum."""
     tensors, notes = flatten(tree)
-    tensors = _apart(tensors)
-    about = {"notes": json.dumps(notes)}
-    about["sha256"] = _checksum(tensors, about["notes"])
+    tensors = _unshared(tensors)
+    metadata = {"notes": json.dumps(notes)}
+    metadata["sha256"] = _checksum(tensors, metadata["notes"])
     with atomic_path(path) as temporary:
-        _save(tensors, temporary, about)
-    return about["sha256"]
+        _save(tensors, temporary, metadata)
+    return metadata["sha256"]
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """The tree in a file, its tensors on the processor; ModelError if the file is not what was written."""
+    """The tree in a file, its tensors on the CPU; ModelError if the file is damaged."""
     try:
         with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
+            metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file") from None
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path}: cut short or not a safetensors file ({error})") from None
-    if "sha256" in about and about["sha256"] != _checksum(tensors, about["notes"]):
-        raise ModelError(f"{path}: damaged, its checksum does not fit its content")
-    return unflatten(tensors, json.loads(about.get("notes", "{}")))
+        raise ModelError(f"{path}: truncated or not a safetensors file ({error})") from None
+    if "sha256" in metadata and metadata["sha256"] != _checksum(tensors, metadata["notes"]):
+        raise ModelError(f"{path}: damaged, its checksum does not match its content")
+    return unflatten(tensors, json.loads(metadata.get("notes", "{}")))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file that holds one model's weights."""
+    """The tensors of a file of weights."""
     return {name: value for name, value in read_tree(path).items() if isinstance(value, Tensor)}
 
 
 def read_notes(path: Path) -> dict[str, Any]:
-    """What is not a tensor, without reading the tensors; {} where that cannot be read."""
-    return json.loads(_about(path).get("notes", "{}"))
+    """The JSON values of a tree, without reading its tensors; {} if the file is unreadable."""
+    return json.loads(_metadata(path).get("notes", "{}"))
 
 
 def read_checksum(path: Path) -> str | None:
     """The checksum that the file was written with."""
-    return _about(path).get("sha256")
+    return _metadata(path).get("sha256")
 
 
 def flatten(tree: Tree) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors by the path of their keys, joined by /; and the tree of everything else."""
+    """Tensors by the path of their keys, joined by /, and the tree of everything else."""
     tensors: dict[str, Tensor] = {}
     notes: dict[str, Any] = {}
     for key, value in tree.items():
@@ -77,7 +77,7 @@ def flatten(tree: Tree) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def unflatten(tensors: Mapping[str, Tensor], notes: dict[str, Any]) -> dict[str, Any]:
-    """The tree that was flattened."""
+    """The inverse of `flatten`."""
     for path, tensor in tensors.items():
         *parents, name = path.split("/")
         group = notes
@@ -87,16 +87,16 @@ def unflatten(tensors: Mapping[str, Tensor], notes: dict[str, Any]) -> dict[str,
     return notes
 
 
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors on the processor, none sharing memory with another, as the file format wants them."""
-    apart: dict[str, Tensor] = {}
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, none sharing memory with another, as the file format requires."""
+    unshared: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
         tensor = tensor.cpu().contiguous()
-        place = tensor.untyped_storage().data_ptr()
-        apart[name] = tensor.clone() if place in seen else tensor
-        seen.add(place)
-    return apart
+        address = tensor.untyped_storage().data_ptr()
+        unshared[name] = tensor.clone() if address in seen else tensor
+        seen.add(address)
+    return unshared
 
 
 def _checksum(tensors: Mapping[str, Tensor], notes: str) -> str:
@@ -107,18 +107,18 @@ def _checksum(tensors: Mapping[str, Tensor], notes: str) -> str:
     return digest.hexdigest()
 
 
-def _save(tensors: Mapping[str, Tensor], path: Path, about: dict[str, str]) -> None:
+def _save(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
     try:
-        save_file(dict(tensors), path, about)
+        save_file(dict(tensors), path, metadata)
     except SafetensorError as error:
-        # The library hands the system's error on as text alone.
+        # The library passes the system's error on as text only.
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
-def _about(path: Path) -> dict[str, str]:
+def _metadata(path: Path) -> dict[str, str]:
     try:
         with safe_open(path, framework="pt") as file:
             return file.metadata() or {}

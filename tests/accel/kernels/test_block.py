@@ -1,4 +1,4 @@
-"""A block computes the same with the project's kernels and with those of torch."""
+"""A block is as exact with our kernels as with torch's."""
 
 import pytest
 import torch
@@ -11,19 +11,19 @@ from clearhead.models import TranslatorConfig
 SETTINGS = {
     "plain": {},
     "rotary": {"position": "rotary"},
-    "shared keys": {"attention": {"heads": 4, "kv_heads": 2}},
+    "grouped queries": {"attention": {"heads": 4, "kv_heads": 2}},
     "cosine": {"attention": {"heads": 4, "score": "cosine"}},
     "no bias": {"bias": False},
-    "before": {"norm_position": "pre"},
-    "before, no bias": {"norm_position": "pre", "bias": False},
-    "before, rms": {"norm_position": "pre", "norm": "rms"},
+    "pre-norm": {"norm_position": "pre"},
+    "pre-norm, no bias": {"norm_position": "pre", "bias": False},
+    "pre-norm, rms": {"norm_position": "pre", "norm": "rms"},
     "gelu": {"activation": "gelu"},
-    "gelu by tanh": {"activation": "gelu_tanh"},
+    "gelu_tanh": {"activation": "gelu_tanh"},
 }
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_a_block_with_kernels_of_its_own_is_as_exact_as_with_those_of_torch(device, monkeypatch, settings):
+def test_a_block_with_our_kernels_is_as_exact_as_with_torchs(device, monkeypatch, settings):
     torch.manual_seed(0)
     config = TranslatorConfig.model_validate(
         {"width": 64, "ffn_width": 96, "attention": {"heads": 4}, "dropout": 0.0} | settings
@@ -35,7 +35,7 @@ def test_a_block_with_kernels_of_its_own_is_as_exact_as_with_those_of_torch(devi
     x, source, gradient = (torch.randn(2, 32, 64, device=device, dtype=narrow) for _ in range(3))
 
     def gradients(ours: bool, kind: torch.dtype) -> list[torch.Tensor]:
-        monkeypatch.setattr(kernels, "serve", lambda x: ours)
+        monkeypatch.setattr(kernels, "supports", lambda x: ours)
         inputs = [x.to(kind).requires_grad_(), source.to(kind).requires_grad_()]
         block.to(torch.float64 if kind == torch.float64 else torch.float32)
         with torch.autocast(device, torch.bfloat16, enabled=kind == torch.bfloat16):

@@ -1,4 +1,4 @@
-"""Slopes of looked-up rows are summed as torch sums them, and each time alike."""
+"""Gradients of an embedding lookup are summed as in torch, and each time the same."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ import torch.nn.functional as F
     [(300, 7), (300, 2000), (64, 1), (33, 3), (1, 5)],
     ids=["long", "short", "one token", "over the end", "one position"],
 )
-def test_slopes_of_equal_words_are_summed(device, count, vocabulary):
+def test_gradients_of_equal_tokens_are_summed(device, count, vocabulary):
     from clearhead.accel.kernels.embedding import look_up
 
     torch.manual_seed(0)
@@ -25,10 +25,10 @@ def test_slopes_of_equal_words_are_summed(device, count, vocabulary):
     assert torch.equal(mine, again[0])
 
 
-def test_words_that_fill_whole_stretches_are_summed_once(device):
-    from clearhead.accel.kernels.embedding import STRETCH, look_up
+def test_tokens_that_fill_whole_spans_are_summed_once(device):
+    from clearhead.accel.kernels.embedding import SPAN, look_up
 
-    counts = [STRETCH, 2 * STRETCH, STRETCH - 1, 1, 3 * STRETCH + 5, 2]
+    counts = [SPAN, 2 * SPAN, SPAN - 1, 1, 3 * SPAN + 5, 2]
     tokens = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts)).to(device)
     weight = torch.zeros(len(counts) + 1, 8, device=device, requires_grad=True)
     look_up(tokens[None], weight).sum().backward()
@@ -36,7 +36,7 @@ def test_words_that_fill_whole_stretches_are_summed_once(device):
     assert weight.grad[:, 0].tolist() == [*counts, 0]
 
 
-def test_sums_are_as_exact_as_the_slopes(device):
+def test_sums_are_as_exact_as_the_gradients(device):
     from clearhead.accel.kernels.embedding import look_up
 
     torch.manual_seed(0)

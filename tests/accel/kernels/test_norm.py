@@ -8,10 +8,10 @@ from clearhead.layers.norm import make_norm
 
 @pytest.mark.parametrize(("kind", "bias"), [("layer", True), ("layer", False), ("rms", False)])
 @pytest.mark.parametrize("width", [24, 64, 200])
-def test_a_fork_by_kernel_is_the_stream_and_its_norm(device, kind, bias, width, monkeypatch):
+def test_a_fork_equals_the_stream_and_its_norm(device, kind, bias, width, monkeypatch):
     from clearhead.accel.kernels import norm as kernel
 
-    monkeypatch.setattr(kernel, "PROGRAMS", 2)  # so few that each has several rounds, the last not full
+    monkeypatch.setattr(kernel, "PROGRAMS", 2)  # so few that each has several rows to do, the last not full
     torch.manual_seed(0)
     norm = make_norm(kind, width, bias).to(device)
     torch.nn.init.normal_(norm.weight)

@@ -1,4 +1,4 @@
-"""Adding, dropping and normalising in one kernel is what the three are."""
+"""One kernel for sum, dropout and norm equals the three."""
 
 import pytest
 import torch
@@ -21,13 +21,13 @@ def problem(width: int, device: str) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("width", [512, 96, 1000])
-def test_one_kernel_adds_drops_and_normalises(device, width, dropout):
+def test_the_kernel_equals_sum_dropout_and_norm(device, width, dropout):
     from clearhead.accel.kernels import residual
 
     *inputs, gradient = problem(width, device)
     out = residual.add_and_norm(*inputs, dropout, 1e-5)
     ours = torch.autograd.grad(out, inputs, gradient)
-    # Where a number was dropped no gradient comes through; the others are made up for.
+    # Dropped numbers have no gradient; the others are scaled up.
     kept = (ours[1] != 0).double() / (1 - dropout)
     assert kept.mean().item() == pytest.approx(1.0, abs=0.05)
     x, y, weight, bias = (one.detach().double().requires_grad_() for one in inputs)

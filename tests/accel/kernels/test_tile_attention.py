@@ -1,21 +1,23 @@
-"""Attention in tiles gives what attention with a mask of all queries and keys gives."""
+"""Tile attention equals attention with a mask of all queries and keys."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 HEADS, SCALE = 2, 0.3
-# The number of the sentence at each position; 0 where there is none.
-ASKING = {
+# The segment of each position; 0 is padding.
+QUERY_SEGMENTS = {
     128: [[1] * 40 + [2] * 30 + [3] * 58, [1] * 100 + [0] * 28],
     64: [[1] * 20 + [2] * 44, [1] * 64],
     96: [[1] * 8 + [2] * 70 + [0] * 18, [1] * 96],
 }
-ANSWERING = {**ASKING, 40: [[1] * 3 + [2] * 20 + [0] * 17, [1] * 40]}
+KEY_SEGMENTS = {**QUERY_SEGMENTS, 40: [[1] * 3 + [2] * 20 + [0] * 17, [1] * 40]}
 
 
-def laid_out(queries: int, keys: int, split: tuple[int, ...], size: int, device: str) -> list[torch.Tensor]:
-    """Random queries, keys and values, in tensors of so many each."""
+def random_parts(
+    queries: int, keys: int, split: tuple[int, ...], size: int, device: str
+) -> list[torch.Tensor]:
+    """Random queries, keys and values, `split` of them in each tensor."""
     kind = torch.bfloat16 if device == "cuda" else torch.float32
     positions = [queries if position == 0 else keys for position in range(len(split))]
     shapes = [(2, length, n, HEADS, size) for length, n in zip(positions, split, strict=True)]
@@ -32,21 +34,21 @@ def laid_out(queries: int, keys: int, split: tuple[int, ...], size: int, device:
         (96, 40, False, (1, 2)),
     ],
 )
-def test_tiles_give_what_a_mask_gives(device, queries, keys, causal, split, size):
+def test_tiles_equal_a_mask(device, queries, keys, causal, split, size):
     from clearhead.accel.kernels.tile_attention import tile_attention
 
     torch.manual_seed(0)
-    asking = torch.tensor(ASKING[queries], dtype=torch.int32, device=device)
-    answering = torch.tensor(ANSWERING[keys], dtype=torch.int32, device=device)
-    parts = laid_out(queries, keys, split, size, device)
+    query_segments = torch.tensor(QUERY_SEGMENTS[queries], dtype=torch.int32, device=device)
+    key_segments = torch.tensor(KEY_SEGMENTS[keys], dtype=torch.int32, device=device)
+    parts = random_parts(queries, keys, split, size, device)
     kind = parts[0].dtype
-    tokens = (asking > 0)[:, None, :, None]
+    tokens = (query_segments > 0)[:, None, :, None]
     gradient = torch.randn(2, HEADS, queries, size, device=device, dtype=kind) * tokens
 
-    out = tile_attention(parts, asking, answering, causal, SCALE)[0].transpose(1, 2)
+    out = tile_attention(parts, query_segments, key_segments, causal, SCALE)[0].transpose(1, 2)
     ours = [out * tokens, *torch.autograd.grad(out, parts, gradient)]
 
-    allowed = (asking[:, :, None] == answering[:, None]) | (asking == 0)[:, :, None]
+    allowed = (query_segments[:, :, None] == key_segments[:, None]) | (query_segments == 0)[:, :, None]
     if causal:
         allowed = allowed & torch.ones_like(allowed[0]).tril()
 
@@ -57,6 +59,6 @@ def test_tiles_give_what_a_mask_gives(device, queries, keys, causal, split, size
         return [out * tokens, *torch.autograd.grad(out, inputs, gradient.to(kind))]
 
     for mine, usual, true in zip(ours, by_mask(kind), by_mask(torch.float64), strict=True):
-        # As near to the truth as the usual kernel is, which rounds in the same positions.
+        # As near to the exact result as torch's kernel, which rounds in the same steps.
         near, usually = ((made.double() - true).abs().max() for made in (mine, usual))
         assert near <= 1.5 * usually + (1e-3 if device == "cuda" else 1e-5)

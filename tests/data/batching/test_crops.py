@@ -46,8 +46,8 @@ def test_the_input_of_a_label_is_the_token_before_it():
         for position, token in enumerate(text)
     }
     for batch in packed().epoch(0):
-        learned = (batch.labels > EOS) & (batch.documents > 0)
-        for given, wanted in zip(batch.inputs[learned].tolist(), batch.labels[learned].tolist(), strict=True):
+        known = (batch.labels > EOS) & (batch.documents > 0)
+        for given, wanted in zip(batch.inputs[known].tolist(), batch.labels[known].tolist(), strict=True):
             assert before[wanted] == given
 
 

@@ -100,7 +100,9 @@ def test_a_layout_can_be_repeated_along_the_batch():
 @pytest.mark.parametrize("regulariser", [None, SimCutConfig(cut=0.0)])
 def test_distilling_a_model_from_itself_has_zero_loss_and_gradient(batch, regulariser):
     translator, given = model(), batch()
-    loss = TranslationLoss(Criterion(0.0, regulariser, taught=1.0), teacher=model().requires_grad_(False))
+    loss = TranslationLoss(
+        Criterion(0.0, regulariser, teacher_weight=1.0), teacher=model().requires_grad_(False)
+    )
     total, found = gradients(loss, translator, given)
     torch.testing.assert_close(total, torch.zeros_like(total))
     assert all(gradient.abs().max() < 1e-12 for gradient in found)

@@ -1,4 +1,4 @@
-"""Attention within long rows of several sentences: tiles in which nobody sees anybody are passed over."""
+"""Attention within long rows of several sentences, which skips fully masked tiles."""
 
 import torch
 from torch import Tensor
@@ -11,45 +11,45 @@ def block_attention(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    asking: Tensor,
-    answering: Tensor,
+    query_segments: Tensor,
+    key_segments: Tensor,
     causal: bool,
     scale: float,
 ) -> Tensor:
-    """What queries (rows, heads, positions, size) find; positions are multiples of `TILE`. To be compiled.
+    """The head outputs for queries (rows, heads, positions, size), positions a multiple of `TILE`.
 
-    A query sees the keys whose sentence in `answering` is its own in `asking`, and all if that is 0.
+    A query attends to the keys of its own segment, and to all keys if its segment is 0. Must be compiled.
     """
 
-    def sees(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        mine = asking[row, query]
-        seen = (mine == answering[row, key]) | (mine == 0)
-        return seen & (query >= key) if causal else seen
+    def allowed(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        own = query_segments[row, query]
+        same = (own == key_segments[row, key]) | (own == 0)
+        return same & (query >= key) if causal else same
 
-    some, whole = blocks(asking, answering, causal)
+    partial, full = tile_masks(query_segments, key_segments, causal)
     mask = BlockMask.from_kv_blocks(
-        *listed(some & ~whole),
-        *listed(whole),
+        *tile_indices(partial & ~full),
+        *tile_indices(full),
         BLOCK_SIZE=TILE,
-        mask_mod=sees,
+        mask_mod=allowed,
         seq_lengths=(queries.shape[2], keys.shape[2]),
     )
-    mixed = flex_attention(queries, keys, values, block_mask=mask, scale=scale)
-    assert isinstance(mixed, Tensor)
-    return mixed
+    output = flex_attention(queries, keys, values, block_mask=mask, scale=scale)
+    assert isinstance(output, Tensor)
+    return output
 
 
-def blocks(asking: Tensor, answering: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    """For tiles of queries and of keys: whether some query sees some key there, and whether all see all."""
-    mine = asking[:, None, :, None]
-    seen = (mine == answering[:, None, None]) | (mine == 0)
+def tile_masks(query_segments: Tensor, key_segments: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+    """For each tile of queries and keys: whether any query attends to any key, and whether all do to all."""
+    own = query_segments[:, None, :, None]
+    allowed = (own == key_segments[:, None, None]) | (own == 0)
     if causal:
-        seen = seen & torch.ones_like(seen[0, 0]).tril()
-    tiles = seen.unflatten(-1, (-1, TILE)).unflatten(-3, (-1, TILE)).transpose(-3, -2)
+        allowed = allowed & torch.ones_like(allowed[0, 0]).tril()
+    tiles = allowed.unflatten(-1, (-1, TILE)).unflatten(-3, (-1, TILE)).transpose(-3, -2)
     return tiles.any(-1).any(-1), tiles.all(-1).all(-1)
 
 
-def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """How many tiles of keys are chosen for each tile of queries, and which: they come first."""
-    order = blocks.int().argsort(dim=-1, descending=True, stable=True)
-    return blocks.sum(-1, dtype=torch.int32), order.int()
+def tile_indices(tiles: Tensor) -> tuple[Tensor, Tensor]:
+    """For each tile of queries: the number of marked tiles of keys, and all tiles, marked ones first."""
+    order = tiles.int().argsort(dim=-1, descending=True, stable=True)
+    return tiles.sum(-1, dtype=torch.int32), order.int()

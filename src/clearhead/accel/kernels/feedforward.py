@@ -1,8 +1,8 @@
-"""Two products and the activation between them: what is done to each number is done where a product ends.
+"""Feed-forward with the activation fused into the end of the first product.
 
-Onwards, the activation's gradient is kept, which backwards is all that has to be known: a product that ends with
-one more multiplication is hardly slower than without. GELU by erf takes erf from e^(-x²/2) and a polynomial,
-within 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26): a library's erf takes longer than the memory does.
+The forward pass saves the activation's derivative, all that the backward pass needs: one more multiplication
+at the end of a product costs hardly any time. GELU computes erf from e^(-x²/2) and a polynomial, within
+1.5e-7 (Abramowitz and Stegun 1964, 7.1.26), because the library's erf takes longer than the memory access.
 """
 
 from typing import Any
@@ -13,27 +13,27 @@ import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 from torch import Tensor
 
-from clearhead.accel.kernels.matmul import DEEP, TILE, multiply, serves, tiles
+from clearhead.accel.kernels.matmul import DEEP, TILE, multiply, supports_tiles, tiles
 
-# Programs for each processor of a GPU: while one ends a product, another multiplies.
-AT_ONCE = 2
-# Numbers that a program has where torch multiplies.
-STRETCH = 2048
+# Programs per multiprocessor: while one ends a product, another multiplies.
+PROGRAMS_PER_PROCESSOR = 2
+# Numbers per program of the activation alone.
+SPAN = 2048
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _bend(x, kind: tl.constexpr):
-    """The activation, and its gradient."""
+def _activation(x, kind: tl.constexpr):
+    """The activation and its derivative."""
     if kind == "gelu":
-        far = tl.abs(x)
+        size = tl.abs(x)
         bell = tl.exp2(x * x * (-0.5 * LOG2E))
-        root = tl.rsqrt(0.2316418882 * far + 1.0)  # 0.3275911 / √2
-        t = root * root  # cheaper than to divide
-        steep = (0.5307027145 * t - 0.726576013) * t + 0.7107068705
-        beyond = ((steep * t - 0.142248368) * t + 0.127414796) * t
-        more = (0.3989422804 * far - beyond) * bell  # 1 / √(2π)
-        value, gradient = tl.maximum(x, 0.0) - far * (beyond * bell), tl.where(x > 0, 1.0 + more, -more)
+        root = tl.rsqrt(0.2316418882 * size + 1.0)  # 0.3275911 / √2
+        t = root * root  # cheaper than a division
+        inner = (0.5307027145 * t - 0.726576013) * t + 0.7107068705
+        tail = ((inner * t - 0.142248368) * t + 0.127414796) * t
+        more = (0.3989422804 * size - tail) * bell  # 1 / √(2π)
+        value, gradient = tl.maximum(x, 0.0) - size * (tail * bell), tl.where(x > 0, 1.0 + more, -more)
     elif kind == "gelu_tanh":
         square = x * x
         twice = x * (1.5957691216 + 0.0713548163 * square)  # 2 √(2/π), and 0.044715 times that
@@ -57,13 +57,13 @@ def _end(x, bias, out, gradients, row, column, ffn_width, kind: tl.constexpr, co
     if bias is not None:
         position = column + tl.arange(0, columns)
         x += tl.load(bias + position, mask=position < ffn_width, other=0.0).to(tl.float32)[None, :]
-    value, gradient = _bend(x, kind)
+    value, gradient = _activation(x, kind)
     out.store([row, column], value.to(out.dtype))
     gradients.store([row, column], gradient.to(gradients.dtype))
 
 
 @triton.jit
-def _onwards(
+def _forward(
     x, weight, bias, out, gradients, rows, ffn_width, width,
     kind: tl.constexpr, tile: tl.constexpr, deep: tl.constexpr,
 ):  # fmt: skip
@@ -72,7 +72,7 @@ def _onwards(
         row, column = number // across * tile, number % across * tile
         total = tl.zeros((tile, tile), tl.float32)
         total = multiply(total, x, weight, row, column, 0, width, True, deep)
-        # A quarter at a time: few numbers are at work at once, and little has to wait to be written.
+        # A quarter at a time, to keep few numbers in registers and few writes pending.
         left, right = _halves(total, tile, tile)
         a, b = _halves(left, tile, tile // 2)
         c, d = _halves(right, tile, tile // 2)
@@ -84,7 +84,7 @@ def _onwards(
 
 
 @triton.jit
-def _backwards(
+def _backward(
     gradient, weight, kept, out, sums, ffn_width, width,
     positive: tl.constexpr, tile: tl.constexpr, deep: tl.constexpr,
 ):  # fmt: skip
@@ -102,27 +102,27 @@ def _backwards(
 
 
 @triton.jit
-def _bend_all(before, out, gradients, count, kind: tl.constexpr, stretch: tl.constexpr):
-    where = tl.program_id(0).to(tl.int64) * stretch + tl.arange(0, stretch)
-    x = tl.load(before + where, mask=where < count, other=0.0).to(tl.float32)
-    value, gradient = _bend(x, kind)
-    tl.store(out + where, value.to(out.dtype.element_ty), mask=where < count)
-    tl.store(gradients + where, gradient.to(gradients.dtype.element_ty), mask=where < count)
+def _activate_all(before, out, gradients, count, kind: tl.constexpr, span: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * span + tl.arange(0, span)
+    x = tl.load(before + at, mask=at < count, other=0.0).to(tl.float32)
+    value, gradient = _activation(x, kind)
+    tl.store(out + at, value.to(out.dtype.element_ty), mask=at < count)
+    tl.store(gradients + at, gradient.to(gradients.dtype.element_ty), mask=at < count)
 
 
 @torch.library.custom_op("clearhead::activate", mutates_args=())
 def activate(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
-    """The activation of x Wᵀ + b, and its gradient."""
+    """The activation of x Wᵀ + b, and its derivative."""
     x, weight = x.contiguous(), weight.contiguous()
     (rows, width), ffn_width = x.shape, len(weight)
     out, gradients = x.new_empty(rows, ffn_width), x.new_empty(rows, ffn_width)
-    if not serves(x, weight, out):
+    if not supports_tiles(x, weight, out):
         before = F.linear(x, weight, bias)
-        _bend_all[(triton.cdiv(out.numel(), STRETCH),)](  # pyright: ignore[reportIndexIssue]
-            before, out, gradients, out.numel(), kind, STRETCH
+        _activate_all[(triton.cdiv(out.numel(), SPAN),)](  # pyright: ignore[reportIndexIssue]
+            before, out, gradients, out.numel(), kind, SPAN
         )
         return out, gradients
-    _onwards[(min(_programs(x), triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE)),)](  # pyright: ignore
+    _forward[(min(_programs(x), triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE)),)](  # pyright: ignore
         tiles(x, TILE, DEEP),
         tiles(weight, TILE, DEEP),
         bias,
@@ -146,29 +146,33 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple[Tensor
 
 
 def _programs(x: Tensor) -> int:
-    """How many programs a GPU has at work; a few, where they are interpreted."""
-    return AT_ONCE * torch.cuda.get_device_properties(x.device).multi_processor_count if x.is_cuda else 2
+    """The number of programs on a GPU; a few if they are interpreted."""
+    return (
+        PROGRAMS_PER_PROCESSOR * torch.cuda.get_device_properties(x.device).multi_processor_count
+        if x.is_cuda
+        else 2
+    )
 
 
 @torch.library.custom_op("clearhead::gradient_before", mutates_args=())
 def gradient_before(
     gradient: Tensor, weight: Tensor, kept: Tensor, positive: bool, summed: bool
 ) -> tuple[Tensor, Tensor]:
-    """The gradient before the activation, and its sums over some of the rows each, if they are asked for.
+    """The gradient before the activation, and with `summed` its partial sums over tiles of rows.
 
-    What is kept is the activation's gradient; or, with `positive`, what came out, which let it through if so.
+    `kept` is the activation's derivative or, with `positive`, the output of a ReLU.
     """
     gradient, weight = gradient.contiguous(), weight.contiguous()
     (rows, width), ffn_width = gradient.shape, weight.shape[1]
     out, sums = torch.empty_like(kept), _sums(gradient, weight, summed)
-    if not serves(gradient, weight):
+    if not supports_tiles(gradient, weight):
         torch.mm(gradient, weight, out=out)
         out = out.masked_fill_(kept <= 0, 0) if positive else out.mul_(kept)
         if summed:
             sums[1:] = 0
             torch.sum(out, 0, dtype=sums.dtype, out=sums[0])
         return out, sums
-    _backwards[(triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE),)](  # pyright: ignore[reportIndexIssue]
+    _backward[(triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE),)](  # pyright: ignore[reportIndexIssue]
         tiles(gradient, TILE, DEEP),
         tiles(weight, DEEP, TILE),
         tiles(kept, TILE, TILE),
@@ -195,7 +199,7 @@ def _sums(gradient: Tensor, weight: Tensor, summed: bool) -> Tensor:
     return gradient.new_empty(tall, weight.shape[1], dtype=torch.float32)
 
 
-class _Fed(torch.autograd.Function):
+class _FeedForward(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -211,7 +215,7 @@ class _Fed(torch.autograd.Function):
         elif inner_bias is None:
             out = kept = F.relu(F.linear(x, inner))
         else:
-            out = kept = torch._addmm_activation(inner_bias, x, inner.T)  # pyright: ignore[reportPrivateImportUsage]
+            out = kept = torch._addmm_activation(inner_bias, x, inner.T)  # pyright: ignore
         ctx.save_for_backward(x, inner, outer, out, kept)
         ctx.kind, ctx.biased = kind, (inner_bias is not None, outer_bias is not None)
         return F.linear(out, outer, outer_bias)
@@ -226,7 +230,7 @@ class _Fed(torch.autograd.Function):
         return before @ inner, before.T @ x, inner_bias, gradient.T @ out, outer_bias, None
 
 
-def fed(
+def feedforward(
     x: Tensor,
     inner: Tensor,
     inner_bias: Tensor | None,
@@ -234,8 +238,8 @@ def fed(
     outer_bias: Tensor | None,
     kind: str,
 ) -> Tensor:
-    """The outer product of the activation of the inner one, in the type of x."""
+    """outer(activation(inner(x))), in the dtype of x."""
     narrow = [y if y is None else y.to(x.dtype) for y in (inner, inner_bias, outer, outer_bias)]
-    out = _Fed.apply(x.flatten(0, -2), *narrow, kind)
+    out = _FeedForward.apply(x.flatten(0, -2), *narrow, kind)
     assert isinstance(out, Tensor)
     return out.unflatten(0, x.shape[:-1])

@@ -1,4 +1,4 @@
-"""Products of matrices in tiles that a GPU's copy engine brings, for those that do more than multiply."""
+"""Tiled matrix products with the GPU's copy engine (TMA), for kernels that do more than multiply."""
 
 from typing import Any
 
@@ -10,41 +10,41 @@ from triton.tools.tensor_descriptor import TensorDescriptor  # pyright: ignore[r
 
 from clearhead.accel.kernels import NARROW
 
-# Rows and columns of a tile of the result, and how many numbers of a row go into it at once. Measured.
+# Rows and columns of a tile of the result, and the depth of one step of the product. Measured.
 TILE, DEEP = 128, 64
-# The generation of GPUs that these tiles fit: others have less shared memory, or other products.
+# Compute capability these tiles fit (Hopper): others have less shared memory, or other instructions.
 GENERATION = 9
-# A matrix and each of its rows begin at multiples of so many bytes.
+# Matrices and their rows must start at multiples of this many bytes.
 ALIGNED = 16
 
 
-def serves(*matrices: Tensor) -> bool:
-    """Whether tiles of such matrices can be brought; where not, torch multiplies them."""
-    return _is_able(matrices[0]) and all(map(_is_aligned, matrices))
+def supports_tiles(*matrices: Tensor) -> bool:
+    """Whether the copy engine can load tiles of these matrices; if not, torch multiplies them."""
+    return _is_supported(matrices[0]) and all(map(_is_aligned, matrices))
 
 
-def _is_able(matrix: Tensor) -> bool:
+def _is_supported(matrix: Tensor) -> bool:
     if not matrix.is_cuda:
         return True  # interpreted
     return matrix.dtype in NARROW and torch.cuda.get_device_capability(matrix.device)[0] == GENERATION
 
 
 def _is_aligned(matrix: Tensor) -> bool:
-    """Whether there is anything to bring, from where a copy engine can."""
+    """Whether the matrix is not empty and aligned for the copy engine."""
     row = matrix.shape[-1] * matrix.element_size()
     return matrix.numel() > 0 and row % ALIGNED == 0 and matrix.data_ptr() % ALIGNED == 0
 
 
 def tiles(matrix: Tensor, rows: int, columns: int) -> Any:
-    """A matrix as tiles are read from it, and written."""
+    """The descriptor through which tiles of a matrix are read and written."""
     return TensorDescriptor.from_tensor(matrix, [rows, columns])
 
 
 @triton.jit
-def multiply(total, left, right, row, column, first, width, turned: tl.constexpr, deep: tl.constexpr):
-    """Adds a tile of left · right, or of left · rightᵀ, to the total; the right one's rows begin at first."""
+def multiply(total, left, right, row, column, first, width, transposed: tl.constexpr, deep: tl.constexpr):
+    """Adds a tile of left · right, or of left · rightᵀ, to the total; `first` is the first row of right."""
     for at in range(0, width, deep):
-        other = right.load([column, first + at]).T if turned else right.load([first + at, column])
+        other = right.load([column, first + at]).T if transposed else right.load([first + at, column])
         total = tl.dot(left.load([row, at]), other, total)
     return total
 
@@ -61,7 +61,7 @@ def _sum(first, second, third, weight, out, columns, width, tile: tl.constexpr, 
 
 
 def sum_of_products(first: Tensor, second: Tensor, third: Tensor, weight: Tensor) -> Tensor:
-    """Three matrices side by side, times one."""
+    """Three matrices side by side times one, without concatenating them."""
     (rows, width), columns = first.shape, weight.shape[1]
     out = first.new_empty(rows, columns)
     _sum[(triton.cdiv(rows, TILE) * triton.cdiv(columns, TILE),)](  # pyright: ignore[reportIndexIssue]

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from clearhead.config import Settings
 from clearhead.data.batch import PairBatch
-from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
+from clearhead.data.batching.plan import SINGLE, Batch, Plan, PlannedBatches, Share
 from clearhead.data.store import PairStore, TokenSequences
 from clearhead.errors import DataError
 
@@ -35,8 +35,8 @@ class BatchingConfig(Settings):
     """number of pairs that are sorted by length at a time, for padded batches"""
 
 
-class PaddedBatches(PlannedBatches[Rows, PairBatch]):
-    """The pairs of a store in padded batches.
+class PairBatches(PlannedBatches[Plan, Batch]):
+    """Batches of the pairs of a store; every pair comes once per epoch.
 
     `encode` may return other ids for the rows of an epoch, as BPE dropout does.
     """
@@ -51,13 +51,25 @@ class PaddedBatches(PlannedBatches[Rows, PairBatch]):
     ):
         super().__init__(seed, share)
         self.store, self.config = store, config
-        if len(store) < share.batches_per_step:
-            raise DataError(
-                f"{len(store)} pairs are too few for the {share.batches_per_step} batches of a step; "
-                "use fewer ranks, a lower training.accumulate or more pairs"
-            )
         self.encode: Encode = encode or store.gather
-        self._planned: tuple[int, list[Rows]] | None = None
+        self.check()
+
+    def check(self) -> None:
+        """Raises DataError if the store cannot fill a step."""
+
+
+class PaddedBatches(PairBatches[Rows, PairBatch]):
+    """One pair per row, padded to the longest."""
+
+    _planned: tuple[int, list[Rows]] | None = None
+
+    def check(self) -> None:
+        steps = self.share.batches_per_step
+        if len(self.store) < steps:
+            raise DataError(
+                f"{len(self.store)} pairs are too few for the {steps} batches of a step; use fewer ranks, "
+                "a lower training.accumulate or more pairs"
+            )
 
     def count(self, epoch: int) -> int:
         """The number of batches each rank gets in an epoch."""

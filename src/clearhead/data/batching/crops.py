@@ -1,5 +1,6 @@
 """Batches of running text: packed spans of documents, or crops of one token stream."""
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -12,8 +13,8 @@ from pydantic import Field, PositiveInt
 from clearhead.config import Settings
 from clearhead.data.batch import CropBatch, TextBatch
 from clearhead.data.batching.buckets import BatchingConfig
-from clearhead.data.batching.packing import CHUNK, Packing, pack_chunk
-from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share, whole_steps
+from clearhead.data.batching.packing import CHUNK, Packing, divide, pack_chunk
+from clearhead.data.batching.plan import SINGLE, Batch, Plan, PlannedBatches, Share, whole_steps
 from clearhead.data.delimited import DelimitedDocuments
 from clearhead.errors import DataError
 
@@ -45,11 +46,8 @@ class TextBatchingConfig(Settings):
         return max(1, self.tokens // self.row)
 
 
-class PackedTexts(PlannedBatches[tuple[Packing, Spans], TextBatch]):
-    """Documents in packed batches; every token is a label once per epoch.
-
-    A document longer than a row is cut into spans, at other positions in every epoch.
-    """
+class TextBatches(PlannedBatches[Plan, Batch]):
+    """Batches of documents."""
 
     def __init__(
         self, documents: DelimitedDocuments, config: TextBatchingConfig, seed: int, share: Share = SINGLE
@@ -57,14 +55,22 @@ class PackedTexts(PlannedBatches[tuple[Packing, Spans], TextBatch]):
         super().__init__(seed, share)
         self.documents, self.config = documents, config
 
+    @abstractmethod
+    def sequential(self) -> Iterator[Batch]:
+        """All text once, in order, for evaluation."""
+
+
+class PackedTexts(TextBatches[tuple[Packing, Spans], TextBatch]):
+    """Several documents per row; every token is a label once per epoch.
+
+    A document longer than a row is cut into spans, at other positions in every epoch.
+    """
+
     def plan(self, epoch: int) -> Iterator[tuple[Packing, Spans]]:
         random = self.random(epoch)
         spans = _spans(self.documents.lengths - 1, self.config.row, random)
-        return whole_steps(
-            self._packings(spans[random.permutation(len(spans))], random),
-            self.share.batches_per_step,
-            lambda plan, parts: [(part, plan[1]) for part in plan[0].divide(parts)],
-        )
+        packings = self._packings(spans[random.permutation(len(spans))], random)
+        return whole_steps(packings, self.share.batches_per_step, divide)
 
     def build(self, epoch: int, plan: tuple[Packing, Spans]) -> TextBatch:
         packing, spans = plan
@@ -72,7 +78,6 @@ class PackedTexts(PlannedBatches[tuple[Packing, Spans], TextBatch]):
         return TextBatch.pack(self.documents, spans[chosen], rows, packing.count, packing.row_length)
 
     def sequential(self) -> Iterator[TextBatch]:
-        """Every document once, cut from its beginning, for evaluation."""
         spans = _spans(self.documents.lengths - 1, self.config.row, None)
         return (self.build(0, plan) for plan in self._packings(spans, np.random.default_rng(0)))
 
@@ -88,7 +93,7 @@ class PackedTexts(PlannedBatches[tuple[Packing, Spans], TextBatch]):
             waiting = waiting[left]
 
 
-class Crops(PlannedBatches[NDArray[np.int64], CropBatch]):
+class Crops(TextBatches[NDArray[np.int64], CropBatch]):
     """Spans of the concatenated documents.
 
     Every epoch cuts the stream at other positions and uses every token once, except for a remainder shorter
@@ -98,8 +103,7 @@ class Crops(PlannedBatches[NDArray[np.int64], CropBatch]):
     def __init__(
         self, documents: DelimitedDocuments, config: TextBatchingConfig, seed: int, share: Share = SINGLE
     ):
-        super().__init__(seed, share)
-        self.documents, self.config = documents, config
+        super().__init__(documents, config, seed, share)
         self._ends = np.cumsum(documents.lengths)
         self._starts = self._ends - documents.lengths
         self.tokens = int(self._ends[-1])
@@ -122,7 +126,6 @@ class Crops(PlannedBatches[NDArray[np.int64], CropBatch]):
         return self._crop(plan, self.row_length)
 
     def sequential(self) -> Iterator[CropBatch]:
-        """Every token but the first once as a label, in order, for evaluation."""
         starts = np.arange(0, self.tokens - 1, self.row_length)
         full = starts[starts + self.row_length < self.tokens]
         rows = max(self.config.rows, EVALUATION_TOKENS // self.row_length)

@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.batch import PackedBatch
-from clearhead.data.batching.buckets import BatchingConfig, Encode, Lengths, Rows
-from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share, whole_steps
-from clearhead.data.store import PairStore, TokenSequences
+from clearhead.data.batching.buckets import BatchingConfig, Lengths, PairBatches, Rows
+from clearhead.data.batching.plan import whole_steps
+from clearhead.data.store import TokenSequences
 
 # Pairs that are loaded, and re-encoded under BPE dropout, at a time.
 CHUNK = 20_000
 # More pairs are tried than can fit, so that the last positions of a batch fill up too.
 OVERSAMPLING = 1.2
 Sides = tuple[TokenSequences, TokenSequences]
+Packed = TypeVar("Packed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,27 +41,17 @@ class Packing:
         return [Packing(self.pairs[m], self.rows[m] // parts, self.count, self.row_length) for m in masks]
 
 
-class PackedBatches(PlannedBatches[tuple[Packing, Sides], PackedBatch]):
-    """The pairs of a store in packed batches; every pair once per epoch."""
+def divide(plan: tuple[Packing, Packed], parts: int) -> list[tuple[Packing, Packed]]:
+    """A packing of some data, divided into several of the same data."""
+    packing, data = plan
+    return [(part, data) for part in packing.divide(parts)]
 
-    def __init__(
-        self,
-        store: PairStore,
-        config: BatchingConfig,
-        seed: int,
-        share: Share = SINGLE,
-        encode: Encode | None = None,
-    ):
-        super().__init__(seed, share)
-        self.store, self.config = store, config
-        self.encode: Encode = encode or store.gather
+
+class PackedBatches(PairBatches[tuple[Packing, Sides], PackedBatch]):
+    """Several pairs per row."""
 
     def plan(self, epoch: int) -> Iterator[tuple[Packing, Sides]]:
-        return whole_steps(
-            self._packings(epoch),
-            self.share.batches_per_step,
-            lambda plan, parts: [(part, plan[1]) for part in plan[0].divide(parts)],
-        )
+        return whole_steps(self._packings(epoch), self.share.batches_per_step, divide)
 
     def build(self, epoch: int, plan: tuple[Packing, Sides]) -> PackedBatch:
         packing, (source, target) = plan

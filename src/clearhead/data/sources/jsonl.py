@@ -6,13 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.data.pair import Pair
-from clearhead.data.sources.columns import (
-    Columns,
-    listed,
-    named_languages,
-    select_columns,
-    select_text_field,
-)
+from clearhead.data.sources.columns import Columns, listed, named_languages, select_columns, select_text_field
 from clearhead.data.sources.plain_text import TextChunk, documents
 from clearhead.data.sources.streams import lines
 from clearhead.errors import DataError

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.data.sources.streams import not_utf8, nul_bytes, open_file
-from clearhead.errors import DataError
 from clearhead.text.normalize import without_surrogates
 
 # Bytes that are read at once, and the most characters of a chunk.
@@ -83,12 +82,8 @@ def _decoded(path: Path) -> Iterator[str]:
             try:
                 yield decoder.decode(chunk, final=not chunk)
             except UnicodeDecodeError as error:
-                raise _not_utf8(path, line, error) from None
+                line += error.object[: error.start].count(b"\n")
+                raise not_utf8(path, line, error.object[error.start]) from None
             if not chunk:
                 return
             line += chunk.count(b"\n")
-
-
-def _not_utf8(path: Path, line: int, error: UnicodeDecodeError) -> DataError:
-    number = line + error.object[: error.start].count(b"\n")
-    return not_utf8(path, number, error.object[error.start])

@@ -22,7 +22,7 @@ CHUNK = 1 << 20
 
 
 def suffix(path: Path) -> str:
-    """The suffix that tells the file type, without that of a compressor: '.tsv' for 'x.TSV.gz'."""
+    """The suffix of the file type, without that of a compressor: '.tsv' for 'x.TSV.gz'."""
     return (Path(path.stem) if compression(path) else path).suffix.lower()
 
 

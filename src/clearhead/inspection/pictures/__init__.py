@@ -1,1 +1,1 @@
-"""Pictures of what happens inside a model, each with a caption, and with words for who cannot see it."""
+"""Pictures of explanations; `draw.py` has the table of all of them."""

@@ -1,4 +1,4 @@
-"""A beam search as a tree: what was kept at each step, what was dropped and why, and the path that won."""
+"""A beam search as a tree: hypotheses kept and dropped at each step, and the best path."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,15 +11,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from clearhead.inspection.pictures.picture import Picture, drawn
-from clearhead.inspection.pictures.style import INK, TINY, bare, shortened, write
+from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.picture import Picture, make_picture
+from clearhead.inspection.pictures.style import FAINT, INK, TINY, bare, shortened, write
 from clearhead.inspection.pictures.subject import Subject
 
 COLOURS = {"best": "#d55e00", "kept": "#145a9e", "finished": "#009e73", "dropped": "#a8a8a8"}
-MEANS = {
+LABELS = {
     "best": "path of the output",
     "kept": "kept at its step",
-    "finished": "a whole sentence",
+    "finished": "finished sentence",
     "dropped": "dropped",
 }
 # Inches between steps and between rows.
@@ -31,49 +32,68 @@ class Branch:
     """One token that a search considered."""
 
     parent: int | None
-    """The number of the branch before it; None at the beginning."""
+    """The index of the branch before it; None at the start."""
     step: int
     token: str
     log_probability: float
     score: float
-    """Of the path so far, by the length penalty."""
+    """Of the path so far, with the length penalty."""
     state: Literal["kept", "finished", "dropped"]
     best: bool = False
     why: str | None = None
     """Why it was dropped."""
 
 
+def has_tree(context: PictureContext) -> bool:
+    return context.explanation.tree is not None
+
+
+def beam_view(context: PictureContext) -> Picture:
+    tree = context.explanation.tree
+    assert tree is not None
+    pieces = context.explanation.pieces([node.token for node in tree.nodes])
+    branches = [
+        Branch(
+            node.parent, node.step, piece, node.log_probability, node.score, node.fate, node.best, node.why
+        )
+        for node, piece in zip(tree.nodes, pieces, strict=True)
+    ]
+    return beam_picture(context.subject, branches)
+
+
 def beam_picture(subject: Subject, branches: Sequence[Branch], dropped: int = 2) -> Picture:
-    """The tree from left to right, better scores above; of those dropped, so many a step."""
-    shown = _shown(branches, dropped)
-    rows = _rows(branches, shown)
-    steps = max((branches[one].step for one in shown), default=0) + 1
+    """The tree from left to right, better scores above, with at most `dropped` dropped branches per step."""
+    visible = _visible(branches, dropped)
+    rows = _rows(branches, visible)
+    steps = max((branches[one].step for one in visible), default=0) + 1
     tall = max(rows.values(), default=0) + 1
 
     def draw(figure: Figure) -> None:
         figure.suptitle("Beam search, step by step", fontsize=10, x=0.01, ha="left")
         _tree(figure.subplots(), branches, rows, steps, tall)
-        key = [Line2D([], [], color=colour, lw=2, label=MEANS[name]) for name, colour in COLOURS.items()]
+        key = [Line2D([], [], color=colour, lw=2, label=LABELS[name]) for name, colour in COLOURS.items()]
         figure.legend(handles=key, loc="outside upper right", ncols=4, fontsize=TINY, frameon=False)
 
-    left_out = len(branches) - len(shown)
-    rest = f" {left_out} dropped ones with lower scores are not drawn." if left_out else ""
+    left_out = len(branches) - len(visible)
+    rest = f" {left_out} dropped hypotheses with lower scores are not drawn." if left_out else ""
     caption = (
-        f"{subject} every step of the search from left to right, better scores above. Under each token its "
-        f"log-probability, and the score of the path by the length penalty.{rest}"
+        f"{subject} every step of the beam search from left to right, better scores above. Under each token: "
+        f"its log-probability, and the score of the path with the length penalty.{rest}"
     )
     reasons = Counter(one.why for one in branches if one.state == "dropped" and one.why)
     if reasons:
-        caption += " Dropped: " + "; ".join(f"{count} as {why}" for why, count in reasons.most_common()) + "."
+        caption += (
+            " Dropped: " + "; ".join(f"{count} because {why}" for why, count in reasons.most_common()) + "."
+        )
     path = " ".join(one.token for one in branches if one.best)
     finished = sum(one.state == "finished" for one in branches)
-    tree = f"Beam tree of {len(branches)} tokens over {steps} steps, {finished} whole sentences found."
+    tree = f"Beam tree of {len(branches)} tokens over {steps} steps, {finished} finished sentences."
     alt = f"{tree} The best path is: {path}."
-    return drawn(draw, (ACROSS * steps + 1.2, DOWN * tall + 1.4), caption, alt)
+    return make_picture(draw, (ACROSS * steps + 1.2, DOWN * tall + 1.4), caption, alt)
 
 
-def _shown(branches: Sequence[Branch], dropped: int) -> list[int]:
-    """All that was kept, and the best of what was dropped at each step."""
+def _visible(branches: Sequence[Branch], dropped: int) -> list[int]:
+    """All kept branches, and the best of those dropped at each step."""
     lost: dict[int, list[int]] = {}
     for number, one in enumerate(branches):
         if one.state == "dropped" and not one.best:
@@ -87,11 +107,11 @@ def _shown(branches: Sequence[Branch], dropped: int) -> list[int]:
     return sorted({*kept, *few})
 
 
-def _rows(branches: Sequence[Branch], shown: Sequence[int]) -> dict[int, int]:
-    """In which row each branch is drawn: by score within its step."""
+def _rows(branches: Sequence[Branch], visible: Sequence[int]) -> dict[int, int]:
+    """The row of each branch: its rank by score within its step."""
     rows: dict[int, int] = {}
-    for step in sorted({branches[number].step for number in shown}):
-        here = [number for number in shown if branches[number].step == step]
+    for step in sorted({branches[number].step for number in visible}):
+        here = [number for number in visible if branches[number].step == step]
         for row, number in enumerate(sorted(here, key=lambda one: -branches[one].score)):
             rows[number] = row
     return rows
@@ -111,10 +131,10 @@ def _tree(axes: Axes, branches: Sequence[Branch], rows: dict[int, int], steps: i
         write(
             axes, one.step, row - 0.13, shortened(one.token, 12), color=colour if faint else INK, weight=bold
         )
-        told = f"{one.log_probability:.2f} · {one.score:.2f}"
-        write(axes, one.step, row + 0.24, told, fontsize=5.5, color=colour)
+        numbers = f"{one.log_probability:.2f} · {one.score:.2f}"
+        write(axes, one.step, row + 0.24, numbers, fontsize=5.5, color=colour)
     for step in range(steps):
-        write(axes, step, -0.95, f"step {step}", fontsize=TINY, color="#6b6b6b")
+        write(axes, step, -0.95, f"step {step}", fontsize=TINY, color=FAINT)
     axes.set(xlim=(-0.9, steps - 0.4), ylim=(tall - 0.3, -1.3))
     bare(axes)
 

@@ -1,83 +1,90 @@
-"""One head: who looks at whom, as lines between two columns of tokens and as a matrix."""
+"""One head: curves between two columns of tokens, and the matrix of its weights."""
 
 from collections.abc import Sequence
 
 from jaxtyping import Float
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from torch import Tensor
 
-from clearhead.inspection.pictures.matrix import draw_weights, legend_of_weights, mask_key
-from clearhead.inspection.pictures.picture import Picture, drawn
-from clearhead.inspection.pictures.style import HEADS, TINY, bare, shortened, write
-from clearhead.inspection.pictures.subject import Seen, Subject
+from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.matrix import draw_weights, mask_legend, weight_legend
+from clearhead.inspection.pictures.picture import Picture, make_picture
+from clearhead.inspection.pictures.style import FAINT, HEADS, TINY, bare, shortened, write
+from clearhead.inspection.pictures.subject import AttentionView, Subject
 
-# With more tokens, lines say nothing any more.
-LINED = 64
-# Thinner lines could not be seen.
-FAINTEST = 0.03
-# Inches of a cell.
+MAX_CURVED = 64
+"""With more tokens, curves are unreadable and only the matrix is drawn."""
+MIN_DRAWN = 0.03
+"""Curves of smaller weights would be invisible."""
 CELL = 0.28
-ROOT = "colour by √α, 0 to 1"
+"""Inches of a cell."""
 
 
-def head_picture(subject: Subject, seen: Seen, head: int) -> Picture:
+def has_attention(context: PictureContext) -> bool:
+    return bool(context.anatomy.attentions)
+
+
+def head_view(context: PictureContext) -> Picture:
+    layer, head = context.layer_and_head()
+    return head_picture(context.subject, context.attention(layer), head)
+
+
+def head_picture(subject: Subject, attention: AttentionView, head: int) -> Picture:
     """One head of an attention."""
-    weights = seen.weights[head]
-    lined = max(weights.shape) <= LINED
-    tall = max(2.8, CELL * max(weights.shape[0], 0.7 * weights.shape[1]) + 1.5) if lined else 8.0
-    wide = max(2.6, CELL * weights.shape[1] + 1.7) if lined else 8.0
+    weights = attention.weights[head]
+    curved = max(weights.shape) <= MAX_CURVED
+    tall = max(2.8, CELL * max(weights.shape[0], 0.7 * weights.shape[1]) + 1.5) if curved else 8.0
+    wide = max(2.6, CELL * weights.shape[1] + 1.7) if curved else 8.0
+    title = f"{attention.name}, {attention.label(head)}"
 
-    def draw(figure) -> None:
-        figure.suptitle(f"{seen.name}, {seen.label(head)}", fontsize=10, x=0.01, ha="left", parse_math=False)
-        if lined:
+    def draw(figure: Figure) -> None:
+        figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
+        if curved:
             left, right = figure.subplots(1, 2, width_ratios=(2.4, wide))
-            draw_lines(left, weights, seen.queries, seen.keys, HEADS[head % len(HEADS)])
+            draw_curves(left, weights, attention.queries, attention.keys, HEADS[head % len(HEADS)])
         else:
             right = figure.subplots()
-        image = draw_weights(right, weights, seen)
-        legend_of_weights(figure, image, right)
-        if key := mask_key(seen):
-            figure.legend(handles=key, loc="outside upper right", fontsize=TINY, frameon=False)
+        image = draw_weights(right, weights, attention)
+        weight_legend(figure, image, right)
+        if legend := mask_legend(attention):
+            figure.legend(handles=legend, loc="outside upper right", fontsize=TINY, frameon=False)
 
-    caption = f"{subject} weights of {seen.name}, head {head}: each row sums to 1; {ROOT}."
-    alt = f"{seen.name}, {seen.label(head)}. Each token looks most at: {seen.strongest(head)}."
-    return drawn(draw, (wide + (2.8 if lined else 0.8), tall), caption, alt)
+    caption = f"{subject} weights of {attention.name}, head {head}: each row sums to 1; colour by √α, 0 to 1."
+    alt = f"{title}. Each token attends most to: {attention.strongest(head)}."
+    return make_picture(draw, (wide + (2.8 if curved else 0.8), tall), caption, alt)
 
 
-def draw_lines(
+def draw_curves(
     axes: Axes,
     weights: Float[Tensor, "queries keys"],
     queries: Sequence[str],
     keys: Sequence[str],
     colour: str,
-    chosen: Sequence[int] | None = None,
 ) -> None:
-    """Queries on the left, keys on the right, a curve for each weight, as thick as it is large."""
+    """Queries on the left, keys on the right, and a curve for each weight, whose width grows with it."""
     rows, columns = weights.shape
     tall = max(rows, columns)
-    left, right = _spread(rows, tall), _spread(columns, tall)
-    for query, line in enumerate(weights.tolist()):
-        if chosen is not None and query not in chosen:
-            continue
-        for key, weight in enumerate(line):
-            if weight >= FAINTEST:
+    left, right = _centred(rows, tall), _centred(columns, tall)
+    for query, row in enumerate(weights.tolist()):
+        for key, weight in enumerate(row):
+            if weight >= MIN_DRAWN:
                 points = [(0.0, left[query]), (0.45, left[query]), (0.55, right[key]), (1.0, right[key])]
                 path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
-                line_style = {"lw": 0.3 + 3.2 * weight, "alpha": 0.15 + 0.75 * weight**0.5}
-                axes.add_patch(PathPatch(path, facecolor="none", edgecolor=colour, **line_style))
+                style = {"lw": 0.3 + 3.2 * weight, "alpha": 0.15 + 0.75 * weight**0.5}
+                axes.add_patch(PathPatch(path, facecolor="none", edgecolor=colour, **style))
     for position, token in enumerate(queries):
-        bold = chosen is not None and position in chosen
-        write(axes, -0.04, left[position], shortened(token), ha="right", weight="bold" if bold else "normal")
+        write(axes, -0.04, left[position], shortened(token), ha="right")
     for position, token in enumerate(keys):
         write(axes, 1.04, right[position], shortened(token), ha="left")
-    write(axes, -0.04, -1.0, "query", ha="right", color="#6b6b6b", fontsize=TINY)
-    write(axes, 1.04, -1.0, "key", ha="left", color="#6b6b6b", fontsize=TINY)
+    write(axes, -0.04, -1.0, "query", ha="right", color=FAINT, fontsize=TINY)
+    write(axes, 1.04, -1.0, "key", ha="left", color=FAINT, fontsize=TINY)
     axes.set(xlim=(-0.9, 1.9), ylim=(tall - 0.3, -1.5))
     bare(axes)
 
 
-def _spread(count: int, tall: int) -> list[float]:
-    """Where so many tokens stand in a column of that height."""
+def _centred(count: int, tall: int) -> list[float]:
+    """The heights of tokens that are centred in a column."""
     return [position + (tall - count) / 2 for position in range(count)]

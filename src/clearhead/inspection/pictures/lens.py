@@ -1,58 +1,76 @@
-"""The logit lens as a grid: after each layer, what the model would say at each position."""
+"""The logit lens: a grid of the model's predictions after each layer, at each position."""
 
 from collections.abc import Callable, Sequence
 
 from matplotlib.figure import Figure
 
 from clearhead.inspection.lens import Lens
-from clearhead.inspection.pictures.matrix import legend_of_weights
-from clearhead.inspection.pictures.picture import Picture, drawn
+from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.matrix import weight_legend
+from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import INK, SMALL, TINY, WEIGHT, shortened, weight_scale, write
 from clearhead.inspection.pictures.subject import Subject
 
-# Of a longer text, its last positions.
-MOST = 24
+MAX_POSITIONS = 24
+"""Of longer texts, only the last positions are drawn."""
+
+
+def has_lens(context: PictureContext) -> bool:
+    return context.summaries.has_lens
+
+
+def lens_view(context: PictureContext) -> Picture:
+    explanation, target = context.explanation, context.explanation.target
+    following = ["" if token.next is None else explanation.pieces([token.next])[0] for token in target]
+    return lens_picture(
+        context.subject,
+        context.summaries.lens(1),
+        [token.piece for token in target],
+        following,
+        lambda one: explanation.pieces([one])[0],
+    )
 
 
 def lens_picture(
-    subject: Subject, lens: Lens, tokens: Sequence[str], comes: Sequence[str], piece: Callable[[int], str]
+    subject: Subject, lens: Lens, tokens: Sequence[str], following: Sequence[str], piece: Callable[[int], str]
 ) -> Picture:
-    """Layers upwards, positions to the right: the best token, coloured by its probability."""
-    first = max(0, len(tokens) - MOST)
-    tokens, comes = tokens[first:], comes[first:]
-    sure = lens.probabilities[:, first:, 0]
-    said = [[piece(one) for one in line] for line in lens.ids[:, first:, 0].tolist()]
-    rows, positions = sure.shape
+    """Layers upwards, positions to the right: the most probable token, coloured by its probability."""
+    first = max(0, len(tokens) - MAX_POSITIONS)
+    tokens, following = tokens[first:], following[first:]
+    probabilities = lens.probabilities[:, first:, 0]
+    predicted = [[piece(one) for one in row] for row in lens.ids[:, first:, 0].tolist()]
+    rows, positions = probabilities.shape
 
     def draw(figure: Figure) -> None:
-        title = "Logit lens: what would be said if the model stopped here"
+        title = "Logit lens: predictions if the model stopped here"
         figure.suptitle(title, fontsize=10, x=0.01, ha="left")
         axes = figure.subplots()
-        image = axes.imshow(sure.numpy(), cmap=WEIGHT, norm=weight_scale(), aspect="auto", origin="lower")
-        for row, line in enumerate(said):
-            for position, token in enumerate(line):
-                colour = "white" if sure[row, position] > 0.3 else INK
-                weight = "bold" if token == comes[position] else "normal"
+        style = {"cmap": WEIGHT, "norm": weight_scale(), "aspect": "auto", "origin": "lower"}
+        image = axes.imshow(probabilities.numpy(), **style)
+        for row, cells in enumerate(predicted):
+            for position, token in enumerate(cells):
+                colour = "white" if probabilities[row, position] > 0.3 else INK
+                weight = "bold" if token == following[position] else "normal"
                 write(axes, position, row, shortened(token, 10), fontsize=TINY, color=colour, weight=weight)
         slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor", "parse_math": False}
         axes.set_xticks(range(positions), [shortened(one, 10) for one in tokens], fontsize=SMALL, **slanted)
         axes.set_yticks(range(rows), lens.rows, fontsize=SMALL)
         axes.tick_params(length=0)
-        axes.set_xlabel("token that is read", fontsize=SMALL)
-        legend_of_weights(figure, image, axes, name="p")
+        axes.set_xlabel("input token", fontsize=SMALL)
+        weight_legend(figure, image, axes, name="p")
 
     caption = (
-        f"{subject} the stream after each layer, read out as if it were the last (logit lens). Bold: the "
-        "token that comes; colour by √p of the token that is written, 0 to 1."
+        f"{subject} the residual stream after each layer, read out as if it were the last (logit lens). "
+        "Bold: the actual next token; colour by √p of the predicted token, 0 to 1."
     )
-    told = [
-        f"{token}: {said[-1][position]} from {lens.rows[_since([line[position] for line in said])]} on"
-        for position, token in enumerate(tokens)
+    settled = [
+        f"{token}: {column[-1]} from {lens.rows[_since(column)]} on"
+        for token, column in zip(tokens, zip(*predicted, strict=True), strict=True)
     ]
-    alt = f"Logit lens. After each token, what is said in the end, and since when: {', '.join(told)}."
-    return drawn(draw, (0.72 * positions + 2.2, 0.3 * rows + 1.9), caption, alt)
+    alt = f"Logit lens. The final prediction after each token, and since which row: {', '.join(settled)}."
+    return make_picture(draw, (0.72 * positions + 2.2, 0.3 * rows + 1.9), caption, alt)
 
 
-def _since(said: list[str]) -> int:
-    """From which row on the last one is said."""
-    return next(row for row in range(len(said)) if len(set(said[row:])) == 1)
+def _since(predicted: Sequence[str]) -> int:
+    """The row from which on the last prediction holds."""
+    return next(row for row in range(len(predicted)) if len(set(predicted[row:])) == 1)

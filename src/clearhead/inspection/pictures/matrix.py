@@ -1,4 +1,4 @@
-"""A matrix of weights or scores: what can be seen of it, what is hidden, and the scale."""
+"""A matrix of attention weights: its cells, its masked cells, its tokens and its scale."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,82 +21,82 @@ from clearhead.inspection.pictures.style import (
     TICKS,
     TINY,
     WEIGHT,
-    label_places,
-    step,
+    label_axes,
+    label_step,
     weight_scale,
     write,
 )
-from clearhead.inspection.pictures.subject import Seen
+from clearhead.inspection.pictures.subject import AttentionView
 
-# Cells of matrices up to this size have their numbers in them.
-NUMBERED = 12
-# Beyond so many, not every token can be written.
-LABELLED = 64
-# Larger ones have no lines between cells.
-GRIDDED = 40
-LATER, OUTSIDE = "////", "...."
+MAX_NUMBERED = 12
+"""Larger matrices have no numbers in their cells."""
+MAX_LABELS = 64
+"""The most tokens written along a side."""
+MAX_GRID = 40
+"""Larger matrices have no lines between cells."""
+FUTURE, OUTSIDE = "////", "...."
 Cells = Float[Tensor, "queries keys"]
-Hidden = Bool[Tensor, "queries keys"]
+Masked = Bool[Tensor, "queries keys"]
 Box = tuple[float, float, float, float]
 
 
-def draw_weights(axes: Axes, weights: Cells, seen: Seen) -> AxesImage:
-    """Weights by their roots with tokens and numbers, masked cells hatched: later ones apart from padding."""
+def draw_weights(axes: Axes, weights: Cells, attention: AttentionView) -> AxesImage:
+    """Weights on a square-root scale with tokens and numbers; hatches tell future keys from padding."""
     rows, columns = weights.shape
-    image = draw_cells(axes, weights, seen, (-0.5, -0.5, columns, rows))
+    image = draw_cells(axes, weights, attention, (-0.5, -0.5, columns, rows))
     for side in axes.spines.values():
         side.set_color(GRID)
-    label_tokens(axes, seen.queries, seen.keys)
-    number(axes, weights, seen.hidden)
+    label_tokens(axes, attention.queries, attention.keys)
+    write_numbers(axes, weights, attention.masked)
     return image
 
 
-def draw_cells(axes: Axes, weights: Cells, seen: Seen, at: Box) -> AxesImage:
-    """Weights alone, in a box: its left, top, width and height."""
-    left, top, width, height = at
-    shown = {"cmap": WEIGHT, "norm": weight_scale(), "aspect": "equal", "interpolation": "nearest"}
-    image = axes.imshow(weights.numpy(), extent=(left, left + width, top + height, top), **shown)
+def draw_cells(axes: Axes, weights: Cells, attention: AttentionView, box: Box) -> AxesImage:
+    """Weights alone, in a box of left, top, width and height."""
+    left, top, width, height = box
+    style = {"cmap": WEIGHT, "norm": weight_scale(), "aspect": "equal", "interpolation": "nearest"}
+    image = axes.imshow(weights.numpy(), extent=(left, left + width, top + height, top), **style)
     rows, columns = weights.shape
-    position = Affine2D().scale(width / columns, height / rows).translate(left, top)
-    for cells, hatch in ((seen.later, LATER), (seen.outside, OUTSIDE)):
+    place_cells = Affine2D().scale(width / columns, height / rows).translate(left, top)
+    for cells, hatch in ((attention.future, FUTURE), (attention.outside, OUTSIDE)):
         if cells is not None and bool(cells.any()):
-            # One patch for all cells: thousands of them would make a vector file large.
-            path = position.transform_path(_outline(cells))
-            # As an artist, not a patch: the limits of the axes need not be looked for in it.
+            # One patch for all cells: thousands of patches would make a large vector file.
+            path = place_cells.transform_path(_outline(cells))
+            # As an artist, not a patch, it is skipped when matplotlib searches for the limits of the axes.
             axes.add_artist(PathPatch(path, facecolor="white", edgecolor="#c4c4c4", hatch=hatch, linewidth=0))
-    if max(rows, columns) <= GRIDDED:
-        lines = [position.transform([(0, row), (columns, row)]) for row in range(1, rows)]
-        lines += [position.transform([(column, 0), (column, rows)]) for column in range(1, columns)]
+    if max(rows, columns) <= MAX_GRID:
+        lines = [place_cells.transform([(0, row), (columns, row)]) for row in range(1, rows)]
+        lines += [place_cells.transform([(column, 0), (column, rows)]) for column in range(1, columns)]
         axes.add_collection(LineCollection(lines, colors="#eeeeee", linewidths=0.5), autolim=False)
     return image
 
 
 def label_tokens(axes: Axes, queries: Sequence[str], keys: Sequence[str]) -> None:
-    """Tokens along both sides; of many, every second or third."""
+    """Tokens along both sides; of many, only every second or third."""
     size = SMALL if max(len(queries), len(keys)) <= 40 else TINY
-    label_places(axes, queries, keys, size)
+    label_axes(axes, queries, keys, size)
     for axis, count in ((axes.xaxis, len(keys)), (axes.yaxis, len(queries))):
-        each = step(count, LABELLED)
+        step = label_step(count, MAX_LABELS)
         for position, tick in enumerate(axis.get_ticklabels()):
-            tick.set_visible(position % each == 0)
+            tick.set_visible(position % step == 0)
     axes.set_ylabel("query ↓ attends to key →", fontsize=SMALL, color=FAINT)
 
 
-def number(axes: Axes, weights: Cells, hidden: Hidden | None) -> None:
-    """The weights in their cells, where there are few enough."""
-    if max(weights.shape) > NUMBERED:
+def write_numbers(axes: Axes, weights: Cells, masked: Masked | None) -> None:
+    """Writes the weights into the cells of a small matrix."""
+    if max(weights.shape) > MAX_NUMBERED:
         return
     for row, line in enumerate(weights.tolist()):
         for column, weight in enumerate(line):
-            if hidden is None or not hidden[row, column]:
-                told, colour = f"{weight:.2f}".removeprefix("0"), "white" if weight > 0.3 else "#333333"
-                write(axes, column, row, told, fontsize=TINY, color=colour)
+            if masked is None or not masked[row, column]:
+                text, colour = f"{weight:.2f}".removeprefix("0"), "white" if weight > 0.3 else "#333333"
+                write(axes, column, row, text, fontsize=TINY, color=colour)
 
 
-def legend_of_weights(
+def weight_legend(
     figure: Figure, image: AxesImage, axes: Axes | list[Axes], name: str = "α", **position: Any
 ) -> None:
-    """The scale, in weights."""
+    """The colour bar."""
     bar = figure.colorbar(
         image, ax=axes, ticks=TICKS, **{"shrink": 0.8, "pad": 0.02, "aspect": 30, **position}
     )
@@ -106,9 +106,12 @@ def legend_of_weights(
     bar.ax.set_yticklabels([f"{tick:g}" for tick in TICKS])
 
 
-def mask_key(seen: Seen) -> list[Patch]:
-    """What the hatches mean, of those that are there."""
-    kinds = ((seen.later, LATER, "later: not seen yet"), (seen.outside, OUTSIDE, "padding, or too far"))
+def mask_legend(attention: AttentionView) -> list[Patch]:
+    """The meaning of the hatches in a matrix."""
+    kinds = (
+        (attention.future, FUTURE, "masked: comes later"),
+        (attention.outside, OUTSIDE, "masked: padding or outside the window"),
+    )
     return [
         Patch(facecolor="white", edgecolor="#b0b0b0", hatch=hatch, label=label, linewidth=0.5)
         for cells, hatch, label in kinds
@@ -116,8 +119,8 @@ def mask_key(seen: Seen) -> list[Patch]:
     ]
 
 
-def _outline(cells: Hidden) -> Path:
-    """Around all cells that are hidden, a cell being 1 wide and high."""
+def _outline(cells: Masked) -> Path:
+    """The outline of all masked cells, each 1 wide and high."""
     paths = []
     for row, line in enumerate(cells.tolist()):
         changes = np.diff(np.array([False, *line, False]).astype(np.int8))

@@ -1,44 +1,79 @@
-"""Which tokens of the vocabulary lie near those of a text."""
+"""The nearest tokens of the vocabulary to the tokens of a text, by embedding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from clearhead.inspection.pictures.picture import Picture, drawn
+from clearhead.inspection.explanation import Token
+from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import SMALL, TINY, WEIGHT, shortened, write
 from clearhead.inspection.pictures.subject import Subject
+from clearhead.inspection.vectors import nearest
+from clearhead.layers.embedding import Embedding
+from clearhead.text.tokenizer import Tokenizer
 
-ACROSS = 4
-# A text has more tokens than one can compare.
-MOST = 16
+COLUMNS = 4
+MAX_TOKENS = 16
+NEIGHBOURS = 6
+"""Neighbours of each token."""
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """A token, and those that lie the nearest to it, with their cosines."""
+    """A token and its nearest neighbours, with their cosines."""
 
     token: str
     near: Sequence[tuple[str, float]]
 
 
+def has_neighbours(context: PictureContext) -> bool:
+    return bool(_tokens(context)) and _embedding(context) is not None
+
+
+def neighbours_view(context: PictureContext) -> Picture:
+    explanation, embedding = context.explanation, _embedding(context)
+    assert embedding is not None
+    matrix, processor = embedding.weight.detach().float(), explanation.processor
+    specials = range(len(processor.special_tokens)) if isinstance(processor, Tokenizer) else ()
+    found = []
+    for token in {token.id: token for token in _tokens(context)}.values():
+        near = nearest(matrix, matrix[token.id], NEIGHBOURS, {*specials, token.id})
+        pieces = explanation.pieces([one for one, _ in near])
+        found.append(Neighbours(token.piece, [*zip(pieces, (cosine for _, cosine in near), strict=True)]))
+    return neighbours_picture(context.subject, found)
+
+
+def _side(context: PictureContext) -> str:
+    """The input side."""
+    return next(iter(context.explanation.sides))
+
+
+def _tokens(context: PictureContext) -> list[Token]:
+    return [token for token in context.explanation.sides[_side(context)] if not token.special]
+
+
+def _embedding(context: PictureContext) -> Embedding | None:
+    path = context.anatomy.embeddings.get(_side(context))
+    module = None if path is None else context.explanation.model.get_submodule(path)
+    return module if isinstance(module, Embedding) else None
+
+
 def neighbours_picture(subject: Subject, tokens: Sequence[Neighbours]) -> Picture:
-    """For each token, the nearest ones of the vocabulary as bars of their cosines."""
-    tokens = tokens[:MOST]
-    across = min(ACROSS, len(tokens))
-    down = -(-len(tokens) // across)
+    """Bars of the cosines between each token and its nearest neighbours."""
+    tokens = tokens[:MAX_TOKENS]
+    columns = min(COLUMNS, len(tokens))
+    rows = -(-len(tokens) // columns)
     count = max(len(one.near) for one in tokens)
 
     def draw(figure: Figure) -> None:
         figure.suptitle("Nearest tokens of the vocabulary, by embedding", fontsize=10, x=0.01, ha="left")
-        grid = figure.subplots(down, across, squeeze=False, sharex=True)
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
         for axes, one in zip(grid.flat, tokens, strict=False):
             cosines = [cosine for _, cosine in one.near]
-            axes.barh(
-                range(len(cosines)),
-                cosines,
-                color=[WEIGHT(0.25 + 0.5 * max(cosine, 0)) for cosine in cosines],
-            )
+            colours = [WEIGHT(0.25 + 0.5 * max(cosine, 0)) for cosine in cosines]
+            axes.barh(range(len(cosines)), cosines, color=colours)
             names = [shortened(name) for name, _ in one.near]
             axes.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
             for row, cosine in enumerate(cosines):
@@ -51,12 +86,10 @@ def neighbours_picture(subject: Subject, tokens: Sequence[Neighbours]) -> Pictur
         for axes in grid.flat[len(tokens) :]:
             axes.set_axis_off()
 
-    caption = (
-        f"{subject} the nearest tokens to each in the embedding; bars are cosines, 1 is the same direction."
-    )
-    told = "; ".join(
+    caption = f"{subject} the nearest tokens by embedding; bars are cosines, and 1 is the same direction."
+    texts = "; ".join(
         f"{one.token}: " + ", ".join(f"{name} {cosine:.2f}" for name, cosine in one.near[:3])
         for one in tokens
     )
-    alt = f"Nearest tokens of the vocabulary by cosine of their embeddings. {told}."
-    return drawn(draw, (2.4 * max(across, 2), down * (0.24 * count + 0.45) + 0.9), caption, alt)
+    alt = f"Nearest tokens of the vocabulary by cosine of their embeddings. {texts}."
+    return make_picture(draw, (2.4 * max(columns, 2), rows * (0.24 * count + 0.45) + 0.9), caption, alt)

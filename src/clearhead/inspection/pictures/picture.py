@@ -1,4 +1,4 @@
-"""A picture that can be saved and shown: a figure, its caption, and what it shows in words."""
+"""A picture: a figure with its caption and alt text, which can be saved and shown."""
 
 import base64
 import io
@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,30 +15,30 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import Formatter, FuncFormatter
+from matplotlib.ticker import Formatter
 
 from clearhead.errors import SettingsError
 from clearhead.files import atomic_path
 from clearhead.inspection.pictures.fonts import families, readable
 
 FORMATS = ("png", "svg", "pdf")
-DOTS = 160
-"""Of a PNG, on an inch."""
+DPI = 160
+"""Resolution of a PNG."""
 _lock = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A drawn figure; it shows itself in notebooks, and is saved as what the name's ending says."""
+    """A figure with its caption and alt text; notebooks show it."""
 
     figure: Figure
     caption: str
-    """Says of which model, text and head, and how values are shown: it stands alone."""
+    """Stands alone: it names the model, the text, the head and the scale."""
     alt: str
-    """What can be seen, in words made from the numbers."""
+    """Describes the picture in words, from the numbers."""
 
     def save(self, path: Path | str) -> Path:
-        """Writes a .png, .svg or .pdf file, whole or not at all."""
+        """Writes a .png, .svg or .pdf file atomically."""
         path = Path(path)
         kind = picture_kind(path)
         data = self.content(kind)
@@ -48,35 +47,37 @@ class Picture:
         return path
 
     def content(self, kind: str = "png") -> bytes:
-        """The file's content."""
-        held = io.BytesIO()
+        """The content of a file of this kind."""
+        buffer = io.BytesIO()
         with _settings(), self._drawable(kind):
-            self.figure.savefig(held, format=kind, dpi=DOTS, metadata=self._metadata(kind), facecolor="white")
-        return self._described(held.getvalue()) if kind == "svg" else held.getvalue()
+            self.figure.savefig(
+                buffer, format=kind, dpi=DPI, metadata=self._metadata(kind), facecolor="white"
+            )
+        return self._described(buffer.getvalue()) if kind == "svg" else buffer.getvalue()
 
     @contextmanager
     def _drawable(self, kind: str) -> Iterator[None]:
-        """An SVG keeps all text, as whoever shows it may have the font; elsewhere it must be drawn here."""
+        """Replaces characters that no font here has; an SVG keeps them, as its viewer may have the font."""
         texts = [(text, text.get_text()) for text in self.figure.findobj(Text)]
-        # The labels of ticks are written anew whenever a picture is drawn.
+        # matplotlib writes tick labels again whenever it draws.
         axes = [
             (axis, axis.get_major_formatter()) for one in self.figure.axes for axis in (one.xaxis, one.yaxis)
         ]
         try:
             if kind != "svg":
-                for text, said in texts:
-                    caption = said == _wrapped(self.caption, self.figure)
+                for text, original in texts:
+                    caption = original == _wrapped(self.caption, self.figure)
                     text.set_text(
-                        _wrapped(readable(self.caption), self.figure) if caption else readable(said)
+                        _wrapped(readable(self.caption), self.figure) if caption else readable(original)
                     )
                 for axis, formatter in axes:
-                    axis.set_major_formatter(FuncFormatter(partial(_readable_tick, formatter)))
+                    axis.set_major_formatter(_ReadableTicks(formatter))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Glyph .* missing")
                 yield
         finally:
-            for text, said in texts:
-                text.set_text(said)
+            for text, original in texts:
+                text.set_text(original)
             for axis, formatter in axes:
                 axis.set_major_formatter(formatter)
 
@@ -95,31 +96,33 @@ class Picture:
                 return {"Date": None, "Creator": "clearhead"}
 
     def _described(self, svg: bytes) -> bytes:
-        """With what a screen reader says of it."""
+        """The SVG with a title and a description for screen readers."""
         start = svg.index(b"<svg")
         close = svg.index(b">", start)
-        told = f"<title>{escape(self.caption)}</title><desc>{escape(self.alt)}</desc>"
-        return svg[:close] + b' role="img">' + told.encode() + svg[close + 1 :]
+        text = f"<title>{escape(self.caption)}</title><desc>{escape(self.alt)}</desc>"
+        return svg[:close] + b' role="img">' + text.encode() + svg[close + 1 :]
 
     def _repr_html_(self) -> str:
-        held = base64.b64encode(self.content("png")).decode()
+        data = base64.b64encode(self.content("png")).decode()
         width, _ = self.figure.get_size_inches()
         return (
             f'<figure style="margin:0"><img style="max-width:100%" width="{width * 96:.0f}" '
-            f'alt="{escape(self.alt)}" src="data:image/png;base64,{held}"/></figure>'
+            f'alt="{escape(self.alt)}" src="data:image/png;base64,{data}"/></figure>'
         )
 
 
 def picture_kind(path: Path) -> str:
-    """png, svg or pdf, from a file's ending."""
+    """The kind of picture that a file's ending names: png, svg or pdf."""
     kind = path.suffix.removeprefix(".").lower()
     if kind not in FORMATS:
-        raise SettingsError(f"{path}: a picture ends in {', '.join('.' + one for one in FORMATS)}")
+        raise SettingsError(f"{path}: not a picture; use {', '.join('.' + one for one in FORMATS)}")
     return kind
 
 
-def drawn(draw: Callable[[Figure], None], size: tuple[float, float], caption: str, alt: str) -> Picture:
-    """A picture of this size in inches, drawn by a function, with its caption below."""
+def make_picture(
+    draw: Callable[[Figure], None], size: tuple[float, float], caption: str, alt: str
+) -> Picture:
+    """A picture of a size in inches, with the caption below the figure."""
     with _settings():
         figure = Figure(figsize=size, layout="constrained")
         draw(figure)
@@ -130,18 +133,28 @@ def drawn(draw: Callable[[Figure], None], size: tuple[float, float], caption: st
 
 
 def _wrapped(caption: str, figure: Figure) -> str:
-    """In lines that fit below the figure."""
+    """The caption in lines that fit below the figure."""
     return "\n".join(textwrap.wrap(caption, max(40, int(figure.get_size_inches()[0] * 17))))
 
 
-def _readable_tick(formatter: Formatter, value: float, position: int | None) -> str:
-    return readable(formatter(value, position))
+class _ReadableTicks(Formatter):
+    """A formatter of tick labels with characters that no font has replaced."""
+
+    def __init__(self, inner: Formatter):
+        self.inner = inner
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return readable(self.inner(x, pos))
+
+    def set_locs(self, locs: list[float]) -> None:
+        # Without the ticks' values, the formatter of plain numbers writes nothing.
+        self.inner.set_locs(locs)
 
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """The settings of the drawing library are the process's: one picture is drawn at a time."""
-    # Text stays text, and the same picture is the same file.
+    """matplotlib's settings; they are global, so only one picture is drawn at a time."""
+    # Text stays text, and files are reproducible.
     settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "clearhead"}
     with _lock, matplotlib.rc_context({**settings, "font.family": list(families())}):
         yield

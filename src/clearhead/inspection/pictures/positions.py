@@ -1,56 +1,86 @@
-"""How a model tells positions apart: the numbers, some of them as waves, and how alike positions are."""
+"""Position encodings: all numbers, some of them as curves, and the similarity of positions."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from clearhead.errors import SettingsError
-from clearhead.inspection.pictures.picture import Picture, drawn
+from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import FAINT, GRID, HEADS, SIGNED, SMALL, TINY, signed_scale, write
-from clearhead.inspection.vectors import ComparedPlaces
+from clearhead.inspection.vectors import PositionSimilarity, position_kind, position_similarity
+from clearhead.layers.attention import Attention
+from clearhead.layers.embedding import Embedding
+from clearhead.layers.positions import Relative
 
-LANES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
-"""Which columns are drawn as curves, beside the first: at these shares of all."""
-SAID = {
+CURVES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
+"""The columns that are drawn as curves beside the first, as fractions of all."""
+MAX_POSITIONS = 64
+DESCRIPTIONS = {
     "sinusoidal": "sine and cosine of the position, slower from left to right, added to the embedding",
     "learned": "a learned vector for each position, added to the embedding",
-    "order": "the position itself in every dimension, added to the embedding: it has no bound",
-    "fraction": "the position as a share of the length, in every dimension, added to the embedding",
-    "rotary": "cosine of the angle by which each pair of dimensions of queries and keys is turned",
-    "alibi": "what is added to a score, by distance and head",
+    "order": "the position itself in every dimension, added to the embedding without bound",
+    "fraction": "the position as a fraction of the length in every dimension, added to the embedding",
+    "rotary": "cosine of the angle by which each pair of dimensions of queries and keys is rotated",
+    "alibi": "the bias that is added to a score, by distance and head",
 }
 
 
-def positions_picture(model: str, table: ComparedPlaces | None) -> Picture:
-    """Heat map, curves and similarity of any kind of position."""
+def has_positions(context: PictureContext) -> bool:
+    parts = _parts(context)
+    return parts is not None and position_kind(parts[0].position, parts[1]) != "none"
+
+
+def positions_view(context: PictureContext) -> Picture:
+    parts = _parts(context)
+    assert parts is not None
+    embedding, relative = parts
+    length, width = min(MAX_POSITIONS, embedding.max_positions), embedding.weight.shape[1]
+    table = position_similarity(embedding.position, relative, length, width, embedding.weight.device)
+    return positions_picture(context.subject.model, table)
+
+
+def _parts(context: PictureContext) -> tuple[Embedding, Relative] | None:
+    """The embedding of the output side and the relative positions of its self-attention."""
+    anatomy, model = context.anatomy, context.explanation.model
+    side = anatomy.output_side
+    embedding = model.get_submodule(anatomy.embeddings[side]) if side in anatomy.embeddings else None
+    own = [part for part in anatomy.attentions if part.queries == part.keys == side]
+    attention = model.get_submodule(own[0].path(0)) if own else None
+    relative = attention.relative if isinstance(attention, Attention) else Relative()
+    return (embedding, relative) if isinstance(embedding, Embedding) else None
+
+
+def positions_picture(model: str, table: PositionSimilarity | None) -> Picture:
+    """Heat map, curves and similarity of a position encoding."""
     if table is None:
-        raise SettingsError(f"{model}: this model has no positions, so there is nothing to draw")
+        raise SettingsError(f"{model}: the model has no positions to draw")
     positions, features = table.rows.shape
 
     def draw(figure: Figure) -> None:
-        figure.suptitle(f"{table.kind} positions: {SAID[table.kind]}", fontsize=10, x=0.01, ha="left")
+        figure.suptitle(f"{table.kind} positions: {DESCRIPTIONS[table.kind]}", fontsize=10, x=0.01, ha="left")
         panels = figure.subplots(1, 4, width_ratios=(1.2, 1, 1.1, 1))
         _heat(figure, panels[0], table)
         _curves(panels[1], table)
         _similarity(figure, panels[2], table)
-        _from_places(panels[3], table)
+        _from_positions(panels[3], table)
         for axes in panels:
             axes.tick_params(labelsize=TINY, length=2)
 
     caption = (
-        f"Model {model}: its {table.kind} positions, the first {positions} positions. From left to right: every "
-        f"number; some columns as curves; {_alike(table)}, for all positions and for three of them. Blue "
-        "is below zero, white zero, orange above."
+        f"Model {model}: the first {positions} of its {table.kind} positions. From left to right: all "
+        f"numbers; some columns as curves; {_similarity_name(table)}, for all positions and for three of "
+        "them. Blue is negative, white zero, orange positive."
     )
     near, far = float(table.similarity[0, 1]), float(table.similarity[0, -1])
     alt = (
-        f"{table.kind} positions of {positions} positions and {features} columns: {SAID[table.kind]}. The first "
-        f"position and the next are alike by {near:.2f}, the first and the last by {far:.2f}."
+        f"{table.kind} positions, {positions} rows and {features} columns: {DESCRIPTIONS[table.kind]}. The "
+        f"similarity of the first and second position is {near:.2f}, of the first and last {far:.2f}."
     )
-    return drawn(draw, (13.0, 3.9), caption, alt)
+    return make_picture(draw, (13.0, 3.9), caption, alt)
 
 
-def _feature(table: ComparedPlaces) -> str:
+def _column_name(table: PositionSimilarity) -> str:
     match table.kind:
         case "rotary":
             return "pair of dimensions →"
@@ -60,47 +90,47 @@ def _feature(table: ComparedPlaces) -> str:
             return "dimension →"
 
 
-def _place(table: ComparedPlaces) -> str:
+def _row_name(table: PositionSimilarity) -> str:
     return "distance ↓" if table.kind == "alibi" else "position ↓"
 
 
-def _alike(table: ComparedPlaces) -> str:
+def _similarity_name(table: PositionSimilarity) -> str:
     match table.kind:
         case "rotary":
-            return "cosine of a query and an equal key at two positions"
+            return "cosine of equal vectors rotated to two positions"
         case "alibi":
-            return "what is added to a score between two positions, mean of all heads"
+            return "mean bias of all heads on a score between two positions"
         case _:
             return "cosine of two positions"
 
 
-def _heat(figure: Figure, axes: Axes, table: ComparedPlaces) -> None:
+def _heat(figure: Figure, axes: Axes, table: PositionSimilarity) -> None:
     style = {"cmap": SIGNED, "norm": signed_scale(float(table.rows.abs().max()))}
     image = axes.imshow(table.rows.numpy(), aspect="auto", interpolation="nearest", **style)
-    axes.set_xlabel(_feature(table), fontsize=SMALL)
-    axes.set_ylabel(_place(table), fontsize=SMALL)
+    axes.set_xlabel(_column_name(table), fontsize=SMALL)
+    axes.set_ylabel(_row_name(table), fontsize=SMALL)
     _scale(figure, image, axes)
 
 
-def _curves(axes: Axes, table: ComparedPlaces) -> None:
-    """Some columns, each in a lane of its own, so that none hides another."""
+def _curves(axes: Axes, table: PositionSimilarity) -> None:
+    """Some columns, one above the other, so that none hides another."""
     features = table.rows.shape[1]
-    alike = table.kind in ("order", "fraction")
-    chosen = [0] if alike else sorted({int(features * share) for share in LANES} | {0})
+    uniform = table.kind in ("order", "fraction")
+    chosen = [0] if uniform else sorted({int(features * share) for share in CURVES} | {0})
     chosen = [one - one % 2 for one in chosen] if table.kind == "sinusoidal" else chosen
     tall = 2.4 * float(table.rows.abs().max())
     for lane, column in enumerate(dict.fromkeys(chosen)):
         axes.axhline(-lane * tall, color=GRID, lw=0.6)
         axes.plot(table.rows[:, column].numpy() - lane * tall, color=HEADS[lane % len(HEADS)], lw=1.2)
-        write(axes, -1.5, -lane * tall, "" if alike else str(column), ha="right", fontsize=TINY)
+        write(axes, -1.5, -lane * tall, "" if uniform else str(column), ha="right", fontsize=TINY)
     axes.set_yticks([])
-    axes.set_xlabel(_place(table).replace("↓", "→"), fontsize=SMALL)
-    named = f"{'every ' if alike else ''}{_feature(table).removesuffix(' →')}"
+    axes.set_xlabel(_row_name(table).replace("↓", "→"), fontsize=SMALL)
+    named = f"{'every ' if uniform else ''}{_column_name(table).removesuffix(' →')}"
     axes.set_title(f"{named} as a curve", fontsize=SMALL, color=FAINT)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _similarity(figure: Figure, axes: Axes, table: ComparedPlaces) -> None:
+def _similarity(figure: Figure, axes: Axes, table: PositionSimilarity) -> None:
     style = {"cmap": SIGNED, "norm": signed_scale(float(table.similarity.abs().max()))}
     image = axes.imshow(table.similarity.numpy(), aspect="auto", interpolation="nearest", **style)
     axes.set_title(_title(table), fontsize=SMALL, color=FAINT)
@@ -108,7 +138,7 @@ def _similarity(figure: Figure, axes: Axes, table: ComparedPlaces) -> None:
     _scale(figure, image, axes)
 
 
-def _from_places(axes: Axes, table: ComparedPlaces) -> None:
+def _from_positions(axes: Axes, table: PositionSimilarity) -> None:
     """The similarity of three positions to all others."""
     positions = len(table.similarity)
     for number, position in enumerate(sorted({0, positions // 2, positions - 1})):
@@ -120,7 +150,7 @@ def _from_places(axes: Axes, table: ComparedPlaces) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _title(table: ComparedPlaces) -> str:
+def _title(table: PositionSimilarity) -> str:
     return "mean bias between positions" if table.kind == "alibi" else "cosine between positions"
 
 

@@ -1,4 +1,4 @@
-"""How all pictures look: colours, scales, and text that is never taken for a formula."""
+"""The style of all pictures: colours, scales, and text that is never parsed as a formula."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,31 +15,31 @@ SIGNED = LinearSegmentedColormap.from_list(
 )
 """Blue below zero, orange above."""
 HEADS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#7a4ba0", "#555555")
-"""At most eight heads have a colour, and each its number beside it (after Okabe and Ito 2008)."""
+"""At most eight heads have colours, and their numbers stand beside them (after Okabe and Ito 2008)."""
 INK, FAINT, GRID = "#1a1a1a", "#6b6b6b", "#d9d9d9"
 SMALL, TINY = 8.0, 6.5
 TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-"""Of the scale of weights, which is drawn by their roots."""
+"""Ticks on the scale of weights, which is a square-root scale."""
 
 
 def weight_scale() -> PowerNorm:
-    """0 to 1, spread by the root: a weight of 0.01 can still be seen."""
+    """A square-root scale from 0 to 1, on which a weight of 0.01 is still visible."""
     return PowerNorm(0.5, vmin=0.0, vmax=1.0)
 
 
 def signed_scale(largest: float) -> Normalize:
-    """As far below zero as above."""
+    """A scale that is symmetric around zero."""
     largest = largest or 1.0
     return Normalize(-largest, largest)
 
 
 def shortened(text: str, max_length: int = 16) -> str:
-    """A token as a label, not too long."""
+    """A token as a short label."""
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def label_places(axes: Axes, queries: Sequence[str], keys: Sequence[str], size: float = SMALL) -> None:
-    """Tokens along both sides of a matrix, the keys above it."""
+def label_axes(axes: Axes, queries: Sequence[str], keys: Sequence[str], size: float = SMALL) -> None:
+    """Tokens along both sides of a matrix, keys above it."""
     slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor", "parse_math": False}
     axes.set_xticks(range(len(keys)), list(map(shortened, keys)), **slanted)
     axes.set_yticks(range(len(queries)), list(map(shortened, queries)), parse_math=False)
@@ -49,16 +49,16 @@ def label_places(axes: Axes, queries: Sequence[str], keys: Sequence[str], size: 
 
 
 def write(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    """Text at a position; a dollar sign in it begins no formula."""
-    given = {"fontsize": SMALL, "color": INK, "ha": "center", "va": "center", **style}
-    axes.text(x, y, text, parse_math=False, **given)
+    """Writes text, in which a dollar sign starts no formula."""
+    merged = {"fontsize": SMALL, "color": INK, "ha": "center", "va": "center", **style}
+    axes.text(x, y, text, parse_math=False, **merged)
 
 
 def bare(axes: Axes) -> None:
-    """Without a frame and ticks."""
+    """Removes frame and ticks."""
     axes.set_axis_off()
 
 
-def step(count: int, most: int) -> int:
-    """Every how many of so many labels is written, so that at most `most` are."""
-    return max(1, -(-count // most))
+def label_step(count: int, limit: int) -> int:
+    """The step between written labels that keeps them to a limit."""
+    return max(1, -(-count // limit))

@@ -186,7 +186,7 @@ class Decoder:
 
     def _start(self) -> DecodeLoop:
         options, language = self.options, self.language
-        window = SlidingWindow(language.steps, max(map(len, self.visible)) + options.tokens)
+        window = SlidingWindow(language.engine, max(map(len, self.visible)) + options.tokens)
         # Equal prompts share one pass.
         distinct = {ids: row for row, ids in enumerate(dict.fromkeys(map(tuple, self.visible)))}
         state = window.start(list(distinct))

@@ -5,14 +5,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, overload
 
 import torch
+from torch import Tensor
 
-from clearhead.accel.packing import pack_linears
+from clearhead.accel import enabled
+from clearhead.accel.packing import Packed
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
-from clearhead.inspection.explanation import Explanation, look_at_text, text_tokens
+from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.models import GPT
-from clearhead.models.cuda_graph import CudaGraphGPT, supports_cuda_graph
+from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped, supports_cuda_graph
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
 from clearhead.text.tokenizer import UNK, Tokenizer
@@ -63,15 +65,22 @@ class LanguageModel:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.prompt_format = prompt_format or PromptFormat()
-        pack_linears(model, model.readout_weight)
-        graphs = self.device.type == "cuda" and supports_cuda_graph(model.config)
-        self.steps = CudaGraphGPT(model) if graphs else model
+        self._packed = Packed(model, model.readout_weight)
+        graphs = enabled() and self.device.type == "cuda" and supports_cuda_graph(model.config)
+        self._graphed = CudaGraphGPT(model) if graphs else None
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> "LanguageModel":
         tokenizer = checkpoint.processor
         assert isinstance(checkpoint.model, GPT)
         return cls(checkpoint.model, tokenizer, PromptFormat.from_settings(checkpoint.settings, tokenizer))
+
+    @property
+    def engine(self) -> GPT | CudaGraphGPT:
+        """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
+        if is_tapped(self.model):
+            return self.model
+        return self._graphed or self._packed.current()
 
     @property
     def device(self) -> torch.device:
@@ -206,17 +215,18 @@ class LanguageModel:
                 pass
             (found,) = decoder.generations([text])
             added, end = decoder.continuation(0)
-        look = look_at_text(self.model, prompt + added, names)
-        return Explanation(
-            text=text,
+        explanation = explain_pass(
+            self.model,
+            lambda: text_logits(self.model, prompt + added),
+            {"text": read_tokens(self.tokenizer, prompt, added, end)},
+            names,
+            self.tokenizer,
+            text,
+            found.text if found else "",
+        )
+        return replace(
+            explanation,
             normalized=self.tokenizer.normalized(text),
-            output=found.text if found else "",
-            source=(),
-            target=text_tokens(self.tokenizer, prompt, added, look, end),
-            trace=look.trace,
-            difference=look.difference,
-            model=self.model,
-            tokenizer=self.tokenizer,
             settings={**asdict(options), "tokens": tokens},
             name=self.name,
             found=found,
@@ -278,3 +288,18 @@ class LanguageModel:
             batch.append(row)
         if batch:
             yield batch
+
+
+def text_logits(model: GPT, ids: Sequence[int]) -> Tensor:
+    """The logits of a pass over one text."""
+    return model(torch.tensor([list(ids)], device=model.readout_weight.device))[0]
+
+
+def read_tokens(
+    tokenizer: Tokenizer, prompt: Sequence[int], written: Sequence[int], end: int | None
+) -> tuple[Token, ...]:
+    """The tokens of a prompt and its continuation, each with the next one; the last is followed by `end`."""
+    ids = [*prompt, *written]
+    tokens = text_tokens(tokenizer, ids)
+    tokens[len(prompt) :] = [replace(token, written=True) for token in tokens[len(prompt) :]]
+    return with_next(tokens, ids[1:] if end is None else [*ids[1:], end])

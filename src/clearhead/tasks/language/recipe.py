@@ -107,13 +107,15 @@ class TextConfig(Settings):
         )
 
 
-class LanguageTrainingConfig(TrainingConfig):
+class LanguageTraining(TrainingConfig):
     """Defaults for a small model on a few megabytes of text."""
 
     steps: Annotated[int, Field(gt=0)] = 5000
     optimizer: OptimizerConfig = MuonConfig()
     schedule: ScheduleConfig = StableSchedule(learning_rate=3e-3, warmup=100, decay=0.4)
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    monitor: Literal["loss"] = "loss"  # pyright: ignore
+    """Validation metric that selects the best weights."""
 
 
 class LanguageRecipe(Recipe):
@@ -124,7 +126,7 @@ class LanguageRecipe(Recipe):
     tokenizer: TokenizerConfig = TokenizerConfig(kind="bytes")
     model: GPTConfig = GPTConfig()
     batches: TextBatchingConfig = TextBatchingConfig()
-    training: LanguageTrainingConfig = LanguageTrainingConfig()
+    training: LanguageTraining = LanguageTraining()
 
     @field_validator("tokenizer")
     @classmethod
@@ -132,15 +134,6 @@ class LanguageRecipe(Recipe):
         if tokenizer.normalize or tokenizer.dropout:
             raise ValueError("normalize and dropout would change the text; leave them out")
         return tokenizer.model_copy(update={"normalize": False})
-
-    @field_validator("training")
-    @classmethod
-    def _check_training(cls, training: LanguageTrainingConfig) -> LanguageTrainingConfig:
-        if training.regulariser or training.distillation:
-            raise ValueError("regulariser and distillation are for translators; leave them out")
-        if training.monitor == "bleu":
-            raise ValueError("monitor is 'bleu', which is for translators; use 'loss'")
-        return training
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -11,7 +11,7 @@ from clearhead.data.sources.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
 from clearhead.tasks.language.data import corpus_of, counted
-from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTrainingConfig, TextConfig
+from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTraining, TextConfig
 from clearhead.tasks.sizing import steps_of, with_changes
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
@@ -137,7 +137,7 @@ def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps:
         tokenizer=tokenizer,
         model=GPTConfig.model_validate(shape),
         batches=TextBatchingConfig(tokens=size.batch_tokens),
-        training=LanguageTrainingConfig(
+        training=LanguageTraining(
             steps=steps,
             schedule=StableSchedule(
                 learning_rate=size.learning_rate, warmup=max(1, min(500, steps // 20)), decay=0.5

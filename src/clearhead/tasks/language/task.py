@@ -29,7 +29,7 @@ from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, Language
 from clearhead.tasks.records import write_named
 from clearhead.tasks.task import RunContext, Task
 from clearhead.text.tokenizer import UNK, Tokenizer
-from clearhead.training import Criterion, readout_loss
+from clearhead.training import Criterion, chunked_cross_entropy
 
 Batch = TextBatch | CropBatch
 Store = TextStore | PairStore
@@ -43,8 +43,8 @@ class LanguageLoss:
 
     def __call__(self, model: GPT, batch: Batch) -> Tensor:
         states = model.states(batch.inputs, layout(batch))
-        criterion = Criterion(self.label_smoothing, ignore=IGNORE_INDEX)
-        return readout_loss(states[None], model.readout_weight, batch.labels, criterion)
+        criterion = Criterion(self.label_smoothing, ignore_index=IGNORE_INDEX)
+        return chunked_cross_entropy(states[None], model.readout_weight, batch.labels, criterion)
 
 
 def layout(batch: Batch) -> TextLayout:

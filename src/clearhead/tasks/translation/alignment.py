@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from clearhead.errors import TextError
-from clearhead.inspection.alignment import SIGN, Aligner, Words, align, links, rank_aligners
-from clearhead.inspection.explanation import look_at_pair
-from clearhead.tasks.translation.model import TranslationModel
+from clearhead.inspection import capture
+from clearhead.inspection.alignment import SPECIAL, Aligner, Words, align, links, rank_aligners
+from clearhead.tasks.translation.model import TranslationModel, pair_logits
 from clearhead.text.tokenizer import Tokenizer
 
 WEIGHTS = "decoder.blocks.*.cross_attention.weights"
@@ -38,10 +39,11 @@ def capture_pairs(
             raise TextError(
                 f"pair {number}: {length} tokens, but the model takes at most {model.max_length}; split it"
             )
-        look = look_at_pair(model.model, [*tags, *source_ids], target_ids, [WEIGHTS])
-        layers = [look.trace[name][0] for name in look.trace]
-        signs = [SIGN] * len(tags)
-        yield CapturedPair(layers, Words([*signs, *source_numbers, SIGN], [*target_numbers, SIGN]))
+        with capture(model.model, [WEIGHTS]) as trace, torch.no_grad():
+            pair_logits(model.model, [*tags, *source_ids], target_ids)
+        layers = [weights[0].cpu() for weights in trace.values()]
+        source_words = [*[SPECIAL] * len(tags), *source_numbers, SPECIAL]
+        yield CapturedPair(layers, Words(source_words, [*target_numbers, SPECIAL]))
 
 
 def best_aligners(pairs: Sequence[CapturedPair]) -> list[Aligner]:

@@ -8,6 +8,7 @@ from typing import Annotated, overload
 
 import torch
 from pydantic import Field, PositiveInt
+from torch import Tensor
 
 from clearhead.checkpoint import Checkpoint
 from clearhead.config import Settings, parse_settings
@@ -27,7 +28,8 @@ from clearhead.decoding import (
     sample,
 )
 from clearhead.errors import ClearheadError, SettingsError, TextError
-from clearhead.inspection.explanation import Explanation, look_at_pair, source_tokens, target_tokens
+from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
+from clearhead.layers.layout import Padded
 from clearhead.models import Translator
 from clearhead.options import Options, as_texts, check_text
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
@@ -319,19 +321,22 @@ class TranslationModel:
             tree = None if options.sampling else Tree(EOS, options.beam or 1)
             (found,) = self._search([source], [0], options, tree)
         target_ids = found[0].tokens if found else self._encode_one(target or "")
-        look = look_at_pair(self.model, source, target_ids, names)
-        return Explanation(
-            text=text,
+        sides = {
+            "source": source_tokens(self.tokenizer, source, text),
+            "target": target_tokens(self.tokenizer, target_ids, not found or found[0].complete, bool(found)),
+        }
+        explanation = explain_pass(
+            self.model,
+            lambda: pair_logits(self.model, source, target_ids),
+            sides,
+            names,
+            self.tokenizer,
+            text,
+            self.tokenizer.decode(target_ids),
+        )
+        return replace(
+            explanation,
             normalized=self.tokenizer.normalized(text),
-            output=self.tokenizer.decode(target_ids),
-            source=source_tokens(self.tokenizer, source, text),
-            target=target_tokens(
-                self.tokenizer, target_ids, look, not found or found[0].complete, bool(found)
-            ),
-            trace=look.trace,
-            difference=look.difference,
-            model=self.model,
-            tokenizer=self.tokenizer,
             settings={"to": check_target(self.directions, to), **asdict(options)},
             name=self.name,
             found=self._translation(text, found) if found else None,
@@ -411,6 +416,30 @@ class TranslationModel:
             for one in found
         )
         return replace(nbest[0], nbest=nbest)
+
+
+def pair_logits(model: Translator, source: Sequence[int], target: Sequence[int]) -> Tensor:
+    """The logits of a pass in which the encoder reads the source and </s>, the decoder <s> and the target."""
+    batch = PairBatch.of([source], [target]).to(model.readout_weight.device)
+    return model(batch.source, Padded(batch.source_lengths), batch.inputs)[0]
+
+
+def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[Token, ...]:
+    """The tokens that the encoder reads: ids, the last of which are those of the text, and </s>."""
+    tokens = text_tokens(tokenizer, ids)
+    # Only the text tells apart words that are not in the vocabulary.
+    numbers = tokenizer.word_numbers(text)
+    for position, number in enumerate(numbers, start=len(ids) - len(numbers)):
+        tokens[position] = replace(tokens[position], word=number)
+    return (*tokens, *text_tokens(tokenizer, [EOS]))
+
+
+def target_tokens(
+    tokenizer: Tokenizer, ids: Sequence[int], complete: bool, written: bool
+) -> tuple[Token, ...]:
+    """The tokens that the decoder reads, each with the next one; a complete target ends with </s>."""
+    tokens = [replace(token, written=written) for token in text_tokens(tokenizer, ids)]
+    return with_next([*text_tokens(tokenizer, [BOS]), *tokens], [*ids, EOS] if complete else ids)
 
 
 def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], ClearheadError | None]]:

@@ -36,7 +36,7 @@ from clearhead.tasks.translation.directions import Direction, saved_directions, 
 from clearhead.tasks.translation.model import SearchConfig
 from clearhead.text.languages import check_language
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
-from clearhead.training import TrainingConfig
+from clearhead.training import RegulariserConfig, TrainingConfig
 
 PARTS = ("train", "validation", "test")
 TEACHER = "training.distillation.teacher"
@@ -202,6 +202,29 @@ class ValidationConfig(Settings):
     beam: PositiveInt = 1
 
 
+class DistillationConfig(Settings):
+    """Knowledge distillation at every token (Hinton et al. 2015; Kim and Rush 2016).
+
+    The loss is 1 - weight times the cross-entropy with the labels, plus weight times the divergence from the
+    teacher, which runs in evaluation mode.
+    """
+
+    teacher: str
+    """Folder of a model; its tokenizer is used."""
+    weight: Annotated[float, Field(gt=0, le=1)] = 0.5
+
+
+class TranslationTraining(TrainingConfig):
+    """Defaults for a base Transformer on a million sentence pairs."""
+
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    regulariser: RegulariserConfig | None = None
+    """Compares two passes over each sentence: rdrop or simcut; a step then takes about twice as long."""
+    distillation: DistillationConfig | None = None
+    monitor: Literal["loss", "bleu"] = "loss"  # pyright: ignore
+    """Validation metric that selects the best weights."""
+
+
 class TranslationRecipe(Recipe):
     """A run that trains a translator."""
 
@@ -210,7 +233,7 @@ class TranslationRecipe(Recipe):
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: TranslatorConfig = TranslatorConfig()
     batches: BatchingConfig = BatchingConfig()
-    training: TrainingConfig = TrainingConfig()
+    training: TranslationTraining = TranslationTraining()
     validation: ValidationConfig = ValidationConfig()
     search: SearchConfig = SearchConfig()
 

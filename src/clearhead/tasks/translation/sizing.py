@@ -17,10 +17,9 @@ from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.sizing import steps_of, with_changes
 from clearhead.tasks.translation.data import training_files
-from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe
+from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe, TranslationTraining
 from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import TokenizerConfig
-from clearhead.training import TrainingConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
 
 # Typical of a vocabulary trained on the same text.
@@ -133,7 +132,7 @@ def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
             {"preset": size.preset, "dropout": size.dropout, "norm_position": "pre"}
         ),
         batches=BatchingConfig(tokens=size.batch_tokens),
-        training=TrainingConfig(
+        training=TranslationTraining(
             steps=steps,
             schedule=InverseSquareRootSchedule(
                 learning_rate=size.learning_rate, warmup=max(1, min(4000, steps // 10))

@@ -32,7 +32,14 @@ from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TEACHER, TranslationRecipe
 from clearhead.text.languages import NAMES
 from clearhead.text.tokenizer import PAD, Tokenizer
-from clearhead.training import Criterion, RDropConfig, Readout, SimCutConfig, find_device, readout_loss
+from clearhead.training import (
+    Criterion,
+    RDropConfig,
+    Readout,
+    SimCutConfig,
+    chunked_cross_entropy,
+    find_device,
+)
 
 Batch = PairBatch | PackedBatch
 
@@ -53,7 +60,7 @@ class TranslationLoss:
         views = self.criterion.views
         source, inputs = self._views(batch.source), self._views(batch.inputs)
         states = model.states(source, layout(batch, views), inputs)
-        return readout_loss(
+        return chunked_cross_entropy(
             states.unflatten(0, (views, -1)),
             model.readout_weight,
             batch.labels,

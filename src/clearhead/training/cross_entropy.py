@@ -1,4 +1,4 @@
-"""The loss of a readout over a vocabulary: a walk over the places that never holds all logits at once."""
+"""Cross-entropy over a vocabulary in chunks: all logits are never in memory at once."""
 
 import functools
 from collections.abc import Callable
@@ -9,38 +9,38 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.accel import kernels
+from clearhead.accel.torch_private import uncompiled
 from clearhead.text.tokenizer import PAD
 from clearhead.training.criterion import Criterion, Views, exact
 
 
 class Readout(NamedTuple):
-    """The last states of a model and the matrix by which they become logits."""
+    """The last states of a model and the matrix that turns them into logits."""
 
     states: Float[Tensor, "*positions width"]
     weight: Float[Tensor, "vocabulary width"]
 
 
-# Rows of the tiles in which matrices are multiplied.
-ROUND = 64
-# Chunks and chosen positions are no work for a compiler; torch.compiler.disable costs a second at import.
-not_compiled = torch._disable_dynamo  # pyright: ignore[reportPrivateImportUsage]
+# Rows per tile of a matrix product.
+TILE = 64
 
 
-@not_compiled
+@uncompiled
 def cross_entropy_loss(
     states: Float[Tensor, "*positions width"],
     weight: Float[Tensor, "vocabulary width"],
     labels: Int[Tensor, "*positions"],
     label_smoothing: float = 0.0,
     bias: Float[Tensor, " vocabulary"] | None = None,
-    ignore: int = PAD,
+    ignore_index: int = PAD,
 ) -> Float[Tensor, ""]:
-    """The sum of the smoothed cross-entropies at positions that are not padding."""
-    return readout_loss(states[None], weight, labels, Criterion(label_smoothing, ignore=ignore), bias)
+    """The label-smoothed cross-entropy, summed over positions whose label is not `ignore_index`."""
+    criterion = Criterion(label_smoothing, ignore_index=ignore_index)
+    return chunked_cross_entropy(states[None], weight, labels, criterion, bias)
 
 
-@not_compiled
-def readout_loss(
+@uncompiled
+def chunked_cross_entropy(
     states: Float[Tensor, "views *positions width"],
     weight: Float[Tensor, "vocabulary width"],
     labels: Int[Tensor, "*positions"],
@@ -48,34 +48,34 @@ def readout_loss(
     bias: Float[Tensor, " vocabulary"] | None = None,
     teacher: Readout | None = None,
 ) -> Float[Tensor, ""]:
-    """The sum of what a criterion finds at the positions that it does not ignore; no teacher learns."""
+    """The criterion's loss, summed over the positions it does not ignore; the teacher gets no gradients."""
     states, labels = states.flatten(1, -2), labels.flatten()
     if teacher is not None:
         teacher = Readout(teacher.states.detach().flatten(0, -2), teacher.weight.detach())
     if states.device.type == "cpu":
-        # A GPU would have to tell how many there are, and wait; there, padding passes through without effect.
-        positions = (labels != criterion.ignore).nonzero().squeeze(1)
+        # On a GPU, counting the positions would mean to wait for it; padding goes through without effect.
+        positions = (labels != criterion.ignore_index).nonzero().squeeze(1)
         states, labels = states[:, positions], labels[positions]
         teacher = teacher and Readout(teacher.states[positions], teacher.weight)
     if bias is None:
         bias = weight.new_zeros(())
     learned = any(tensor.requires_grad for tensor in (states, weight, bias))
     if torch.is_grad_enabled() and learned:
-        return _ReadoutLoss.apply(states, weight, bias, labels, criterion, teacher)  # pyright: ignore
-    return _walk(states, weight, bias, labels, criterion, teacher, None)
+        return _ChunkedCrossEntropy.apply(states, weight, bias, labels, criterion, teacher)  # pyright: ignore
+    return _sum_over_chunks(states, weight, bias, labels, criterion, teacher, None)
 
 
-class _ReadoutLoss(torch.autograd.Function):
-    """Gradients are made in the forward pass, while a chunk of logits is at hand.
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    """Computes gradients in the forward pass, while a chunk's logits are in memory.
 
-    So the three products are nearly all of the cost. Plain `cross_entropy` takes longer, most of all under
-    bf16 autocast on a processor, and holds all logits several times over.
+    Nearly all of the cost is then in the three products. Plain `cross_entropy` takes longer, most of all
+    under bf16 autocast on a CPU, and holds all logits several times over.
     """
 
     @staticmethod
     def forward(ctx, states, weight, bias, labels, criterion, teacher):
         gradients = _Gradients(states, weight, bias, ctx.needs_input_grad)
-        total = _walk(states, weight, bias, labels, criterion, teacher, gradients)
+        total = _sum_over_chunks(states, weight, bias, labels, criterion, teacher, gradients)
         ctx.save_for_backward(gradients.states, gradients.weight, gradients.bias)
         return total
 
@@ -85,16 +85,16 @@ class _ReadoutLoss(torch.autograd.Function):
         return *gradients, None, None, None
 
 
-def _scaled(made: Tensor, factor: Tensor) -> Tensor:
-    if not (made.is_cuda and kernels.compilable()):
-        return made * factor
-    from clearhead.accel.kernels.cross_entropy import scaled
+def _scaled(gradient: Tensor, factor: Tensor) -> Tensor:
+    if not (gradient.is_cuda and kernels.compilable()):
+        return gradient * factor
+    from clearhead.accel.kernels.cross_entropy import scale
 
-    return scaled(made, factor)
+    return scale(gradient, factor)
 
 
 class _Gradients:
-    """What the chunks write or add to; None where nobody asked."""
+    """The gradients that chunks write or add to; None where none is needed."""
 
     def __init__(self, states: Tensor, weight: Tensor, bias: Tensor, needed: tuple[bool, ...]):
         self.states = torch.empty_like(states) if needed[0] else None
@@ -102,7 +102,7 @@ class _Gradients:
         self.bias = torch.zeros_like(bias, dtype=exact(bias)) if needed[2] else None
 
     def add(self, here: slice, gradients: Views, chunks: Views, weight: Tensor) -> None:
-        """What follows from the gradients at the logits of chunks, which are these times the weight."""
+        """Adds what follows from the gradients at the logits of these chunks."""
         for view, (gradient, chunk) in enumerate(zip(gradients, chunks, strict=True)):
             if self.states is not None:
                 self.states[view, here] = gradient @ weight
@@ -112,7 +112,7 @@ class _Gradients:
                 self.bias += gradient.sum(0, dtype=self.bias.dtype)
 
 
-def _walk(
+def _sum_over_chunks(
     states: Float[Tensor, "views labels width"],
     weight: Float[Tensor, "vocabulary width"],
     bias: Float[Tensor, "*vocabulary"],
@@ -121,21 +121,21 @@ def _walk(
     teacher: Readout | None,
     gradients: _Gradients | None,
 ) -> Float[Tensor, ""]:
-    """The summed loss, chunk by chunk; fills in the gradients where there are any."""
-    fast = _product_type(weight)
-    narrow = weight.to(fast)
-    teacher = teacher and Readout(teacher.states, teacher.weight.to(fast))
-    judge = _judge(criterion, states.device.type, fast)
+    """The summed loss; fills in the gradients if there are any."""
+    dtype = _product_dtype(weight)
+    narrow = weight.to(dtype)
+    teacher = teacher and Readout(teacher.states, teacher.weight.to(dtype))
+    losses_and_gradients = _chunk_loss(criterion, states.device.type, dtype)
     total = torch.zeros((), dtype=exact(weight), device=states.device)
     views, positions, _ = states.shape
     rows = _rows(positions, _chunk_size(states.device) // (views * len(weight)))
     with torch.autocast(states.device.type, enabled=False):
         for start in range(0, positions, rows):
             here = slice(start, start + rows)
-            chunks = [view[here].to(fast) for view in states]
+            chunks = [view[here].to(dtype) for view in states]
             logits = [_logits(chunk, narrow, bias) for chunk in chunks]
-            taught = teacher and teacher.states[here].to(fast) @ teacher.weight.T
-            losses, logit_gradients = judge(logits, labels[here], taught)
+            taught = teacher and teacher.states[here].to(dtype) @ teacher.weight.T
+            losses, logit_gradients = losses_and_gradients(logits, labels[here], taught)
             total += losses.sum()
             if gradients is not None:
                 gradients.add(here, logit_gradients, chunks, narrow)
@@ -148,43 +148,43 @@ def _logits(chunk: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 @functools.cache
-def _judge(criterion: Criterion, device: str, kind: torch.dtype) -> Callable[..., tuple[Tensor, Views]]:
-    """The way to losses and gradients that suits a device and the type of logits."""
+def _chunk_loss(criterion: Criterion, device: str, dtype: torch.dtype) -> Callable[..., tuple[Tensor, Views]]:
+    """The implementation of the criterion for a device and the dtype of the logits."""
     if device == "cpu":
-        return criterion.sparing if criterion.plain else criterion.fused
+        return criterion.in_place if criterion.plain else criterion.fused
     if not kernels.compilable():
         return criterion.fused
-    from clearhead.accel.kernels.cross_entropy import judged
+    from clearhead.accel.kernels.cross_entropy import cross_entropy
 
-    if not criterion.plain or kind == torch.float64:
+    if not criterion.plain or dtype == torch.float64:
         return torch.compile(criterion.fused)
 
-    def in_one(logits: Views, labels: Tensor, teacher: None) -> tuple[Tensor, Views]:
-        return judged(logits[0], labels, criterion.label_smoothing, criterion.ignore), logits
+    def by_kernel(logits: Views, labels: Tensor, teacher: None) -> tuple[Tensor, Views]:
+        return cross_entropy(logits[0], labels, criterion.label_smoothing, criterion.ignore_index), logits
 
-    return in_one
+    return by_kernel
 
 
 def _rows(positions: int, most: int) -> int:
-    """How many places a chunk has, such that chunks are alike, and if they are large made of whole tiles."""
+    """Positions per chunk: chunks of equal size, and if they are large, of whole tiles."""
     chunks = -(-positions // max(1, most))
     rows = -(-positions // max(1, chunks)) or 1
-    # Of fewer, those that the last chunk then lacks would be more than one in ROUND.
-    return rows if rows < ROUND**2 else -(-rows // ROUND) * ROUND
+    # Of smaller chunks, the last one would lack more than one row in TILE.
+    return rows if rows < TILE**2 else -(-rows // TILE) * TILE
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     if total.dtype == left.dtype:
         total.addmm_(left, right)
-    elif _adds_narrow_products(total.device.type, left.dtype):
+    elif _accumulates_wide(total.device.type, left.dtype):
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)  # pyright: ignore
     else:
         total.add_(left @ right)
 
 
 @functools.cache
-def _adds_narrow_products(device: str, narrow: torch.dtype) -> bool:
-    """Whether this torch adds a product of narrow numbers to a wide sum at once, there."""
+def _accumulates_wide(device: str, narrow: torch.dtype) -> bool:
+    """Whether this torch can add a product of narrow numbers to a float32 sum in one call."""
     total, one = torch.zeros(1, 1, device=device), torch.ones(1, 1, dtype=narrow, device=device)
     try:
         torch.addmm(total, one, one, out_dtype=total.dtype, out=total)  # pyright: ignore
@@ -193,17 +193,17 @@ def _adds_narrow_products(device: str, narrow: torch.dtype) -> bool:
     return True
 
 
-def _product_type(weight: Tensor) -> torch.dtype:
-    """The type in which the three products are taken: that of autocast where it is on."""
-    kind = weight.device.type
-    if torch.is_autocast_enabled(kind) and weight.dtype == torch.float32:
-        return torch.get_autocast_dtype(kind)
+def _product_dtype(weight: Tensor) -> torch.dtype:
+    """The dtype of the three products: that of autocast where it is on."""
+    device = weight.device.type
+    if torch.is_autocast_enabled(device) and weight.dtype == torch.float32:
+        return torch.get_autocast_dtype(device)
     return weight.dtype
 
 
 def _chunk_size(device: torch.device) -> int:
-    """How many logits are held at once: measured; too few spoil the products, too many the cache."""
+    """Logits per chunk. Measured: with fewer the products are slow, with more the cache is too small."""
     if device.type == "cpu":
         return 1 << 23
-    # Of a GPU's memory they take a sixty-fourth at most, in half precision.
+    # In half precision, at most a sixty-fourth of a GPU's memory.
     return min(1 << 29, torch.cuda.get_device_properties(device).total_memory >> 7)

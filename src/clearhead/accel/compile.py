@@ -1,13 +1,14 @@
-"""How parts of a model are compiled: what torch's compiler is told beyond its defaults."""
+"""torch.compile for parts of a model, with graph rewrites that its defaults lack."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from operator import getitem
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
@@ -19,7 +20,7 @@ PARTS = 3
 
 
 def compiled(function: Callable) -> Callable:
-    """The function, compiled for each shape that it meets."""
+    """The function, compiled for each shape it meets."""
     options: dict[str, Any] = {"post_grad_custom_post_pass": REWRITES}
     if hasattr(config.triton, "mix_order_reduction"):
         # Measured: one kernel for a norm's gradients, of input and weights, takes twice as long as two.
@@ -27,9 +28,33 @@ def compiled(function: Callable) -> Callable:
     return torch.compile(function, dynamic=False, options=options)
 
 
+class CompiledRegions:
+    """The compiled methods of a model's modules, given by module class; used only inside `active`."""
+
+    def __init__(self, model: nn.Module, methods: Mapping[type[nn.Module], str]):
+        # One compilation serves all modules of a class: dynamo keeps it with the code, weights are inputs.
+        self._compiled = [
+            (module, name, compiled(getattr(module, name)))
+            for module in model.modules()
+            for kind, name in methods.items()
+            if isinstance(module, kind)
+        ]
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """The model runs its compiled methods inside, its own again afterwards."""
+        for module, name, function in self._compiled:
+            setattr(module, name, function)
+        try:
+            yield
+        finally:
+            for module, name, _ in self._compiled:
+                delattr(module, name)
+
+
 @torch.library.custom_op("clearhead::add_product", mutates_args={"total"})
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """Adds a product to what is there."""
+    """Adds left · right to the total in place."""
     total.addmm_(left, right)
 
 
@@ -40,11 +65,11 @@ def _(total: Tensor, left: Tensor, right: Tensor) -> None:
 
 @torch.library.custom_op("clearhead::sum_of_products", mutates_args=())
 def sum_of_products(first: Tensor, second: Tensor, third: Tensor, weight: Tensor) -> Tensor:
-    """Three matrices side by side, times one; they need not be brought together for that."""
-    if kernels.serve(first):
+    """Three matrices side by side times one, without concatenating them."""
+    if kernels.supports(first):
         from clearhead.accel.kernels import matmul
 
-        if matmul.serves(first, second, third, weight):
+        if matmul.supports_tiles(first, second, third, weight):
             return matmul.sum_of_products(first, second, third, weight)
     out = first @ weight[: first.shape[1]]
     for part, rows in zip((second, third), weight.split(first.shape[1])[1:], strict=True):
@@ -58,7 +83,7 @@ def _(first: Tensor, second: Tensor, third: Tensor, weight: Tensor) -> Tensor:
 
 
 class Rewrites(CustomGraphPass):
-    """What is said otherwise before kernels are made of it."""
+    """The rewrites of a graph, applied before kernels are generated."""
 
     def __call__(self, graph: fx.Graph) -> None:
         for target, rewrite in {aten.mm.default: multiply_parts, aten.addmm.default: add_in_place}.items():
@@ -71,45 +96,46 @@ class Rewrites(CustomGraphPass):
         graph.eliminate_dead_code()
 
     def uuid(self) -> Any:
-        # The shapes of what kernels give are part of what is compiled, and of nothing else that names it.
+        # Compiled code depends on the output shapes of our kernels, which its other cache keys leave out.
         files = sorted(map(str, Path(kernels.__file__).parent.glob("*.py")))
         return get_hash_for_files((__file__, *files))
 
 
 def add_in_place(graph: fx.Graph, total: fx.Node, left: fx.Node, right: fx.Node) -> fx.Node | None:
-    """Adds a product to what a kernel has made for this sum alone: `addmm` would copy that first.
+    """An in-place sum where the total is the output of a kernel and has no other use; addmm would copy it.
 
-    Such are the gradients that come around a sublayer, to which those that come through it are added.
+    Such totals are the gradients of the residual stream, to which those of a sublayer are added.
     """
     here, rows, columns = _value(total), _value(left).shape[0], _value(right).shape[1]
     if total.target is not getitem or len(total.users) > 1 or here.shape != (rows, columns):
         return None
     if here.dtype != _value(left).dtype or not here.is_contiguous() or total in (left, right):
         return None
-    whole = (torch.ops.clearhead.add_product.default,)
-    given: dict[str, Any] = {"total": total, "left": left, "right": right}
-    added = graph.call_function(torch.ops.higher_order.auto_functionalized, whole, given)
+    operator = (torch.ops.clearhead.add_product.default,)
+    inputs: dict[str, Any] = {"total": total, "left": left, "right": right}
+    added = graph.call_function(torch.ops.higher_order.auto_functionalized, operator, inputs)
     result = graph.call_function(getitem, (added, 1))
     added.meta["val"], result.meta["val"] = (None, here), here
     return result
 
 
 def multiply_parts(graph: fx.Graph, left: fx.Node, right: fx.Node) -> fx.Node | None:
-    """Multiplies matrices that stand side by side as they are: to bring them together takes time.
+    """Products of three concatenated matrices without the concatenation.
 
-    Such are the gradients of queries, keys and values, which were parts of one product.
+    Such matrices are the gradients of queries, keys and values, which come from one product.
     """
     if parts := _parts(graph, left):
         return _call(graph, torch.ops.clearhead.sum_of_products.default, *parts, right)
-    is_turned = left.target is aten.permute.default and left.args[1] == [1, 0]
-    if is_turned and (parts := _parts(graph, left.all_input_nodes[0])):
-        turned = [_call(graph, aten.permute.default, part, [1, 0]) for part in parts]
-        return _call(graph, aten.cat.default, [_call(graph, aten.mm.default, part, right) for part in turned])
+    is_transposed = left.target is aten.permute.default and left.args[1] == [1, 0]
+    if is_transposed and (parts := _parts(graph, left.all_input_nodes[0])):
+        transposed = [_call(graph, aten.permute.default, part, [1, 0]) for part in parts]
+        products = [_call(graph, aten.mm.default, part, right) for part in transposed]
+        return _call(graph, aten.cat.default, products)
     return None
 
 
 def _parts(graph: fx.Graph, matrix: fx.Node) -> list[fx.Node]:
-    """The three matrices that stand side by side in one; none if it is otherwise."""
+    """The three matrices that were concatenated into one; empty if it was made otherwise."""
     whole, rows = matrix, _value(matrix).shape[0]
     while whole.target is aten.reshape.default:
         whole = whole.all_input_nodes[0]
@@ -119,28 +145,28 @@ def _parts(graph: fx.Graph, matrix: fx.Node) -> list[fx.Node]:
     shape, kinds = _value(parts[0]).shape, {(_value(part).shape, _value(part).dtype) for part in parts}
     if len(parts) != PARTS or len(kinds) > 1 or prod(shape[:axis]) != rows:
         return []
-    return [_flat(graph, part, [rows, prod(shape[axis:])]) for part in parts]
+    return [_matrix(graph, part, [rows, prod(shape[axis:])]) for part in parts]
 
 
-def _flat(graph: fx.Graph, part: fx.Node, shape: list[int]) -> fx.Node:
-    """A part as a matrix, the same for whoever asks: it might have to be copied."""
-    behind = part.next
-    if behind.target is aten.reshape.default and behind.args == (part, shape):
-        return behind
+def _matrix(graph: fx.Graph, part: fx.Node, shape: list[int]) -> fx.Node:
+    """A part reshaped to a matrix; always the same node, because reshaping may copy."""
+    following = part.next
+    if following.target is aten.reshape.default and following.args == (part, shape):
+        return following
     with graph.inserting_after(part):
         return _call(graph, aten.reshape.default, part, shape)
 
 
-def _call(graph: fx.Graph, target: Any, *given: Any) -> fx.Node:
-    node = graph.call_function(target, given)
-    node.meta["val"] = target(*fx.map_arg(given, _value))
+def _call(graph: fx.Graph, target: Any, *args: Any) -> fx.Node:
+    node = graph.call_function(target, args)
+    node.meta["val"] = target(*fx.map_arg(args, _value))
     return node
 
 
 def _value(node: fx.Node) -> Tensor:
-    """What stands for its value while nothing is computed."""
+    """The fake tensor that stands for the node's value."""
     return node.meta["val"]
 
 
-# One for all: functions compiled with another would not share what is compiled.
+# A single instance: functions compiled with different ones would not share compiled code.
 REWRITES = Rewrites()

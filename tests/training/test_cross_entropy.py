@@ -1,4 +1,4 @@
-"""The loss equals torch's, in value and in gradients, however it is cut into chunks."""
+"""The chunked loss equals torch's in value and gradients, whatever the size of the chunks."""
 
 import pytest
 import torch
@@ -6,16 +6,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.accel import kernels
-from clearhead.training import loss as loss_module
+from clearhead.training import Readout, chunked_cross_entropy, cross_entropy_loss
+from clearhead.training import cross_entropy as module
 from clearhead.training.criterion import Criterion, RDropConfig, SimCutConfig
-from clearhead.training.loss import Readout, cross_entropy_loss, readout_loss
 
 WIDTH, VOCABULARY = 6, 11
 
 
 @pytest.fixture(params=[4, 1 << 22], ids=["chunks of one row", "one chunk"])
 def chunks(request, monkeypatch):
-    monkeypatch.setattr(loss_module, "_chunk_size", lambda device: request.param)
+    monkeypatch.setattr(module, "_chunk_size", lambda device: request.param)
 
 
 def problem(dtype=torch.float32, scale=1.0):
@@ -88,10 +88,10 @@ def test_padding_neither_counts_nor_gets_a_gradient():
     assert states.grad[labels != 0].all()
 
 
-def test_evaluation_gives_the_same_value_and_does_no_gradient_work(monkeypatch):
+def test_evaluation_gives_the_same_value_and_computes_no_gradients(monkeypatch):
     states, weight, bias, labels = problem()
     learning = cross_entropy_loss(states, weight, labels, 0.1, bias)
-    monkeypatch.setattr(loss_module, "_Gradients", None)
+    monkeypatch.setattr(module, "_Gradients", None)
     with torch.no_grad():
         total = cross_entropy_loss(states, weight, labels, 0.1, bias)
     assert not total.requires_grad
@@ -119,7 +119,7 @@ def test_frozen_weights_get_no_gradient():
     assert weight.grad is None
 
 
-def test_a_batch_of_padding_alone_has_no_loss():
+def test_a_batch_of_only_padding_has_no_loss():
     states, weight, _, labels = problem()
     total = cross_entropy_loss(states, weight, torch.zeros_like(labels), 0.1)
     total.backward()
@@ -127,22 +127,22 @@ def test_a_batch_of_padding_alone_has_no_loss():
 
 
 @pytest.mark.parametrize(("installed", "capability"), [(False, (9, 0)), (True, (6, 1))])
-def test_a_gpu_without_triton_or_too_old_for_it_judges_by_the_formula(monkeypatch, installed, capability):
+def test_a_gpu_without_triton_or_too_old_for_it_uses_the_formula(monkeypatch, installed, capability):
     monkeypatch.setattr(kernels, "HAS_TRITON", installed)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
     criterion = Criterion(0.1)
-    assert loss_module._judge.__wrapped__(criterion, "cuda", torch.float32) == criterion.fused
+    assert module._chunk_loss.__wrapped__(criterion, "cuda", torch.float32) == criterion.fused
 
 
 @pytest.mark.usefixtures("chunks")
-def test_padding_may_pass_through_without_effect(monkeypatch):
-    """As on a GPU, which would have to wait to know how much of it there is."""
+def test_padding_may_pass_through_the_formula_without_effect(monkeypatch):
+    """As on a GPU, which would have to wait to count it."""
     states, weight, bias, labels = problem(torch.float64)
     expected = cross_entropy_loss(states, weight, labels, 0.1, bias)
     flat = states.flatten(0, 1)[None], weight, bias, labels.flatten()
-    monkeypatch.setattr(loss_module, "_judge", lambda criterion, *_: criterion.fused)
-    total = loss_module._ReadoutLoss.apply(*flat, Criterion(0.1), None)
+    monkeypatch.setattr(module, "_chunk_loss", lambda criterion, *_: criterion.fused)
+    total = module._ChunkedCrossEntropy.apply(*flat, Criterion(0.1), None)
     torch.testing.assert_close(total, expected)
     inputs = (states, weight, bias)
     for mine, other in zip(*(torch.autograd.grad(one, inputs) for one in (total, expected)), strict=True):
@@ -160,22 +160,24 @@ def test_gradients_of_two_views_pass_the_numerical_check(regulariser):
     states, weight, bias, labels = two_views()
     criterion = Criterion(0.1, regulariser)
     assert torch.autograd.gradcheck(
-        lambda *inputs: readout_loss(inputs[0], inputs[1], labels, criterion, inputs[2]),
+        lambda *inputs: chunked_cross_entropy(inputs[0], inputs[1], labels, criterion, inputs[2]),
         (states, weight, bias),
     )
 
 
 @pytest.mark.usefixtures("chunks")
 @pytest.mark.parametrize("regulariser", [RDropConfig(), SimCutConfig()])
-def test_two_views_are_compared_place_by_place(regulariser):
+def test_two_views_are_compared_position_by_position(regulariser):
     states, weight, bias, labels = two_views()
     criterion = Criterion(0.1, regulariser)
     logits = [F.linear(view.flatten(0, 1), weight, bias) for view in states]
     losses, _ = criterion.fused(logits, labels.flatten())
-    total = readout_loss(states, weight, labels, criterion, bias)
+    total = chunked_cross_entropy(states, weight, labels, criterion, bias)
     torch.testing.assert_close(total, losses.sum())
     with torch.no_grad():
-        torch.testing.assert_close(readout_loss(states, weight, labels, criterion, bias), losses.sum())
+        torch.testing.assert_close(
+            chunked_cross_entropy(states, weight, labels, criterion, bias), losses.sum()
+        )
 
 
 def a_teacher(labels: Tensor, width: int = WIDTH + 3) -> Readout:
@@ -184,23 +186,25 @@ def a_teacher(labels: Tensor, width: int = WIDTH + 3) -> Readout:
 
 @pytest.mark.usefixtures("chunks")
 @pytest.mark.parametrize("regulariser", [None, RDropConfig(), SimCutConfig()])
-def test_a_wider_teacher_is_heard_place_by_place(regulariser):
+def test_a_wider_teacher_is_used_position_by_position(regulariser):
     states, weight, bias, labels = two_views()
     states = states if regulariser else states[:1]
-    criterion, teacher = Criterion(0.1, regulariser, taught=0.4), a_teacher(labels)
+    criterion, teacher = Criterion(0.1, regulariser, teacher_weight=0.4), a_teacher(labels)
     logits = [F.linear(view.flatten(0, 1), weight, bias) for view in states]
     taught = teacher.states.flatten(0, 1) @ teacher.weight.T
     losses, _ = criterion.fused(logits, labels.flatten(), taught)
-    total = readout_loss(states, weight, labels, criterion, bias, teacher)
+    total = chunked_cross_entropy(states, weight, labels, criterion, bias, teacher)
     torch.testing.assert_close(total, losses.sum())
 
 
 @pytest.mark.usefixtures("chunks")
 def test_gradients_under_a_teacher_pass_the_numerical_check():
     states, weight, bias, labels = problem(torch.float64)
-    criterion, teacher = Criterion(0.1, taught=0.4), a_teacher(labels)
+    criterion, teacher = Criterion(0.1, teacher_weight=0.4), a_teacher(labels)
     assert torch.autograd.gradcheck(
-        lambda *inputs: readout_loss(inputs[0][None], inputs[1], labels, criterion, inputs[2], teacher),
+        lambda *inputs: chunked_cross_entropy(
+            inputs[0][None], inputs[1], labels, criterion, inputs[2], teacher
+        ),
         (states, weight, bias),
     )
 
@@ -208,29 +212,31 @@ def test_gradients_under_a_teacher_pass_the_numerical_check():
 def test_a_teacher_gets_no_gradient():
     states, weight, _, labels = problem(torch.float64)
     teacher = Readout(*(tensor.requires_grad_() for tensor in a_teacher(labels)))
-    readout_loss(states[None], weight, labels, Criterion(taught=0.5), teacher=teacher).backward()
+    chunked_cross_entropy(
+        states[None], weight, labels, Criterion(teacher_weight=0.5), teacher=teacher
+    ).backward()
     assert teacher.states.grad is None
     assert teacher.weight.grad is None
     assert weight.grad is not None
 
 
 @pytest.mark.parametrize(
-    ("places", "most", "rows"),
+    ("positions", "most", "rows"),
     [(10, 4, 4), (9, 4, 3), (3, 100, 3), (7, 0, 1), (0, 4, 1), (10_000, 6_000, 5_056), (8_192, 4_096, 4_096)],
 )
-def test_chunks_are_alike_and_large_ones_are_whole_tiles(places, most, rows):
-    assert loss_module._rows(places, most) == rows
+def test_chunks_are_of_equal_size_and_large_ones_are_whole_tiles(positions, most, rows):
+    assert module._rows(positions, most) == rows
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("regulariser", [RDropConfig(), SimCutConfig()])
-def test_a_gpu_compares_two_views_as_the_processor_does(precision, regulariser):
+def test_a_gpu_compares_two_views_as_the_cpu_does(precision, regulariser):
     states, weight, bias, labels = two_views(torch.float32)
     criterion = Criterion(0.1, regulariser)
-    expected = readout_loss(states, weight, labels, criterion, bias)
+    expected = chunked_cross_entropy(states, weight, labels, criterion, bias)
     with torch.autocast("cuda", precision, enabled=precision != torch.float32):
-        total = readout_loss(states.cuda(), weight.cuda(), labels.cuda(), criterion, bias.cuda())
+        total = chunked_cross_entropy(states.cuda(), weight.cuda(), labels.cuda(), criterion, bias.cuda())
     tolerance = 1e-3 if precision == torch.float32 else 0.1
     torch.testing.assert_close(total.cpu(), expected, rtol=tolerance, atol=tolerance)
     inputs = (states, weight, bias)
@@ -240,7 +246,7 @@ def test_a_gpu_compares_two_views_as_the_processor_does(precision, regulariser):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_a_gpu_gives_what_the_processor_gives(precision):
+def test_a_gpu_gives_the_results_of_the_cpu(precision):
     states, weight, bias, labels = problem()
     expected = reference(states, weight, bias, labels, 0.1)
     with torch.autocast("cuda", precision, enabled=precision != torch.float32):

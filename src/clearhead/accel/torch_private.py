@@ -1,0 +1,85 @@
+"""Private torch functions under names of our own, with plain torch where the room is off."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from clearhead.accel import enabled
+
+F = TypeVar("F", bound=Callable)
+
+
+def uncompiled(function: F) -> F:
+    """The function, left out of compiled graphs; torch.compiler.disable would cost a second at import."""
+    return torch._disable_dynamo(function) if enabled() else function  # pyright: ignore
+
+
+def lerp_all_(means: Sequence[Tensor], values: Sequence[Tensor], share: Tensor) -> None:
+    """Moves each mean towards its value by a share."""
+    if enabled():
+        torch._foreach_mul_(means, 1 - share)  # pyright: ignore
+        torch._foreach_add_(means, torch._foreach_mul(values, share))  # pyright: ignore
+        return
+    for mean, value in zip(means, values, strict=True):
+        mean.mul_(1 - share).add_(value * share)
+
+
+def divide_all_(tensors: Sequence[Tensor], divisor: Tensor) -> None:
+    """Divides every tensor in place."""
+    if enabled():
+        torch._foreach_div_(tensors, divisor)  # pyright: ignore
+        return
+    for tensor in tensors:
+        tensor.div_(divisor)
+
+
+def copy_all_(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copies each source into its target."""
+    if enabled():
+        torch._foreach_copy_(targets, sources)  # pyright: ignore
+        return
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
+
+
+def has_hooks(*modules: nn.Module) -> bool:
+    """Whether a forward or backward hook is registered on one of the modules."""
+    return any(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        for module in modules
+    )
+
+
+def weight_versions(model: nn.Module) -> list[tuple[int, int]]:
+    """Address and version of every parameter: different after the weights were changed."""
+    return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]
+
+
+class StorageSet:
+    """The memory of tensors, held weakly: it does not keep any alive."""
+
+    def __init__(self) -> None:
+        # A weak reference keeps the address from being used again.
+        self._held: dict[int, StorageWeakRef] = {}
+
+    def add(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        self._held.setdefault(storage._cdata, StorageWeakRef(storage))
+
+    def __contains__(self, tensor: Tensor) -> bool:
+        return tensor.untyped_storage()._cdata in self._held
+
+    def alive_without(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether memory is in use that is not wholly that of one of these tensors."""
+        whole = {
+            tensor.untyped_storage()._cdata
+            for tensor in tensors
+            if tensor.nbytes == tensor.untyped_storage().nbytes()
+        }
+        return any(key not in whole and not held.expired() for key, held in self._held.items())
