@@ -17,7 +17,7 @@ import torch
 import clearhead
 from clearhead.evaluation.alignment import HANSARDS, AlignedPair, alignment_score, read_hansards
 from clearhead.inspection.alignment import LINKED, Aligner, align, align_by_layer, links, merge_words
-from clearhead.tasks.translation.alignment import Looked, best_aligners, look_at_words
+from clearhead.tasks.translation.alignment import CapturedPair, best_aligners, capture_pairs
 
 THRESHOLDS = (0.05, 0.1, LINKED, 0.2, 0.3)
 
@@ -32,8 +32,8 @@ def main() -> None:
     for part in ("dev", "test"):
         gold = read_hansards(archive, part)
         began = time.perf_counter()
-        looked = list(look_at_words(model, [(pair.source, pair.target) for pair in gold]))
-        found[part] = looked, gold
+        captured = list(capture_pairs(model, [(pair.source, pair.target) for pair in gold]))
+        found[part] = captured, gold
         print(f"{part}: {len(gold)} pairs, {time.perf_counter() - began:.1f} s on one core")
     ranked = best_aligners(found["test"][0])
     print("\nheads by agreement, without gold; AER on the 447")
@@ -50,23 +50,23 @@ def main() -> None:
         print(f"  {least:.2f}  dev {scores[0]:.3f}  test {scores[1]:.3f}")
 
 
-def _largest(looked: Looked, aligner: Aligner) -> set[tuple[int, int]]:
+def _largest(captured: CapturedPair, aligner: Aligner) -> set[tuple[int, int]]:
     """Each target word linked with the source word of its largest weight."""
-    merged = merge_words(looked.layers[aligner.layer], looked.words, aligner.reads)[aligner.head]
+    merged = merge_words(captured.layers[aligner.layer], captured.words, aligner.reads)[aligner.head]
     return {(source, target) for target, source in enumerate(merged.argmax(-1).tolist())}
 
 
-def _layers(looked: list[Looked], gold: list[AlignedPair]) -> None:
+def _layers(captured: list[CapturedPair], gold: list[AlignedPair]) -> None:
     print("\nmean of all heads of a layer")
-    for layer in range(len(looked[0].layers)):
+    for layer in range(len(captured[0].layers)):
         for reads in (False, True):
-            found = [links(align_by_layer(one.layers, one.words, layer, reads)) for one in looked]
+            found = [links(align_by_layer(one.layers, one.words, layer, reads)) for one in captured]
             word = "input    " if reads else "predicted"
             print(f"  layer {layer}, {word} word  {alignment_score(found, gold)}")
 
 
-def _thresholded(looked: list[Looked], gold: list[AlignedPair], best: Aligner, least: float) -> float:
-    found = [links(align(one.layers, one.words, best), least) for one in looked]
+def _thresholded(captured: list[CapturedPair], gold: list[AlignedPair], best: Aligner, least: float) -> float:
+    found = [links(align(one.layers, one.words, best), least) for one in captured]
     return alignment_score(found, gold).error_rate
 
 

@@ -1,4 +1,4 @@
-"""Shared by all tests: one thread, checked shapes, a cache of their own, and a toy translator."""
+"""Shared by all tests: one thread, checked shapes, a separate cache, and small trained models."""
 
 import os
 import random
@@ -15,14 +15,14 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 CHECKED = ["clearhead.decoding", "clearhead.layers", "clearhead.models"]
-# The compiler of passes on a GPU does not see through the checks.
+# torch.compile on a GPU cannot trace the checks.
 if not torch.cuda.is_available():
     install_import_hook(CHECKED, "beartype.beartype")
 
 torch.set_num_threads(1)
-# A busy machine is no mistake.
-hypothesis.settings.register_profile("unhurried", deadline=None)
-hypothesis.settings.load_profile("unhurried")
+# A slow machine must not fail a test.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -37,16 +37,16 @@ DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @pytest.fixture(scope="session")
 def measuring_data() -> Path:
-    """The folder of data sets that may not be shipped; tests that want it are skipped without it."""
-    place = os.environ.get("CLEARHEAD_DATA") or Path(__file__).parents[2] / "shared" / "data"
-    if not Path(place).is_dir():
-        pytest.skip("no measuring data: name its folder in CLEARHEAD_DATA")
-    return Path(place)
+    """The folder of data sets that cannot be shipped; without it, the test is skipped."""
+    folder = os.environ.get("CLEARHEAD_DATA") or Path(__file__).parents[2] / "shared" / "data"
+    if not Path(folder).is_dir():
+        pytest.skip("no evaluation data: name its folder in CLEARHEAD_DATA")
+    return Path(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Token stores made by tests never meet those of the user."""
+    """A cache folder for the tests, separate from the user's."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLEARHEAD_CACHE", str(folder))
@@ -55,13 +55,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def numbers() -> Callable[[int], list[tuple[str, str]]]:
-    """So many pairs of a toy language: 'three one four' is '3 1 4'."""
+    """Makes pairs of a toy language: 'three one four' is '3 1 4'."""
 
     def make(count: int) -> list[tuple[str, str]]:
-        chance = random.Random(0)
+        rng = random.Random(0)
         found: dict[tuple[int, ...], None] = {}
         while len(found) < count:
-            found[tuple(chance.randrange(10) for _ in range(chance.randint(2, 5)))] = None
+            found[tuple(rng.randrange(10) for _ in range(rng.randint(2, 5)))] = None
         return [(" ".join(DIGITS[digit] for digit in line), " ".join(map(str, line))) for line in found]
 
     return make
@@ -69,7 +69,7 @@ def numbers() -> Callable[[int], list[tuple[str, str]]]:
 
 @pytest.fixture(scope="session")
 def number_recipe(numbers) -> Callable[..., Path]:
-    """Writes a file of pairs and a recipe that learns them in seconds; gives the recipe's place."""
+    """Writes a file of pairs and a recipe that trains on them in seconds; returns the recipe's path."""
 
     def make(folder: Path, steps: int = 200, more: str = "") -> Path:
         pairs = folder / "numbers.en-de.tsv"
@@ -82,7 +82,7 @@ def number_recipe(numbers) -> Callable[..., Path]:
 
 
 def trained(recipe: Path, out: Path) -> Path:
-    """The folder of a finished run."""
+    """Trains a recipe; returns the folder of the finished run."""
     from clearhead.config import read_settings
     from clearhead.tasks.run import train
     from clearhead.tasks.translation.recipe import TranslationRecipe
@@ -94,21 +94,21 @@ def trained(recipe: Path, out: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def number_model(tmp_path_factory: pytest.TempPathFactory, number_recipe) -> Path:
-    """The folder of a trained translator; a test that changes something in it makes a copy first."""
+    """The folder of a trained translator; a test that changes it must copy it first."""
     folder = tmp_path_factory.mktemp("numbers")
     return trained(number_recipe(folder), folder / "model")
 
 
 @pytest.fixture(scope="session")
-def babbler(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a small GPT that has learned nothing; it knows the characters of a line."""
+def gpt_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small untrained GPT; its vocabulary is the characters of one line."""
     import tomli_w
 
     from clearhead.checkpoint import SETTINGS, WEIGHTS, save_weights, weights
     from clearhead.models import build, read_config
     from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
-    folder = tmp_path_factory.mktemp("babbler")
+    folder = tmp_path_factory.mktemp("gpt")
     tokenizer = Tokenizer.train(["to be or not\n"], TokenizerConfig(kind="character", normalize=False))
     small = {
         "kind": "gpt",
@@ -127,7 +127,7 @@ def babbler(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def many_recipe(numbers) -> Callable[..., Path]:
+def multilingual_recipe(numbers) -> Callable[..., Path]:
     """Like `number_recipe`, for four directions: French writes 'c a d' where German writes '3 1 4'."""
 
     def make(folder: Path, steps: int = 300, more: str = "") -> Path:
@@ -136,43 +136,64 @@ def many_recipe(numbers) -> Callable[..., Path]:
         for language, pairs in rows.items():
             file = folder / f"numbers.en-{language}.tsv"
             file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-        path = folder / "many.toml"
-        path.write_text(MANY.format(folder=folder) + SMALL.format(steps=steps) + more)
+        path = folder / "multilingual.toml"
+        path.write_text(MULTILINGUAL.format(folder=folder) + SMALL.format(steps=steps) + more)
         return path
 
     return make
 
 
 @pytest.fixture(scope="session")
-def many_model(tmp_path_factory: pytest.TempPathFactory, many_recipe) -> Path:
+def multilingual_model(tmp_path_factory: pytest.TempPathFactory, multilingual_recipe) -> Path:
     """The folder of a trained translator between English and two other languages, in both directions."""
-    folder = tmp_path_factory.mktemp("many")
-    return trained(many_recipe(folder), folder / "model")
+    folder = tmp_path_factory.mktemp("multilingual")
+    return trained(multilingual_recipe(folder), folder / "model")
 
 
 @pytest.fixture(scope="session")
-def box_stand_in(many_model, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A toy in the form in which the package holds its model."""
+def exported_model(multilingual_model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The multilingual model in int8, as built-in models are."""
     from clearhead.tasks.export import export_int8
 
     folder = tmp_path_factory.mktemp("package") / "en-de-fr"
-    export_int8(many_model, folder)
+    export_int8(multilingual_model, folder)
     return folder
 
 
 @pytest.fixture
-def boxed(box_stand_in, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The package with the toy in it."""
-    built_in = {"en-de-fr": box_stand_in, "shakespeare": box_stand_in / "none"}
+def built_in_model(exported_model, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Replaces the built-in translator by a small one, and removes the built-in GPT."""
+    built_in = {"en-de-fr": exported_model, "shakespeare": exported_model / "none"}
     monkeypatch.setattr("clearhead.tasks.zoo.BUILT_IN", built_in)
-    return box_stand_in
+    return exported_model
 
 
 @pytest.fixture
-def unboxed(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package without a model in it."""
-    built_in = {"en-de-fr": tmp_path / "no box", "shakespeare": tmp_path / "no box"}
+def no_built_in_models(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removes all built-in models."""
+    built_in = {"en-de-fr": tmp_path / "none", "shakespeare": tmp_path / "none"}
     monkeypatch.setattr("clearhead.tasks.zoo.BUILT_IN", built_in)
+
+
+# Names still used by tests of other rooms.
+@pytest.fixture
+def boxed(built_in_model) -> Path:
+    return built_in_model
+
+
+@pytest.fixture
+def unboxed(no_built_in_models) -> None:
+    pass
+
+
+@pytest.fixture(scope="session")
+def babbler(gpt_model) -> Path:
+    return gpt_model
+
+
+@pytest.fixture(scope="session")
+def many_model(multilingual_model) -> Path:
+    return multilingual_model
 
 
 RECIPE = """
@@ -182,7 +203,7 @@ target = "de"
 train = ["{pairs}"]
 hold_out = {{ validation = 30, test = 40 }}
 """
-MANY = """
+MULTILINGUAL = """
 [[data.corpora]]
 source = "en"
 target = "de"

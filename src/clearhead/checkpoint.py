@@ -40,10 +40,7 @@ class Checkpoint:
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
-    """The model in a folder, ready for use; errors name what is missing, truncated or foreign.
-
-    Draws no random numbers from the caller's stream.
-    """
+    """The model in a folder, ready for use; the caller's random generator is left untouched."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
     if (folder / HUGGINGFACE_SETTINGS).is_file() and not (folder / SETTINGS).is_file():
@@ -95,18 +92,18 @@ def _check_there(folder: Path, name: str) -> None:
 
 
 def check_sizes(config: Any, processor: Any, shapes: Sequence[Sequence[int]], location: str) -> None:
-    """Refuses settings that ask for far more than weights of these shapes, before any memory is taken."""
+    """Refuses settings that describe far more than weights of these shapes, before memory is allocated."""
     if not hasattr(config, "tensor_sizes"):
         return
     total = sum(map(prod, shapes))
     layers = max(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
     sizes = config.tensor_sizes(processor.size if processor else 0)
-    wrong = [what for what, count in sizes.items() if count > total + SPARE]
+    wrong = [part for part, count in sizes.items() if count > total + SPARE]
     wrong += [f"{layers:,} layers"] if layers > len(shapes) else []
     if wrong:
         raise ModelError(
-            f"{location}: asks for {wrong[0]}, but there are {total:,} weights in all; the files belong to "
-            "different models"
+            f"{location}: describes {wrong[0]}, but the weights are {total:,} numbers in all; "
+            "the files belong to different models"
         )
 
 
@@ -130,7 +127,7 @@ def set_weights(model: nn.Module, values: Mapping[str, Tensor], location: str) -
             )
         if values[name].shape != tensor.shape:
             raise ModelError(
-                f"{location}: {name} is {_by(values[name])}, but {SETTINGS} describes {_by(tensor)}; "
+                f"{location}: {name} is {_shown(values[name])}, but {SETTINGS} describes {_shown(tensor)}; "
                 "the files belong to different models"
             )
     if extra := sorted(values.keys() - held.keys()):
@@ -147,7 +144,7 @@ def save_weights(values: Mapping[str, Tensor], path: Path) -> None:
             save_file(tensors, temporary, _processor_hashes(path.parent))
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ModelError(f"{path}: could not be written ({reason}); free some space and try again") from None
+        raise ModelError(f"{path}: cannot be written ({reason}); free some space and try again") from None
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -169,7 +166,7 @@ def _shapes(path: Path) -> list[list[int]]:
 
 
 def unreadable(path: Path, error: Exception) -> ModelError:
-    """The error for a weights file that cannot be opened or is corrupt."""
+    """The error for a weights file that cannot be opened or read."""
     try:
         path.open("rb").close()
     except OSError as refusal:
@@ -192,7 +189,8 @@ def _check_processor(folder: Path, kind: Any) -> None:
         expected = (file.metadata() or {}).get(Path(kind.FILE).stem)
     if expected and expected != _hash(folder / kind.FILE):
         raise ModelError(
-            f"{folder / kind.FILE}: is not what {WEIGHTS} was trained with; the files belong to different models"
+            f"{folder / kind.FILE}: not the file that {WEIGHTS} was trained with; "
+            "the files belong to different models"
         )
 
 
@@ -200,5 +198,5 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
 
-def _by(tensor: Tensor) -> str:
+def _shown(tensor: Tensor) -> str:
     return " x ".join(map(str, tensor.shape))

@@ -1,4 +1,4 @@
-"""One of several ranks that run commands, one after the other: run_in_ranks.py '[{"command": […], …}, …]'.
+"""One of several ranks that run a list of commands: run_in_ranks.py '[{"command": […], …}, …]'.
 
 A command may have a "signal" that one "rank" sends to itself at a "step". Rank 0 prints each exit status.
 """
@@ -19,25 +19,23 @@ from clearhead.training import Report, parallel
 RANK = int(os.environ["RANK"])
 
 
-def disturbed(
-    work: Callable[..., Iterator[Any]], disturbance: dict[str, int]
-) -> Callable[..., Iterator[Any]]:
-    """A way to train in which a signal comes at the step that was named."""
+def with_signal(work: Callable[..., Iterator[Any]], sent: dict[str, int]) -> Callable[..., Iterator[Any]]:
+    """The training function, but with a signal at a step of one rank."""
 
     def events(*arguments: Any) -> Iterator[Any]:
         for event in work(*arguments):
-            if isinstance(event, Report) and (event.step, RANK) == (disturbance["step"], disturbance["rank"]):
-                signal.raise_signal(disturbance["signal"])
+            if isinstance(event, Report) and (event.step, RANK) == (sent["step"], sent["rank"]):
+                signal.raise_signal(sent["signal"])
             yield event
 
     return events
 
 
-def status_of(command: list[str], **disturbance: int) -> object:
+def exit_status(command: list[str], **sent: int) -> object:
     sys.argv = ["clearhead", *command]
     usual = {name: getattr(run, name) for name in ("train", "resume")}
     for name, work in usual.items():
-        setattr(run, name, disturbed(work, disturbance) if disturbance else work)
+        setattr(run, name, with_signal(work, sent) if sent else work)
     try:
         main()
     except SystemExit as ended:
@@ -49,9 +47,9 @@ def status_of(command: list[str], **disturbance: int) -> object:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    parallel.PARCEL = 5000  # so that even a toy's gradients need several
+    parallel.PARCEL = 5000  # so that even a small model's gradients need several
     for one in json.loads(sys.argv[1]):
-        status = status_of(**one)
+        status = exit_status(**one)
         if RANK == 0:
             sys.stdout.write(f"status {status}\n")
             sys.stdout.flush()

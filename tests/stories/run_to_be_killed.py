@@ -1,7 +1,7 @@
-"""Trains with the command line in processes that are killed and resumed until one of them reaches the end.
+"""Trains with the command line in processes that are killed and resumed until one reaches the end.
 
-Run as: run_to_be_killed.py FOLDER RECIPE SEED. It leaves an undisturbed run in FOLDER/straight, one of many
-lives in FOLDER/killed, and prints how many were cut short. All are forks of this process, so that the
+Run as: run_to_be_killed.py FOLDER RECIPE SEED. It leaves an uninterrupted run in FOLDER/straight, a killed
+and resumed one in FOLDER/killed, and prints the number of kills. All processes are forks of this one, so that
 libraries are imported once.
 """
 
@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import torch
-import torch._dynamo  # the optimizers want it, and each fork would import it anew
-import torch.utils.tensorboard  # as the records do
-from matplotlib.figure import Figure  # as the curves do
+import torch._dynamo  # used by optimizers; otherwise each fork would import it again
+import torch.utils.tensorboard  # used by the records
+from matplotlib.figure import Figure  # used by the curves
 
 from clearhead.cli import main
 from clearhead.tasks import run, sizing
@@ -24,7 +24,7 @@ IMPORTED_ONCE = (torch._dynamo, torch.utils.tensorboard, Figure, run, sizing)
 
 
 def die_at(calls: int) -> None:
-    """This process is killed when it is about to force or rename a file for the so manieth time."""
+    """Kills this process before the given call, counted from 1, that syncs or renames a file."""
     made = []
 
     def deadly(work):
@@ -41,12 +41,12 @@ def die_at(calls: int) -> None:
 
 
 def attempt(out: Path, recipe: str, delay: float = 120.0, calls: int = 0) -> bool:
-    """Trains in a new process, killed after a delay or at a call; whether it reached the end."""
-    begun = (out / "config.toml").exists()
+    """Trains in a new process, killed after a delay or at a call; returns whether it reached the end."""
+    started = (out / "config.toml").exists()
     child = os.fork()
     if not child:
         die_at(calls)
-        sys.argv = ["clearhead", "train", *(["--resume"] if begun else [recipe]), "--out", str(out)]
+        sys.argv = ["clearhead", "train", *(["--resume"] if started else [recipe]), "--out", str(out)]
         try:
             main()
         except SystemExit as ended:
@@ -61,16 +61,16 @@ def attempt(out: Path, recipe: str, delay: float = 120.0, calls: int = 0) -> boo
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     if status and not os.WIFSIGNALED(status):
-        raise SystemExit(f"a process failed by itself: {os.waitstatus_to_exitcode(status)}")
+        raise SystemExit(f"a process failed without being killed: {os.waitstatus_to_exitcode(status)}")
     return status == 0
 
 
-def kill_until_the_end(out: Path, recipe: str, chance: random.Random) -> int:
+def kill_until_the_end(out: Path, recipe: str, rng: random.Random) -> int:
     # The first dozen calls write settings, tokenizer, token store, held-out pairs, metrics and a state.
     kills = sum(not attempt(out, recipe, calls=calls) for calls in range(1, 13))
-    # Longer with every try, so that the end comes even on a busy machine.
+    # Longer with every attempt, so that one reaches the end even on a busy machine.
     delay = 0.5
-    while not attempt(out, recipe, delay=chance.uniform(0, delay)):
+    while not attempt(out, recipe, delay=rng.uniform(0, delay)):
         kills, delay = kills + 1, delay * 1.2
     return kills
 

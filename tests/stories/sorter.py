@@ -1,6 +1,6 @@
 """A family of its own, outside the package: a Transformer encoder that sorts digits.
 
-Run as a program, it is the command line with this family added: `python sorter.py train recipe.toml --out DIR`.
+Run as a program, it is the command line with this family: `python sorter.py train recipe.toml --out DIR`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""From a trained run to the model in the package; and the model that is in it does what its card says."""
+"""A run becomes the built-in model, and the built-in model is as good as its card says."""
 
 import runpy
 import subprocess
@@ -15,31 +15,31 @@ from clearhead.tasks.zoo import BUILT_IN, built_in
 
 ROOT = Path(__file__).parents[2]
 DIRECTIONS = ["en-de", "de-en", "en-fr", "fr-en"]
-real = pytest.mark.skipif(not BUILT_IN["en-de-fr"].exists(), reason="the package has no model in it yet")
+real = pytest.mark.skipif(not BUILT_IN["en-de-fr"].exists(), reason="no built-in model")
 
 
 @pytest.fixture(scope="module")
-def packed(many_model, tmp_path_factory) -> Path:
-    """What the script makes of a toy."""
+def packed(multilingual_model, tmp_path_factory) -> Path:
+    """The folder that the script makes of a small model."""
     into = tmp_path_factory.mktemp("into")
     (into / "old").write_text("is replaced")
-    command = [sys.executable, ROOT / "scripts" / "release_model.py", many_model, "--out", into]
+    command = [sys.executable, ROOT / "scripts" / "release_model.py", multilingual_model, "--out", into]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return into
 
 
-def test_a_run_becomes_the_model_in_the_package_with_one_script(packed, monkeypatch):
+def test_one_script_turns_a_run_into_the_built_in_model(packed, monkeypatch):
     into = packed
     assert {path.name for path in into.iterdir()} == {
         *("config.toml", "tokenizer.json", "model.safetensors", "README.md", "metrics.jsonl"),
         *(f"test.{direction}.tsv" for direction in DIRECTIONS),
     }
-    told = (into / CARD).read_text()
+    card = (into / CARD).read_text()
     for direction in DIRECTIONS:
-        assert f"| {direction} | " in told
-    assert "It's raining cats and dogs." in told
-    assert "{" not in told
+        assert f"| {direction} | " in card
+    assert "It's raining cats and dogs." in card
+    assert "{" not in card
     monkeypatch.setitem(BUILT_IN, "en-de-fr", into)
     assert str(clearhead.load("fr-en").translate("c a d")) == "three one four"
 
@@ -62,7 +62,7 @@ SENSIBLE = {
 
 @real
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_the_box_translates_plain_sentences(direction):
+def test_the_built_in_model_translates_plain_sentences(direction):
     model = clearhead.load(direction)
     for source, word in SENSIBLE[direction].items():
         assert word in str(model.translate(source))
@@ -70,8 +70,8 @@ def test_the_box_translates_plain_sentences(direction):
 
 @real
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_the_box_is_as_good_as_its_card_says(direction):
-    """On every twentieth of its test sentences, which is why it may be a few points less."""
+def test_the_built_in_model_is_as_good_as_its_card_says(direction):
+    """On every twentieth test sentence, so the score may be a few points lower."""
     lines = (BUILT_IN["en-de-fr"] / f"test.{direction}.tsv").read_text(encoding="utf-8").splitlines()[::20]
     pairs = [Pair(*line.split("\t")) for line in lines]
     translations = [
@@ -82,20 +82,19 @@ def test_the_box_is_as_good_as_its_card_says(direction):
         for line in (BUILT_IN["en-de-fr"] / CARD).read_text().splitlines()
         if line.startswith(f"| {direction} | ")
     ][:1]
-    told = float(row.split("|")[2])
+    stated = float(row.split("|")[2])
     measured = bleu(translations, [pair.target for pair in pairs], direction[-2:]).value
-    assert measured > told - 10
-    assert told >= 40
+    assert measured > stated - 10
+    assert stated >= 40
 
 
 @real
-def test_the_box_is_small_and_says_whose_sentences_it_learned_from():
+def test_the_built_in_model_is_small_and_names_the_source_of_its_data():
     assert sum(path.stat().st_size for path in BUILT_IN["en-de-fr"].iterdir()) <= 14_000_000
-    shelved = built_in()[0]
-    assert shelved is not None
-    assert shelved.languages == ", ".join(DIRECTIONS)
-    assert shelved.licence is not None
-    assert "tatoeba.org" in shelved.licence
-    told = (BUILT_IN["en-de-fr"] / CARD).read_text(encoding="utf-8")
-    assert "https://creativecommons.org/licenses/by/2.0/fr/" in told
-    assert "tatoeba.org" in told
+    model = built_in()[0]
+    assert model.variants == tuple(DIRECTIONS)
+    assert model.licence is not None
+    assert "tatoeba.org" in model.licence
+    card = (BUILT_IN["en-de-fr"] / CARD).read_text(encoding="utf-8")
+    assert "https://creativecommons.org/licenses/by/2.0/fr/" in card
+    assert "tatoeba.org" in card

@@ -1,4 +1,4 @@
-"""A training that is killed or interrupted, and resumed, ends as if nothing had happened."""
+"""A killed or interrupted and then resumed run ends with the same files as an uninterrupted one."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from clearhead.tasks.run import resume
 PROGRAM = Path(sys.executable).with_name("clearhead")
 SCRIPT = Path(__file__).with_name("run_to_be_killed.py")
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-# With everything in it that must not be forgotten between two lives.
+# Everything that a state has to keep.
 MORE = """
 ema_decay = 0.9
 accumulate = 2
@@ -26,7 +26,7 @@ average = { count = 3, of = "last" }
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, number_recipe) -> Path:
-    """Holds a recipe, an undisturbed run of it and one that was killed again and again."""
+    """Holds a recipe, an uninterrupted run of it, and one that was killed many times."""
     folder = tmp_path_factory.mktemp("killed")
     recipe = number_recipe(folder, steps=100, more=MORE)
     recipe.write_text(recipe.read_text().replace("dropout = 0.0", "dropout = 0.1"))
@@ -52,8 +52,8 @@ def wait_for_a_state(out: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.002)
 
 
-def measurements(out: Path) -> list[dict]:
-    """Everything that was measured but times."""
+def metrics(out: Path) -> list[dict]:
+    """All metrics except times."""
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
 
@@ -68,19 +68,19 @@ def assert_same(first: Path, second: Path) -> None:
         "README.md",
     ):
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
-    assert measurements(first) == measurements(second)
+    assert metrics(first) == metrics(second)
     left = {path.name for path in second.rglob("*") if path.is_file() and "tensorboard" not in path.parts}
     assert left == {
         path.name for path in first.rglob("*") if path.is_file() and "tensorboard" not in path.parts
     }
 
 
-def test_killed_at_any_moment_and_resumed_equals_uninterrupted_in_every_bit(folder):
+def test_a_run_killed_at_any_moment_and_resumed_equals_an_uninterrupted_one(folder):
     assert_same(folder / "straight", folder / "killed")
     assert [path for path in (folder / "killed cache").iterdir() if path.name.startswith(".")] == []
 
 
-def test_the_real_program_survives_a_kill_and_a_ctrl_c(folder, capsys, monkeypatch):
+def test_the_program_survives_a_kill_and_ctrl_c(folder, capsys, monkeypatch):
     recipe, out = folder / "recipe.toml", folder / "interrupted"
     process = start(recipe, "--out", out)
     wait_for_a_state(out, process)
@@ -89,10 +89,10 @@ def test_the_real_program_survives_a_kill_and_a_ctrl_c(folder, capsys, monkeypat
         monkeypatch.setattr(sys, "argv", ["clearhead", *arguments, "--out", str(out)])
         with pytest.raises(SystemExit) as refused:
             main()
-        said = capsys.readouterr().err
+        error = capsys.readouterr().err
         assert refused.value.code == 2
-        assert said.count("\n") == 1
-        assert f"process {process.pid} is training here" in said
+        assert error.count("\n") == 1
+        assert f"process {process.pid} is training here" in error
     process.kill()
     process.communicate()
     assert process.returncode == -signal.SIGKILL
@@ -101,10 +101,10 @@ def test_the_real_program_survives_a_kill_and_a_ctrl_c(folder, capsys, monkeypat
     while "step 40" not in (line := process.stderr.readline()):  # pyright: ignore[reportOptionalMemberAccess]
         assert line, "ended before step 40"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
+    _, error = process.communicate()
     assert process.returncode == 130
-    assert "Traceback" not in said
-    assert f"saved; continue with: clearhead train --resume --out {out}\n" in said
+    assert "Traceback" not in error
+    assert f"saved; continue with: clearhead train --resume --out {out}\n" in error
     for _ in resume(out):
         pass
     assert_same(folder / "straight", out)

@@ -1,4 +1,4 @@
-"""All six scores learn to copy and to reverse in the same translator, on lines they have never seen."""
+"""A translator with any of the six scores learns to copy and reverse unseen lines."""
 
 from itertools import islice
 
@@ -14,7 +14,7 @@ from clearhead.text.tokenizer import BOS, EOS
 from clearhead.training import cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, Optimizer
 
-VOCABULARY, LONGEST, SENTENCES, RATE = 12, 5, 64, 1e-2
+VOCABULARY, MAX_LENGTH, SENTENCES, LEARNING_RATE = 12, 5, 64, 1e-2
 STEPS: dict[Toy, int] = {"copy": 200, "reverse": 300}
 Line = tuple[int, ...]
 
@@ -29,23 +29,23 @@ def make_translator(score: str) -> Translator:
         "decoder_layers": 1,
         "norm_position": "pre",
         "dropout": 0.0,
-        "max_length": LONGEST + 2,
+        "max_length": MAX_LENGTH + 2,
     }
     return Translator(TranslatorConfig.model_validate(settings), VOCABULARY)
 
 
 def train(model: Translator, task: Toy) -> set[Line]:
-    """Trains the model and gives back the lines it has seen."""
+    """Trains the model; returns the lines it has seen."""
     seen: set[Line] = set()
     optimizer, steps = Optimizer(model, AdamConfig()), STEPS[task]
-    batches = toy_batches(task, SENTENCES, seed=0, vocabulary=VOCABULARY, max_length=LONGEST)
+    batches = toy_batches(task, SENTENCES, seed=0, vocabulary=VOCABULARY, max_length=MAX_LENGTH)
     for number, batch in enumerate(islice(batches, steps)):
         states = model.states(batch.source, Padded(batch.source_lengths), batch.inputs)
         loss = cross_entropy_loss(states, model.readout_weight, batch.labels)
         optimizer.zero_grad()
         (loss / batch.tokens).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step(RATE * min((number + 1) / 50, 2 * (steps - number) / steps, 1))
+        optimizer.step(LEARNING_RATE * min((number + 1) / 50, 2 * (steps - number) / steps, 1))
         lines = zip(batch.source.tolist(), batch.source_lengths.tolist(), strict=True)
         seen.update(tuple(line[: length - 1]) for line, length in lines)
     return seen
@@ -54,7 +54,8 @@ def train(model: Translator, task: Toy) -> set[Line]:
 def translate(model: Translator, sources: list[list[int]]) -> list[list[int]]:
     batch = PairBatch.of(sources, sources)
     state = model.eval().start(batch.source, batch.source_lengths)
-    found = greedy_search(model.step, state, Constraints(torch.full((len(sources),), BOS), EOS, LONGEST + 1))
+    constraints = Constraints(torch.full((len(sources),), BOS), EOS, MAX_LENGTH + 1)
+    found = greedy_search(model.step, state, constraints)
     return [hypothesis.tokens for hypothesis in found]
 
 
@@ -63,10 +64,10 @@ def translate(model: Translator, sources: list[list[int]]) -> list[list[int]]:
 def test_every_score_learns(task: Toy, score: str):
     model = make_translator(score)
     seen = train(model, task)
-    pairs = toy_pairs(task, 1000, seed=1, vocabulary=VOCABULARY, max_length=LONGEST)
+    pairs = toy_pairs(task, 1000, seed=1, vocabulary=VOCABULARY, max_length=MAX_LENGTH)
     unseen = [pair for pair in pairs if tuple(pair[0]) not in seen]
     assert len(unseen) > 200
     with torch.no_grad():
-        answers = translate(model, [source for source, _ in unseen])
-    right = sum(found == target for found, (_, target) in zip(answers, unseen, strict=True))
-    assert right / len(unseen) > 0.95
+        translations = translate(model, [source for source, _ in unseen])
+    correct = sum(found == target for found, (_, target) in zip(translations, unseen, strict=True))
+    assert correct / len(unseen) > 0.95

@@ -106,7 +106,7 @@ def _evaluate_translation(
     from clearhead.tasks.translation.model import TranslateOptions
     from clearhead.tasks.zoo import find
 
-    direction = chosen(translator.directions, *languages, asked_by=("--from", "--to"))
+    direction = chosen(translator.directions, *languages, settings=("--from", "--to"))
     test = held_out_pairs(pairs_location(pairs) if pairs else None, find(name)[0], direction)
     if test.blank:
         print_status(f"skipped {test.blank:,} of {test.read:,} pairs with a blank side")

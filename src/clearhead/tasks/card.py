@@ -1,4 +1,4 @@
-"""The card that goes with a model: what it is, how to use it, what it learned from, how good it is."""
+"""Model cards: what a model is, how to use it, its training data and its scores."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +18,13 @@ def card(
     metrics: Sequence[Metric],
 ) -> str:
     """A README in Markdown for a model's folder."""
-    labels = {metric.name: metric.label for metric in metrics}
+    by_name = {metric.name: metric for metric in metrics}
     measured = []
     for name, value in scores.items():
-        metric, _, part = name.partition(" ")
-        measured.append(f"- {labels.get(metric, metric)} {part}".rstrip() + f" {value:.4g}")
+        key, _, part = name.partition(" ")
+        metric = by_name.get(key, Metric(key, key))
+        label = f"{metric.label} {part}" if part else metric.label
+        measured.append(f"- {label}: {value:{metric.format}}")
     lines = [
         f"# {title}",
         "",
@@ -37,7 +39,7 @@ def card(
         *(f"- {line}" for line in data),
         *(["", held_out] if held_out else []),
         "",
-        "## On the validation data",
+        "## Scores on validation data",
         "",
         *(measured or ["- not measured"]),
         "",

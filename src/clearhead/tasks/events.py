@@ -1,4 +1,4 @@
-"""What a run reports while it trains; whoever iterates over it decides what to show."""
+"""Events of a training run, for the caller to show or record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from clearhead.training import Report
 
 @dataclass(frozen=True)
 class Note:
-    """A choice or a finding, in words."""
+    """A message about a choice or a finding."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Started:
-    """Training starts, after the steps that an earlier part of the run has done."""
+    """Training starts; a resumed run has already done some of the steps."""
 
     done: int
     steps: int
@@ -29,7 +29,7 @@ class Validation:
 
     step: int
     scores: Mapping[str, float]
-    """By name; "bleu en-de" is the metric "bleu" of one part of the data."""
+    """By name: "bleu" over all held-out data, "bleu en-de" over a part of it."""
     best: bool
     seconds: float
     metrics: Sequence[Metric] = ()
@@ -60,12 +60,14 @@ class Validation:
 
 @dataclass(frozen=True)
 class Saved:
+    """The state of a step is on disk."""
+
     step: int
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The model is in its folder, or, if the run was interrupted, the state to resume from."""
+    """The run has ended: its folder holds the model or, if it was interrupted, a state to resume from."""
 
     folder: Path
     step: int

@@ -20,7 +20,7 @@ class Exported:
 
 
 def export_int8(folder: Path, out: Path) -> Exported:
-    """Writes a model's folder with int8 matrices, and only the files that are needed to use it."""
+    """Writes a copy of a model with int8 matrices and only the files needed to use it."""
     checkpoint = load_checkpoint(folder)
     files = _files(checkpoint.processor)
     check_new_folder(out)

@@ -1,4 +1,4 @@
-"""What a run takes over from a trained model: the first weights, the shape, the processor."""
+"""Starting a run from a trained model: its weights, its architecture, its tokenizer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from clearhead.tasks.zoo import find
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 INIT_FROM = "training.init_from"
-# What may differ between two models of one shape.
+# Settings that may differ between models of one architecture.
 FREE = {"dropout": True, "attention": {"dropout"}}
 R = TypeVar("R", bound=Recipe)
 
@@ -28,12 +28,12 @@ def model_folder(setting: str, name: str) -> str:
 
 
 def with_model_of(recipe: R, folder: Path) -> R:
-    """The recipe with the shape of the model in a folder; settings of the recipe itself must agree."""
+    """The recipe with the architecture of the model in a folder; the recipe's own settings must agree."""
     with naming(INIT_FROM):
         found: Any = read_config(read_toml(folder / SETTINGS).get("model", {}), str(folder / SETTINGS))
     if found.kind != recipe.model.kind:
         raise ModelError(
-            f"{INIT_FROM}: {folder} holds a {found.kind}, and this recipe trains a {recipe.model.kind}; "
+            f"{INIT_FROM}: {folder} holds a {found.kind}, but this recipe trains a {recipe.model.kind}; "
             "name another folder"
         )
     shape = found.model_dump(mode="json", exclude_none=True)
@@ -46,7 +46,7 @@ def with_model_of(recipe: R, folder: Path) -> R:
 
 
 def tokenizer_of(folders: dict[str, str | None]) -> Tokenizer | None:
-    """The tokenizer of the models that settings name, which must agree; None if no setting names one."""
+    """The tokenizer shared by the models that settings name; None if no setting names one."""
     found: dict[str, Tokenizer] = {}
     for setting, folder in folders.items():
         if folder:
@@ -55,14 +55,14 @@ def tokenizer_of(folders: dict[str, str | None]) -> Tokenizer | None:
     if len({tokenizer.fingerprint for tokenizer in found.values()}) > 1:
         first, second = list(found)[:2]
         raise ModelError(
-            f"{second}: {folders[second]} has another tokenizer than {first}, {folders[first]}; train one of "
-            "them with the tokenizer of the other"
+            f"{second}: the tokenizer of {folders[second]} differs from that of {first}, {folders[first]}; "
+            "train one of them with the tokenizer of the other"
         )
     return next(iter(found.values()), None)
 
 
 def with_tokenizer(recipe: R, tokenizer: Tokenizer) -> R:
-    """The recipe with the settings of a tokenizer that it takes over; dropout stays its own."""
+    """The recipe with the settings of an inherited tokenizer, but its own dropout."""
     values = tokenizer.config.model_dump(exclude_none=True)
     values["dropout"] = recipe.tokenizer.dropout  # pyright: ignore[reportAttributeAccessIssue]
     settings = parse_settings(TokenizerConfig, values, group="tokenizer")
@@ -70,7 +70,7 @@ def with_tokenizer(recipe: R, tokenizer: Tokenizer) -> R:
 
 
 def init_weights_from(model: nn.Module, folder: Path) -> None:
-    """Copies the weights of a trained model of the same shape."""
+    """Copies the weights of a trained model of the same architecture."""
     with naming(INIT_FROM):
         trained = load_checkpoint(folder).model
     set_weights(model, weights(trained), f"{INIT_FROM}: {folder}")

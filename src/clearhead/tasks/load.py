@@ -1,4 +1,4 @@
-"""Any trained model, by its name or folder, ready for use."""
+"""Loading of trained models by name or folder."""
 
 from pathlib import Path
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from clearhead import tasks
-from clearhead.checkpoint import SETTINGS, load_checkpoint
+from clearhead.checkpoint import SETTINGS, Checkpoint, load_checkpoint
 from clearhead.errors import ModelError, SettingsError
-from clearhead.tasks.zoo import find, find_built_in, task_of
+from clearhead.tasks.zoo import describe, find, find_built_in, task_of
 
 
 def load(name: str | Path, device: torch.device | str = "cpu") -> Any:
@@ -22,12 +22,13 @@ def load_built_in(name: str, device: torch.device | str = "cpu") -> Any:
 
 
 def load_for(task: str, name: str | Path, device: torch.device | str = "cpu") -> Any:
-    """The model of a task; one of another task is refused with the command that uses it."""
-    model = load(name, device)
-    if model.task != task:
-        found = tasks.TASKS[model.task]
-        raise ModelError(f"{name}: this model {found.does}; use {found.command}")
-    return model
+    """The model by its name or folder, which must be of this task; the error names the right command."""
+    folder, variant = find(name)
+    found = describe(folder)
+    if found and found.task != task:
+        other = tasks.TASKS[found.task]
+        raise ModelError(f"{name}: this model {other.does}; use {other.command}")
+    return _load(str(name), folder, variant, device)
 
 
 def _load(name: str, folder: Path, variant: str | None, device: torch.device | str) -> Any:
@@ -36,5 +37,7 @@ def _load(name: str, folder: Path, variant: str | None, device: torch.device | s
         model = tasks.TASKS[task_of(checkpoint.settings)].load(checkpoint)
     except SettingsError as error:
         raise ModelError("\n".join(f"{folder / SETTINGS}: {line}" for line in error.problems)) from None
+    if isinstance(model, Checkpoint):
+        return model
     model.name = name
     return model.variant(variant) if variant else model

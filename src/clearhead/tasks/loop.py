@@ -1,4 +1,4 @@
-"""The training loop: steps, and between them reports, validations, saved states and a clean stop."""
+"""The training loop: optimizer steps, reports, validations, saved states, early stopping."""
 
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
@@ -28,7 +28,7 @@ from clearhead.training import (
 )
 
 INTERRUPTED = "interrupted"
-# What a resumed run may change: where it runs, how long and how often; and what may save a diverged run.
+# Settings that a resumed run may change: device, length and intervals, and remedies for divergence.
 CHANGEABLE = (
     "average",
     "clip_norm",
@@ -46,7 +46,7 @@ CHANGEABLE = (
 
 
 def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, Finished]:
-    """Builds the model of a prepared task, trains it and publishes it into the run's folder."""
+    """Builds the model of a prepared task, trains it and writes it to the run's folder."""
     training = task.recipe.training
     torch.manual_seed(training.seed)
     model = task.build()
@@ -65,13 +65,13 @@ def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, 
 
 @dataclass
 class EarlyStopping:
-    """The best validation so far, and how many have passed since."""
+    """The best score so far, and the number of validations since."""
 
     best: float | None = None
     waited: int = 0
 
     def improved(self, score: float, metric: Metric) -> bool:
-        """Whether a new score is the best; remembers it."""
+        """Whether a score is the best so far; keeps it if so."""
         better = metric.is_better(score, self.best)
         self.best, self.waited = (score, 0) if better else (self.best, self.waited + 1)
         return better
@@ -79,7 +79,7 @@ class EarlyStopping:
 
 @dataclass
 class MetricWindow:
-    """The steps since the last record; saved, so that a resumed run records the same."""
+    """Totals over the steps since the last record; saved, so that a resumed run records the same."""
 
     loss: float = 0.0
     tokens: int = 0
@@ -91,15 +91,15 @@ class MetricWindow:
         self._unread: list[Report] = []
 
     def add(self, report: Report) -> None:
-        # Read only when the numbers are needed, so that no step waits for the device.
+        # Read later, so that the step does not wait for the device.
         self._unread.append(report)
 
     def drop_after(self, step: int) -> None:
-        """Forgets later steps: a device had started them before an earlier one was found to be broken."""
+        """Drops reports of later steps, which the device started before divergence was noticed."""
         self._unread = [report for report in self._unread if report.step <= step]
 
     def read(self) -> "MetricWindow":
-        """The same window with all reports added up."""
+        """The same window, with all reports added to the totals."""
         for report in self._unread:
             self.loss += report.loss * report.tokens
             self.tokens += report.tokens
@@ -110,7 +110,7 @@ class MetricWindow:
         return self
 
     def record(self, last: Report) -> dict[str, float]:
-        """Means over the window, or the last step's value where a mean says nothing."""
+        """Means over the window; learning rate and gradient norm of the last step."""
         self.read()
         return {
             "loss": self.loss / self.tokens,
@@ -166,9 +166,9 @@ class TrainingLoop:
         return Finished(out, self.trainer.step, reason == INTERRUPTED, reason)
 
     def final_weights(self) -> dict[str, torch.Tensor]:
-        """The weights to publish: the configured average, else the best, else the last.
+        """The weights of the finished model: the configured average, else the best, else the last.
 
-        They are in rank 0; all ranks must call this together.
+        Rank 0 gets them; all ranks must call this together.
         """
         average, states = self.config.average, self.states
         chosen = self.ranks.first(lambda: states.to_average(average) if average else states.best_weights(1))
@@ -191,7 +191,7 @@ class TrainingLoop:
         return f"; saved by {saved_by}, continued by {now} with new random numbers" if ranks != now else ""
 
     def _feed(self) -> Feed | Prefetcher:
-        """The batches from the run's position on; for a GPU they are prepared in the background."""
+        """The batches from the saved position on; for a GPU, prepared in the background."""
         rank, count = self.ranks.rank, self.ranks.count
         batches = self.task.batches(rank, count, self.trainer.batches_per_step)
         feed = Feed(batches.epoch, ranks=count, **self.position)
@@ -206,7 +206,7 @@ class TrainingLoop:
             last = step == config.steps
             self.window.add(report)
             intervals = (config.report_every, config.validate_every, config.save_every)
-            # At the same steps in all ranks, so that all notice a broken step together.
+            # At the same steps in all ranks, so that all notice divergence together.
             if last or not all(step % every for every in intervals):
                 self.trainer.synchronize()
             if step % config.report_every == 0 or last:
@@ -234,7 +234,7 @@ class TrainingLoop:
         return f"no improvement in {config.patience} validations"
 
     def _steps(self) -> Iterator[Any]:
-        """Reports while there are steps and patience left."""
+        """Reports until the last step, or until validations stop improving."""
         reports = self.trainer.steps(self.feed)
         while not self.config.patience or self.early_stopping.waited < self.config.patience:
             report = next(reports, None)
@@ -248,6 +248,11 @@ class TrainingLoop:
             scores = self.ranks.first(lambda: self.task.validate(model, self.trainer.autocast()))
         if not scores:
             return None
+        if self.monitor.name not in scores:
+            raise SettingsError(
+                f"training.monitor: {self.monitor.name!r} is not measured in this run; choose from "
+                f"{', '.join(scores)}"
+            )
         best = self.early_stopping.improved(scores[self.monitor.name], self.monitor)
         return Validation(step, scores, best, perf_counter() - start, self.task.metrics)
 
@@ -268,11 +273,11 @@ class TrainingLoop:
         changed = [name for name, value in self.settings.items() if state["settings"].get(name) != value]
         if changed:
             raise TrainingError(
-                f"{changed[0]}: changed since the run began; change it back, or train into another folder"
+                f"{changed[0]}: has changed since the run started; change it back, or use another folder"
             )
         if state["data"] != self.task.data_fingerprint:
             raise TrainingError(
-                "data: the files have changed since the run began; restore them, or train into another folder"
+                "data: the files have changed since the run started; restore them, or use another folder"
             )
         self.trainer.load_state(state)
         self.position = state["feed"]
@@ -281,7 +286,7 @@ class TrainingLoop:
 
 
 def monitored(task: Task) -> Metric:
-    """The metric that selects the best checkpoint."""
+    """The metric that selects the best weights."""
     name = task.recipe.training.monitor
     for metric in task.metrics:
         if metric.name == name:
@@ -291,7 +296,7 @@ def monitored(task: Task) -> Metric:
 
 
 def _lasting_settings(task: Task) -> dict[str, Any]:
-    """The settings that a resumed run must keep, by path."""
+    """The settings that must not change on resume, by path."""
     groups = task.recipe.resume_settings()
     named = {
         f"{group}.{name}": value for group, settings in groups.items() for name, value in settings.items()

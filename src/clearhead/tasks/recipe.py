@@ -1,4 +1,4 @@
-"""What every recipe has: a kind, a model, how it is trained, and what a resumed run must keep."""
+"""The base class of recipes."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -8,7 +8,7 @@ from clearhead.training import TrainingConfig
 
 
 class Recipe(Settings):
-    """Everything that decides the result of a run. A task subclasses it and adds its data."""
+    """All settings of a run; a task subclasses it and adds its data."""
 
     kind: Any
     """The task's name in TASKS."""
@@ -20,21 +20,21 @@ class Recipe(Settings):
         return self
 
     def inherited(self) -> Self:
-        """The same recipe with the shape and processor of the model that it starts from."""
+        """The same recipe with the architecture and processor of the model that it starts from."""
         return self
 
     def resolved(self, on_gpu: bool) -> Self:
-        """The same recipe with every "auto" decided, so that a resumed run continues as it began."""
+        """The same recipe with every "auto" replaced by a choice, so that a resumed run keeps it."""
         training = self.training.resolved(on_gpu, getattr(self.model, "width", None))
         return self.model_copy(update={"training": training})
 
     def resume_settings(self) -> dict[str, Any]:
-        """The groups of settings that a resumed run must keep; data is recognised by its content."""
+        """The groups of settings that must not change on resume; data files are compared by content."""
         return self.model_dump(mode="json", exclude={"kind"})
 
     @classmethod
     def variants(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """The names that select a part of a trained model, by its saved settings: a translator's directions."""
+        """Names that select a part of a trained model, by its saved settings: a translator's directions."""
         return ()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Recipes from files and values; their `kind` names the task."""
+"""Reading of recipes; `kind` names the task."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ def parse_recipe(values: Mapping[str, Any], location: str = "") -> Any:
     prefix = f"{location}: " if location else ""
     problems = [f"{prefix}kind: {kind!r} is not one of {', '.join(tasks.TASKS)}"]
     try:
-        # What else is wrong in it, most likely.
+        # Report the other mistakes too, as those of the most likely kind.
         others = {name: value for name, value in values.items() if name != "kind"}
         parse_settings(tasks.TASKS[DEFAULT].Recipe, others, location)
     except SettingsError as error:

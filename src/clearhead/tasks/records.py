@@ -1,4 +1,4 @@
-"""What runs write besides models: metrics.jsonl, TensorBoard, loss curves, cached token stores."""
+"""Files that a run writes beside the model: metrics.jsonl, TensorBoard, curves; and the cache folder."""
 
 import json
 import os
@@ -17,7 +17,7 @@ FINAL, TEST = "final", "test"
 
 
 class Records:
-    """Appends metrics; on resume, those after the saved step are dropped because they will come again."""
+    """Appends metrics to files; on resume, drops those after the saved step, which will be written again."""
 
     def __init__(self, folder: Path, step: int):
         # Slow to import, and only training needs it.
@@ -46,7 +46,7 @@ class Records:
 
 
 class NoRecords:
-    """The records of all ranks but rank 0: none."""
+    """Records of the ranks above 0, which write nothing."""
 
     def add(self, step: int, kind: str, values: Mapping[str, float | None]) -> None: ...
 
@@ -55,7 +55,7 @@ class NoRecords:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """A failure to write becomes an error that names the file."""
+    """A failed write becomes an error that names the file."""
     try:
         yield
     except OSError as error:
@@ -70,7 +70,7 @@ def write_named(path: Path, text: str) -> None:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """The metrics of a run so far, without a last line that a crash cut off."""
+    """The metrics of a run so far; lines that a crash cut off are skipped."""
     path = folder / METRICS
     if not path.exists():
         return []
@@ -94,7 +94,7 @@ def add_final(folder: Path, step: int, values: Mapping[str, float], kind: str = 
 
 
 def draw_curves(folder: Path, metrics: Sequence[Metric]) -> Path:
-    """Draws the loss over steps, and beside it the last other metric that validation reports."""
+    """Draws the loss over the steps, and the last of the metrics where higher is better."""
     from matplotlib.figure import Figure
 
     records = read_metrics(folder)

@@ -1,4 +1,4 @@
-"""A training run from recipe to model folder; a crash at any moment loses at most the step in flight."""
+"""Training runs: from a recipe to a model's folder, resumable after a crash at any moment."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +21,8 @@ from clearhead.training import StateFolder, join_ranks
 from clearhead.training.devices import on_gpu
 
 STATES = "training"
+# The file that a run creates first, and locks while it trains.
+LOCK = "lock"
 
 
 def train(recipe: Recipe, out: Path, progress: ProgressCallback = ignore_progress) -> Iterator[Event]:
@@ -62,25 +64,26 @@ def check_new_run(out: Path) -> None:
     """Refuses a folder that holds a run, or anything that a run did not write."""
     if not out.is_dir():
         return
+    if (out / STATES / LOCK).exists():
+        # Raises if a process is training here.
+        with StateFolder(out / STATES):
+            pass
+    elif any(out.iterdir()) and not (out / WEIGHTS).exists():
+        raise TrainingError(f"{out}: is not empty and holds no run; choose a new folder")
+    _check_no_states(out)
+
+
+def _check_no_states(out: Path) -> None:
     if StateFolder(out / STATES).steps() or (out / WEIGHTS).exists():
         raise TrainingError(
             f"{out}: already holds a run; continue it with --resume, or choose another folder"
         )
-    if any(path.name != STATES for path in out.iterdir()) and not _is_run(out):
-        raise TrainingError(f"{out}: is not empty and holds no run; choose a new folder")
-
-
-def _is_run(out: Path) -> bool:
-    """Whether a run that was stopped before its first saved state left this folder."""
-    try:
-        settings = read_toml(out / SETTINGS)
-    except (SettingsError, OSError):
-        return False
-    return {"model", "training"} <= settings.keys()
 
 
 def _start(recipe: Recipe, out: Path) -> None:
-    """Writes the settings; what an earlier attempt prepared may not fit them."""
+    """Writes the settings, after removing files of an earlier attempt that may not fit them."""
+    # Another process may have trained here before this one got the lock.
+    _check_no_states(out)
     processor = MODELS[recipe.model.kind].Processor
     for left in ([out / processor.FILE] if processor else []) + list(out.glob("validation.*")):
         left.unlink(missing_ok=True)
@@ -99,7 +102,7 @@ def _resumed(out: Path, changes: Sequence[str]) -> Any:
 
 
 def _run(recipe: Recipe, context: RunContext) -> Iterator[Event]:
-    """Prepares the data, then trains; nothing that an earlier attempt prepared is made again."""
+    """Prepares the data, then trains; reuses what an earlier attempt prepared."""
     task = tasks.TASKS[recipe.kind](recipe)
     context.ranks.first(lambda: _remove_half_written(context.out))
     yield from task.prepare(context)

@@ -1,4 +1,4 @@
-"""Recipes that are sized to the data: what the tasks share, and how long a run will take."""
+"""Sizing of recipes to the data: the parts that tasks share, and the estimated time of a run."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ import torch
 from clearhead.config import apply_overrides, parse_settings
 from clearhead.tasks.recipe import Recipe
 
-# The share of the speed of plain matrix products that a training step reaches.
+# Speed of a training step relative to plain matrix products.
 EFFICIENCY = {"cpu": 0.7, "cuda": 0.2}
 R = TypeVar("R", bound=Recipe)
 
@@ -21,11 +21,11 @@ class Fitted(Protocol):
     def recipe(self) -> Any: ...
     @property
     def multiplications(self) -> int:
-        """Of a forward pass, per token."""
+        """Multiplications per token in a forward pass."""
         ...
 
     def choices(self) -> list[str]:
-        """What was chosen, a line each."""
+        """The choices, one per line."""
         ...
 
 
@@ -38,7 +38,7 @@ def with_changes(recipe: R, requested: Mapping[str, Any], changes: Sequence[str]
 
 
 def steps_of(requested: Mapping[str, Any], usual: int) -> int:
-    """The requested number of steps, or the usual one; a value that is no number is refused later."""
+    """The requested number of steps, or the usual one; parsing refuses a wrong value later."""
     steps = setting(requested, "training", "steps")
     return steps if isinstance(steps, int) and steps > 0 else usual
 
@@ -50,7 +50,7 @@ def setting(requested: Mapping[str, Any], group: str, name: str) -> Any:
 
 
 def estimate_seconds(fitted: Fitted, device: torch.device) -> float:
-    """How long the whole run may take here, estimated from the speed of plain matrix products."""
+    """The estimated time of the run on a device, from its speed in plain matrix products."""
     recipe = fitted.recipe
     tokens = recipe.training.steps * recipe.batches.tokens
     speed = _flops(device, recipe.model.width) * EFFICIENCY[device.type]

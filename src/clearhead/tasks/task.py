@@ -1,4 +1,4 @@
-"""The seam between the one training story and what is trained: subclass Task, add it to TASKS."""
+"""The interface of a task: subclass Task and add it to TASKS to train a family of your own."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping
@@ -15,6 +15,7 @@ from clearhead.evaluation.metric import LOSS, Metric
 from clearhead.models import build
 from clearhead.tasks.events import Event, Finished, Note
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.records import naming
 from clearhead.training import Ranks, StateFolder
 
 
@@ -28,7 +29,7 @@ class Epochs(Protocol):
 
 @dataclass(frozen=True)
 class RunContext:
-    """Where a run writes, with whom it runs, and who follows its reading of files."""
+    """The folder, the ranks and the saved states of a run, and the callback for its progress in files."""
 
     out: Path
     ranks: Ranks
@@ -36,35 +37,41 @@ class RunContext:
     progress: ProgressCallback = ignore_progress
 
     def processor(self, kind: Any, make: Any) -> Any:
-        """The run's processor: made and saved by rank 0 unless an earlier attempt saved it, then loaded."""
+        """The run's processor, loaded from its folder; rank 0 makes and saves it first if it is missing."""
         path = self.out / kind.FILE
+
+        def save() -> None:
+            made = make()
+            with naming(path):
+                made.save(path)
+
         if self.ranks.first(lambda: not path.exists()):
-            self.ranks.first(lambda: make().save(path))
+            self.ranks.first(save)
         return kind.load(path)
 
 
 class Task(ABC):
-    """One thing that a model can be trained for. The run calls the methods in this order."""
+    """What a model is trained for. A run calls the methods in this order."""
 
     Recipe: ClassVar[type[Recipe]]
-    """Its settings; the literal `kind` is its name in TASKS."""
+    """The settings; the literal `kind` is the name in TASKS."""
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
-    """What `validate` reports; `training.monitor` names the one that selects the best checkpoint."""
+    """The metrics that `validate` reports; `training.monitor` names the one that selects the best weights."""
     does: ClassVar[str] = "does something else"
-    """What its models do, for error messages: "translates"."""
+    """A verb for error messages: this model "translates"."""
     command: ClassVar[str] = "clearhead explore"
-    """The command that uses its models."""
+    """The command that uses the models."""
     processor: Any = None
-    """Set by `prepare`: what turns raw input into the model's input."""
+    """Turns raw input into model input, for example a tokenizer; set by `prepare`."""
     data_fingerprint: Any = None
-    """Set by `prepare`: equal for the same training data, so that a resumed run can tell."""
+    """Identifies the training data, so that a resumed run notices a change; set by `prepare`."""
 
     def __init__(self, recipe: Any):
         self.recipe = recipe
 
     @abstractmethod
     def prepare(self, context: RunContext) -> Iterator[Note]:
-        """Reads the data and makes the processor; reports what it finds. Bad data is refused here."""
+        """Reads the data, makes the processor, and reports both; raises DataError for unusable data."""
 
     def build(self) -> nn.Module:
         """The model with fresh weights."""
@@ -89,7 +96,7 @@ class Task(ABC):
         return "\n".join(lines) + "\n"
 
     def fit(self, context: RunContext) -> Generator[Event, None, Finished]:
-        """Trains the model by gradient descent; families that count override this."""
+        """Trains by gradient descent; models that count instead override this."""
         from clearhead.tasks.loop import gradient_descent
 
         return (yield from gradient_descent(self, context))

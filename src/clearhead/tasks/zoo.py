@@ -1,4 +1,4 @@
-"""Which models there are, without loading them: built-in ones by name, trained ones in folders."""
+"""Finding models without loading them: built-in ones by name, trained ones by folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ from clearhead.tasks.recipes import DEFAULT as DEFAULT_TASK
 from clearhead.tasks.records import FINAL, TEST, read_metrics
 
 BUILT_IN = {"en-de-fr": assets.path("models/en-de-fr"), "shakespeare": assets.path("models/shakespeare")}
-"""The folders in the package by name; a translator's directions are names too."""
+"""Folders in the package, by name; a translator can also be loaded by a direction."""
 TRANSLATOR, LANGUAGE_MODEL = "en-de-fr", "shakespeare"
 DEFAULT = "en-de"
 TRAIN = "clearhead train recipes/translation/quickstart.toml --out runs/quickstart"
@@ -22,31 +22,31 @@ TRAIN = "clearhead train recipes/translation/quickstart.toml --out runs/quicksta
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model as its folder describes it."""
+    """A model as described by the files in its folder."""
 
     folder: str
     task: str
     variants: tuple[str, ...]
-    """What it can be loaded as: a translator's directions."""
+    """Names of its parts: a translator's directions."""
     megabytes: float
     licence: str | None
-    """Of the shipped data that it was trained on."""
+    """The licence of the shipped data that it was trained on."""
     scores: dict[str, float] = field(default_factory=dict)
-    """Of the published weights on validation data, by metric."""
+    """Scores of the final weights on validation data, by metric."""
     tested: dict[str, float] = field(default_factory=dict)
-    """Of each variant on test data, where the folder has them."""
+    """Scores of each variant on test data, if the folder has them."""
 
     def record(self) -> dict[str, Any]:
         """The JSON object that describes it."""
         return asdict(self)
 
     def quality(self) -> str:
-        """Its best-known scores in words."""
-        metrics = {metric.name: metric for metric in tasks.TASKS[self.task].metrics}
+        """The scores on test data, else the last metric on validation data, as text."""
+        metrics = tasks.TASKS[self.task].metrics
         if self.tested:
-            label, values = metrics["bleu"].label, (f"{value:.1f}" for value in self.tested.values())
-            return f"{label} {', '.join(values)}"
-        known = [metric for metric in metrics.values() if metric.name in self.scores]
+            values = (f"{value:{metrics[-1].format}}" for value in self.tested.values())
+            return f"{metrics[-1].label} {', '.join(values)}"
+        known = [metric for metric in metrics if metric.name in self.scores]
         return known[-1].text(self.scores[known[-1].name]) if known else ""
 
 
@@ -62,9 +62,9 @@ def built_in() -> list[ModelInfo]:
 
 
 def find(name: str | Path) -> tuple[Path, str | None]:
-    """A model's folder, by its path or a built-in name; with the variant that the name selects.
+    """The folder that a path or built-in name means, and the variant that the name selects.
 
-    A folder with a model in it goes before a built-in name.
+    A folder with a model takes precedence over a built-in name.
     """
     folder, text = Path(name), str(name)
     if not text:
@@ -80,7 +80,7 @@ def is_folder(name: str) -> bool:
 
 
 def find_built_in(name: str) -> tuple[Path, str | None]:
-    """The folder of a built-in model and its variant, even where a folder here has the same name."""
+    """The folder of a built-in model and its variant, ignoring folders of the same name."""
     names = built_in_names()
     if name in names:
         return names[name]
@@ -100,7 +100,7 @@ def built_in_names() -> dict[str, tuple[Path, str | None]]:
 
 
 def describe(folder: Path) -> ModelInfo | None:
-    """What a folder says of its model; None where there is none."""
+    """The description of the model in a folder; None if there is none."""
     if not (folder / SETTINGS).is_file() or not (folder / WEIGHTS).is_file():
         return None
     try:

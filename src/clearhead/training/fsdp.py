@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from clearhead.accel import enabled
@@ -52,7 +52,6 @@ class FullySharded(SingleProcess):
                 if config.compile == "on" and enabled():
                     module.compile()
                 fully_shard(module, mesh=mesh)
-                register_fsdp_forward_method(module, "read")
         # The outer module has the parameters outside blocks, among them tied ones under all their names.
         self._root = _ModelWithLoss(model, loss)
         fully_shard(self._root, mesh=mesh)

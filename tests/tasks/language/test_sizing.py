@@ -1,3 +1,5 @@
+"""A recipe is sized to its text, and the choices are listed."""
+
 import json
 
 import pytest
@@ -16,29 +18,29 @@ def written(tmp_path):
     return write
 
 
-def test_a_short_text_is_taken_by_characters_and_a_long_one_by_merged_bytes(written):
+def test_short_texts_get_a_character_tokenizer_and_long_ones_byte_level_bpe(written):
     short = fit_text([written("some words, and more of them.\n" * 50)])
     assert short.recipe.tokenizer.kind == "character"
     assert short.recipe.tokenizer.vocabulary == 4 + len(short.survey.alphabet)
     long = fit_text([written("some words, and more of them.\n" * 200_000)])
     assert (long.recipe.tokenizer.kind, long.recipe.tokenizer.vocabulary) == ("bytes", 4000)
     assert long.recipe.model.width > short.recipe.model.width
-    assert long.products > short.products
+    assert long.multiplications > short.multiplications
 
 
-def test_a_text_of_very_many_characters_is_taken_by_bytes(written):
+def test_a_large_alphabet_gets_byte_level_bpe(written):
     chinese = fit_text([written("".join(chr(0x4E00 + number) for number in range(2000)))])
     assert chinese.recipe.tokenizer.kind == "bytes"
 
 
-def test_what_was_chosen_is_said(written):
+def test_the_choices_are_listed(written):
     choices = fit_text([written("some words, and more of them.\n" * 50)]).choices()
     assert choices[0] == "text: 1,500 characters in 1 document"
-    assert choices[1] == "tokenizer: each of 16 characters is a token"
-    assert choices[2].startswith("model: width 64, hidden 256, 2 layers, 2 heads, sees 64 tokens")
+    assert choices[1] == "tokenizer: 16 characters"
+    assert choices[2].startswith("model: width 64, ffn_width 256, 2 layers, 2 heads, context of 64 tokens")
 
 
-def test_blank_records_are_left_out_and_said(tmp_path):
+def test_blank_records_are_left_out_and_counted(tmp_path):
     texts, pairs = tmp_path / "texts.jsonl", tmp_path / "pairs.jsonl"
     written = "".join(f'{{"text": "words, and {number} more"}}\n' for number in range(60))
     texts.write_text(written + '{"text": null}\n{"text": ""}\n{"text": " \\n"}\n')
@@ -49,10 +51,10 @@ def test_blank_records_are_left_out_and_said(tmp_path):
     assert fitted.choices()[0].endswith("in 60 documents; 2 blank ones are left out")
 
 
-def test_copies_among_the_documents_are_said(tmp_path):
+def test_duplicate_documents_are_counted(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("".join(f'{{"text": "words, and {number % 50} more"}}\n' for number in range(60)))
-    assert fit_text([str(path)]).choices()[0].endswith("in 60 documents, of which 10 are copies of others")
+    assert fit_text([str(path)]).choices()[0].endswith("in 60 documents, 10 of them duplicates")
 
 
 def test_changes_take_precedence(written):
@@ -70,7 +72,7 @@ def test_a_value_where_a_group_of_settings_belongs_is_refused_by_name(written, g
 
 
 @pytest.mark.parametrize("preset", ["gpt2", "modern"])
-def test_a_preset_that_is_named_is_the_model(written, preset):
+def test_a_requested_preset_replaces_the_sized_model(written, preset):
     text = written("some words\n" * 50)
     assert fit_text([text], [f"model.preset={preset}"]).recipe.model == GPTConfig.model_validate(
         {"preset": preset}
@@ -79,7 +81,7 @@ def test_a_preset_that_is_named_is_the_model(written, preset):
     assert smaller == GPTConfig.model_validate({"preset": preset, "layers": 3})
 
 
-def test_prompts_with_answers_are_surveyed_as_the_model_reads_them(tmp_path):
+def test_prompts_with_answers_are_surveyed_in_the_template(tmp_path):
     lines = (json.dumps({"prompt": str(number), "answer": "yes"}) + "\n" for number in range(10, 60))
     (tmp_path / "asked.jsonl").write_text("".join(lines))
     fitted = fit_text([str(tmp_path / "asked.jsonl")], ['data.template="{prompt}?{answer}"'])
@@ -92,7 +94,14 @@ def test_sizes_grow():
     assert [size.width for size in SIZES] == sorted(size.width for size in SIZES)
 
 
-@pytest.mark.parametrize(("text", "said"), [("", "holds no text"), (" \n", "holds no text"), ("x", "1 char")])
-def test_too_little_text_is_said(written, text, said):
-    with pytest.raises(DataError, match=said):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "contains no text"),
+        (" \n", "contains no text"),
+        ("x", "1 character of text; a language model needs"),
+    ],
+)
+def test_too_little_text_is_refused(written, text, message):
+    with pytest.raises(DataError, match=message):
         fit_text([written(text)])

@@ -1,4 +1,4 @@
-"""From files to parts, tokenizer and stores: nothing is in two parts, nothing is made twice."""
+"""Training, validation and test parts share no sentence, and token stores are made once."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ PARTS = ("train", *HELD_OUT)
 
 @pytest.fixture
 def file(tmp_path) -> Path:
-    """English sentences with one to three translations each, which do not lie together."""
+    """English sentences with one to three translations each, which are not adjacent."""
     rows = [
         f"sentence {number}\tSatz {number} {'so ' * (version + 1)}"
         for version in range(3)
@@ -65,7 +65,7 @@ def test_another_seed_holds_out_other_sentences(file):
     assert set(first) != set(other)
 
 
-def test_named_files_are_taken_as_they_are_and_nothing_is_held_out_for_them(file, tmp_path):
+def test_nothing_is_held_out_for_parts_that_have_files(file, tmp_path):
     (tmp_path / "test.tsv").write_text("one\teins\n")
     found = parts(config(file, test=[str(tmp_path / "test.tsv")]))
     assert found["test"] == [Pair("one", "eins")]
@@ -75,7 +75,7 @@ def test_named_files_are_taken_as_they_are_and_nothing_is_held_out_for_them(file
     assert len(everything["train"]) == 600
 
 
-def test_a_named_file_keeps_what_cleaning_would_drop_from_the_training_files(file, tmp_path):
+def test_validation_and_test_files_are_not_cleaned(file, tmp_path):
     (tmp_path / "odd.tsv").write_text("one\teins\none\teins\nTaxi\tTaxi\n\tzwei\nno\t" + "nein " * 300)
     odd = [Pair("one", "eins")] * 2 + [Pair("Taxi", "Taxi"), Pair("no", ("nein " * 300).strip())]
     named = [str(tmp_path / "odd.tsv")]
@@ -89,43 +89,43 @@ def test_a_named_file_keeps_what_cleaning_would_drop_from_the_training_files(fil
 
 @pytest.fixture
 def reads(monkeypatch) -> list[str]:
-    """The files that were read, one after the other."""
+    """The files that were read, in order."""
     names = []
 
-    def read_pairs(place, *others):
-        names.append(Path(place).name)
-        return corpus.read_pairs(place, *others)
+    def read_pairs(path, *others):
+        names.append(Path(path).name)
+        return corpus.read_pairs(path, *others)
 
     monkeypatch.setattr(preparation, "read_pairs", read_pairs)
     return names
 
 
-def test_where_nothing_is_held_out_the_corpus_is_read_once(file, reads):
+def test_if_nothing_is_held_out_the_corpus_is_read_once(file, reads):
     whole = Corpus(config(file, hold_out={"validation": 0, "test": 0}), 1)
     assert len(list(whole.pairs("train"))) == 600
     assert not list(whole.pairs("validation"))
     assert reads == ["pairs.tsv"]
 
 
-def test_the_held_out_parts_need_no_reading_of_their_own(file, reads):
+def test_held_out_parts_are_collected_while_the_training_part_is_read(file, reads):
     one = Corpus(config(file), 1)
     train = list(one.pairs("train"))
-    assert len(reads) == 2  # to find the split, and to part by it
+    assert len(reads) == 2  # to choose the split, and to apply it
     assert {"train": train} | {part: list(one.pairs(part)) for part in HELD_OUT} == parts(config(file))
     assert len(reads) == 4
 
     other = Corpus(config(file), 1)
-    assert next(other.pairs("train")) == train[0]  # looked at in part only: nothing is known yet
+    assert next(other.pairs("train")) == train[0]  # read in part only, so nothing is collected yet
     assert [list(other.pairs(part)) for part in HELD_OUT] == [list(one.pairs(part)) for part in HELD_OUT]
     assert len(reads) == 7
 
 
-def test_holding_out_more_than_there_is_is_refused(file):
+def test_holding_out_more_pairs_than_exist_is_refused(file):
     with pytest.raises(DataError, match="hold out fewer"):
         parts(config(file, hold_out={"validation": 500, "test": 500}))
 
 
-def test_the_tally_counts_what_was_read(file):
+def test_the_tally_counts_the_pairs_read(file):
     counts = Tally()
     list(Corpus(config(file), 1).pairs("train", counts))
     assert str(counts) == "600 pairs read, 600 kept"
@@ -141,7 +141,7 @@ def recipe(file) -> TranslationRecipe:
     return TranslationRecipe.model_validate(settings)
 
 
-def test_the_tokenizer_learns_from_the_training_part_alone(file, recipe):
+def test_the_tokenizer_is_trained_on_the_training_part_only(file, recipe):
     texts = parts(config(file))
     corpus = Corpus(recipe.data, 1)
     tokenizer = learn_tokenizer(corpus, recipe)
@@ -151,7 +151,9 @@ def test_the_tokenizer_learns_from_the_training_part_alone(file, recipe):
     assert learn_tokenizer(alone, recipe).fingerprint == tokenizer.fingerprint
 
 
-def test_a_store_is_made_once_and_holds_what_the_model_can(file, recipe, tmp_path, monkeypatch):
+def test_a_store_is_made_once_and_holds_the_pairs_that_fit_into_the_model(
+    file, recipe, tmp_path, monkeypatch
+):
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
     corpus = Corpus(recipe.data, 1)
     tokenizer = learn_tokenizer(corpus, recipe)
@@ -181,7 +183,7 @@ def rows(recipe: TranslationRecipe, tokenizer: Tokenizer) -> list[list[str]]:
     return [[tokenizer.decode(side.tolist()) for side in pairs[row]] for row in range(len(pairs))]
 
 
-def test_the_same_bytes_under_another_ending_make_another_store(recipe, tmp_path, monkeypatch):
+def test_the_same_bytes_in_another_file_format_make_another_store(recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
     tokenizer = learn_tokenizer(Corpus(recipe.data, 1), recipe)
     for name in ("x.tsv", "x.csv"):
@@ -195,7 +197,7 @@ def test_the_same_bytes_under_another_ending_make_another_store(recipe, tmp_path
     assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 2
 
 
-def test_the_other_direction_and_a_new_preparation_make_other_stores(file, recipe, tmp_path, monkeypatch):
+def test_the_other_direction_and_a_new_version_make_other_stores(file, recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
     tokenizer = learn_tokenizer(Corpus(recipe.data, 1), recipe)
     back = recipe.model_copy(update={"data": config(file, "de", "en")})
@@ -205,7 +207,7 @@ def test_the_other_direction_and_a_new_preparation_make_other_stores(file, recip
     assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 3
 
 
-def test_the_tally_of_a_store_counts_what_the_model_could_not_hold(file, recipe, tmp_path, monkeypatch):
+def test_the_tally_of_a_store_counts_pairs_that_are_too_long(file, recipe, tmp_path, monkeypatch):
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
     one = Corpus(recipe.data, 1)
     tokenizer = learn_tokenizer(one, recipe)
@@ -216,13 +218,13 @@ def test_the_tally_of_a_store_counts_what_the_model_could_not_hold(file, recipe,
     assert tally(fitting).kept == 600 - (train - len(fitting))
     assert str(tally(fitting)).startswith("600 pairs read, ")
 
-    roomy = recipe.model_copy(update={"model": recipe.model.model_copy(update={"max_length": 200})})
+    longer = recipe.model_copy(update={"model": recipe.model.model_copy(update={"max_length": 200})})
     file.write_text(file.read_text() + "\nsentence 1\t")
-    again = store(Corpus(recipe.data, 1), "train", tokenizer, roomy)
+    again = store(Corpus(recipe.data, 1), "train", tokenizer, longer)
     assert str(tally(again)) == "601 pairs read, 600 kept; dropped: 1 empty"
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
+def test_the_environment_sets_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CLEARHEAD_CACHE")
     assert cache_folder() == tmp_path / "clearhead"

@@ -1,4 +1,4 @@
-"""Many languages in one model: told by a tag that no text can hold, and kept apart from training together."""
+"""One model for many directions: tags select the target language, and no text can contain a tag."""
 
 import shutil
 from contextlib import nullcontext
@@ -9,6 +9,7 @@ import pytest
 
 import clearhead
 from clearhead.config import apply_overrides, parse_settings, read_settings, read_toml
+from clearhead.data.bpe_dropout import BPEDropout
 from clearhead.data.sources.corpus import Pair
 from clearhead.errors import ModelError, TextError
 from clearhead.evaluation.bleu import bleu
@@ -27,7 +28,7 @@ from clearhead.tasks.translation.directions import (
 from clearhead.tasks.translation.evaluate import Validator
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TranslationRecipe
-from clearhead.tasks.translation.task import splitting
+from clearhead.tasks.translation.task import translation_loss
 from clearhead.text.tokenizer import Tokenizer
 
 ALL = tuple(Direction(*name.split("-")) for name in ("en-de", "de-en", "en-fr", "fr-en"))
@@ -35,8 +36,8 @@ PARTS = ("train", "validation", "test")
 
 
 @pytest.fixture(scope="module")
-def model(many_model) -> TranslationModel:
-    return load(many_model)
+def model(multilingual_model) -> TranslationModel:
+    return load(multilingual_model)
 
 
 def pairs_of(folder: Path, part: str, direction: Direction) -> list[Pair]:
@@ -44,16 +45,16 @@ def pairs_of(folder: Path, part: str, direction: Direction) -> list[Pair]:
     return [Pair(*line.split("\t")) for line in lines]
 
 
-def test_one_model_translates_in_every_direction_what_it_has_never_seen(model, many_model):
+def test_one_model_translates_unseen_sentences_in_every_direction(model, multilingual_model):
     assert model.directions == ALL
     for direction in ALL:
-        sources, references = zip(*pairs_of(many_model, "test", direction), strict=True)
+        sources, references = zip(*pairs_of(multilingual_model, "test", direction), strict=True)
         translations = model.translate(list(sources), to=direction.target)
-        right = sum(str(one) == wanted for one, wanted in zip(translations, references, strict=True))
-        assert right >= 0.8 * len(references), direction
+        correct = sum(str(one) == expected for one, expected in zip(translations, references, strict=True))
+        assert correct >= 0.8 * len(references), direction
 
 
-def test_the_same_text_is_written_in_the_language_asked_for(model):
+def test_a_text_is_translated_into_the_requested_language(model):
     assert str(model.translate("three one four", to="de")) == "3 1 4"
     assert str(model.translate("three one four", to="fr")) == "c a d"
     [streamed] = model.stream(["three one four"], to="fr")
@@ -68,13 +69,13 @@ def test_the_same_text_is_written_in_the_language_asked_for(model):
         ("french", "to french: this model translates en-de, de-en, en-fr, fr-en only (did you mean fr?)"),
     ],
 )
-def test_a_language_that_is_missing_or_unknown_is_answered_with_all_directions(model, to, message):
+def test_a_missing_or_unknown_language_is_refused_with_all_directions(model, to, message):
     with pytest.raises(TextError) as refused:
         model.translate("one", to=to)
     assert str(refused.value) == message
 
 
-def test_a_direction_is_chosen_by_as_much_as_is_needed():
+def test_a_direction_is_chosen_by_the_given_languages():
     assert chosen(ALL, target="fr") == ("en", "fr")
     assert chosen(ALL, "de", "en") == ("de", "en")
     assert chosen(ALL[:1]) == ("en", "de")
@@ -86,7 +87,7 @@ def test_a_direction_is_chosen_by_as_much_as_is_needed():
         chosen(ALL, "de", "fr")
 
 
-def test_tags_are_there_only_where_there_is_a_choice():
+def test_there_are_tags_only_with_several_target_languages():
     assert tags(ALL) == {"de": "<2de>", "en": "<2en>", "fr": "<2fr>"}
     assert tags([Direction("de", "en"), Direction("fr", "en")]) == {}
     assert check_target([Direction("de", "en"), Direction("fr", "en")], None) == "en"
@@ -94,27 +95,27 @@ def test_tags_are_there_only_where_there_is_a_choice():
     assert file_name("test", ALL[0], ALL[:1]) == "test.tsv"
 
 
-def test_a_typed_tag_is_plain_text(model):
+def test_a_tag_in_the_input_is_plain_text(model):
     ids = model.tokenizer.encode("<2fr> three one")
     assert not set(ids) & set(tag_ids(ALL, model.tokenizer).values())
 
 
-def test_the_tag_takes_one_place_of_the_source(model, many_model):
-    max_length = read_toml(many_model / "config.toml")["model"]["max_length"]
+def test_the_tag_takes_one_position_of_the_source(model, multilingual_model):
+    max_length = read_toml(multilingual_model / "config.toml")["model"]["max_length"]
     assert model.max_length == max_length - 2
     model.translate("one " * model.max_length, to="de")
-    with pytest.raises(TextError, match=f"and the model takes {model.max_length}"):
+    with pytest.raises(TextError, match=f"but the model takes at most {model.max_length}"):
         model.translate("one " * (model.max_length + 1), to="de")
 
 
-def test_a_tokenizer_without_the_tags_is_refused(many_model, number_model, tmp_path):
-    shutil.copytree(number_model, tmp_path / "head_output")
-    shutil.copy(many_model / "config.toml", tmp_path / "head_output")
+def test_a_tokenizer_without_the_tags_is_refused(multilingual_model, number_model, tmp_path):
+    shutil.copytree(number_model, tmp_path / "mixed")
+    shutil.copy(multilingual_model / "config.toml", tmp_path / "mixed")
     with pytest.raises(ModelError, match="has no <2de>; it belongs to a model for other languages"):
-        load(tmp_path / "head_output")
+        load(tmp_path / "mixed")
 
 
-def test_directions_are_read_from_whatever_settings_there_are():
+def test_directions_are_read_from_incomplete_settings():
     one = {"source": "en", "target": "de"}
     assert saved_directions({"data": one}) == ALL[:1]
     assert saved_directions({"data": {"corpora": [one | {"both": True}, one]}}) == ALL[:2]
@@ -122,15 +123,15 @@ def test_directions_are_read_from_whatever_settings_there_are():
         assert saved_directions(odd) == (("und", "und"),)
 
 
-# What is learned, and what is kept from it
+# Training data and held-out pairs
 
 
 @pytest.fixture(scope="module")
-def recipe(tmp_path_factory, many_recipe) -> TranslationRecipe:
-    return read_settings(TranslationRecipe, many_recipe(tmp_path_factory.mktemp("recipe")))
+def recipe(tmp_path_factory, multilingual_recipe) -> TranslationRecipe:
+    return read_settings(TranslationRecipe, multilingual_recipe(tmp_path_factory.mktemp("recipe")))
 
 
-def test_an_english_sentence_is_in_one_part_only_over_all_directions(recipe):
+def test_an_english_sentence_is_in_only_one_part_over_all_directions(recipe):
     corpus = Corpus(recipe.data, 1)
     english: dict[str, set[str]] = {"train": set()}
     for pair, _ in corpus.directed("train", {}):
@@ -151,23 +152,23 @@ def test_a_store_holds_every_pair_in_both_directions_with_the_tag_of_its_target(
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
     corpus = Corpus(recipe.data, 1)
     tokenizer = learn_tokenizer(corpus, recipe)
-    asked = tag_ids(recipe.data.directions, tokenizer)
-    assert sorted(asked.values()) == [4, 5, 6]
+    ids = tag_ids(recipe.data.directions, tokenizer)
+    assert sorted(ids.values()) == [4, 5, 6]
     rows = store(corpus, "train", tokenizer, recipe)
     assert len(rows) == 2 * len(list(corpus.pairs("train")))
-    language = {number: code for code, number in asked.items()}
-    counted = dict.fromkeys(asked, 0)
+    language = {number: code for code, number in ids.items()}
+    counts = dict.fromkeys(ids, 0)
     for row in range(len(rows)):
         source, target = (side.tolist() for side in rows[row])
-        counted[language[source[0]]] += 1
-        written = tokenizer.decode(target).split()[0]
-        expected = "en" if len(written) > 1 else "de" if written.isdigit() else "fr"
+        counts[language[source[0]]] += 1
+        word = tokenizer.decode(target).split()[0]
+        expected = "en" if len(word) > 1 else "de" if word.isdigit() else "fr"
         assert language[source[0]] == expected
         assert not set(target) & set(language)
-    assert counted["en"] == counted["de"] + counted["fr"]
+    assert counts["en"] == counts["de"] + counts["fr"]
 
 
-def test_the_tokenizer_reads_every_sentence_once(recipe):
+def test_the_tokenizer_is_trained_on_every_sentence_once(recipe):
     corpus = Corpus(recipe.data, 1)
     texts = list(corpus.texts(10_000))
     assert len(texts) == 2 * len(list(corpus.pairs("train")))
@@ -184,7 +185,8 @@ def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
     tokenizer = learn_tokenizer(corpus, dropping)
     rows = store(corpus, "train", tokenizer, dropping)
     numbers = np.arange(200)
-    source, target = splitting(rows, tokenizer, dropping)(3, numbers)
+    split = BPEDropout(rows, tokenizer, 0.9, dropping.training.seed, dropping.model.max_tokens)
+    source, target = split(3, numbers)
     changed_rows = 0
     for row in numbers:
         before, after = rows.source[row].tolist(), source[row].tolist()
@@ -195,21 +197,24 @@ def test_tags_survive_bpe_dropout(recipe, tmp_path, monkeypatch):
     assert changed_rows > 50
 
 
-def test_a_validator_measures_each_direction_and_their_mean(model, many_model):
+def test_validation_reports_bleu_of_each_direction_and_the_mean(model, multilingual_model):
     recipe = parse_settings(
-        TranslationRecipe, apply_overrides(read_toml(many_model / "config.toml"), ["validation.sentences=28"])
+        TranslationRecipe,
+        apply_overrides(read_toml(multilingual_model / "config.toml"), ["validation.sentences=28"]),
     )
-    kept = {one: pairs_of(many_model, "validation", one) for one in ALL}
-    scores = Validator(kept, model.tokenizer, recipe).measure(model.model, nullcontext())
+    held_out = {one: pairs_of(multilingual_model, "validation", one) for one in ALL}
+    scores = Validator(held_out, model.tokenizer, recipe).measure(
+        model.model, nullcontext(), translation_loss
+    )
     for one in ALL:
-        sources, references = ([pair[side] for pair in kept[one][:14:2]] for side in (0, 1))
+        sources, references = ([pair[side] for pair in held_out[one][:14:2]] for side in (0, 1))
         translations = [str(found) for found in model.translate(sources, to=one.target, beam=1)]
         assert scores[f"bleu {one}"] == bleu(translations, references, one.target).value
     assert scores["bleu"] == pytest.approx(sum(scores[f"bleu {one}"] for one in ALL) / 4)
 
 
-def test_one_corpus_in_both_directions_makes_a_tagged_model(tmp_path, many_recipe):
-    values = read_toml(many_recipe(tmp_path, steps=2))
+def test_one_corpus_in_both_directions_gives_a_tagged_model(tmp_path, multilingual_recipe):
+    values = read_toml(multilingual_recipe(tmp_path, steps=2))
     values["data"]["corpora"].pop()
     recipe = parse_settings(TranslationRecipe, values)
     for _ in train(recipe, tmp_path / "out"):

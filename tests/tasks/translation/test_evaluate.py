@@ -1,59 +1,170 @@
-"""A measurement is made of the pairs that are there, in their order."""
+"""Validation and evaluation compute the expected scores, on the pairs that the model can take."""
+
+from contextlib import nullcontext
 
 import pytest
+import torch
+import torch.nn.functional as F
 
+from clearhead.data.batch import PairBatch
 from clearhead.data.sources.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.evaluation import scores
+from clearhead.evaluation.bleu import bleu
+from clearhead.layers.layout import Padded
 from clearhead.tasks.load import load
 from clearhead.tasks.translation.directions import Direction
-from clearhead.tasks.translation.evaluate import held_out_pairs, measure, within_reach
+from clearhead.tasks.translation.evaluate import (
+    HeldOutPairs,
+    Validator,
+    evaluate,
+    held_out_pairs,
+    translate_all,
+)
+from clearhead.tasks.translation.model import TranslateOptions
+from clearhead.tasks.translation.task import translation_loss
 
 PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]
 DIRECTION = Direction("en", "de")
 
 
-def test_the_kept_test_pairs_are_the_default(tmp_path):
+@pytest.fixture(scope="module")
+def trained(number_model):
+    return load(number_model)
+
+
+@pytest.fixture(scope="module")
+def pairs(number_model) -> list[Pair]:
+    lines = (number_model / "validation.tsv").read_text().splitlines()
+    return [Pair(*line.split("\t")) for line in lines]
+
+
+@pytest.fixture
+def recipe(number_model):
+    from clearhead.config import apply_overrides, parse_settings, read_toml
+    from clearhead.tasks.translation.recipe import TranslationRecipe
+
+    saved = read_toml(number_model / "config.toml")
+    return lambda *changes: parse_settings(TranslationRecipe, apply_overrides(saved, changes))
+
+
+def loss_of(validator: Validator, model) -> float:
+    return validator.loss(model, nullcontext(), translation_loss)
+
+
+# Validation
+
+
+def test_the_validation_loss_is_the_cross_entropy_of_all_tokens(trained, pairs, recipe):
+    model, tokenizer = trained.model, trained.tokenizer
+    total, tokens = 0.0, 0
+    for pair in pairs:
+        batch = PairBatch.of([tokenizer.encode(pair.source)], [tokenizer.encode(pair.target)])
+        with torch.no_grad():
+            logits = model(batch.source, Padded(batch.source_lengths), batch.inputs)
+        total += F.cross_entropy(logits[0], batch.labels[0], reduction="sum").item()
+        tokens += batch.labels.numel()
+    for budget in (20, 4096):
+        validator = Validator({DIRECTION: pairs}, tokenizer, recipe(f"batches.tokens={budget}"))
+        assert loss_of(validator, model) == pytest.approx(total / tokens, rel=1e-5)
+
+
+def test_bleu_is_computed_on_an_even_sample_of_the_pairs(trained, pairs, recipe):
+    validator = Validator(
+        {DIRECTION: pairs}, trained.tokenizer, recipe("validation={sentences = 7, beam = 2}")
+    )
+    sources, references = ([pair[side] for pair in pairs[:28:4]] for side in (0, 1))
+    translations = [str(one) for one in trained.translate(sources, beam=2)]
+    assert validator.bleu(trained.model) == {"bleu": bleu(translations, references, "de").value}
+
+
+def test_a_measurement_is_the_loss_and_bleu(trained, pairs, recipe):
+    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe())
+    measured = validator.measure(trained.model, nullcontext(), translation_loss)
+    assert measured == {"loss": loss_of(validator, trained.model), **validator.bleu(trained.model)}
+
+
+def test_with_zero_sentences_there_is_no_bleu(trained, pairs, recipe):
+    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe("validation.sentences=0"))
+    assert validator.bleu(trained.model) == {}
+    assert loss_of(validator, trained.model) > 0
+
+
+def test_validation_changes_neither_weights_nor_the_random_generator(trained, pairs, recipe):
+    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe())
+    weights = [parameter.clone() for parameter in trained.model.parameters()]
+    state = torch.get_rng_state()
+    first = loss_of(validator, trained.model), validator.bleu(trained.model)
+    assert (loss_of(validator, trained.model), validator.bleu(trained.model)) == first
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(map(torch.equal, weights, trained.model.parameters()))
+
+
+def test_pairs_that_are_too_long_for_the_model_are_left_out(trained, pairs, recipe):
+    long = Pair("one " * 30, "1 " * 30)
+    usual, more = (
+        loss_of(Validator({DIRECTION: some}, trained.tokenizer, recipe()), trained.model)
+        for some in (pairs, [long, *pairs])
+    )
+    assert usual == more
+    with pytest.raises(DataError, match="none of 1 pairs has 1 to 15 tokens; use shorter pairs, or raise"):
+        Validator({DIRECTION: [long]}, trained.tokenizer, recipe())
+
+
+def test_label_smoothing_raises_the_loss_of_a_confident_model(trained, pairs):
+    batch = PairBatch.of(*([trained.tokenizer.encode(pair[side]) for pair in pairs] for side in (0, 1)))
+    with torch.no_grad():
+        plain, smoothed = (translation_loss(trained.model, batch, smoothing) for smoothing in (0.0, 0.1))
+    assert smoothed > plain
+
+
+# Evaluation
+
+
+def test_the_held_out_test_pairs_are_the_default(tmp_path):
     (tmp_path / "config.toml").write_text("")
     (tmp_path / "test.tsv").write_text("a\tb\n")
     assert held_out_pairs(None, tmp_path, DIRECTION).pairs == [Pair("a", "b")]
     for content in (None, ""):
         (tmp_path / "test.tsv").unlink() if content is None else (tmp_path / "test.tsv").write_text(content)
         with pytest.raises(
-            DataError, match="no test pairs are kept beside this model; name a file with --pairs"
+            DataError, match="this folder has no held-out test pairs; name a file with --pair"
         ):
             held_out_pairs(None, tmp_path, DIRECTION)
 
 
-def test_pairs_are_normalised_as_in_training_and_empty_ones_left_out(tmp_path):
+def test_pairs_are_normalised_as_in_training_and_blank_ones_left_out(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("a\u00a0 b\tc \nd\t\n\te\nf\tg\n", encoding="utf-8")
-    unseen = held_out_pairs(str(path), tmp_path, DIRECTION)
-    assert unseen.pairs == [Pair("a b", "c"), Pair("f", "g")]
-    assert (unseen.read, unseen.blank) == (4, 2)
-    # What belongs to the pairs stays beside them.
-    assert unseen.kept(["1", "2", "3", "4"]) == ["1", "4"]
-    assert unseen.spread(["1", "4"]) == ["1", "", "", "4"]
+    test = held_out_pairs(str(path), tmp_path, DIRECTION)
+    assert test.pairs == [Pair("a b", "c"), Pair("f", "g")]
+    assert (test.read, test.blank) == (4, 2)
+    assert test.kept(["1", "2", "3", "4"]) == ["1", "4"]
+    assert test.spread(["1", "4"]) == ["1", "", "", "4"]
 
 
-def test_a_source_too_long_for_the_model_is_left_empty(number_model):
-    model = load(number_model)
-    max_length = "one " * model.max_length
-    assert within_reach(model, [max_length, max_length + "two", "three"]) == [max_length, "", "three"]
+def test_a_source_that_is_too_long_has_an_empty_translation(trained):
+    longest = ("one " * trained.max_length).strip()
+    sources = [longest, f"{longest} two", "three"]
+    test = HeldOutPairs([Pair(source, "1") for source in sources], [0, 1, 2], 3)
+    found = list(translate_all(trained, test, "de", TranslateOptions(beam=1)))
+    assert [one.source for one in found] == sources
+    assert [one.too_long for one in found] == [False, True, False]
+    assert [bool(one.text) for one in found] == [True, False, True]
 
 
-def test_the_scores_are_those_of_the_evaluation(tmp_path):
+def test_the_report_holds_the_scores_of_the_evaluation():
     ours = [pair.target.replace("steht", "liegt") for pair in PAIRS]
-    measured = measure(PAIRS, ours, "de")
-    assert measured.sentences == 12
-    assert measured.scores == scores(ours, [pair.target for pair in PAIRS], "de")
-    assert sum(bucket.sentences for bucket in measured.by_length) == 12
-    assert measured.comparisons == []
+    report = evaluate(PAIRS, ours, "de")
+    assert report.sentences == 12
+    assert report.scores == scores(ours, [pair.target for pair in PAIRS], "de")
+    assert sum(bucket.sentences for bucket in report.by_length) == 12
+    assert report.comparisons == []
 
 
-def test_a_better_rival_is_told_from_chance():
+def test_a_better_system_is_significantly_better():
     ours = [pair.target.replace("steht", "liegt") for pair in PAIRS]
     theirs = [pair.target for pair in PAIRS]
-    bleu = measure(PAIRS, ours, "de", theirs).comparisons[0]
-    assert bleu.ours.value < bleu.theirs.value
-    assert bleu.p_value < 0.05
+    comparison = evaluate(PAIRS, ours, "de", theirs).comparisons[0]
+    assert comparison.ours.value < comparison.theirs.value
+    assert comparison.p_value < 0.05

@@ -1,5 +1,6 @@
-"""What a text gives depends on the text and the wishes, not on its company."""
+"""The translation of a text depends on the text and the options, not on the texts beside it."""
 
+import inspect
 import itertools
 import random
 
@@ -7,10 +8,12 @@ import pytest
 import torch
 
 import clearhead
+from clearhead.data.sources.corpus import Pair
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.tasks.load import load
 from clearhead.tasks.translation import model as translation
-from clearhead.tasks.translation.model import Sampling, TranslationModel
+from clearhead.tasks.translation.evaluate import HeldOutPairs, translate_all
+from clearhead.tasks.translation.model import Sampling, TranslateOptions, TranslationModel
 
 TEXTS = [
     "one two",
@@ -23,12 +26,12 @@ TEXTS = [
     "unknown words three",
     "one two",
 ]
-WISHES = {
+OPTIONS = {
     "greedy": {"beam": 1},
     "beam": {"beam": 4},
-    "several": {"beam": 4, "nbest": 3},
-    "penalised": {"beam": 2, "alpha": 0.0, "repetition_penalty": 1.3, "no_repeat": 2},
-    "begun": {"prefix": "7"},
+    "n-best": {"beam": 4, "nbest": 3},
+    "penalties": {"beam": 2, "length_penalty": 0.0, "repetition_penalty": 1.3, "no_repeat": 2},
+    "prefix": {"prefix": "7"},
 }
 
 
@@ -38,7 +41,7 @@ def model(number_model) -> TranslationModel:
 
 
 def assert_same(found: clearhead.Translation, expected: clearhead.Translation) -> None:
-    """The same texts, with scores that differ by no more than rounding."""
+    """The same texts, with scores that differ only by rounding errors."""
     assert [found.source, found.text, *map(str, found.nbest)] == [
         expected.source,
         expected.text,
@@ -48,28 +51,31 @@ def assert_same(found: clearhead.Translation, expected: clearhead.Translation) -
     assert scores == pytest.approx(others, rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize("options", WISHES.values(), ids=WISHES)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("budget", [10, 4096])
-def test_a_text_alone_gives_what_it_gives_among_others(model, options, budget, monkeypatch):
+def test_a_text_is_translated_the_same_alone_and_in_a_batch(model, options, budget, monkeypatch):
     alone = [model.translate(text, **options) for text in TEXTS]
     monkeypatch.setattr(translation, "BATCH_TOKENS", budget)
     order = random.Random(3).sample(range(len(TEXTS)), len(TEXTS))
-    batches_per_step = model.translate([TEXTS[place] for place in order], **options)
-    for place, found in zip(order, batches_per_step, strict=True):
-        assert_same(found, alone[place])
+    together = model.translate([TEXTS[number] for number in order], **options)
+    for number, found in zip(order, together, strict=True):
+        assert_same(found, alone[number])
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 100])
-def test_a_stream_gives_what_a_list_gives(model, at_once):
-    for options in ({}, {"sampling": Sampling(temperature=2.0, seed=7)}):
-        streamed = list(model.stream(iter(TEXTS), at_once, **options))
-        for found, expected in zip(streamed, model.translate(TEXTS, **options), strict=True):
-            assert_same(found, expected)
+@pytest.mark.parametrize("batch_size", [1, 2, 100])
+@pytest.mark.parametrize("sampling", [None, Sampling(temperature=2.0, seed=7)])
+def test_a_stream_gives_the_same_translations_as_a_list(model, batch_size, sampling):
+    expected = model.translate(TEXTS, sampling=sampling)
+    options = TranslateOptions(sampling=sampling)
+    for several in (model.stream, model.translations):
+        streamed = list(several(iter(TEXTS), batch_size=batch_size, options=options))
+        for found, one in zip(streamed, expected, strict=True):
+            assert_same(found, one)
 
 
-def test_a_stream_without_end_is_translated_as_it_comes(model):
+def test_an_endless_stream_is_translated_as_it_comes(model):
     endless = itertools.cycle(["one two", "", "three"])
-    found = itertools.islice(model.stream(endless, at_once=2), 7)
+    found = itertools.islice(model.stream(endless, batch_size=2), 7)
     assert [one.source for one in found] == ["one two", "", "three", "one two", "", "three", "one two"]
 
 
@@ -85,12 +91,13 @@ def test_a_string_gives_one_translation_and_a_list_gives_a_list(model):
     assert isinstance(one, clearhead.Translation)
     assert str(one) == one.text == "1 2"
     assert one.complete
+    assert not one.too_long
     assert one.score < 0
-    assert one.log_probability < 0
+    assert one.sum_log_prob < 0
     assert [str(same) for same in model.translate(["one two"])] == ["1 2"]
 
 
-def test_the_best_are_in_order_and_the_first_is_the_translation(model):
+def test_n_best_translations_are_sorted_and_the_first_is_the_translation(model):
     found = model.translate("one two three", beam=5, nbest=5)
     scores = [one.score for one in found.nbest]
     assert len(scores) == 5
@@ -100,70 +107,80 @@ def test_the_best_are_in_order_and_the_first_is_the_translation(model):
     assert (first.text, first.score) == (found.text, found.score)
 
 
-def test_a_prefix_begins_the_translation(model):
+def test_a_translation_starts_with_the_prefix(model):
     for text in ("one two", "three four five"):
         assert model.translate(text, prefix="9 8").text.startswith("9 8")
-    begun = model.translate("one two three", prefix="1")
-    assert begun.text == model.translate("one two three").text
+    continued = model.translate("one two three", prefix="1")
+    assert continued.text == model.translate("one two three").text
 
 
-def test_no_run_of_tokens_comes_twice_where_that_is_forbidden(model):
+def test_no_repeat_forbids_repeated_ngrams(model):
     assert model.translate("two two two", no_repeat=1, beam=1).text.split().count("2") == 1
 
 
-def test_drawing_depends_on_the_seed_and_the_place_alone(model):
-    def draw(texts, seed):
+def test_sampling_depends_only_on_the_seed_and_the_number_of_the_text(model):
+    def sampled(texts, seed):
         return [str(one) for one in model.translate(texts, sampling=Sampling(temperature=3.0, seed=seed))]
 
     texts = ["one two three"] * 6
-    assert draw(texts, 1) == draw(texts, 1)
-    assert len(set(draw(texts, 1))) > 1
-    # The number of a text is added to the seed, so a text can be drawn again by itself.
-    assert draw(texts, 1)[4] == draw(texts[:1], 5)[0]
-    assert draw(texts, 1)[:3] == draw(texts[:3], 1)
+    assert sampled(texts, 1) == sampled(texts, 1)
+    assert len(set(sampled(texts, 1))) > 1
+    # The number of a text is added to the seed, so a text can be sampled again alone.
+    assert sampled(texts, 1)[4] == sampled(texts[:1], 5)[0]
+    assert sampled(texts, 1)[:3] == sampled(texts[:3], 1)
 
 
-def test_drawing_neither_uses_nor_changes_the_chance_of_others(model):
+def test_sampling_leaves_the_global_random_generator_untouched(model):
     torch.manual_seed(1)
     before = torch.get_rng_state()
     model.translate("one", sampling=Sampling())
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_drawing_among_one_token_is_greedy_search(model):
+def test_top_1_sampling_is_greedy_search(model):
     texts = ["one two", "three four five"]
-    drawn = model.translate(texts, sampling=Sampling(top_k=1))
-    assert [str(one) for one in drawn] == [str(one) for one in model.translate(texts, beam=1)]
+    sampled = model.translate(texts, sampling=Sampling(top_k=1))
+    assert [str(one) for one in sampled] == [str(one) for one in model.translate(texts, beam=1)]
 
 
-def test_the_settings_of_the_model_are_the_default(model):
+def test_the_search_settings_of_the_model_are_the_default(model):
     assert (model.search.beam, model.search.length_penalty) == (5, 0.6)
     assert_same(
         model.translate("one two three"), model.translate("one two three", beam=5, length_penalty=0.6)
     )
 
 
-def test_the_longest_text_is_taken_and_a_longer_one_refused_by_number(model):
+def test_a_text_that_is_too_long_is_refused_by_number(model):
     assert model.max_length == 15
     assert model.translate("one " * 15).text
-    with pytest.raises(
-        TextError, match=r"text 2 \('one one .*…'\): 16 tokens, and the model takes 15: split it"
-    ):
+    message = r"\('one one .*…'\): 16 tokens, but the model takes at most 15; split it"
+    with pytest.raises(TextError, match=f"text 2 {message}"):
         model.translate(["two", "one " * 16])
-    stream = model.stream(["two", "three", "four", "one " * 16], at_once=2)
-    assert [next(stream).source for _ in range(4)] == ["two", "three", "four", ""]
-    with pytest.raises(TextError, match="text 4 "):
+    texts = ["two", "three", "four", "one " * 16, "five"]
+    stream = model.stream(texts, batch_size=2)
+    assert [next(stream).source for _ in range(5)] == texts
+    with pytest.raises(TextError, match=f"text 4 {message}; 1 texts were too long"):
         next(stream)
 
 
-def test_what_goes_wrong_while_reading_comes_after_what_was_read(model):
+def test_translations_mark_texts_that_are_too_long(model):
+    texts = ["two", "one " * 16, "three four"]
+    found = list(model.translations(texts, batch_size=2))
+    assert [(one.source, one.text, one.too_long, one.complete) for one in found] == [
+        ("two", "2", False, True),
+        ("one " * 16, "", True, False),
+        ("three four", "3 4", False, True),
+    ]
+
+
+def test_an_error_in_the_input_comes_after_the_translations_before_it(model):
     def texts():
         yield "one two"
         yield "three four"
         raise TextError("line 3: is broken")
 
-    for at_once in (1, 2, 10):
-        stream = model.stream(texts(), at_once)
+    for batch_size in (1, 2, 10):
+        stream = model.stream(texts(), batch_size=batch_size)
         assert [str(next(stream)), str(next(stream))] == ["1 2", "3 4"]
         with pytest.raises(TextError, match="line 3: is broken"):
             next(stream)
@@ -174,28 +191,85 @@ def test_what_goes_wrong_while_reading_comes_after_what_was_read(model):
     [
         ({"beam": 0}, "beam: 0 should be at least 1"),
         ({"nbest": 6}, "nbest: 6 should be from 1 to the beam, 5"),
-        ({"nbest": 2, "sampling": Sampling()}, "nbest: 2 goes with a beam; draw with several seeds instead"),
+        ({"nbest": 2, "sampling": Sampling()}, "nbest: 2 needs beam search; sample with several seeds"),
         ({"no_repeat": -1}, "no_repeat: -1 should be at least 0"),
-        ({"alpha": -0.5}, "alpha: -0.5 should be from 0 to 10"),
-        ({"alpha": float("inf")}, "alpha: inf should be from 0 to 10"),
-        ({"repetition": float("nan")}, r"repetition_penalty: nan should be from 0\.01 to 100"),
-        ({"beam": 2, "sampling": Sampling()}, "beam: 2 goes with a search, but drawing was asked for"),
-        ({"alpha": 0.5, "sampling": Sampling()}, r"alpha: 0\.5 goes with a search"),
+        ({"length_penalty": -0.5}, ": -0.5 should be from 0 to 10"),
+        ({"length_penalty": float("inf")}, ": inf should be from 0 to 10"),
+        ({"repetition_penalty": float("nan")}, r"repetition_penalty: nan should be from 0\.01 to 100"),
+        ({"beam": 2, "sampling": Sampling()}, "beam: 2 has no effect on sampling; leave it out"),
+        ({"length_penalty": 0.5, "sampling": Sampling()}, r"length_penalty: 0\.5 has no effect on sampling"),
+        ({"prefix": [3]}, "prefix: 3 is not the id of a text token"),
     ],
 )
-def test_wishes_that_contradict_are_refused(model, options, message):
-    for texts in ("one", "", []):
+def test_wrong_options_are_refused_by_name(model, options, message):
+    for texts in ("one", "", []) if "prefix" not in options else ("one",):
         with pytest.raises(SettingsError, match=message):
             model.translate(texts, **options)
 
 
-def test_seeds_that_torch_could_not_take_are_refused():
+def test_options_are_checked_when_they_are_made():
+    for options, message in (
+        ({"beam": 0}, "beam: 0 should be at least 1"),
+        ({"length_penalty": 11.0}, ": 11.0 should be from 0 to 10"),
+        ({"nbest": 3, "sampling": Sampling()}, "nbest: 3 needs beam search"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            TranslateOptions(**options)
+
+
+def test_seeds_outside_the_range_of_torch_are_refused():
     for seed in (-1, 2**63):
         with pytest.raises(SettingsError, match=f"seed: {seed} should be from 0 to"):
             Sampling(seed=seed)
 
 
-def test_the_languages_are_known_and_others_refused(model):
+def test_options_are_keyword_arguments_that_tools_can_see():
+    for method in (TranslationModel.translate, TranslationModel.stream, TranslationModel.translations):
+        parameters = inspect.signature(method).parameters
+        assert not [one for one in parameters.values() if one.kind is one.VAR_KEYWORD]
+    parameters = inspect.signature(TranslationModel.translate).parameters
+    options = {name: one.default for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY}
+    assert options == vars(TranslateOptions())
+    with pytest.raises(TypeError, match="nonsense"):
+        TranslationModel.translate(None, "one", nonsense=1)  # pyright: ignore
+
+
+class CountingTokenizer:
+    """A tokenizer that records every text it encodes."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.texts = tokenizer, []
+
+    def __getattr__(self, name):
+        return getattr(self.tokenizer, name)
+
+    def encode(self, text):
+        self.texts.append(text)
+        return self.tokenizer.encode(text)
+
+    def encode_batch(self, texts):
+        self.texts.extend(texts)
+        return self.tokenizer.encode_batch(texts)
+
+
+def test_each_text_is_tokenised_once(number_model):
+    model = load(number_model)
+    counting = model.tokenizer = CountingTokenizer(model.tokenizer)
+    texts = [f"{text} {text}" for text in ("one", "two", "three", "four", "five")]
+    pairs = HeldOutPairs([Pair(text, text) for text in [*texts, "six " * 16]], list(range(6)), 6)
+    for translate, encoded in (
+        (lambda: model.translate(texts, beam=2), texts),
+        (lambda: model.translate(texts, sampling=Sampling()), texts),
+        (lambda: list(model.stream(texts, batch_size=2)), texts),
+        (lambda: list(translate_all(model, pairs, "de")), [pair.source for pair in pairs.pairs]),
+        (lambda: model.explain(texts[0]), texts[:1]),
+    ):
+        counting.texts.clear()
+        translate()
+        assert counting.texts == encoded
+
+
+def test_unknown_target_languages_are_refused(model):
     assert model.directions == (("en", "de"),)
     assert_same(model.translate("one two", to="de"), model.translate("one two"))
     with pytest.raises(TextError, match=r"^to fr: this model translates en-de only"):
@@ -203,13 +277,13 @@ def test_the_languages_are_known_and_others_refused(model):
 
 
 @pytest.mark.parametrize(
-    ("said", "hint"),
+    ("language", "hint"),
     [("german", " (did you mean de?)"), ("DE", " (did you mean de?)"), ("fr", ""), ("qq", "")],
 )
-def test_a_language_said_otherwise_gets_its_code_suggested(model, said, hint):
+def test_the_code_of_a_misspelt_language_is_suggested(model, language, hint):
     with pytest.raises(TextError) as caught:
-        next(model.stream([], to=said))
-    assert str(caught.value) == f"to {said}: this model translates en-de only{hint}"
+        next(model.stream([], to=language))
+    assert str(caught.value) == f"to {language}: this model translates en-de only{hint}"
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
@@ -217,7 +291,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
         clearhead.load(tmp_path)
 
 
-def test_capture_looks_into_a_loaded_model(model):
+def test_capture_works_on_a_loaded_model(model):
     before = model.translate("one two")
     with clearhead.capture(model.model) as trace:
         model.translate("one two", beam=1)

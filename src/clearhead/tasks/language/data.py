@@ -1,4 +1,4 @@
-"""From a recipe's text to a tokenizer and token stores; nothing is computed twice."""
+"""Training text: reading, splitting, tokenizer and cached token stores."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,11 +23,10 @@ from clearhead.tasks.records import cache_folder
 from clearhead.text.tokenizer import Tokenizer
 
 Part = Literal["train", "validation"]
-# More text would not improve a tokenizer, only cost time.
+# More text does not improve a tokenizer.
 TOKENIZER_CHARACTERS = 20_000_000
-# With less there is nothing to learn.
 MIN_CHARACTERS = 100
-# Raise it when reading or splitting changes, so that cached stores are made anew.
+# Version of reading and splitting: raising it invalidates cached stores.
 PREPARATION = 3
 
 
@@ -55,20 +54,21 @@ class Corpus:
 
 
 class TextCorpus(Corpus):
-    """Running text in two parts, read from disk each time."""
+    """Running text, split into training and validation; read from disk each time."""
 
     def texts(self) -> Iterator[str]:
         """The training text, for the tokenizer."""
         return (piece.text for piece in self.pieces("train"))
 
     def example(self) -> str:
+        """A line of the text."""
         piece = next(read_documents(self.config.train, self.config.field), None)
         if piece is None:
-            raise DataError(f"{_named(self.config.train)}: contains no text")
+            raise DataError(f"{_named(self.config.train)}: contains no text; name another file")
         return next(line for line in piece.text.splitlines() if line.strip())
 
     def pieces(self, part: Part) -> Iterator[TextChunk]:
-        """The documents of a part."""
+        """The documents of a part, long ones in pieces."""
         config = self.config
         if config.validation:
             return read_documents(config.train if part == "train" else config.validation, config.field)
@@ -89,15 +89,19 @@ class TextCorpus(Corpus):
 
 
 class Instructions(Corpus):
-    """Prompts with answers in two parts, each in the template."""
+    """Prompts with answers in the template, split into training and validation."""
 
     def texts(self) -> Iterator[str]:
+        """Prompts and answers to train on, for the tokenizer."""
         return chain.from_iterable(self.pairs("train"))
 
     def example(self) -> str:
+        """A prompt and its answer, on one line."""
         first = next(self._formatted(self.config.train[:1]), None)
         if first is None:
-            raise DataError(f"{_named(self.config.train)}: contains no prompts with answers")
+            raise DataError(
+                f"{_named(self.config.train)}: contains no prompts with answers; name another file"
+            )
         return " | ".join(side.replace("\n", "↵") for side in first)
 
     def pairs(self, part: Part) -> Iterator[Pair]:
@@ -123,27 +127,25 @@ class Instructions(Corpus):
         if len(fits) == len(store):
             return store
         if not len(fits):
-            raise DataError(
-                f"no prompt fits with its answer into {max_length} tokens; raise model.context_length"
-            )
+            raise DataError(f"no prompt and answer fit into {max_length} tokens; raise model.context_length")
         return PairStore(store.source.gather(fits), store.target.gather(fits), store.meta)
 
     @cached_property
     def survey(self) -> Survey:
-        """The survey of all pairs in the template, each pair a document."""
+        """The survey of all pairs, each in the template as one document."""
         pairs = self._formatted_or_blank(self.config.train)
         return _surveyed(self, (TextChunk("".join(pair), last=True) if pair else BLANK for pair in pairs))
 
     @cached_property
     def split(self) -> Split:
         # Duplicates count once.
-        pairs, wanted = len({hash(pair) for pair in self._formatted(self.config.train)}), self.config.hold_out
-        count = min(pairs - 1, -(-pairs * wanted.share // 1), wanted.most)
-        if pairs < 2:
+        distinct = len({hash(pair) for pair in self._formatted(self.config.train)})
+        if distinct < 2:
             raise DataError(
-                f"{_named(self.config.train)}: {pairs} different prompts with answers are too few to learn "
-                "from"
+                f"{_named(self.config.train)}: only {distinct} distinct prompts with answers; add more"
             )
+        hold = self.config.hold_out
+        count = min(distinct - 1, -(-distinct * hold.share // 1), hold.most)
         whole = UnsplitCorpus(self._formatted(self.config.train), (PROMPT, ANSWER), int(count), 0)
         return hold_out([whole], self.seed)[0]
 
@@ -161,12 +163,12 @@ class Instructions(Corpus):
 
 
 def corpus_of(data: TextConfig, seed: int) -> TextCorpus | Instructions:
-    """The corpus that the settings describe."""
+    """The corpus that the settings describe: pairs if there is a template, else running text."""
     return Instructions(data, seed) if data.template else TextCorpus(data, seed)
 
 
 def learn_text_tokenizer(corpus: TextCorpus | Instructions, recipe: LanguageRecipe) -> Tokenizer:
-    """A tokenizer learned from the training part."""
+    """A tokenizer trained on the training part."""
     return Tokenizer.train(_first(corpus.texts(), TOKENIZER_CHARACTERS), recipe.tokenizer)
 
 

@@ -1,4 +1,4 @@
-"""The perplexity of a language model on text that it was not trained on."""
+"""Perplexity of a language model on held-out text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,17 +31,17 @@ class PerplexityReport:
     measured: Perplexity
     documents: int
     unknown: int
-    """Tokens of the text that are not in the model's vocabulary."""
+    """Number of tokens outside the model's vocabulary."""
 
 
 def held_out_text(named: Sequence[str], folder: Path) -> list[str]:
-    """The named files, or the text that training kept beside the model."""
+    """The named files, or the text that training held out, in the model's folder."""
     if named:
         check_texts(named)
         return list(named)
     kept = folder / VALIDATION
     if not kept.exists():
-        raise DataError(f"{folder}: no text is kept beside this model; name a file with --text")
+        raise DataError(f"{folder}: this folder has no held-out text; name a file with --text")
     return [str(kept)]
 
 
@@ -53,10 +53,10 @@ def evaluate(
     progress: ProgressCallback = ignore_progress,
     reading: ProgressCallback = ignore_progress,
 ) -> PerplexityReport:
-    """The perplexity of the text in files; `progress` follows the windows, `reading` the bytes read."""
+    """The perplexity of the text in files; `progress` counts windows, `reading` counts bytes."""
     with track_progress((path for file in files for path in paths_of(file)), reading):
         store, size = _stored(language, files, field)
-    # The token after a document is never predicted, so any will do.
+    # The end token is never predicted, so any id will do.
     start = language.prompt_format.start
     documents = DelimitedDocuments(store, (start[0], PAD) if start else None)
     if not (documents.lengths > (2 if documents.delimiters else 1)).any():
@@ -71,7 +71,7 @@ def evaluate(
 def _stored(
     language: LanguageModel, files: Sequence[str], field: str | None
 ) -> tuple[TextStore | PairStore, int]:
-    """The text in files as ids, and its bytes; of prompts with answers, those of the answers."""
+    """The token store of files, and the bytes of their text, or of the answers if they hold prompts."""
     tokenizer, pairs = language.tokenizer, [] if field else _answers(language, [Path(file) for file in files])
     if pairs:
         prompts, answers = ([pair[side] for pair in pairs] for side in (0, 1))
@@ -88,7 +88,7 @@ def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
     """Prompts with answers in the model's template; empty if a file holds anything else."""
     form = language.prompt_format
     if [file.name for file in files] == [VALIDATION] and (files[0].parent / SETTINGS).is_file():
-        # The text that a run keeps is already in its template.
+        # The held-out text of a run is already in the template.
         return _pairs(files[0])
     if not form.prefix or any(suffix(file) not in (".jsonl", ".ndjson") for file in files):
         return []

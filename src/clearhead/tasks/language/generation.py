@@ -1,4 +1,4 @@
-"""How a text is continued: the options, the decoding, and the result."""
+"""Text generation: options, decoding and results."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,21 +18,21 @@ from clearhead.decoding import (
     sampler,
 )
 from clearhead.errors import SettingsError
-from clearhead.options import check_types
+from clearhead.options import Options
 from clearhead.tasks.language.sliding_window import SlidingWindow
 from clearhead.text.detokenizer import StreamDetokenizer
 
 if TYPE_CHECKING:
     from clearhead.tasks.language.model import LanguageModel
 
-# Far beyond use; the result still fits into memory.
+# Beyond any practical use, but the result still fits into memory.
 MAX_TOKENS, MAX_SAMPLES = 1_000_000, 1_000
-# The end-of-text id of a tokenizer that has none: no token has it.
+# Stands for the end-of-text id of a tokenizer that has none; no token has this id.
 NO_END = -1
 
 
 class StreamedText(NamedTuple):
-    """A piece of a continuation; a step may give several or none."""
+    """A piece of the continuation of one of the samples."""
 
     sample: int
     text: str
@@ -46,14 +46,14 @@ class Generation:
     text: str
     """The continuation, without the stop string or special token that ended it."""
     ended: Literal["end", "stop", "length"]
-    """Whether the model, a stop string or the maximum number of tokens ended it."""
+    """What ended it: the model, a stop string, or the maximum number of tokens."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
     log_probs: tuple[float, ...] = field(default=(), repr=False)
-    """The model's own, for each token and for the end."""
+    """Log-probability of each token, and of the end token if the model ended the text."""
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = field(default=(), repr=False)
-    """The most probable tokens at each position, if `logprobs` asks for them."""
+    """The most probable tokens at each position; empty unless `logprobs` is set."""
     truncated: int = 0
-    """How many tokens at the start of the prompt did not fit into the context."""
+    """Number of tokens at the start of the prompt that did not fit into the context."""
     answers: bool = False
     """Whether the model answers prompts instead of continuing them."""
     samples: tuple["Generation", ...] = field(default=(), repr=False)
@@ -68,13 +68,13 @@ class Generation:
 
 
 @dataclass(frozen=True)
-class GenerateOptions:
+class GenerateOptions(Options):
     """How to continue a text."""
 
     tokens: int = 200
     """Maximum number of tokens to add."""
     temperature: float = 0.8
-    """0 takes the most probable token at each position; 1 samples from the model's own distribution."""
+    """0 is greedy; 1 samples from the model's own distribution."""
     top_k: int | None = None
     top_p: float = 1.0
     min_p: float = 0.0
@@ -91,7 +91,7 @@ class GenerateOptions:
     prompt up front."""
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         problems = []
         for name, least, most in (
             ("tokens", 1, MAX_TOKENS),
@@ -102,7 +102,7 @@ class GenerateOptions:
             if value < least:
                 problems.append(f"{name}: {value} should be at least {least}")
             if most and value > most:
-                problems.append(f"{name}: {value} should be at most {most:,}; ask several times")
+                problems.append(f"{name}: {value} should be at most {most:,}; call it several times")
         if not 0 <= self.seed <= MAX_SEED:
             problems.append(f"seed: {self.seed} should be from 0 to {MAX_SEED}")
         if "" in self.stops:
@@ -124,7 +124,7 @@ class GenerateOptions:
         return self.temperature == 0
 
     def adjustments(self) -> list[Adjust]:
-        """The penalties that change the probabilities."""
+        """The penalties on the logits."""
         return [] if self.repetition_penalty == 1 else [repetition_penalty(self.repetition_penalty)]
 
     def _check_temperature(self) -> None:
@@ -136,7 +136,7 @@ class GenerateOptions:
 
 
 class Decoder:
-    """Generates continuations of prompts that share a batch: iterate over it for the text as it comes."""
+    """Generates the continuations of a batch of prompts; iterating over it yields text as it is generated."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Decoder:
         positions = iter(loop)
         lengths = [0] * len(self.visible)
         while True:
-            # Not around the yield: the caller computes in a mode of their own.
+            # Not around the yield: the caller may be in another mode.
             with torch.inference_mode():
                 position = next(positions, None)
                 if position is None:
@@ -178,7 +178,7 @@ class Decoder:
         ]
 
     def continuation(self, row: int) -> tuple[list[int], int | None]:
-        """The ids that were generated after a prompt, and the special token that ended them, if any."""
+        """The generated ids after a prompt, and the special token that ended them, if any."""
         assert self.loop is not None
         found = self.loop.hypotheses()[row]
         end = int(self.loop.tokens[row, len(found.tokens)]) if found.complete else None
@@ -187,7 +187,7 @@ class Decoder:
     def _start(self) -> DecodeLoop:
         options, language = self.options, self.language
         window = SlidingWindow(language.engine, max(map(len, self.visible)) + options.tokens)
-        # Equal prompts are read once.
+        # Equal prompts share one pass.
         distinct = {ids: row for row, ids in enumerate(dict.fromkeys(map(tuple, self.visible)))}
         state = window.start(list(distinct))
         if len(distinct) < len(self.visible):
@@ -205,7 +205,7 @@ class Decoder:
         return DecodeLoop(window.step, state, constraints, choose, options.logprobs)
 
     def _detokenize(self, loop: DecodeLoop, position: int, lengths: list[int]) -> list[StreamedText]:
-        """The text that the tokens of a position complete; a text that meets a stop string ends."""
+        """The text completed by the tokens at a position; texts that reach a stop string end."""
         pieces, stopped = [], []
         tokens = loop.tokens[:, position].tolist()
         for row, (token, length) in enumerate(zip(tokens, loop.lengths.tolist(), strict=True)):
@@ -240,9 +240,9 @@ class Decoder:
 
 
 def _past(prompts: list[list[int]], options: GenerateOptions) -> torch.Tensor:
-    """The prompts as one table; only penalties need more of them than the last token.
+    """The prompts as one tensor; without penalties, only their last tokens.
 
-    Rows are padded with their own first token, which repeats without changing what was used.
+    Rows are padded with their own first token, which does not change the set of used tokens.
     """
     if not options.adjustments():
         return torch.tensor([prompt[-1:] for prompt in prompts])

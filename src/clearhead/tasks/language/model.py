@@ -20,13 +20,13 @@ from clearhead.tasks.language.generation import Decoder, GenerateOptions, Genera
 from clearhead.text.tokenizer import UNK, Tokenizer
 
 ANSWER = "{answer}"
-# Texts that are continued in one batch.
+# Prompts per batch.
 BATCH_SIZE = 32
 
 
 @dataclass(frozen=True)
 class PromptFormat:
-    """What a model saw around prompts in training."""
+    """The text and ids around prompts in training."""
 
     start: tuple[int, ...] = ()
     """The ids before every prompt."""
@@ -35,7 +35,7 @@ class PromptFormat:
     suffix: str = ""
     """The template after the answer."""
     columns: Columns | None = None
-    """The columns of prompts and answers in the training files, where they were named."""
+    """The columns of prompts and answers in the training files, if the recipe named them."""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], tokenizer: Tokenizer) -> "PromptFormat":
@@ -59,7 +59,7 @@ class LanguageModel:
 
     task = "language"
     name = ""
-    """The name that it was loaded by."""
+    """The name or folder it was loaded from."""
 
     def __init__(self, model: GPT, tokenizer: Tokenizer, prompt_format: PromptFormat | None = None):
         self.model = model.eval()
@@ -88,12 +88,12 @@ class LanguageModel:
 
     @property
     def context_length(self) -> int:
-        """The most tokens that the model sees at once."""
+        """Maximum number of tokens the model sees at once."""
         return self.model.config.context_length
 
     @property
     def suppressed_tokens(self) -> list[int]:
-        """The special tokens that no continuation contains: all but the end of a text."""
+        """The special tokens that are never generated: all but the end of text."""
         tokenizer = self.tokenizer
         return [number for number in range(len(tokenizer.special_tokens)) if number != tokenizer.eos_id]
 
@@ -181,7 +181,7 @@ class LanguageModel:
         return results[0] if isinstance(prompts, str) else results
 
     def stream(self, prompt: str, options: GenerateOptions | None = None) -> Iterator[StreamedText]:
-        """The continuation of a text as it is generated: pieces of text that add up to it."""
+        """The continuation of a text as it is generated, in pieces."""
         options = options or GenerateOptions()
         ids = self.encode(prompt)
         return iter(Decoder(self, [ids] * options.samples, range(options.samples), options))
@@ -194,9 +194,9 @@ class LanguageModel:
         names: Sequence[str] = ("*",),
         options: GenerateOptions | None = None,
     ) -> Explanation:
-        """What a text, and the tokens that the model adds to it, do inside the model, in one pass.
+        """One captured pass over a text and the tokens that the model adds to it.
 
-        Only tensors whose names match are kept. Without `options` the continuation is greedy.
+        Keeps only tensors whose names match. Without `options` the continuation is greedy.
         """
         if not isinstance(tokens, int) or tokens < 0:
             raise SettingsError(f"tokens: {tokens!r} should be the number of tokens to add, 0 for none")
@@ -204,9 +204,9 @@ class LanguageModel:
         prompt = self.encode(text)
         if len(prompt) > self.context_length:
             raise TextError(
-                f"{len(prompt)} tokens, and the model sees {self.context_length} at once; shorten the text"
+                f"{len(prompt)} tokens exceed the context of {self.context_length}; shorten the text"
             )
-        # The one pass that explains the continuation has to hold it as well.
+        # The captured pass must hold the continuation too.
         tokens = min(tokens, self.context_length - len(prompt))
         found, added, end = None, [], None
         if tokens:
@@ -253,12 +253,12 @@ class LanguageModel:
         return text_logits(self.model, ids)[-1], len(ids)
 
     def truncated(self, prompt: str, options: GenerateOptions | None = None) -> int:
-        """How many tokens at the start of a prompt do not fit into the context."""
+        """Number of tokens at the start of a prompt that do not fit into the context."""
         ids = self.encode(prompt)
         return len(ids) - len(self.visible(ids, options or GenerateOptions()))
 
     def encode(self, prompt: str, number: int = 1) -> list[int]:
-        """The ids of a prompt; characters that the model cannot read are named."""
+        """The ids of a prompt in the prompt format; raises TextError at an unknown character."""
         check_text(prompt, f"prompt {number}")
         if "\0" in prompt:
             raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; remove it")
@@ -266,7 +266,7 @@ class LanguageModel:
         if self.tokenizer.special_tokens and UNK in ids:
             raise self._unreadable(prompt, number)
         prefix, start = self.prompt_format.prefix, self.prompt_format.start
-        # Unknown characters of the template were unknown in training too.
+        # Unknown characters of the template are fine: they were unknown in training too.
         ids = self.tokenizer.encode(prefix.format(prompt=prompt)) if prefix else ids
         bos = self.tokenizer.bos_id
         if not ids and not start and bos is None:
@@ -274,7 +274,7 @@ class LanguageModel:
         return [*start, *ids] if ids or start else [int(bos or 0)]
 
     def visible(self, ids: list[int], options: GenerateOptions) -> list[int]:
-        """The last ids of a prompt, as many as the model will see."""
+        """The end of a prompt that the model will see."""
         if options.overflow == "slide":
             return ids[-self.context_length :]
         # The last generated token is never read.
@@ -282,23 +282,23 @@ class LanguageModel:
         if capacity < 1:
             raise SettingsError(
                 f"tokens: {options.tokens} do not fit into the model's context of {self.context_length}; "
-                "ask for fewer, or use overflow='slide'"
+                "lower it, or use overflow='slide'"
             )
         return ids[-capacity:]
 
     def _unreadable(self, prompt: str, number: int) -> TextError:
-        """Names the first character that is not in the vocabulary, as given or as normalised."""
+        """The error that names the first character outside the vocabulary."""
         for text in (prompt, self.tokenizer.normalized(prompt)):
             for position, character in enumerate(text, start=1):
                 if UNK in self.tokenizer.encode(character):
                     return TextError(
                         f"prompt {number}: character {position}, {character!r} (U+{ord(character):04X}), is "
-                        "not in the model's vocabulary; leave it out"
+                        "not in the model's vocabulary; remove it"
                     )
-        return TextError(f"prompt {number}: {prompt!r:.40} is not all in the model's vocabulary; change it")
+        return TextError(f"prompt {number}: {prompt!r:.40} has characters outside the model's vocabulary")
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Rows that are continued together: similar in length, equal where the model cannot pad."""
+        """Rows to decode together: of similar length, or of equal length if the model cannot pad."""
         batch: list[int] = []
         for row in sorted(range(len(lengths)), key=lengths.__getitem__):
             differs = batch and lengths[row] != lengths[batch[0]] and not self.model.config.packs

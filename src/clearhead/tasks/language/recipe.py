@@ -1,4 +1,4 @@
-"""The settings of a language-modelling run, in one file."""
+"""Settings of a language-modelling run."""
 
 from pathlib import Path
 from string import Formatter
@@ -23,17 +23,17 @@ from clearhead.training.schedule import ScheduleConfig, StableSchedule
 Columns = Annotated[tuple[int | str, int | str], Field(strict=False)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 PROMPT, ANSWER = "prompt", "answer"
-# The held-out text that a run writes to its folder.
+# The file in a run's folder that holds its held-out text.
 VALIDATION = "validation.jsonl"
 
 
 class TextHoldOut(Settings):
-    """How much of the training text is held out where no validation files are given."""
+    """How much of the training text to hold out if no validation files are given."""
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of the characters: whole documents, duplicates counted once; of few long ones, the end of each."""
+    """Share of the characters: whole documents, or the end of each if there are only a few long ones."""
     most: NonNegativeInt = 1_000_000
-    """Maximum in characters; of prompts with answers, in pairs."""
+    """Maximum number of characters; for prompts with answers, of pairs."""
 
 
 class TextConfig(Settings):
@@ -42,13 +42,13 @@ class TextConfig(Settings):
     train: Texts
     """Files, folders, or shipped texts by name; plain text, .jsonl or .parquet, compressed or not."""
     validation: Texts = ()
-    """Left out: a part of the training text (see hold_out)."""
+    """Default: a part of the training text (see hold_out)."""
     field: str | None = None
-    """The field of .jsonl or .parquet records that holds the text. Left out: found by its usual names."""
+    """The field of .jsonl or .parquet records that holds the text. Default: found by its usual names."""
     template: str | None = None
-    """Text with {prompt} and then {answer}: the files hold such pairs, and only answers are learned."""
+    """Text with {prompt} and then {answer}, for files of such pairs; the loss covers only the answers."""
     columns: Columns | None = None
-    """Of pairs: column numbers from 0 or names, prompt first. Left out: 'prompt' and 'answer'."""
+    """Columns of prompts and answers, numbered from 0 or named. Default: 'prompt' and 'answer'."""
     hold_out: TextHoldOut = TextHoldOut()
 
     @field_validator("train")
@@ -98,7 +98,7 @@ class TextConfig(Settings):
 
     @property
     def is_few_texts(self) -> bool:
-        """Whether the text is a few plain files, so that their length matters, not their number."""
+        """Whether the data is a few plain text files, to be cropped instead of packed."""
         if self.template:
             return False
         found = [path for name in self.train for path in files(name)]
@@ -148,9 +148,9 @@ class LanguageRecipe(Recipe):
                 f"{self.model.context_length}"
             )
         if self.data.template and self.batches.kind == "crops":
-            raise ValueError("batches.kind is 'crops', which would cut prompts from answers; use 'packed'")
+            raise ValueError("batches.kind is 'crops', which splits prompts from answers; use 'packed'")
         if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
-            raise ValueError("training.average.of is 'best', but no text is kept for validation")
+            raise ValueError("training.average.of is 'best', but no text is held out for validation")
         return self
 
     def absolute(self) -> Self:

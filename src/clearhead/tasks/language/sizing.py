@@ -1,4 +1,4 @@
-"""A recipe sized to a text: tokenizer, model and run."""
+"""A recipe sized to a text: tokenizer, model and length of the run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from clearhead.training.schedule import StableSchedule
 
 # A text with more distinct characters gets a byte-level BPE tokenizer.
 MAX_ALPHABET = 400
-# With a vocabulary that was learned from the same text.
+# Typical of a vocabulary trained on the same text.
 BYTES_PER_TOKEN = 3.5
 # The vocabulary of a text that is too short for a large one.
 SMALL_VOCABULARY = 1000
@@ -30,7 +30,7 @@ class TextSize:
 
     bytes: float
     vocabulary: int | None
-    """None: every character is a token."""
+    """None: one token per character."""
     layers: int
     width: int
     heads: int
@@ -57,18 +57,18 @@ class FittedText:
     recipe: LanguageRecipe
     survey: Survey
     tokens: int
-    """Tokens in an epoch, estimated."""
+    """Estimated tokens per epoch."""
 
     @property
     def multiplications(self) -> int:
-        """Of a forward pass, per token."""
+        """Multiplications per token in a forward pass."""
         model = self.recipe.model
         return model.layers * (4 * model.width**2 + 2 * model.width * model.ffn_width) + (
             self.recipe.tokenizer.vocabulary * model.width
         )
 
     def choices(self) -> list[str]:
-        """What was chosen, a line each."""
+        """The choices, one per line."""
         recipe, model, survey = self.recipe, self.recipe.model, self.survey
         epochs = recipe.training.steps * recipe.batches.tokens / self.tokens
         if recipe.tokenizer.kind == "character":
@@ -79,7 +79,8 @@ class FittedText:
             _text(survey),
             f"tokenizer: {tokens}",
             f"model: width {model.width}, ffn_width {model.ffn_width}, {model.layers} layers, "
-            f"{model.attention.heads} heads, context of {model.context_length} tokens, dropout {model.dropout}",
+            f"{model.attention.heads} heads, context of {model.context_length} tokens, "
+            f"dropout {model.dropout}",
             f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
             f"epochs), validated every {recipe.training.validate_every:,}; the best model is kept",
         ]

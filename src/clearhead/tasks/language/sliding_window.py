@@ -1,4 +1,4 @@
-"""Texts longer than a model's context: a full row forgets its older half."""
+"""Generation beyond a model's context: a full row drops the older half of its tokens."""
 
 from collections.abc import Sequence
 
@@ -28,13 +28,13 @@ class SlidingWindowState:
 
 
 class SlidingWindow:
-    """The steps of a model without a limit; a text slides at the same position alone and in a batch."""
+    """Decoding steps without a length limit; each row slides on its own, as it would alone."""
 
     def __init__(self, model: GPT | CudaGraphGPT, capacity: int):
         self.model, self.capacity = model, min(capacity, model.config.context_length)
 
     def start(self, texts: Sequence[Sequence[int]]) -> SlidingWindowState:
-        """Reads the last tokens of each text that fit, except the very last, which the first step takes."""
+        """The state after the last tokens of each text that fit, but the very last, which `step` takes."""
         fitting = [text[-self.model.config.context_length : -1] for text in texts]
         tokens, lengths = left_padded(fitting, self.model.readout_weight.device)
         return self._read(tokens, lengths)

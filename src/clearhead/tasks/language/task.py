@@ -1,4 +1,4 @@
-"""The task of modelling language: running text or prompts with answers in, a GPT out. The loss is here."""
+"""The language-modelling task: its loss, data, validation and model card."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ from clearhead.layers.layout import Documents, Plain, TextLayout
 from clearhead.models import GPT
 from clearhead.tasks.card import card, data_line
 from clearhead.tasks.events import Note
-from clearhead.tasks.language.data import Instructions, corpus_of, counted, learn_text_tokenizer
+from clearhead.tasks.language.data import Instructions, Part, corpus_of, counted, learn_text_tokenizer
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, LanguageRecipe
 from clearhead.tasks.records import write_named
@@ -37,7 +37,7 @@ Store = TextStore | PairStore
 
 @dataclass(frozen=True, eq=False)
 class LanguageLoss:
-    """The cross-entropy of the next token, summed over the tokens of a batch that are learned."""
+    """Cross-entropy of the next token, summed over the labelled tokens of a batch."""
 
     label_smoothing: float = 0.0
 
@@ -48,12 +48,12 @@ class LanguageLoss:
 
 
 def layout(batch: Batch) -> TextLayout:
-    """How the documents of a batch lie in its rows."""
+    """The layout of the documents in the rows of a batch."""
     return Documents(batch.documents, batch.positions) if isinstance(batch, TextBatch) else Plain()
 
 
 class LanguageTask(Task):
-    """Trains a language model on the text of a recipe."""
+    """Trains a GPT on running text, or on prompts with answers."""
 
     Recipe = LanguageRecipe
     metrics = (LOSS, BITS_PER_BYTE)
@@ -67,26 +67,28 @@ class LanguageTask(Task):
         check_texts(data.paths)
         self.corpus = corpus = corpus_of(data, recipe.training.seed)
         yield Note(f"for example: {_shortened(corpus.example())}")
-        inherited = recipe.inherited_tokenizer()
+        inherited = None
         if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
-            yield Note("taking over a tokenizer …" if inherited else "learning the tokenizer …")
+            inherited = recipe.inherited_tokenizer()
+            yield Note("reusing the tokenizer …" if inherited else "training the tokenizer …")
             if not data.validation:
                 with track_progress(corpus.paths(), context.progress):
-                    context.ranks.first(lambda: bool(corpus.split))
+                    context.ranks.first(self._split)
         self.processor = context.processor(
             Tokenizer, lambda: inherited or learn_text_tokenizer(corpus, recipe)
         )
         yield Note(f"tokenizer: {self.processor.size:,} tokens ({recipe.tokenizer.kind})")
 
         yield Note("reading and tokenising the text …")
-        # Rank 0 writes the store and the others find it; on another machine, one rank there writes it again.
+        # Rank 0 writes the store, the other ranks open it; each further machine writes its own.
         with track_progress(corpus.paths(), context.progress):
             context.ranks.first(lambda: len(self._store("train")))
             self.store = self._store("train")
         yield Note(self._about(self.store))
         self.data_fingerprint = self.store.meta["content"]["files"]
         self.loss_function = LanguageLoss(recipe.training.label_smoothing)
-        self.held_out = context.ranks.first(lambda: self._hold_out(context.out))
+        held_out = context.ranks.first(lambda: self._hold_out(context.out))
+        self.validation = self._store("validation") if held_out else None
 
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> Crops | PackedTexts:
         return self._batches(self.store, Share(rank, ranks, batches_per_step))
@@ -96,11 +98,11 @@ class LanguageTask(Task):
 
     @torch.no_grad()
     def validate(self, model: GPT, autocast: AbstractContextManager) -> dict[str, float]:
-        """The loss per token over all held-out text, and the bits that each byte of it takes."""
-        if not self.held_out:
+        """Loss per token over all held-out text; of running text, also bits per byte."""
+        store, loss = self.validation, LanguageLoss()
+        if store is None:
             return {}
         model.eval()
-        store, loss = self._store("validation"), LanguageLoss()
         total, tokens = 0.0, 0
         for batch in self._batches(store).sequential():
             with autocast:
@@ -113,10 +115,11 @@ class LanguageTask(Task):
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, config = self.recipe, self.recipe.model
-        keeps = recipe.data.holds_out and not recipe.data.validation
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        held_out = recipe.data.holds_out and not recipe.data.validation
         return card(
             title="A language model",
-            about=f"Trained with clearhead: {sum(p.numel() for p in model.parameters()):,} parameters, width "
+            about=f"Trained with clearhead: {parameters:,} parameters, width "
             f"{config.width}, {config.layers} layers, {config.attention.heads} heads, a context of "
             f"{config.context_length} tokens, {recipe.tokenizer.kind} vocabulary; {step:,} training steps.",
             use=[
@@ -124,7 +127,7 @@ class LanguageTask(Task):
                 "clearhead evaluate THIS-FOLDER",
             ],
             data=[data_line(file) for file in recipe.data.train],
-            held_out=f"`{VALIDATION}` beside this card was kept from training." if keeps else "",
+            held_out=f"`{VALIDATION}` was held out from training." if held_out else "",
             scores=scores,
             metrics=self.metrics,
         )
@@ -133,8 +136,12 @@ class LanguageTask(Task):
     def load(cls, checkpoint: Checkpoint) -> LanguageModel:
         return LanguageModel.from_checkpoint(checkpoint)
 
-    def _store(self, part: str) -> Store:
-        return self.corpus.store(part, self.processor, self.recipe.batches.row)  # pyright: ignore
+    def _split(self) -> None:
+        """Splits the corpus, which reads all files."""
+        _ = self.corpus.split
+
+    def _store(self, part: Part) -> Store:
+        return self.corpus.store(part, self.processor, self.recipe.batches.row)
 
     def _batches(self, store: Store, share: Share = SINGLE) -> Crops | PackedTexts:
         kind = Crops if self.recipe.batches.kind == "crops" else PackedTexts
@@ -142,7 +149,7 @@ class LanguageTask(Task):
         return kind(documents, self.recipe.batches, self.recipe.training.seed, share)
 
     def _delimiters(self) -> Delimiters | None:
-        """The special tokens around documents; none where a single text is all there is."""
+        """The special tokens around documents; none if the data is a single text."""
         if self.recipe.batches.kind == "crops" and len(self.store) == 1:
             return None
         start, end = self.processor.bos_id, self.processor.eos_id
@@ -151,14 +158,14 @@ class LanguageTask(Task):
     def _about(self, store: Store) -> str:
         if isinstance(store, PairStore):
             left_out = store.meta["pairs"] - len(store) + store.meta["too_long"]
-            too_long = f"; {left_out:,} are too long for the model" if left_out else ""
+            too_long = f"; {left_out:,} exceed the context and are left out" if left_out else ""
             return f"prompts with answers to train on: {len(store):,}{too_long}{self._unknown(store)}"
         characters, documents = store.meta["characters"], counted(len(store), "document")
         about = f"text to train on: {characters:,} characters in {documents}, {store.tokens:,} tokens"
         return about + self._unknown(store)
 
     def _unknown(self, store: Store) -> str:
-        """How many characters an inherited tokenizer does not know; one of bytes knows all."""
+        """A note on characters that are missing from an inherited vocabulary."""
         start = self.recipe.training.init_from
         if not start or self.recipe.tokenizer.kind != "character":
             return ""
@@ -167,7 +174,7 @@ class LanguageTask(Task):
         return f"; {unknown:,} characters are not in the vocabulary of {start}" if unknown else ""
 
     def _hold_out(self, out: Path) -> bool:
-        """Whether there is text for validation; the part of the training files is written to the folder."""
+        """Whether there is validation text; writes the held-out part of the training text to the folder."""
         data = self.recipe.data
         if not data.holds_out:
             return False

@@ -1,4 +1,4 @@
-"""Word alignments of given pairs, as a translator's cross-attention has them."""
+"""Word alignments of sentence pairs, from a translator's cross-attention."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,48 +16,48 @@ WEIGHTS = "decoder.blocks.*.cross_attention.weights"
 
 
 @dataclass(frozen=True)
-class Looked:
-    """The cross-attention of a pair, layer by layer, and the words of both texts."""
+class CapturedPair:
+    """The cross-attention weights of a pair, layer by layer, and the words of both texts."""
 
     layers: Sequence[Tensor]
     words: Words
 
     def links(self, aligner: Aligner) -> set[tuple[int, int]]:
-        """The words that a head links, as (source, target), counted from 0."""
+        """The pairs of words that a head links, as (source, target) indices."""
         return links(align(self.layers, self.words, aligner))
 
 
-def look_at_words(
+def capture_pairs(
     model: TranslationModel, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], to: str | None = None
-) -> Iterator[Looked]:
-    """One pass over each pair of texts that are cut into words already."""
+) -> Iterator[CapturedPair]:
+    """One captured pass over each pair of texts, given as lists of words."""
     tags = model.tag(to)
     for number, (source, target) in enumerate(pairs, start=1):
-        read, source_numbers = _cut(model.tokenizer, source)
-        said, target_numbers = _cut(model.tokenizer, target)
-        if (max_length := max(len(read), len(said))) > model.max_length:
+        source_ids, source_numbers = _encode_words(model.tokenizer, source)
+        target_ids, target_numbers = _encode_words(model.tokenizer, target)
+        if (length := max(len(source_ids), len(target_ids))) > model.max_length:
             raise TextError(
-                f"pair {number}: {max_length} tokens, and the model takes {model.max_length}: split it"
+                f"pair {number}: {length} tokens, but the model takes at most {model.max_length}; split it"
             )
         with capture(model.model, [WEIGHTS]) as trace, torch.no_grad():
-            pair_logits(model.model, [*tags, *read], said)
+            pair_logits(model.model, [*tags, *source_ids], target_ids)
         layers = [weights[0].cpu() for weights in trace.values()]
         source_words = [*[SPECIAL] * len(tags), *source_numbers, SPECIAL]
-        yield Looked(layers, Words(source_words, [*target_numbers, SPECIAL]))
+        yield CapturedPair(layers, Words(source_words, [*target_numbers, SPECIAL]))
 
 
-def best_aligners(looked: Sequence[Looked]) -> list[Aligner]:
-    """All heads, best first, by how far words choose each other in these pairs; no gold is needed."""
-    return rank_aligners([(one.layers, one.words) for one in looked])
+def best_aligners(pairs: Sequence[CapturedPair]) -> list[Aligner]:
+    """All heads, best first, by how clearly the words of these pairs select each other; needs no gold."""
+    return rank_aligners([(pair.layers, pair.words) for pair in pairs])
 
 
-def _cut(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int], list[int]]:
-    """The ids of words, and the number of the word that each belongs to."""
+def _encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int], list[int]]:
+    """The ids of words, and the index of the word that each id belongs to."""
     ids: list[int] = []
     numbers: list[int] = []
     for number, word in enumerate(words):
         own = tokenizer.encode(word)
-        # A blank by itself: in running text, a full stop or a comma stands at the end of a word.
+        # Drop a lone space: in running text, a full stop or comma follows the word before it directly.
         own = own[1:] if len(own) > 1 and tokenizer.pieces(own[:1]) == ["▁"] else own
         ids += own
         numbers += [number] * len(own)

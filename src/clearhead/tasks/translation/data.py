@@ -1,4 +1,4 @@
-"""From a recipe's files to a tokenizer and token stores; nothing is computed twice."""
+"""Training pairs: reading, cleaning, splitting, tokenizer and cached token stores."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +19,9 @@ from clearhead.tasks.translation.directions import Direction, tag_ids, tags
 from clearhead.tasks.translation.recipe import PARTS, CorpusConfig, DataConfig, TranslationRecipe
 from clearhead.text.tokenizer import Tokenizer
 
-# More pairs would not improve a tokenizer, only cost time.
+# More pairs do not improve a tokenizer.
 TOKENIZER_PAIRS = 1_000_000
-# Raise it when reading, normalising, cleaning or splitting changes, so that cached stores are made anew.
+# Version of reading, normalising, cleaning and splitting: raising it invalidates cached stores.
 PREPARATION = 3
 
 
@@ -29,7 +29,7 @@ PREPARATION = 3
 class Corpus:
     """The pairs of a recipe in three parts; the training part is read from disk each time.
 
-    The training files are cleaned, and so is what is held out of them; validation and test files are not.
+    Training files and the pairs held out from them are cleaned; validation and test files are not.
     """
 
     config: DataConfig
@@ -37,7 +37,7 @@ class Corpus:
     _held: dict[int, HeldOut] = field(default_factory=dict, init=False, repr=False)
 
     def split(self) -> None:
-        """Chooses what is held out, which reads all training files."""
+        """Chooses the held-out pairs, which reads all training files."""
         if self._holds_out:
             _ = self._splits
 
@@ -48,7 +48,7 @@ class Corpus:
     def directed(
         self, part: Part, tags: Mapping[str, int], tally: Tally | None = None
     ) -> Iterator[TaggedPair]:
-        """The pairs of a part in all directions that are learned, with the tags of the targets."""
+        """The pairs of a part in every direction, with the tag ids of the target languages."""
         for number in self._numbers:
             there, *back = (tags.get(one.target) for one in self.config.corpora[number].directions)
             for pair in self._part(number, part, tally):
@@ -68,7 +68,7 @@ class Corpus:
         return found
 
     def texts(self, most: int) -> Iterator[str]:
-        """Both sides of at most so many training pairs, the same number from every corpus."""
+        """Both sides of at most `most` training pairs, equally many from each corpus."""
         for number in self._numbers:
             yield from chain.from_iterable(
                 islice(self._part(number, "train", None), most // len(self._numbers))
@@ -101,16 +101,16 @@ class Corpus:
             return self._train(number, tally)
         corpus = self.config.corpora[number]
         files = getattr(corpus, part)
-        return normalized(_read(corpus, files) if files else self._put_aside(number, part), tally)
+        return normalized(_read(corpus, files) if files else self._held_out(number, part), tally)
 
     def _train(self, number: int, tally: Tally | None) -> Iterator[Pair]:
-        """The training pairs; after the last one, the held-out pairs are known and kept in memory."""
+        """The training pairs; at the end of the stream, the held-out pairs are kept in memory."""
         held: HeldOut = {"validation": [], "test": []}
         everything = self._cleaned(number, tally)
         yield from self._splits[number].train(everything, held) if self._holds_out else everything
         self._held[number] = held
 
-    def _put_aside(self, number: int, part: Literal["validation", "test"]) -> list[Pair]:
+    def _held_out(self, number: int, part: Literal["validation", "test"]) -> list[Pair]:
         if number not in self._held and any(self._sizes(number)):
             deque(self._train(number, None), maxlen=0)
         return self._held[number][part] if number in self._held else []
@@ -147,13 +147,13 @@ def training_files(corpus: CorpusConfig) -> list[Path]:
 
 
 def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
-    """One tokenizer for all languages, learned from the training part."""
+    """One tokenizer for all languages, trained on the training part."""
     language_tags = tuple(tags(recipe.data.directions).values())
     return Tokenizer.train(corpus.texts(TOKENIZER_PAIRS), recipe.tokenizer, language_tags)
 
 
 def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationRecipe) -> PairStore:
-    """The ids of a part in all directions, without sentences that are too long for the model."""
+    """The ids of a part in all directions, without pairs that are too long for the model."""
     ids = tag_ids(recipe.data.directions, tokenizer)
     read: Callable[[Tally], Iterator[TaggedPair]] = lambda tally: corpus.directed(part, ids, tally)  # noqa: E731
     return cached_store(
@@ -166,7 +166,7 @@ def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationR
 
 
 def tally(store: PairStore) -> Tally:
-    """How many pairs were kept, and why others were dropped; held-out pairs count as kept."""
+    """The number of kept pairs, and of dropped ones by reason; held-out pairs count as kept."""
     counts, too_long = store.meta["tally"], store.meta["too_long"]
     beyond = {"too many tokens": too_long} if too_long else {}
     return Tally(counts["kept"] - too_long, Counter(counts["dropped"] | beyond))

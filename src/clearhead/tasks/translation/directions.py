@@ -1,4 +1,4 @@
-"""From which language into which a model translates, and how it is told (Johnson et al. 2017)."""
+"""Translation directions, and the tags that select a target language (Johnson et al. 2017)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,16 +30,15 @@ def targets(directions: Iterable[Direction]) -> tuple[str, ...]:
 
 
 def tags(directions: Iterable[Direction]) -> dict[str, str]:
-    """The token that is learned for each language; none where there is but one to ask for."""
+    """The tag of each target language; empty if there is only one."""
     languages = targets(directions)
     return {language: language_tag(language) for language in languages} if len(languages) > 1 else {}
 
 
 def tag_ids(directions: Iterable[Direction], tokenizer: Tokenizer) -> dict[str, int]:
-    """The id that asks for each language.
+    """The id of the tag of each target language.
 
-    Where there is but one to ask for, it is asked for if the tokenizer has a token for it: a model that began
-    as one for several languages goes on as it has learned.
+    A single target language has one only if the tokenizer has its tag, from a model for several languages.
     """
     languages, found = targets(directions), {}
     for language in languages:
@@ -53,7 +52,7 @@ def tag_ids(directions: Iterable[Direction], tokenizer: Tokenizer) -> dict[str, 
 
 
 def saved_corpora(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The corpora that a model's saved settings tell of, whatever else is in them; at least one."""
+    """The corpora in a model's saved settings, which may be incomplete; at least one."""
     data = settings.get("data")
     data = data if isinstance(data, Mapping) else {}
     corpora = data.get("corpora", [data])
@@ -62,7 +61,7 @@ def saved_corpora(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def saved_directions(settings: Mapping[str, Any]) -> tuple[Direction, ...]:
-    """Those of a model by its saved settings."""
+    """The directions of a model, by its saved settings."""
     found: dict[Direction, None] = {}
     for corpus in saved_corpora(settings):
         one = Direction(*(str(corpus.get(side, UNK)) for side in ("source", "target")))
@@ -73,7 +72,7 @@ def saved_directions(settings: Mapping[str, Any]) -> tuple[Direction, ...]:
 
 
 def file_name(part: str, direction: Direction, directions: Sequence[Direction]) -> str:
-    """Where a run keeps the pairs of a part; the direction is named where there are several."""
+    """The file for the pairs of a part; it names the direction if there are several."""
     return f"{part}.{direction}.tsv" if len(directions) > 1 else f"{part}.tsv"
 
 
@@ -81,34 +80,37 @@ def chosen(
     directions: Sequence[Direction],
     source: str | None = None,
     target: str | None = None,
-    asked_by: tuple[str, str] = ("source", "target"),
+    settings: tuple[str, str] = ("source", "target"),
 ) -> Direction:
-    """The one direction between these languages; where there is none or several, all are named."""
+    """The one direction between these languages; otherwise a TextError that lists all directions.
+
+    `settings` are the names of the two options, for the error.
+    """
     found = [one for one in directions if source in (None, one.source) and target in (None, one.target)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise TextError(f"{asked_by[0 if target else 1]}: name a language; {_offer(directions)}")
-    asked = " ".join(f"{name} {code}" for name, code in zip(asked_by, (source, target), strict=True) if code)
-    raise TextError(f"{asked}: {_offer(directions)} only{_meant(target or source or '')}")
+        raise TextError(f"{settings[0 if target else 1]}: name a language; {_available(directions)}")
+    given = " ".join(f"{name} {code}" for name, code in zip(settings, (source, target), strict=True) if code)
+    raise TextError(f"{given}: {_available(directions)} only{_suggested(target or source or '')}")
 
 
-def check_target(directions: Sequence[Direction], target: str | None, asked_by: str = "to") -> str:
-    """The language to translate into: the one asked for, or the only one there is."""
+def check_target(directions: Sequence[Direction], target: str | None, setting: str = "to") -> str:
+    """The language to translate into: the given one, or the only one; `setting` is the name of the option."""
     languages = targets(directions)
     if target is None:
         if len(languages) > 1:
-            raise TextError(f"{asked_by}: name the language to translate into; {_offer(directions)}")
+            raise TextError(f"{setting}: name the language to translate into; {_available(directions)}")
         return next(iter(languages))
     if target not in languages:
-        raise TextError(f"{asked_by} {target}: {_offer(directions)} only{_meant(str(target))}")
+        raise TextError(f"{setting} {target}: {_available(directions)} only{_suggested(str(target))}")
     return target
 
 
-def _offer(directions: Sequence[Direction]) -> str:
+def _available(directions: Sequence[Direction]) -> str:
     return f"this model translates {', '.join(map(str, directions))}"
 
 
-def _meant(word: str) -> str:
+def _suggested(word: str) -> str:
     near = closest_language(word)
     return did_you_mean(near if near != word else None)

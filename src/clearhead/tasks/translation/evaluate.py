@@ -1,4 +1,4 @@
-"""How good a translator is: on held-out pairs during training, on test pairs alone or against another."""
+"""Evaluation of translators: validation during training, scores and comparisons on test pairs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Validator:
-    """The held-out pairs of each direction, tokenised once for every validation of a run."""
+    """Loss and BLEU on held-out pairs of each direction, which are tokenised once per run."""
 
     def __init__(
         self, pairs: Mapping[Direction, Sequence[Pair]], tokenizer: Tokenizer, recipe: TranslationRecipe
@@ -38,8 +38,8 @@ class Validator:
         encoded = {direction: some for direction, some in encoded.items() if some}
         if not encoded:
             raise DataError(
-                f"validation: none of {sum(map(len, pairs.values()))} pairs has from 1 to "
-                f"{recipe.model.max_tokens} tokens; give shorter ones or raise model.max_length"
+                f"validation: none of {sum(map(len, pairs.values()))} pairs has 1 to "
+                f"{recipe.model.max_tokens} tokens; use shorter pairs, or raise model.max_length"
             )
         rows = [row for some in encoded.values() for row in some]
         store = PairStore.of([source for _, source, _ in rows], [target for _, _, target in rows])
@@ -53,7 +53,7 @@ class Validator:
     def measure(
         self, model: Any, autocast: AbstractContextManager, loss: Callable[..., Tensor]
     ) -> dict[str, float]:
-        """The loss, and BLEU of a sample; of several directions, that of each and the mean."""
+        """The loss, and BLEU on a sample; with several directions, the BLEU of each and their mean."""
         model.eval()
         return {"loss": self.loss(model, autocast, loss), **self.bleu(model)}
 
@@ -68,7 +68,7 @@ class Validator:
         return total / tokens
 
     def bleu(self, model: Any) -> dict[str, float]:
-        """BLEU of the sampled pairs."""
+        """BLEU on the sampled pairs."""
         data, beam = self.recipe.data, self.recipe.validation.beam
         translator = TranslationModel(model, self.tokenizer, data.directions, SearchConfig(beam=beam))
         found = {}
@@ -81,7 +81,7 @@ class Validator:
         return mean | (each if len(data.directions) > 1 else {})
 
     def _encode(self, direction: Direction, pairs: Sequence[Pair]) -> list[tuple[Pair, list[int], list[int]]]:
-        """The pairs that the model can hold, with their ids."""
+        """The pairs that fit into the model, with their ids."""
         tag = [self.tags[direction.target]] if self.tags else []
         sources = self.tokenizer.encode_batch([pair.source for pair in pairs])
         targets = self.tokenizer.encode_batch([pair.target for pair in pairs])
@@ -95,7 +95,7 @@ class Validator:
 
 @dataclass(frozen=True)
 class HeldOutPairs:
-    """Pairs to evaluate on, without those that are blank on a side, and the line of each."""
+    """Test pairs and their line numbers, without pairs that are blank on one side."""
 
     pairs: list[Pair]
     lines: list[int]
@@ -106,18 +106,18 @@ class HeldOutPairs:
         return self.read - len(self.pairs)
 
     def kept(self, each: Sequence[T]) -> list[T]:
-        """The items of the kept pairs, from one item for every line."""
+        """Of items for every line, those of the pairs."""
         return [each[line] for line in self.lines]
 
     def spread(self, items: Sequence[str]) -> list[str]:
-        """One item for every line: empty for the blank pairs."""
+        """Items for every line from those of the pairs; empty for blank lines."""
         found = dict(zip(self.lines, items, strict=True))
         return [found.get(line, "") for line in range(self.read)]
 
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """Scores over a test set, by source length, and against another system where one was given."""
+    """Scores on a test set: in all, by source length, and compared with another system."""
 
     sentences: int
     scores: list[Score]
@@ -126,11 +126,11 @@ class EvaluationReport:
 
 
 def held_out_pairs(path: DataPath | None, folder: Path, direction: Direction) -> HeldOutPairs:
-    """The pairs in a file, or the test pairs that training kept beside the model."""
+    """The pairs in a file, or the test pairs that training held out, in the model's folder."""
     if path is None:
         path = folder / file_name("test", direction, saved_directions(read_toml(folder / SETTINGS)))
         if not path.exists() or not path.stat().st_size:
-            raise DataError(f"{folder}: no test pairs are kept beside this model; name a file with --pairs")
+            raise DataError(f"{folder}: this folder has no held-out test pairs; name a file with --pairs")
     pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(path, direction)]
     lines = [line for line, pair in enumerate(pairs) if pair.source and pair.target]
     return HeldOutPairs([pairs[line] for line in lines], lines, len(pairs))
@@ -139,14 +139,14 @@ def held_out_pairs(path: DataPath | None, folder: Path, direction: Direction) ->
 def translate_all(
     translator: TranslationModel, test: HeldOutPairs, to: str, options: TranslateOptions | None = None
 ) -> Iterator[Translation]:
-    """Translations of the test sources; one that is too long for the model has an empty translation."""
+    """Translations of the test sources; those too long for the model are empty."""
     return translator.translations([pair.source for pair in test.pairs], to, batch_size=256, options=options)
 
 
 def evaluate(
     pairs: Sequence[Pair], translations: Sequence[str], language: str, against: Sequence[str] | None = None
 ) -> EvaluationReport:
-    """Scores of translations into a language."""
+    """Scores of translations, and a comparison with those of another system if given."""
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     return EvaluationReport(
         len(pairs),

@@ -31,18 +31,18 @@ from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.layers.layout import Padded
 from clearhead.models import Translator
-from clearhead.options import as_texts, check_text, check_types
+from clearhead.options import Options, as_texts, check_text
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
-# As in the paper: a translation may have this many tokens more than its source.
+# Maximum number of tokens that a translation has more than its source (Vaswani et al. 2017).
 EXTRA_TOKENS = 50
-# Rows times source length of a batch; larger batches are no faster.
+# Maximum of rows times source length in a batch; larger batches are not faster.
 BATCH_TOKENS = 4096
 
 
 class SearchConfig(Settings):
-    """How the finished model searches unless told otherwise."""
+    """Default search settings of the finished model."""
 
     beam: PositiveInt = 5
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
@@ -59,18 +59,18 @@ class Translation:
     """The log-probability divided by the length penalty."""
     sum_log_prob: float = 0.0
     complete: bool = True
-    """False if the maximum length cut it off."""
+    """False if it reached the maximum length."""
     nbest: tuple["Translation", ...] = field(default=(), repr=False)
     """The n best translations, this one first."""
     too_long: bool = False
-    """The source has more tokens than the model takes, so it was not translated."""
+    """True if the source exceeds the model's maximum length, so that it was not translated."""
 
     def __str__(self) -> str:
         return self.text
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Options):
     """Sample translations instead of searching for the best one."""
 
     temperature: float = 1.0
@@ -80,31 +80,31 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         if not 0 <= self.seed <= MAX_SEED:
             raise SettingsError(f"seed: {self.seed} should be from 0 to {MAX_SEED}")
         check_sampling(self.temperature, self.top_k, self.top_p, self.min_p)
 
 
 @dataclass(frozen=True)
-class TranslateOptions:
+class TranslateOptions(Options):
     """How to decode: beam search (a beam of 1 is greedy), or sampling."""
 
     beam: int | None = None
-    """Left out: the model's own setting."""
+    """Default: the model's own setting."""
     nbest: int = 1
     length_penalty: float | None = None
-    """Exponent of the length penalty. Left out: the model's own setting."""
+    """Exponent of the length penalty. Default: the model's own setting."""
     prefix: str | Sequence[int] = ""
     """Forced start of each translation: a text, or token ids."""
     repetition_penalty: float = 1.0
-    """Above 1, tokens that were used already become less likely."""
+    """Above 1, tokens that occurred before become less likely."""
     no_repeat: int = 0
     """No n-gram of this size occurs twice; 0 allows any."""
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         if self.sampling:
             if self.nbest > 1:
                 raise SettingsError(
@@ -115,14 +115,13 @@ class TranslateOptions:
                     raise SettingsError(
                         f"{name}: {getattr(self, name)} has no effect on sampling; leave it out"
                     )
-        if self.beam is not None or self.length_penalty is not None:
-            check_search(self.beam or 1, 1, self.length_penalty or 0.0)
+        check_search(1 if self.beam is None else self.beam, 1, self.length_penalty or 0.0)
         if self.no_repeat < 0:
             raise SettingsError(f"no_repeat: {self.no_repeat} should be at least 0 (0 allows any)")
         self.adjustments()
 
     def adjustments(self) -> list[Adjust]:
-        """The penalties that change the probabilities."""
+        """The penalties on the logits."""
         adjustments = []
         if self.repetition_penalty != 1:
             adjustments.append(repetition_penalty(self.repetition_penalty))
@@ -131,7 +130,7 @@ class TranslateOptions:
         return adjustments
 
     def resolved(self, search: SearchConfig) -> "TranslateOptions":
-        """The same options with a model's own settings for what was left out."""
+        """The same options, with a model's own settings as defaults."""
         if self.sampling:
             return self
         beam = search.beam if self.beam is None else self.beam
@@ -145,7 +144,7 @@ class TranslationModel:
 
     task = "translation"
     name = ""
-    """The name that it was loaded by."""
+    """The name or folder it was loaded from."""
 
     def __init__(
         self,
@@ -168,7 +167,7 @@ class TranslationModel:
         return cls(checkpoint.model, checkpoint.processor, saved_directions(settings), search)
 
     def variant(self, name: str) -> "TranslationModel":
-        """The same model for one of its directions, which then need not be named: "en-de"."""
+        """The same model for a single direction, such as "en-de"."""
         one = copy(self)
         one.directions = tuple(direction for direction in self.directions if str(direction) == name)
         return one
@@ -179,7 +178,7 @@ class TranslationModel:
 
     @property
     def max_length(self) -> int:
-        """The most tokens that a text may have, </s> and the language tag not counted."""
+        """Maximum number of tokens of a text, without </s> and the language tag."""
         return self.model.config.max_tokens - bool(self._tags)
 
     def tag(self, to: str | None) -> list[int]:
@@ -294,7 +293,7 @@ class TranslationModel:
                 count += 1
             yield one
         if first:
-            raise TextError(f"{first}; {count:,} such left blank, all others are translated")
+            raise TextError(f"{first}; {count:,} texts were too long, all others are translated")
 
     def explain(
         self,
@@ -305,10 +304,10 @@ class TranslationModel:
         names: Sequence[str] = ("*",),
         options: TranslateOptions | None = None,
     ) -> Explanation:
-        """What a text does inside the model: translated at full speed, then captured in one pass.
+        """A translation at full speed, then one captured pass over text and translation.
 
-        With a `target`, that is captured instead of the model's own translation. Only tensors whose names
-        match are kept.
+        Captures a given `target` instead of the model's own translation. Keeps only tensors whose names
+        match.
         """
         check_text(text)
         if target is not None:
@@ -316,24 +315,24 @@ class TranslationModel:
         tag, options = self.tag(to), (options or TranslateOptions()).resolved(self.search)
         ids = self._encode_one(text)
         if not ids:
-            raise TextError("the text is blank: there is nothing to explain; give a sentence")
+            raise TextError("text: is blank; give a sentence to explain")
         source, found, tree = tag + ids, [], None
         if target is None:
             tree = None if options.sampling else Tree(EOS, options.beam or 1)
             (found,) = self._search([source], [0], options, tree)
-        said = found[0].tokens if found else self._encode_one(target or "")
+        target_ids = found[0].tokens if found else self._encode_one(target or "")
         sides = {
             "source": source_tokens(self.tokenizer, source, text),
-            "target": target_tokens(self.tokenizer, said, not found or found[0].complete, bool(found)),
+            "target": target_tokens(self.tokenizer, target_ids, not found or found[0].complete, bool(found)),
         }
         explanation = explain_pass(
             self.model,
-            lambda: pair_logits(self.model, source, said),
+            lambda: pair_logits(self.model, source, target_ids),
             sides,
             names,
             self.tokenizer,
             text,
-            self.tokenizer.decode(said),
+            self.tokenizer.decode(target_ids),
         )
         return replace(
             explanation,
@@ -380,7 +379,8 @@ class TranslationModel:
         shown = " ".join(text[:40].split())
         tokens = len(self.tokenizer.encode(text)) if tokens is None else tokens
         return TextError(
-            f"text {number} ('{shown}…'): {tokens} tokens, and the model takes {self.max_length}; split it"
+            f"text {number} ('{shown}…'): {tokens} tokens, but the model takes at most {self.max_length}; "
+            "split it"
         )
 
     def _translate(
@@ -391,7 +391,7 @@ class TranslationModel:
         options: TranslateOptions,
         before: int = 0,
     ) -> list[Translation]:
-        """Translations of tokenised texts; `before` texts came earlier, so each samples from its own seed."""
+        """Translations of tokenised texts; `before` counts earlier texts, for the seed of each."""
         sources = [tag + ids if ids else [] for ids in encoded]
         found: dict[int, list[Hypothesis]] = {}
         for rows in _batches([len(ids) for ids in sources]):
@@ -485,7 +485,7 @@ def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], Clearh
 
 
 def _batches(lengths: list[int]) -> Iterator[list[int]]:
-    """Rows that are translated together: similar in length, within the budget; empty ones in none."""
+    """Rows to decode together: of similar length, within the budget; empty rows are left out."""
     batch: list[int] = []
     for row in sorted((row for row, length in enumerate(lengths) if length), key=lengths.__getitem__):
         if batch and (len(batch) + 1) * (lengths[row] + 1) > BATCH_TOKENS:

@@ -1,4 +1,4 @@
-"""The settings of a translation run, in one file."""
+"""Settings of a translation run."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -47,27 +47,27 @@ Columns = Annotated[tuple[int | str, int | str], Field(strict=False)]
 
 
 class HoldOut(Settings):
-    """How many pairs of the training files are held out where no files are given."""
+    """How many training pairs to hold out for parts without files."""
 
     validation: NonNegativeInt = 1000
     test: NonNegativeInt = 1000
 
 
 class CorpusConfig(Settings):
-    """Pairs of two languages: their files, and the directions to learn."""
+    """Pairs of two languages: files, and the directions to train."""
 
     source: str
     target: str
     both: bool = False
-    """Also learn the other direction."""
+    """Also train the other direction."""
     train: Files
     """Files, shipped data sets by name, or lists of two aligned files."""
     validation: Files = ()
-    """Left out: pairs of the training files (see hold_out)."""
+    """Default: pairs of the training files (see hold_out)."""
     test: Files = ()
-    """Left out: pairs of the training files (see hold_out)."""
+    """Default: pairs of the training files (see hold_out)."""
     columns: Columns | None = None
-    """Column numbers from 0, or names in the header, source first. Left out: found by language or name."""
+    """Columns of source and target, numbered from 0 or named. Default: found by language or name."""
 
     @field_validator("source", "target")
     @classmethod
@@ -101,7 +101,7 @@ class CorpusConfig(Settings):
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """The directions that a model learns from it."""
+        """The directions to train on it."""
         there = Direction(self.source, self.target)
         return (there, there.turned) if self.both else (there,)
 
@@ -117,14 +117,14 @@ class DataConfig(Settings):
     """
 
     corpora: Annotated[tuple[CorpusConfig, ...], Field(strict=False, min_length=1)]
-    """Each in its own [[data.corpora]]."""
+    """One [[data.corpora]] table each."""
     hold_out: HoldOut = HoldOut()
     cleaning: CleaningConfig = CleaningConfig()
 
     @model_validator(mode="wrap")
     @classmethod
     def _accept_single_corpus(cls, values: Any, build: Any) -> "DataConfig":
-        """Read settings in [data] itself as the only corpus; report all mistakes under the names used."""
+        """Reads settings in [data] itself as the only corpus; mistakes keep the paths that the user wrote."""
         if not isinstance(values, Mapping):
             return build(values)
         own = {name: values[name] for name in values if name in CorpusConfig.model_fields}
@@ -134,7 +134,7 @@ class DataConfig(Settings):
             return build(values)
         others = {name: values[name] for name in values if name not in own}
         corpus, mistakes = _tried(CorpusConfig.model_validate, own)
-        # If the corpus is wrong, a placeholder still finds the other mistakes.
+        # A placeholder for an invalid corpus, so that other mistakes are reported too.
         data, more = _tried(build, {**others, "corpora": (corpus or CorpusConfig.model_construct(),)})
         if mistakes or more:
             raise ValidationError.from_exception_data(cls.__name__, mistakes + more)
@@ -250,13 +250,13 @@ class TranslationRecipe(Recipe):
     def _check_validation(self) -> Self:
         held_out = self.data.holds_out("validation")
         if self.training.monitor == "bleu" and not held_out:
-            raise ValueError("training.monitor is 'bleu', but no sentences are kept for validation")
+            raise ValueError("training.monitor is 'bleu', but no pairs are held out for validation")
         if self.training.monitor == "bleu" and not self.validation.sentences:
             raise ValueError(
                 "training.monitor is 'bleu', but validation.sentences is 0; set it to a few hundred"
             )
         if self.training.average and self.training.average.of == "best" and not held_out:
-            raise ValueError("training.average.of is 'best', but no sentences are kept for validation")
+            raise ValueError("training.average.of is 'best', but no pairs are held out for validation")
         return self
 
     def absolute(self) -> Self:
@@ -270,7 +270,10 @@ class TranslationRecipe(Recipe):
         return recipe.model_copy(update={"batches": self.batches.model_copy(update={"kind": kind})})
 
     def inherited(self) -> Self:
-        """The same recipe with the tokenizer and shape of the model that it starts from, or of its teacher."""
+        """The same recipe with the tokenizer and architecture of the model that it starts from.
+
+        Without one, the tokenizer is the teacher's.
+        """
         training, paths = self.training, {}
         if training.init_from:
             paths["init_from"] = model_folder(INIT_FROM, training.init_from)
@@ -307,7 +310,7 @@ class TranslationRecipe(Recipe):
         return f" --to {directions[0].target}" if tags(directions) else ""
 
     def _check_languages(self, tokenizer: Tokenizer) -> None:
-        """The tokenizer has a tag for each target language, and the teacher translates all directions."""
+        """Checks that the tokenizer has all tags, and that the teacher translates all directions."""
         directions = self.data.directions
         if self.training.distillation:
             folder = Path(self.training.distillation.teacher)
@@ -317,7 +320,7 @@ class TranslationRecipe(Recipe):
             if missing:
                 raise ModelError(
                     f"{TEACHER}: {folder} translates {', '.join(map(str, known))}, not {', '.join(missing)}; "
-                    "name a teacher that does"
+                    "name another teacher"
                 )
         with naming(INIT_FROM if self.training.init_from else TEACHER):
             tag_ids(directions, tokenizer)

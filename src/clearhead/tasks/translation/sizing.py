@@ -1,4 +1,4 @@
-"""A recipe sized to a corpus: vocabulary, model and run."""
+"""A recipe sized to a corpus: vocabulary, model and length of the run."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
 
-# Subwords per word, with a vocabulary that was learned from the same text.
+# Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
 
 
@@ -55,7 +55,7 @@ class FittedPairs:
     recipe: TranslationRecipe
     tally: Tally
     tokens: int
-    """Target tokens in an epoch, estimated."""
+    """Estimated target tokens per epoch."""
 
     @property
     def epochs(self) -> float:
@@ -63,7 +63,7 @@ class FittedPairs:
 
     @property
     def multiplications(self) -> int:
-        """Of a forward pass, per token."""
+        """Multiplications per token in a forward pass."""
         model, vocabulary = self.recipe.model, self.recipe.tokenizer.vocabulary
         square = model.width * model.width
         layers = 4 * square * (model.encoder_layers + 2 * model.decoder_layers)
@@ -71,7 +71,7 @@ class FittedPairs:
         return layers + ffn + vocabulary * model.width
 
     def choices(self) -> list[str]:
-        """What was chosen, a line each."""
+        """The choices, one per line."""
         recipe, model = self.recipe, self.recipe.model
         return [
             f"corpus: {self.tally}",
@@ -145,12 +145,12 @@ def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
 
 
 def _steps(tokens: int, batch: int) -> int:
-    """Steps in an epoch, estimated."""
+    """Estimated steps per epoch."""
     return max(1, tokens // batch)
 
 
 def guess_languages(path: DataPath) -> tuple[str, str]:
-    """The languages by a data set's name, a file name such as 'news.en-de.tsv' or 'news.en', or a file's content."""
+    """The languages of a shipped data set or a file, by a name such as 'news.en-de.tsv' or by its content."""
     if isinstance(path, tuple):
         codes = [re.sub(r"\.(gz|xz|zst)$", "", str(part)).rpartition(".")[2] for part in path]
         if all(code in NAMES for code in codes):
@@ -168,7 +168,7 @@ def guess_languages(path: DataPath) -> tuple[str, str]:
         if found := languages_in(Path(path)):
             return found
     raise SettingsError(
-        f"{_shown(path)}: neither the name nor the content says which languages these are; add --from en --to de"
+        f"{_shown(path)}: the languages are in neither the file name nor the content; add --from en --to de"
     )
 
 

@@ -1,4 +1,4 @@
-"""The task of translating: pairs of sentences in, a translator out. The loss is here."""
+"""The translation task: its loss, data, validation and model card."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -46,10 +46,10 @@ Batch = PairBatch | PackedBatch
 
 @dataclass(frozen=True, eq=False)
 class TranslationLoss:
-    """The summed loss of a batch: label-smoothed cross-entropy, a regulariser, a teacher's predictions.
+    """The summed loss of a batch: label-smoothed cross-entropy, a regulariser, distillation from a teacher.
 
-    A regulariser compares two views of each sentence. Both are rows of one batch, so they cost one pass over
-    twice the rows. Tokens below `first_token` are special tokens, which SimCut never cuts.
+    A regulariser compares two views of each sentence, as rows of one batch of twice the size. Ids below
+    `first_token` are special tokens, which SimCut never cuts.
     """
 
     criterion: Criterion
@@ -76,7 +76,7 @@ class TranslationLoss:
         return Readout(states, self.teacher.readout_weight)
 
     def _views(self, tokens: Tensor) -> Tensor:
-        """The tokens of each view, below each other."""
+        """The tokens of all views, concatenated along the batch."""
         match self.criterion.regulariser:
             case None:
                 return tokens
@@ -86,7 +86,7 @@ class TranslationLoss:
                 return torch.cat([tokens, self._cut(tokens, share)])
 
     def _cut(self, tokens: Tensor, share: float) -> Tensor:
-        """Padding instead of some tokens: a vector that carries only its position."""
+        """The tokens with some replaced by padding, whose embedding carries only the position."""
         chosen = torch.rand(tokens.shape, device=tokens.device) < share
         return tokens.masked_fill(chosen & (tokens >= self.first_token), PAD)
 
@@ -97,7 +97,7 @@ def translation_loss(model: Translator, batch: Batch, label_smoothing: float = 0
 
 
 def layout(batch: Batch, times: int = 1) -> PairLayout:
-    """How the sentences of a batch lie in its rows, the whole repeated `times`."""
+    """The layout of the sentences in the rows of a batch, repeated along the batch `times`."""
 
     def repeated(tensor: Tensor) -> Tensor:
         return torch.cat([tensor] * times) if times > 1 else tensor
@@ -113,7 +113,7 @@ def layout(batch: Batch, times: int = 1) -> PairLayout:
 
 
 class TranslationTask(Task):
-    """Trains a translator on the pairs of a recipe."""
+    """Trains a translator on sentence pairs."""
 
     Recipe = TranslationRecipe
     metrics = (LOSS, BLEU)
@@ -129,9 +129,10 @@ class TranslationTask(Task):
         example = next(self.corpus.examples())
         yield Note(f"for example: {example.source} -> {example.target}")
         files = [path for corpus in data.corpora for path in training_files(corpus)]
-        inherited = recipe.inherited_tokenizer()
+        inherited = None
         if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
-            yield Note("taking over a tokenizer …" if inherited else "learning the tokenizer …")
+            inherited = recipe.inherited_tokenizer()
+            yield Note("reusing the tokenizer …" if inherited else "training the tokenizer …")
             with track_progress(files, context.progress):
                 context.ranks.first(self.corpus.split)
         self.processor = context.processor(
@@ -142,7 +143,7 @@ class TranslationTask(Task):
         yield Note(f"tokenizer: {size:,} tokens ({kind}), shared by {sharing} languages")
 
         yield Note("reading, cleaning and tokenising the pairs …")
-        # Rank 0 writes the store and the others find it; on another machine, one rank there writes it again.
+        # Rank 0 writes the store, the other ranks open it; each further machine writes its own.
         with track_progress(files, context.progress):
             context.ranks.first(lambda: len(store(self.corpus, "train", self.processor, recipe)))
             self.store = store(self.corpus, "train", self.processor, recipe)
@@ -171,21 +172,22 @@ class TranslationTask(Task):
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, config = self.recipe, self.recipe.model
         directions = recipe.data.directions
-        to = recipe.usage(recipe.model_dump())
-        kept = [
+        to = recipe.usage(recipe.model_dump(mode="json"))
+        files = [
             f"`{file_name(part, one, directions)}`" for one in directions for part in ("validation", "test")
         ]
+        parameters = sum(parameter.numel() for parameter in model.parameters())
         return card(
             title=", ".join(f"{NAMES[source]} to {NAMES[target]}" for source, target in directions),
             about=f"A translator trained with clearhead: width {config.width}, {config.encoder_layers} + "
             f"{config.decoder_layers} layers, {config.attention.heads} heads, {recipe.tokenizer.kind} "
-            f"vocabulary, {sum(p.numel() for p in model.parameters()):,} parameters; {step:,} training steps.",
+            f"vocabulary, {parameters:,} parameters; {step:,} training steps.",
             use=[
                 f"clearhead translate --model THIS-FOLDER{to} 'A sentence.'",
                 f"clearhead evaluate THIS-FOLDER{to}",
             ],
             data=[data_line(file) for corpus in recipe.data.corpora for file in corpus.train],
-            held_out=f"{', '.join(kept[:-1])} and {kept[-1]} beside this card were kept from training.",
+            held_out=f"{', '.join(files[:-1])} and {files[-1]} were held out from training.",
             scores=scores,
             metrics=self.metrics,
         )
@@ -212,12 +214,12 @@ class TranslationTask(Task):
             raise ModelError(f"{TEACHER}: {folder} does not translate; name a translator's folder")
         if checkpoint.processor.fingerprint != self.processor.fingerprint:
             raise ModelError(
-                f"{TEACHER}: {folder} has another tokenizer than the run; restore it, or train into another "
-                "folder"
+                f"{TEACHER}: the tokenizer of {folder} differs from that of the run; restore it, or use "
+                "another folder"
             )
         if teacher.config.max_length < recipe.model.max_length:
             raise ModelError(
-                f"{TEACHER}: {folder} takes {teacher.config.max_length} tokens, this model "
+                f"{TEACHER}: {folder} takes at most {teacher.config.max_length} tokens, this model "
                 f"{recipe.model.max_length}; lower model.max_length"
             )
         if recipe.batches.kind == "packed" and not teacher.config.packs:
@@ -227,7 +229,7 @@ class TranslationTask(Task):
         return teacher.requires_grad_(False).to(find_device(recipe.training.device))
 
     def _hold_out(self, out: Path) -> dict[Direction, list[Pair]]:
-        """The validation pairs; these and the test pairs are written to the folder."""
+        """The validation pairs; writes these and the test pairs to the folder."""
         directions, held_out = self.recipe.data.directions, self.corpus.by_direction("validation")
         for part, kept in (("validation", held_out), ("test", self.corpus.by_direction("test"))):
             for direction, pairs in kept.items():

@@ -1,4 +1,4 @@
-"""The loss of a translator: the same for every layout, with both views of a sentence in one batch."""
+"""The translation loss: equal for every layout, with both views of a sentence in one batch."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from clearhead.text.tokenizer import BOS, EOS, PAD
 from clearhead.training import Criterion, RDropConfig, SimCutConfig
 
 SOURCES, TARGETS = [[7, 8, 9], [6], [5, 9, 9, 9]], [[8, 9], [7, 6, 5, 5], [10]]
-VOCABULARY, FIRST_WORD = 11, 5
+VOCABULARY, FIRST_TOKEN = 11, 5
 
 
 def padded() -> PairBatch:
@@ -21,7 +21,9 @@ def padded() -> PairBatch:
 
 
 def packed() -> PackedBatch:
-    return PackedBatch.pack(TokenSequences.of(SOURCES), TokenSequences.of(TARGETS), np.array([0, 0, 1]), count=2, row_length=10)
+    return PackedBatch.pack(
+        TokenSequences.of(SOURCES), TokenSequences.of(TARGETS), np.array([0, 0, 1]), count=2, row_length=10
+    )
 
 
 def model(dropout: float = 0.0) -> Translator:
@@ -39,7 +41,7 @@ def gradients(loss, translator, batch):
 
 @pytest.mark.parametrize("batch", [padded, packed])
 @pytest.mark.parametrize("regulariser", [RDropConfig(), SimCutConfig(cut=0.0)])
-def test_views_that_do_not_differ_give_the_plain_loss_and_gradient(batch, regulariser):
+def test_equal_views_give_the_plain_loss_and_gradient(batch, regulariser):
     loss = TranslationLoss(Criterion(0.1, regulariser))
     translator = model()
     plain = gradients(lambda *given: translation_loss(*given, label_smoothing=0.1), translator, batch())
@@ -49,40 +51,41 @@ def test_views_that_do_not_differ_give_the_plain_loss_and_gradient(batch, regula
 @pytest.mark.parametrize("batch", [padded, packed])
 def test_one_pass_over_both_views_equals_two_passes(batch):
     criterion = Criterion(0.1, SimCutConfig(cut=0.4))
-    loss, given, translator = TranslationLoss(criterion, FIRST_WORD), batch(), model()
+    loss, given, translator = TranslationLoss(criterion, FIRST_TOKEN), batch(), model()
 
     torch.manual_seed(2)
-    batches_per_step = gradients(loss, translator, given)
+    one_pass = gradients(loss, translator, given)
     torch.manual_seed(2)
-    words = [(side, loss._cut(side, 0.4)) for side in (given.source, given.inputs)]
-    assert any((whole != cut).any() for whole, cut in words)
+    views = [(side, loss._cut(side, 0.4)) for side in (given.source, given.inputs)]
+    assert any((whole != cut).any() for whole, cut in views)
 
-    def apart(translator, batch):
-        logits = [translator(source, layout(batch), inputs) for source, inputs in zip(*words, strict=True)]
+    def two_passes(translator, batch):
+        logits = [translator(source, layout(batch), inputs) for source, inputs in zip(*views, strict=True)]
         losses, _ = Criterion.fused(criterion, [one.flatten(0, 1) for one in logits], batch.labels.flatten())
         return losses.sum()
 
-    torch.testing.assert_close(batches_per_step, gradients(apart, translator, given))
+    torch.testing.assert_close(one_pass, gradients(two_passes, translator, given))
 
 
-def test_with_dropout_two_views_differ():
+def test_dropout_makes_the_views_differ():
     translator = model(dropout=0.3).train()
     losses = [
-        TranslationLoss(Criterion(0.1, RDropConfig(weight=a)))(translator, padded()) for a in (0.0, 9.0)
+        TranslationLoss(Criterion(0.1, RDropConfig(weight=weight)))(translator, padded())
+        for weight in (0.0, 9.0)
     ]
     assert losses[1].item() > losses[0].item()
 
 
-def test_neither_signs_nor_padding_are_cut_and_words_are_as_often_as_asked():
-    words = torch.tensor([PAD, BOS, EOS, 4, 5, 10]).repeat(4000, 1)
-    cut = TranslationLoss(Criterion(), FIRST_WORD)._cut(words, 0.3)
-    assert (cut[:, :4] == words[:, :4]).all()
+def test_only_text_tokens_are_cut_at_the_configured_rate():
+    tokens = torch.tensor([PAD, BOS, EOS, 4, 5, 10]).repeat(4000, 1)
+    cut = TranslationLoss(Criterion(), FIRST_TOKEN)._cut(tokens, 0.3)
+    assert (cut[:, :4] == tokens[:, :4]).all()
     shares = (cut[:, 4:] == PAD).float().mean(0)
     torch.testing.assert_close(shares, torch.full((2,), 0.3), atol=0.03, rtol=0)
     assert set(cut[:, 4].tolist()) == {PAD, 5}
 
 
-def test_a_layout_comes_several_times_below_itself():
+def test_a_layout_can_be_repeated_along_the_batch():
     twice = layout(padded(), 2)
     assert isinstance(twice, Padded)
     assert twice.lengths.tolist() == [4, 2, 5] * 2
@@ -95,7 +98,7 @@ def test_a_layout_comes_several_times_below_itself():
 
 @pytest.mark.parametrize("batch", [padded, packed])
 @pytest.mark.parametrize("regulariser", [None, SimCutConfig(cut=0.0)])
-def test_a_teacher_that_is_the_model_itself_leaves_the_loss_without_its_uncertainty(batch, regulariser):
+def test_distilling_a_model_from_itself_has_zero_loss_and_gradient(batch, regulariser):
     translator, given = model(), batch()
     loss = TranslationLoss(
         Criterion(0.0, regulariser, teacher_weight=1.0), teacher=model().requires_grad_(False)
