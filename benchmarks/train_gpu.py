@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from clearhead.tasks.objective import translation_loss
+from clearhead.tasks.translation.task import translation_loss
 from measuring import OURS, Step, Turns, about, peak, table
 from peers import (
     LABEL_SMOOTHING,
