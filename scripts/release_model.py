@@ -24,9 +24,10 @@ from clearhead.data.datasets import SHIPPED
 from clearhead.tasks.export import export_int8
 from clearhead.tasks.load import load_for
 from clearhead.tasks.records import TEST, add_final, read_metrics
+from clearhead.tasks.translation import evaluate
 from clearhead.tasks.translation.data import Corpus
 from clearhead.tasks.translation.directions import Direction, file_name
-from clearhead.tasks.translation.evaluate import Measured, measure, unseen_pairs, within_reach
+from clearhead.tasks.translation.evaluate import EvaluationReport
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.zoo import BUILT_IN
@@ -79,11 +80,11 @@ class DirectionReport:
     """Everything that the card shows of one direction."""
 
     direction: Direction
-    unquantized: Measured
-    quantized: Measured
+    unquantized: EvaluationReport
+    quantized: EvaluationReport
     seen: int
     """Test sources that occur in training."""
-    unseen: Measured
+    unseen: EvaluationReport
     """Scores without those."""
     examples: list[Example]
     hard: list[tuple[str, str]]
@@ -92,7 +93,9 @@ class DirectionReport:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", type=Path, help="folder of a finished run")
-    parser.add_argument("--out", type=Path, default=BUILT_IN["en-de-fr"], help="folder of the model; default: in the package")
+    parser.add_argument(
+        "--out", type=Path, default=BUILT_IN["en-de-fr"], help="folder of the model; default: in the package"
+    )
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -118,7 +121,7 @@ def build(run: Path, out: Path, device: str) -> None:
     reports = []
     for direction in directions:
         sources = {pair.source.casefold() for pair in training[direction]}
-        reports.append(evaluate(unquantized, quantized, out, direction, sources))
+        reports.append(direction_report(unquantized, quantized, out, direction, sources))
         say(f"{direction}: {reports[-1].quantized.scores[0]}")
     bleu = {str(report.direction): report.quantized.scores[0].value for report in reports}
     add_final(out, last_step(recipe, run), bleu, TEST)
@@ -129,7 +132,7 @@ def last_step(recipe: TranslationRecipe, run: Path) -> int:
     return max((line["step"] for line in read_metrics(run)), default=recipe.training.steps)
 
 
-def evaluate(
+def direction_report(
     unquantized: TranslationModel,
     quantized: TranslationModel,
     folder: Path,
@@ -137,7 +140,7 @@ def evaluate(
     training_sources: set[str],
 ) -> DirectionReport:
     """Both models on the held-out sentences of one direction."""
-    pairs = unseen_pairs(None, folder, direction).pairs
+    pairs = evaluate.held_out_pairs(None, folder, direction).pairs
     sources = [pair.source for pair in pairs]
     before, after = (translated(model, sources, direction) for model in (unquantized, quantized))
     fresh = [row for row, source in enumerate(sources) if source.casefold() not in training_sources]
@@ -149,17 +152,17 @@ def evaluate(
     hard = HARD.get(direction.source, [])
     return DirectionReport(
         direction,
-        measure(pairs, before, direction.target),
-        measure(pairs, after, direction.target),
+        evaluate.evaluate(pairs, before, direction.target),
+        evaluate.evaluate(pairs, after, direction.target),
         len(pairs) - len(fresh),
-        measure([pairs[row] for row in fresh], [after[row] for row in fresh], direction.target),
+        evaluate.evaluate([pairs[row] for row in fresh], [after[row] for row in fresh], direction.target),
         examples,
         list(zip(hard, translated(quantized, hard, direction), strict=True)),
     )
 
 
 def translated(model: TranslationModel, sources: Sequence[str], direction: Direction) -> list[str]:
-    return [str(one) for one in model.stream(within_reach(model, sources), to=direction.target)]
+    return [str(one) for one in model.translations(sources, to=direction.target)]
 
 
 def card(
