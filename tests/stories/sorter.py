@@ -49,7 +49,7 @@ class Sorter(nn.Module):
     def __init__(self, config: SorterConfig):
         super().__init__()
         self.config = config
-        self.embedding = Embedding(DIGITS, config)
+        self.embedding = Embedding(DIGITS, config.width, config.position, config.length, config.dropout)
         self.encoder = Stack(config, config.layers)
         self.classifier = nn.Linear(config.width, DIGITS)
 
@@ -74,8 +74,7 @@ class DigitBatch(TensorBatch):
     digits: Tensor
     ordered: Tensor
 
-    @property
-    def tokens(self) -> int:
+    def count_tokens(self) -> int:
         return self.digits.numel()
 
 
@@ -106,9 +105,9 @@ class SortingTask(Task):
     def epoch(self, number: int, skip: int = 0) -> Iterator[DigitBatch]:
         data, seed = self.recipe.data, self.recipe.training.seed
         generator = torch.Generator().manual_seed(1000 * seed + number)
-        for place in range(data.batches):
+        for index in range(data.batches):
             digits = torch.randint(DIGITS, (data.rows, self.recipe.model.length), generator=generator)
-            if place >= skip:
+            if index >= skip:
                 yield DigitBatch(digits, digits.sort(-1).values)
 
     def loss(self, model: Sorter, batch: DigitBatch) -> Tensor:
@@ -140,17 +139,16 @@ class SortingModel:
         with torch.no_grad():
             return self.model(torch.tensor([list(digits)]))[0].argmax(-1).tolist()
 
-    def explain(self, text: str, names: Sequence[str] = ("*",)) -> Explanation:
+    def explain(self, text: str, *, names: Sequence[str] = ("*",)) -> Explanation:
         digits = torch.tensor([[int(digit) for digit in text if digit.isdigit()]])
         tokens = tuple(Token(digit, str(digit), number) for number, digit in enumerate(digits[0].tolist()))
         return explain_pass(
             self.model,
             lambda: self.model(digits)[0],
             {"digits": tokens},
-            names=names,
+            names,
             text=text,
             output=" ".join(map(str, self.sort(digits[0].tolist()))),
-            name=self.name,
         )
 
 

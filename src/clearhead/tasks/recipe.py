@@ -13,7 +13,7 @@ class Recipe(Settings):
     kind: Any
     """The task's name in TASKS."""
     model: Any
-    training: Any = TrainingConfig()
+    training: TrainingConfig = TrainingConfig()
 
     def absolute(self) -> Self:
         """The same recipe with absolute paths, so that a run can be resumed from any folder."""

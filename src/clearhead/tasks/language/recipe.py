@@ -126,7 +126,7 @@ class LanguageRecipe(Recipe):
     tokenizer: TokenizerConfig = TokenizerConfig(kind="bytes")
     model: GPTConfig = GPTConfig()
     batches: TextBatchingConfig = TextBatchingConfig()
-    training: LanguageTraining = LanguageTraining()
+    training: LanguageTraining = LanguageTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @field_validator("tokenizer")
     @classmethod

@@ -233,7 +233,7 @@ class TranslationRecipe(Recipe):
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: TranslatorConfig = TranslatorConfig()
     batches: BatchingConfig = BatchingConfig()
-    training: TranslationTraining = TranslationTraining()
+    training: TranslationTraining = TranslationTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
     validation: ValidationConfig = ValidationConfig()
     search: SearchConfig = SearchConfig()
 
