@@ -5,10 +5,9 @@ from clearhead.training.config import AverageConfig, TrainingConfig
 from clearhead.training.criterion import Criterion, RDropConfig, RegulariserConfig, SimCutConfig
 from clearhead.training.cross_entropy import Readout, chunked_cross_entropy, cross_entropy_loss
 from clearhead.training.devices import choose_device, choose_precision, find_device
-from clearhead.training.feed import Feed
+from clearhead.training.feed import Feed, Prefetcher
 from clearhead.training.interrupt import Interrupt
 from clearhead.training.optimizer import Optimizer, OptimizerConfig
-from clearhead.training.prefetch import Prefetcher
 from clearhead.training.ranks import Ranks, join_ranks
 from clearhead.training.schedule import ScheduleConfig, learning_rate_at
 from clearhead.training.state import StateFolder

@@ -17,10 +17,9 @@ from clearhead.checkpoint import set_weights, weights
 from clearhead.layers.block import Block
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
-from clearhead.training.manifest import gather_tensors
-from clearhead.training.parallel import SingleProcess
-from clearhead.training.passes import Loss, Passes, Trainable
+from clearhead.training.parallel import Loss, Passes, SingleProcess, Trainable
 from clearhead.training.ranks import Group
+from clearhead.training.state_formats import FilePerRank
 
 
 class _ModelWithLoss(nn.Module):
@@ -68,7 +67,7 @@ class FullySharded(SingleProcess):
         return cast(DTensor, super().norm(gradients)).full_tensor()
 
     def gather(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return gather_tensors(weights, self._ranks)
+        return FilePerRank().full(weights, self._ranks)
 
     def allocate(self, path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
         like = next((self._like[name] for name in path.split("/") if name in self._like), None)

@@ -1,9 +1,9 @@
-"""How the ranks of a run share a model: each holds a copy, or each holds a shard (fsdp.py)."""
+"""The passes of a rank, and how ranks share a model: each holds a copy, or a shard (fsdp.py)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -18,9 +18,8 @@ from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
-from clearhead.training.manifest import allocate_on_cpu
-from clearhead.training.passes import Loss, Passes
 from clearhead.training.ranks import Group, Ranks
+from clearhead.training.state_formats import allocate_on_cpu
 
 # Numbers per message of gradients: large enough for the network, and one is packed while another is sent.
 BUCKET = 1 << 24
@@ -30,6 +29,62 @@ COMPILED_METHODS: dict[type[nn.Module], str] = {
     Embedding: "add_positions",
     Stack: "final_norm",
 }
+
+
+class Trainable(Protocol):
+    """A batch, as training uses it."""
+
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def padding(self) -> float: ...
+    @property
+    def static_shape(self) -> bool:
+        """Whether its shape is one of a few that recur."""
+        ...
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """The same batch with a function applied to every tensor."""
+        ...
+
+    def split(self, count: int) -> list[Self]:
+        """The rows in `count` batches, or one per row if there are fewer."""
+        ...
+
+
+Model = TypeVar("Model", bound=nn.Module)
+Batch = TypeVar("Batch", bound=Trainable)
+Loss = Callable[[Model, Batch], Tensor]
+"""The loss of a batch, summed over its tokens."""
+
+
+class Passes:
+    """Plain passes: `passes(batch)` adds to the gradients and returns the summed loss."""
+
+    def __init__(
+        self,
+        loss: Callable[[Trainable], Tensor],
+        parameters: list[nn.Parameter],
+        device: torch.device,
+        autocast: Callable[[], AbstractContextManager],
+    ):
+        self.loss, self.device, self.autocast = loss, device, autocast
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+
+    def zero_grad(self) -> None:
+        """Drops all gradients."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def release(self) -> None:
+        """Frees the gradients and all other memory that is held."""
+        self.zero_grad()
+
+    def __call__(self, batch: Trainable) -> Tensor:
+        with self.autocast():
+            loss = self.loss(batch.map(lambda tensor: tensor.to(self.device, non_blocking=True)))
+        loss.backward()
+        return loss.detach()
 
 
 class SingleProcess:

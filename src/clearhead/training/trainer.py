@@ -20,8 +20,7 @@ from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
 from clearhead.training.devices import choose_device, choose_precision
 from clearhead.training.optimizer import Optimizer
-from clearhead.training.parallel import parallel
-from clearhead.training.passes import Batch, Loss, Model
+from clearhead.training.parallel import Batch, Loss, Model, parallel
 from clearhead.training.randomness import random_state, seed_rank, set_random_state
 from clearhead.training.ranks import Ranks
 from clearhead.training.schedule import learning_rate_at
