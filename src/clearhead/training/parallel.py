@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -14,12 +14,13 @@ from clearhead.accel import enabled
 from clearhead.accel.graphs import GraphedPasses
 from clearhead.accel.torch_private import copy_all_
 from clearhead.checkpoint import set_weights, weights
+from clearhead.data.batch import TensorBatch
 from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
 from clearhead.training.ranks import Group, Ranks
-from clearhead.training.state_formats import allocate_on_cpu
+from clearhead.training.state_formats import cpu_tensor
 
 # Numbers per message of gradients: large enough for the network, and one is packed while another is sent.
 BUCKET = 1 << 24
@@ -30,30 +31,8 @@ COMPILED_METHODS: dict[type[nn.Module], str] = {
     Stack: "final_norm",
 }
 
-
-class Trainable(Protocol):
-    """A batch, as training uses it."""
-
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def padding(self) -> float: ...
-    @property
-    def static_shape(self) -> bool:
-        """Whether its shape is one of a few that recur."""
-        ...
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """The same batch with a function applied to every tensor."""
-        ...
-
-    def split(self, count: int) -> list[Self]:
-        """The rows in `count` batches, or one per row if there are fewer."""
-        ...
-
-
 Model = TypeVar("Model", bound=nn.Module)
-Batch = TypeVar("Batch", bound=Trainable)
+Batch = TypeVar("Batch", bound=TensorBatch)
 Loss = Callable[[Model, Batch], Tensor]
 """The loss of a batch, summed over its tokens."""
 
@@ -63,7 +42,7 @@ class Passes:
 
     def __init__(
         self,
-        loss: Callable[[Trainable], Tensor],
+        loss: Callable[[TensorBatch], Tensor],
         parameters: list[nn.Parameter],
         device: torch.device,
         autocast: Callable[[], AbstractContextManager],
@@ -80,7 +59,7 @@ class Passes:
         """Frees the gradients and all other memory that is held."""
         self.zero_grad()
 
-    def __call__(self, batch: Trainable) -> Tensor:
+    def __call__(self, batch: TensorBatch) -> Tensor:
         with self.autocast():
             loss = self.loss(batch.map(lambda tensor: tensor.to(self.device, non_blocking=True)))
         loss.backward()
@@ -103,18 +82,16 @@ class SingleProcess:
         if not enabled():
             return plain
         if self.device.type == "cuda":
-            return GraphedPasses(plain, plain.parameters, self.device, self._compiled())
+            compiled: Callable[[], AbstractContextManager] = nullcontext
+            if self.config.compile != "off":
+                # The compiler takes long to import.
+                from clearhead.accel.compile import CompiledRegions
+
+                compiled = CompiledRegions(self.model, COMPILED_METHODS).active
+            return GraphedPasses(plain, plain.parameters, self.device, compiled)
         if self.config.compile == "on":
             plain.loss = partial(torch.compile(self.loss, dynamic=True), self.model)
         return plain
-
-    def _compiled(self) -> Callable[[], AbstractContextManager]:
-        if self.config.compile == "off":
-            return nullcontext
-        # The compiler takes long to import.
-        from clearhead.accel.compile import CompiledRegions
-
-        return CompiledRegions(self.model, COMPILED_METHODS).active
 
     def reduce_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
         """The gradients summed over all ranks."""
@@ -130,7 +107,7 @@ class SingleProcess:
 
     def allocate(self, path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
         """An empty tensor for one that was saved in shards, by its path in the state."""
-        return allocate_on_cpu(path, size, dtype)
+        return cpu_tensor(path, size, dtype)
 
     def distribute(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """The state with each tensor sharded like the parameter that its path names."""
@@ -162,7 +139,10 @@ class DataParallel(SingleProcess):
             dist.broadcast(weight, src=0)
 
     def reduce_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
-        sent = [_all_reduce(bucket) for bucket in _buckets(gradients)]
+        sent = []
+        for bucket in _buckets(gradients):
+            flat = torch.cat([gradient.flatten() for gradient in bucket])
+            sent.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
         for bucket, flat, work in sent:
             work.wait()
             sizes = [gradient.numel() for gradient in bucket]
@@ -180,11 +160,6 @@ def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
             bucket = []
     if bucket:
         yield bucket
-
-
-def _all_reduce(bucket: list[Tensor]) -> tuple[list[Tensor], Tensor, Any]:
-    flat = torch.cat([gradient.flatten() for gradient in bucket])
-    return bucket, flat, dist.all_reduce(flat, async_op=True)
 
 
 def parallel(

@@ -12,14 +12,7 @@ from clearhead.errors import ModelError, TrainingError
 from clearhead.files import leftover_files
 from clearhead.training.config import AverageConfig, TrainingConfig
 from clearhead.training.ranks import Group, Ranks
-from clearhead.training.state_formats import (
-    FORMATS,
-    Allocate,
-    FilePerRank,
-    SingleFile,
-    allocate_on_cpu,
-    format_of,
-)
+from clearhead.training.state_formats import FORMATS, Allocate, FilePerRank, SingleFile, cpu_tensor, format_of
 from clearhead.training.tensors import Tree, read_checksum, read_notes, read_weights, write_tree
 
 Better = Literal["lower", "higher"]
@@ -90,8 +83,7 @@ class StateFolder:
     def save(self, state: Tree, score: float | None = None, passing: bool = False) -> None:
         """Saves a state, then removes what is no longer kept; an error leaves older states untouched.
 
-        The state has "step", "weights" and any other names, with tensors, JSON values or dicts of them. A
-        collective call.
+        A collective call. The state has "step", "weights" and other names: tensors, JSON values or dicts.
         """
         self.ranks.first(self._check_held)
         step = state["step"]
@@ -114,11 +106,10 @@ class StateFolder:
         if self._lock is None:
             raise TrainingError(f"{self.folder}: enter the folder (with StateFolder(…)) before saving to it")
 
-    def latest(self, allocate: Allocate = allocate_on_cpu) -> dict[str, Any] | None:
-        """The newest undamaged state; None in a folder without any.
+    def latest(self, allocate: Allocate = cpu_tensor) -> dict[str, Any] | None:
+        """The newest undamaged state, or None; `allocate` makes the tensors of shards. A collective call.
 
-        A damaged one is reported and renamed, and the one before it is read. A collective call; `allocate`
-        makes the tensors for what was saved in shards.
+        A damaged state is reported and renamed, and the one before it is read.
         """
         step = self.ranks.first(self._newest_undamaged)
         if step is None:
@@ -137,8 +128,7 @@ class StateFolder:
                 return step
             except ModelError as error:
                 log.warning("%s; falling back to the previous state", error)
-                if self._lock is not None:
-                    self._set_aside(step)
+                self._set_aside(step)
         if steps:
             raise TrainingError(f"{self.folder}: all {len(steps)} saved states are damaged; start a new run")
         return None
@@ -186,15 +176,14 @@ class StateFolder:
 
     def _drop_later_weights(self, step: int) -> None:
         """Removes weights whose state was never written: the resumed run writes them again."""
-        if self._lock is not None:
-            for later in _steps(self.folder.glob("weights-*.safetensors")):
-                if later > step:
-                    self._weights(later).unlink()
+        for later in _steps(self.folder.glob("weights-*.safetensors")):
+            if self._lock is not None and later > step:
+                self._weights(later).unlink()
 
     def _set_aside(self, step: int) -> None:
         # Under their own names they would count among the last states and displace good ones.
         for path in (self._state(step), self._weights(step)):
-            if path.exists():
+            if self._lock is not None and path.exists():
                 aside = path.with_suffix(".broken")
                 _remove(aside)
                 path.rename(aside)

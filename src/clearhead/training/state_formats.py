@@ -20,7 +20,7 @@ Allocate = Callable[[str, torch.Size, torch.dtype], Tensor]
 """Returns the tensor to be filled, by its path in the tree, its unsharded size and its dtype."""
 
 
-def allocate_on_cpu(path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
+def cpu_tensor(path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
     """An unsharded tensor on the CPU."""
     return torch.empty(size, dtype=dtype)
 

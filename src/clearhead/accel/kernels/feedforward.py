@@ -213,6 +213,5 @@ def feedforward(
 ) -> Tensor:
     """outer(activation(inner(x))), in the dtype of x."""
     narrow = [y if y is None else y.to(x.dtype) for y in (inner, inner_bias, outer, outer_bias)]
-    out = _FeedForward.apply(x.flatten(0, -2), *narrow, kind)
-    assert isinstance(out, Tensor)
+    out: Tensor = _FeedForward.apply(x.flatten(0, -2), *narrow, kind)  # pyright: ignore
     return out.unflatten(0, x.shape[:-1])
