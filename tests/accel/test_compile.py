@@ -94,10 +94,10 @@ def count_nodes(function, target, monkeypatch) -> int:
 @needs_compiler
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("function", "in_place"), [(single_use, 1), (used_twice, 0), (also_a_factor, 0), (not_a_kernel_output, 0)]
+    ("function", "inplace"), [(single_use, 1), (used_twice, 0), (also_a_factor, 0), (not_a_kernel_output, 0)]
 )
-def test_a_product_is_added_in_place_only_to_an_output_with_no_other_use(function, in_place, monkeypatch):
-    assert count_nodes(function, torch.ops.higher_order.auto_functionalized, monkeypatch) == in_place
+def test_a_product_is_added_inplace_only_to_an_output_with_no_other_use(function, inplace, monkeypatch):
+    assert count_nodes(function, torch.ops.higher_order.auto_functionalized, monkeypatch) == inplace
 
 
 @needs_compiler

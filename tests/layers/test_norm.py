@@ -32,10 +32,8 @@ def called(monkeypatch) -> list[str]:
         return x
 
     monkeypatch.setattr(kernels, "supports", lambda x: True)
-    monkeypatch.setitem(sys.modules, "clearhead.accel.kernels.norm", SimpleNamespace(fork=fork))
-    monkeypatch.setitem(
-        sys.modules, "clearhead.accel.kernels.residual", SimpleNamespace(add_and_norm=add_and_norm)
-    )
+    fake = SimpleNamespace(fork=fork, add_and_norm=add_and_norm)
+    monkeypatch.setitem(sys.modules, "clearhead.accel.kernels.norm", fake)
     return found
 
 

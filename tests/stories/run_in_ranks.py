@@ -47,7 +47,7 @@ def exit_status(command: list[str], **sent: int) -> object:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    parallel.PARCEL = 5000  # so that even a small model's gradients need several
+    parallel.BUCKET = 5000  # so that even a small model's gradients need several
     for one in json.loads(sys.argv[1]):
         status = exit_status(**one)
         if RANK == 0:

@@ -56,7 +56,7 @@ def formula(criterion, views, labels):
             return entropy(views[0]) + weight * divergence(*views)
 
 
-@pytest.mark.parametrize("way", ["fused", "in_place"])
+@pytest.mark.parametrize("way", ["fused", "inplace"])
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("scale", [1.0, 300.0], ids=["common", "improbable labels"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -109,7 +109,7 @@ def test_who_agrees_with_the_only_teacher_has_no_loss():
 
 
 @pytest.mark.parametrize("regulariser", [RDROP, SIMCUT])
-def test_views_that_agree_have_the_plain_loss_and_equal_slopes_in_sum(regulariser):
+def test_views_that_agree_have_the_plain_loss_and_equal_gradients_in_sum(regulariser):
     (view,), labels = rows()
     losses, gradients = Criterion(0.1, regulariser).fused([view, view], labels)
     expected, (gradient,) = Criterion(0.1).fused([view], labels)
@@ -118,7 +118,7 @@ def test_views_that_agree_have_the_plain_loss_and_equal_slopes_in_sum(regularise
 
 
 @pytest.mark.parametrize("regulariser", [None, RDROP, SIMCUT])
-def test_padding_has_neither_loss_nor_slope(regulariser):
+def test_padding_has_neither_loss_nor_gradient(regulariser):
     logits, labels = rows(views=2 if regulariser else 1)
     labels[2:5] = 0
     losses, gradients = Criterion(0.1, regulariser).fused(logits, labels)
@@ -129,8 +129,8 @@ def test_padding_has_neither_loss_nor_slope(regulariser):
         assert gradient[:2].all()
 
 
-@pytest.mark.parametrize("way", ["fused", "in_place"])
-def test_slopes_of_narrow_logits_are_narrow_and_losses_are_not(way):
+@pytest.mark.parametrize("way", ["fused", "inplace"])
+def test_gradients_of_narrow_logits_are_narrow_and_losses_are_not(way):
     logits, labels = rows(torch.bfloat16)
     losses, (gradients,) = getattr(Criterion(0.1), way)(logits, labels)
     expected, (wide,) = Criterion(0.1).fused([logits[0].float()], labels)

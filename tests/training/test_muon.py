@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearhead.training.muon import Muon, orthogonal
+from clearhead.training.optimizer import Muon, orthogonal
 
 SHAPES = [(16, 16), (16, 16), (16, 48), (48, 16), (16, 48)]
 

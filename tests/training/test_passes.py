@@ -15,8 +15,7 @@ from clearhead.data.store import TokenSequences
 from clearhead.models import Translator, TranslatorConfig
 from clearhead.tasks.translation.task import translation_loss
 from clearhead.training import DivergedError, Trainer, TrainingConfig
-from clearhead.training.parallel import COMPILED_METHODS
-from clearhead.training.passes import Passes
+from clearhead.training.parallel import COMPILED_METHODS, Passes
 from clearhead.training.schedule import ConstantSchedule
 
 VOCABULARY = 60

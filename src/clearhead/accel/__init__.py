@@ -1,7 +1,6 @@
 """Everything that exists only for speed; no other room uses private torch APIs.
 
-`CLEARHEAD_ACCEL=off` in the environment turns the room off: every function here then falls back to plain
-torch.
+`CLEARHEAD_ACCEL=off` in the environment turns it off: all functions here then fall back to plain torch.
 
 | private torch API                                  | used in                   | for                       |
 |----------------------------------------------------|---------------------------|---------------------------|
@@ -18,8 +17,7 @@ Tested with torch 2.11 on CUDA and torch 2.13 on the CPU.
 
 import os
 
-SWITCH = "CLEARHEAD_ACCEL"
-_ENABLED = os.environ.get(SWITCH, "on").lower() != "off"
+_ENABLED = os.environ.get("CLEARHEAD_ACCEL", "on").lower() != "off"
 
 
 def enabled() -> bool:

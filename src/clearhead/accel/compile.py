@@ -86,7 +86,7 @@ class Rewrites(CustomGraphPass):
     """The rewrites of a graph, applied before kernels are generated."""
 
     def __call__(self, graph: fx.Graph) -> None:
-        for target, rewrite in {aten.mm.default: multiply_parts, aten.addmm.default: add_in_place}.items():
+        for target, rewrite in {aten.mm.default: multiply_parts, aten.addmm.default: add_inplace}.items():
             for node in graph.find_nodes(op="call_function", target=target):
                 with graph.inserting_before(node):
                     new = rewrite(graph, *cast(tuple[fx.Node], node.args)) if not node.kwargs else None
@@ -101,7 +101,7 @@ class Rewrites(CustomGraphPass):
         return get_hash_for_files((__file__, *files))
 
 
-def add_in_place(graph: fx.Graph, total: fx.Node, left: fx.Node, right: fx.Node) -> fx.Node | None:
+def add_inplace(graph: fx.Graph, total: fx.Node, left: fx.Node, right: fx.Node) -> fx.Node | None:
     """An in-place sum where the total is the output of a kernel and has no other use; addmm would copy it.
 
     Such totals are the gradients of the residual stream, to which those of a sublayer are added.

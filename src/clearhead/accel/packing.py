@@ -46,8 +46,7 @@ class PackedLinear(nn.Module):
         if self.bias is None:
             product = torch.bmm(inputs, self.blocks)
         else:
-            bias = self.bias.view(len(self.blocks), 1, -1)
-            product = torch.baddbmm(bias, inputs, self.blocks)
+            product = torch.baddbmm(self.bias.view(len(self.blocks), 1, -1), inputs, self.blocks)
         return product.transpose(0, 1).reshape(*x.shape[:-1], -1)
 
 

@@ -77,9 +77,6 @@ class StorageSet:
 
     def alive_without(self, tensors: Sequence[Tensor]) -> bool:
         """Whether memory is in use that is not wholly that of one of these tensors."""
-        whole = {
-            tensor.untyped_storage()._cdata
-            for tensor in tensors
-            if tensor.nbytes == tensor.untyped_storage().nbytes()
-        }
+        storages = [(tensor, tensor.untyped_storage()) for tensor in tensors]
+        whole = {storage._cdata for tensor, storage in storages if tensor.nbytes == storage.nbytes()}
         return any(key not in whole and not held.expired() for key, held in self._held.items())

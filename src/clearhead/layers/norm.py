@@ -60,7 +60,7 @@ class PostNorm(nn.Module):
         return self.norm(x + F.dropout(sublayer(x), dropout))
 
     def _fused(self, x: Stream, sublayer: Sublayer, norm: LayerNorm, dropout: float) -> Stream:
-        from clearhead.accel.kernels.residual import add_and_norm
+        from clearhead.accel.kernels.norm import add_and_norm
 
         # The stream forks as a matrix, so that the sublayer's backward product adds up both gradients.
         matrix = x.flatten(0, -2)

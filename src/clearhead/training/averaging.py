@@ -43,7 +43,7 @@ class MovingAverage:
             self._write(own)
 
     def weights(self) -> dict[str, Tensor]:
-        """The model's weights, with the mean of each parameter in its place."""
+        """The model's weights, with each parameter replaced by its mean."""
         return weights(self.model) | self._mean
 
     def load(self, weights: Mapping[str, Tensor]) -> None:

@@ -64,10 +64,7 @@ class TrainingConfig(Settings):
         return self
 
     def resolved(self, on_gpu: bool, width: int | None = None) -> Self:
-        """The same settings with nothing left to the machine or the model, so that a resumed run is the same.
-
-        `width` is that of the model, which the paper's schedule depends on.
-        """
+        """The settings without "auto", and with the model's width; a resumed run uses the same values."""
         changes = {}
         if self.compile == "auto":
             changes["compile"] = "on" if on_gpu and self.steps >= MIN_STEPS_TO_COMPILE else "off"

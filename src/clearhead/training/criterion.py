@@ -79,33 +79,37 @@ class Criterion:
         if teacher is not None:
             taught = teacher.to(logs[0].dtype).log_softmax(-1)
             divergences = [_divergence(taught, log)[0] for log in logs]
-            losses = [
-                torch.lerp(*both, self.teacher_weight) for both in zip(losses, divergences, strict=True)
-            ]
+            pairs = zip(losses, divergences, strict=True)
+            losses = [torch.lerp(*pair, self.teacher_weight) for pair in pairs]
             target = torch.lerp(target, taught.exp(), self.teacher_weight)
         gradients = [log.exp() - target for log in logs]
         match self.regulariser:
             case None:
                 loss = losses[0]
             case RDropConfig(weight=weight):
-                loss, gradients = _rdrop(losses, gradients, logs, weight)
+                share = weight / 4
+                forward, forward_p, forward_q = _divergence(*logs)
+                reverse, reverse_p, reverse_q = _divergence(*logs[::-1])
+                loss = (losses[0] + losses[1]) / 2 + share * (forward + reverse)
+                gradients[0] = gradients[0] / 2 + share * (forward_p + reverse_q)
+                gradients[1] = gradients[1] / 2 + share * (reverse_p + forward_q)
             case SimCutConfig(weight=weight):
-                loss, gradients = _simcut(losses, gradients, logs, weight)
+                divergence, full, cut = _divergence(*logs)
+                loss = losses[0] + weight * divergence
+                gradients = [gradients[0] + weight * full, weight * cut]
         kept = (labels != self.ignore_index).to(loss.dtype)
         return loss * kept, [(gradient * kept[:, None]).to(logits[0].dtype) for gradient in gradients]
 
-    def in_place(self, logits: Views, labels: Labels, teacher: None = None) -> tuple[Losses, Views]:
+    def inplace(self, logits: Views, labels: Labels, teacher: None = None) -> tuple[Losses, Views]:
         """The same for a plain criterion, step by step, with few passes over the logits.
 
         The gradients overwrite the logits where dtypes allow. No label may be `ignore_index`.
         """
         gradients, labels = logits[0].to(exact(logits[0])), labels[:, None]
         wanted, highest = gradients.gather(-1, labels), gradients.amax(-1, keepdim=True)
-        smoothed = (
-            self.label_smoothing * (wanted - gradients.mean(-1, keepdim=True))
-            if self.label_smoothing
-            else 0.0
-        )
+        smoothed = 0.0
+        if self.label_smoothing:
+            smoothed = self.label_smoothing * (wanted - gradients.mean(-1, keepdim=True))
         torch.softmax(gradients, -1, out=gradients)
         probability = gradients.gather(-1, labels)
         losses = smoothed - probability.log()
@@ -126,31 +130,14 @@ class Criterion:
         return -(1 - self.label_smoothing) * wanted - self.label_smoothing * mean
 
     def _target(self, labels: Labels, like: Rows) -> Rows:
-        vocabulary = like.shape[-1]
-        tokens = torch.arange(vocabulary, device=labels.device)
-        return self.label_smoothing / vocabulary + (1 - self.label_smoothing) * (
-            tokens == labels[:, None]
-        ).to(like.dtype)
+        smoothing, vocabulary = self.label_smoothing, like.shape[-1]
+        is_label = torch.arange(vocabulary, device=labels.device) == labels[:, None]
+        return smoothing / vocabulary + (1 - smoothing) * is_label.to(like.dtype)
 
 
 def exact(tensor: Tensor) -> torch.dtype:
     """The dtype of sums: at least float32."""
     return torch.promote_types(tensor.dtype, torch.float32)
-
-
-def _rdrop(losses: list[Losses], gradients: Views, logs: Views, weight: float) -> tuple[Losses, list[Rows]]:
-    forward, forward_p, forward_q = _divergence(*logs)
-    reverse, reverse_p, reverse_q = _divergence(*logs[::-1])
-    share = weight / 4
-    return (losses[0] + losses[1]) / 2 + share * (forward + reverse), [
-        gradients[0] / 2 + share * (forward_p + reverse_q),
-        gradients[1] / 2 + share * (reverse_p + forward_q),
-    ]
-
-
-def _simcut(losses: list[Losses], gradients: Views, logs: Views, weight: float) -> tuple[Losses, list[Rows]]:
-    divergence, full, cut = _divergence(*logs)
-    return losses[0] + weight * divergence, [gradients[0] + weight * full, weight * cut]
 
 
 def _divergence(first: Rows, second: Rows) -> tuple[Losses, Rows, Rows]:

@@ -59,8 +59,7 @@ def chunked_cross_entropy(
         teacher = teacher and Readout(teacher.states[positions], teacher.weight)
     if bias is None:
         bias = weight.new_zeros(())
-    learned = any(tensor.requires_grad for tensor in (states, weight, bias))
-    if torch.is_grad_enabled() and learned:
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (states, weight, bias)):
         return _ChunkedCrossEntropy.apply(states, weight, bias, labels, criterion, teacher)  # pyright: ignore
     return _sum_over_chunks(states, weight, bias, labels, criterion, teacher, None)
 
@@ -133,7 +132,9 @@ def _sum_over_chunks(
         for start in range(0, positions, rows):
             here = slice(start, start + rows)
             chunks = [view[here].to(dtype) for view in states]
-            logits = [_logits(chunk, narrow, bias) for chunk in chunks]
+            logits = [chunk @ narrow.T for chunk in chunks]
+            if bias.ndim:
+                logits = [view.add_(bias) for view in logits]
             taught = teacher and teacher.states[here].to(dtype) @ teacher.weight.T
             losses, logit_gradients = losses_and_gradients(logits, labels[here], taught)
             total += losses.sum()
@@ -142,16 +143,11 @@ def _sum_over_chunks(
     return total
 
 
-def _logits(chunk: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    logits = chunk @ weight.T
-    return logits.add_(bias) if bias.ndim else logits
-
-
 @functools.cache
 def _chunk_loss(criterion: Criterion, device: str, dtype: torch.dtype) -> Callable[..., tuple[Tensor, Views]]:
     """The implementation of the criterion for a device and the dtype of the logits."""
     if device == "cpu":
-        return criterion.in_place if criterion.plain else criterion.fused
+        return criterion.inplace if criterion.plain else criterion.fused
     if not kernels.compilable():
         return criterion.fused
     from clearhead.accel.kernels.cross_entropy import cross_entropy

@@ -14,13 +14,13 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from clearhead.accel import enabled
 from clearhead.checkpoint import set_weights, weights
+from clearhead.data.batch import TensorBatch
 from clearhead.layers.block import Block
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
-from clearhead.training.manifest import gather_tensors
-from clearhead.training.parallel import SingleProcess
-from clearhead.training.passes import Loss, Passes, Trainable
+from clearhead.training.parallel import Loss, Passes, SingleProcess
 from clearhead.training.ranks import Group
+from clearhead.training.state_formats import FilePerRank
 
 
 class _ModelWithLoss(nn.Module):
@@ -30,7 +30,7 @@ class _ModelWithLoss(nn.Module):
         super().__init__()
         self.model, self.loss = model, loss
 
-    def forward(self, batch: Trainable) -> Tensor:
+    def forward(self, batch: TensorBatch) -> Tensor:
         return self.loss(self.model, batch)
 
 
@@ -68,7 +68,7 @@ class FullySharded(SingleProcess):
         return cast(DTensor, super().norm(gradients)).full_tensor()
 
     def gather(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return gather_tensors(weights, self._ranks)
+        return FilePerRank().full(weights, self._ranks)
 
     def allocate(self, path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
         like = next((self._like[name] for name in path.split("/") if name in self._like), None)
@@ -81,9 +81,7 @@ class FullySharded(SingleProcess):
 
     def _distribute(self, value: Any, like: Tensor | None) -> Any:
         if isinstance(value, Mapping):
-            return {
-                name: self._distribute(inner, self._like.get(name, like)) for name, inner in value.items()
-            }
+            return {name: self._distribute(one, self._like.get(name, like)) for name, one in value.items()}
         if not isinstance(value, Tensor) or isinstance(value, DTensor):
             return value
         if not isinstance(like, DTensor) or value.shape != like.shape:
@@ -105,7 +103,7 @@ class FullySharded(SingleProcess):
 
 
 class _ShardedPasses(Passes):
-    def __call__(self, batch: Trainable) -> Tensor:
+    def __call__(self, batch: TensorBatch) -> Tensor:
         with warnings.catch_warnings():
             # Keys and values are views, which no code here writes to.
             warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")

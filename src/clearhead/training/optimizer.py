@@ -7,10 +7,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from clearhead.accel.torch_private import divide_all_
 from clearhead.config import Settings
 from clearhead.errors import TrainingError
 from clearhead.layers.attention import Projections
-from clearhead.training.muon import Muon
 
 WeightDecay = Annotated[float, Field(ge=0)]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
@@ -19,6 +19,10 @@ Epsilon = Annotated[float, Field(gt=0)]
 
 # Linear layers of these names are the last of a model; their rows are tokens or classes.
 READOUTS = ("readout", "classifier")
+# The quintic whose iteration moves all singular values towards 1 (Jordan et al. 2024).
+QUINTIC = (3.4445, -4.7750, 2.0315)
+ITERATIONS = 5
+EPSILON = 1e-7
 
 
 class AdamConfig(Settings):
@@ -78,7 +82,7 @@ class Optimizer:
                 self._parts.update(_parts(name, whole, sizes.get(id(whole), (len(whole),))))
             matrices = {name: part.matrix for name, part in self._parts.items()}
             self._members = [
-                _Member(_muon(matrices, config), matrices, 1.0),
+                _Member(Muon(matrices.values(), config.momentum, config.weight_decay), matrices, 1.0),
                 _Member(_adam({}, others, config), others, config.adam_factor),
             ]
         else:
@@ -92,10 +96,7 @@ class Optimizer:
     def step(
         self, learning_rate: float, diverged: Tensor | None = None, divisor: Tensor | None = None
     ) -> None:
-        """Updates the weights from their gradients, divided by `divisor`.
-
-        An optimizer that `skips` does nothing where `diverged` is 1.
-        """
+        """Updates weights from gradients divided by `divisor`; if it `skips`, not where `diverged` is 1."""
         for matrix, whole, rows in self._parts.values():
             matrix.grad = None if whole.grad is None else whole.grad[rows]
         for member in self._members:
@@ -143,9 +144,7 @@ class _Member:
     """A torch optimizer and the names of its parameters, in order."""
 
     def __init__(self, inner: torch.optim.Optimizer, names: Iterable[str], factor: float):
-        self.inner = inner
-        self.names = list(names)
-        self.factor = factor
+        self.inner, self.names, self.factor = inner, list(names), factor
 
     def step(self, learning_rate: float, diverged: Tensor | None, divisor: Tensor | None) -> None:
         for group in self.inner.param_groups:
@@ -156,8 +155,7 @@ class _Member:
         self.inner.step()
 
     def moments(self) -> dict[str, dict[str, Tensor]]:
-        found = self.inner.state_dict()["state"]
-        return {self.names[index]: of for index, of in found.items()}
+        return {self.names[index]: of for index, of in self.inner.state_dict()["state"].items()}
 
     def load(self, moments: Mapping[str, Mapping[str, Tensor]]) -> None:
         # Without copies, torch would share the tensors with the caller.
@@ -185,20 +183,76 @@ def _parts(name: str, whole: nn.Parameter, sizes: tuple[int, ...]) -> Iterator[t
         yield name if len(sizes) == 1 else f"{name}[{part}]", _Part(whole.detach()[span], whole, span)
 
 
-def _muon(matrices: Mapping[str, Tensor], config: MuonConfig) -> torch.optim.Optimizer:
-    return Muon(matrices.values(), config.momentum, config.weight_decay)
-
-
 def _adam(
     hidden: Mapping[str, Tensor], others: Mapping[str, Tensor], config: AdamConfig | AdamWConfig | MuonConfig
 ) -> torch.optim.Optimizer:
     kind = torch.optim.Adam if isinstance(config, AdamConfig) else torch.optim.AdamW
-    return kind(
-        [
-            {"params": list(hidden.values()), "weight_decay": config.weight_decay},
-            {"params": list(others.values()), "weight_decay": 0.0},
-        ],
-        betas=config.betas,
-        eps=config.eps,
-        fused=True,
-    )
+    groups = [
+        {"params": list(hidden.values()), "weight_decay": config.weight_decay},
+        {"params": list(others.values()), "weight_decay": 0.0},
+    ]
+    return kind(groups, betas=config.betas, eps=config.eps, fused=True)
+
+
+class Muon(torch.optim.Optimizer):
+    """Like torch's Muon, but matrices of one shape are orthogonalised as a batch, which is far faster.
+
+    A step has the size of an AdamW step (Liu et al. 2025). As in torch's fused optimizers, `found_inf` and
+    `grad_scale` may be set: where `found_inf` is 1 no step is taken, without waiting for the device, and
+    gradients are divided by `grad_scale`.
+    """
+
+    def __init__(self, matrices: Iterable[Tensor], momentum: float, weight_decay: float):
+        defaults = {"lr": 0.0, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__([{"params": list(matrices)}], defaults)
+        self.found_inf: Tensor | None = None
+        self.grad_scale: Tensor | None = None
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if self.found_inf is not None and self.found_inf.device.type == "cpu" and self.found_inf.item():
+            return
+        for group in self.param_groups:
+            by_shape: dict[torch.Size, list[Tensor]] = {}
+            for matrix in group["params"]:
+                if matrix.grad is not None:
+                    by_shape.setdefault(matrix.shape, []).append(matrix)
+            for matrices in by_shape.values():
+                self._step(matrices, group)
+
+    def _step(self, matrices: list[Tensor], group: dict[str, Any]) -> None:
+        momentum, learning_rate, decay = group["momentum"], group["lr"], group["weight_decay"]
+        gradients: list[Tensor] = [matrix.grad for matrix in matrices if matrix.grad is not None]
+        if self.grad_scale is not None:
+            divide_all_(gradients, self.grad_scale)
+        finite: Tensor | float = 1.0
+        if self.found_inf is not None and self.found_inf.device.type != "cpu":
+            finite = 1 - self.found_inf
+            gradients = [torch.where(finite > 0, gradient, 0) for gradient in gradients]
+        ahead = torch.empty((len(matrices), *matrices[0].shape), device=gradients[0].device)
+        for matrix, gradient, out in zip(matrices, gradients, ahead, strict=True):
+            state = self.state[matrix]
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = torch.zeros_like(matrix)
+            kept = state["momentum_buffer"].lerp_(gradient, (1 - momentum) * finite)
+            # A step ahead along the momentum (Nesterov 1983).
+            torch.lerp(gradient, kept, momentum, out=out)
+        steps = orthogonal(ahead)
+        size = -0.2 * max(matrices[0].shape) ** 0.5 * learning_rate
+        for matrix, step in zip(matrices, steps, strict=True):
+            if decay:
+                matrix.mul_(1 - learning_rate * decay * finite)
+            matrix.add_(step * finite if isinstance(finite, Tensor) else step, alpha=size)
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Approximately the nearest orthogonal matrices, in bf16: five Newton-Schulz iterations."""
+    a, b, c = QUINTIC
+    x = matrices.bfloat16()
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(EPSILON)
+    for _ in range(ITERATIONS):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x

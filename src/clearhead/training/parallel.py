@@ -1,9 +1,9 @@
-"""How the ranks of a run share a model: each holds a copy, or each holds a shard (fsdp.py)."""
+"""The passes of a rank, and how ranks share a model: each holds a copy, or a shard (fsdp.py)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -14,13 +14,13 @@ from clearhead.accel import enabled
 from clearhead.accel.graphs import GraphedPasses
 from clearhead.accel.torch_private import copy_all_
 from clearhead.checkpoint import set_weights, weights
+from clearhead.data.batch import TensorBatch
 from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
-from clearhead.training.manifest import allocate_on_cpu
-from clearhead.training.passes import Loss, Passes
 from clearhead.training.ranks import Group, Ranks
+from clearhead.training.state_formats import cpu_tensor
 
 # Numbers per message of gradients: large enough for the network, and one is packed while another is sent.
 BUCKET = 1 << 24
@@ -30,6 +30,40 @@ COMPILED_METHODS: dict[type[nn.Module], str] = {
     Embedding: "add_positions",
     Stack: "final_norm",
 }
+
+Model = TypeVar("Model", bound=nn.Module)
+Batch = TypeVar("Batch", bound=TensorBatch)
+Loss = Callable[[Model, Batch], Tensor]
+"""The loss of a batch, summed over its tokens."""
+
+
+class Passes:
+    """Plain passes: `passes(batch)` adds to the gradients and returns the summed loss."""
+
+    def __init__(
+        self,
+        loss: Callable[[TensorBatch], Tensor],
+        parameters: list[nn.Parameter],
+        device: torch.device,
+        autocast: Callable[[], AbstractContextManager],
+    ):
+        self.loss, self.device, self.autocast = loss, device, autocast
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+
+    def zero_grad(self) -> None:
+        """Drops all gradients."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def release(self) -> None:
+        """Frees the gradients and all other memory that is held."""
+        self.zero_grad()
+
+    def __call__(self, batch: TensorBatch) -> Tensor:
+        with self.autocast():
+            loss = self.loss(batch.map(lambda tensor: tensor.to(self.device, non_blocking=True)))
+        loss.backward()
+        return loss.detach()
 
 
 class SingleProcess:
@@ -48,18 +82,16 @@ class SingleProcess:
         if not enabled():
             return plain
         if self.device.type == "cuda":
-            return GraphedPasses(plain, plain.parameters, self.device, self._compiled())
+            compiled: Callable[[], AbstractContextManager] = nullcontext
+            if self.config.compile != "off":
+                # The compiler takes long to import.
+                from clearhead.accel.compile import CompiledRegions
+
+                compiled = CompiledRegions(self.model, COMPILED_METHODS).active
+            return GraphedPasses(plain, plain.parameters, self.device, compiled)
         if self.config.compile == "on":
             plain.loss = partial(torch.compile(self.loss, dynamic=True), self.model)
         return plain
-
-    def _compiled(self) -> Callable[[], AbstractContextManager]:
-        if self.config.compile == "off":
-            return nullcontext
-        # The compiler takes long to import.
-        from clearhead.accel.compile import CompiledRegions
-
-        return CompiledRegions(self.model, COMPILED_METHODS).active
 
     def reduce_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
         """The gradients summed over all ranks."""
@@ -75,7 +107,7 @@ class SingleProcess:
 
     def allocate(self, path: str, size: torch.Size, dtype: torch.dtype) -> Tensor:
         """An empty tensor for one that was saved in shards, by its path in the state."""
-        return allocate_on_cpu(path, size, dtype)
+        return cpu_tensor(path, size, dtype)
 
     def distribute(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """The state with each tensor sharded like the parameter that its path names."""
@@ -107,7 +139,10 @@ class DataParallel(SingleProcess):
             dist.broadcast(weight, src=0)
 
     def reduce_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
-        sent = [_all_reduce(bucket) for bucket in _buckets(gradients)]
+        sent = []
+        for bucket in _buckets(gradients):
+            flat = torch.cat([gradient.flatten() for gradient in bucket])
+            sent.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
         for bucket, flat, work in sent:
             work.wait()
             sizes = [gradient.numel() for gradient in bucket]
@@ -125,11 +160,6 @@ def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
             bucket = []
     if bucket:
         yield bucket
-
-
-def _all_reduce(bucket: list[Tensor]) -> tuple[list[Tensor], Tensor, Any]:
-    flat = torch.cat([gradient.flatten() for gradient in bucket])
-    return bucket, flat, dist.all_reduce(flat, async_op=True)
 
 
 def parallel(

@@ -12,7 +12,7 @@ def random_state() -> dict[str, Any]:
     """The state of torch (CPU and current device), numpy and Python, as tensors and JSON."""
     _, keys, position, has_gauss, gauss = np.random.get_state()
     version, numbers, next_gauss = random.getstate()
-    # Asking for all devices would open each of them, in every rank.
+    # Reading the states of all devices would open each of them, in every rank.
     device = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
     return {
         "torch": torch.get_rng_state(),

@@ -54,13 +54,11 @@ class Ranks:
     def share(self, batches_per_step: int) -> int:
         """Batches per optimizer step of each rank; TrainingError if they cannot be divided evenly."""
         if batches_per_step % self.count:
-            divisors = ", ".join(
-                str(count) for count in range(1, batches_per_step + 1) if batches_per_step % count == 0
-            )
+            divisors = [str(n) for n in range(1, batches_per_step + 1) if batches_per_step % n == 0]
             raise TrainingError(
                 f"{self.count} ranks cannot share the {batches_per_step} batches of a step; use one of these "
-                f"numbers of ranks: {divisors}; or start a new run with training.accumulate a multiple of "
-                f"{self.count}"
+                f"numbers of ranks: {', '.join(divisors)}; or start a new run with training.accumulate a "
+                f"multiple of {self.count}"
             )
         return batches_per_step // self.count
 
@@ -106,7 +104,7 @@ class Group(Ranks):
         dist.all_reduce(tensor)
         return tensor
 
-    def stop_requests(self) -> "StopRequests":
+    def stop_requests(self) -> StopRequests:
         return _SharedStopRequests(self.control)
 
 
@@ -167,7 +165,7 @@ def _naming_lost_rank(ranks: Ranks) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not _is_lost_connection(error):
+        if not isinstance(error, dist.DistError) and not any(part in str(error) for part in LOST):
             raise
         raise RankError(
             f"rank {ranks.rank}: another of the {ranks.count} ranks has ended, which stopped the run; "
@@ -187,7 +185,3 @@ def _join(device: torch.device) -> Group:
     else:
         dist.init_process_group("gloo", store=own, rank=rank, world_size=size)
     return Group()
-
-
-def _is_lost_connection(error: RuntimeError) -> bool:
-    return isinstance(error, dist.DistError) or any(part in str(error) for part in LOST)

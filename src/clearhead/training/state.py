@@ -4,17 +4,15 @@ import fcntl
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from clearhead.errors import ModelError, TrainingError
 from clearhead.files import leftover_files
 from clearhead.training.config import AverageConfig, TrainingConfig
-from clearhead.training.manifest import Allocate, allocate_on_cpu
 from clearhead.training.ranks import Group, Ranks
-from clearhead.training.state_formats import FORMATS, FilePerRank, SingleFile, format_of
+from clearhead.training.state_formats import FORMATS, Allocate, FilePerRank, SingleFile, cpu_tensor, format_of
 from clearhead.training.tensors import Tree, read_checksum, read_notes, read_weights, write_tree
 
 Better = Literal["lower", "higher"]
@@ -42,11 +40,8 @@ class StateFolder:
         ranks: Ranks | None = None,
         format: SingleFile | None = None,
     ):
-        self.folder = folder
-        self.ranks = ranks or Ranks()
-        self.format = format or SingleFile()
-        self.keep_last = keep_last
-        self.keep_best = keep_best
+        self.folder, self.ranks, self.format = folder, ranks or Ranks(), format or SingleFile()
+        self.keep_last, self.keep_best = keep_last, keep_best
         self.keep_weights = max(keep_last, keep_weights)
         self.better = better
         self._lock: int | None = None
@@ -73,7 +68,7 @@ class StateFolder:
     def _acquire(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(self.folder / "lock", self.folder)
+            self._lock = _lock(self.folder)
         except OSError as error:
             raise TrainingError(f"{self.folder}: cannot be used for a run: {error.strerror}") from error
         for leftover in leftover_files(self.folder):
@@ -88,28 +83,16 @@ class StateFolder:
     def save(self, state: Tree, score: float | None = None, passing: bool = False) -> None:
         """Saves a state, then removes what is no longer kept; an error leaves older states untouched.
 
-        The state has "step", "weights" and any other names, with tensors, JSON values or dicts of them. A
-        collective call.
+        A collective call. The state has "step", "weights" and other names: tensors, JSON values or dicts.
         """
         self.ranks.first(self._check_held)
         step = state["step"]
         notes = {"step": step, "score": score, "passing": passing}
         path = self._path(step, self.format)
-        with self._saving(step):
+        try:
             full = self.format.full(state["weights"], self.ranks)
             checksum = self.ranks.first(lambda: write_tree(self._weights(step), {**full, **notes}))
             self.format.write(path, {**state, **notes, "weights_sha256": checksum}, self.ranks)
-        self.ranks.first(lambda: self._prune(path))
-
-    def _check_held(self) -> None:
-        if self._lock is None:
-            raise TrainingError(f"{self.folder}: enter the folder (with StateFolder(…)) before saving to it")
-
-    @contextmanager
-    def _saving(self, step: int) -> Iterator[None]:
-        """Turns an OSError into an error that names the last good state."""
-        try:
-            yield
         except OSError as error:
             others = [kept for kept in self.steps() if kept != step]
             kept = f"the state of step {others[-1]} is kept" if others else "there is no earlier state"
@@ -117,15 +100,24 @@ class StateFolder:
             raise TrainingError(
                 f"{self.folder}: cannot save step {step}: {reason}; {kept}; free some space and resume"
             ) from error
+        self.ranks.first(lambda: self._prune(path))
 
-    def latest(self, allocate: Allocate = allocate_on_cpu) -> dict[str, Any] | None:
-        """The newest undamaged state; None in a folder without any.
+    def _check_held(self) -> None:
+        if self._lock is None:
+            raise TrainingError(f"{self.folder}: enter the folder (with StateFolder(…)) before saving to it")
 
-        A damaged one is reported and renamed, and the one before it is read. A collective call; `allocate`
-        makes the tensors for what was saved in shards.
+    def latest(self, allocate: Allocate = cpu_tensor) -> dict[str, Any] | None:
+        """The newest undamaged state, or None; `allocate` makes the tensors of shards. A collective call.
+
+        A damaged state is reported and renamed, and the one before it is read.
         """
         step = self.ranks.first(self._newest_undamaged)
-        return None if step is None else self._read(step, allocate)
+        if step is None:
+            return None
+        path = self._state(step)
+        state = self._format(path).read(path, allocate)
+        del state["weights_sha256"]
+        return state if "weights" in state else {**state, "weights": read_weights(self._weights(step))}
 
     def _newest_undamaged(self) -> int | None:
         steps = self.steps()
@@ -136,8 +128,7 @@ class StateFolder:
                 return step
             except ModelError as error:
                 log.warning("%s; falling back to the previous state", error)
-                if self._lock is not None:
-                    self._set_aside(step)
+                self._set_aside(step)
         if steps:
             raise TrainingError(f"{self.folder}: all {len(steps)} saved states are damaged; start a new run")
         return None
@@ -165,25 +156,17 @@ class StateFolder:
     def _check(self, step: int) -> None:
         """Raises ModelError if the state of a step or its weights are damaged."""
         path, weights = self._state(step), self._weights(step)
-        format = format_of(path) or self.format
+        format = self._format(path)
         format.check(path)
         read_weights(weights)
         if read_checksum(weights) != format.notes(path)["weights_sha256"]:
             raise ModelError(f"{weights}: not the weights that {path.name} was saved with")
 
-    def _read(self, step: int, allocate: Allocate) -> dict[str, Any]:
-        path = self._state(step)
-        state = (format_of(path) or self.format).read(path, allocate)
-        del state["weights_sha256"]
-        return state if "weights" in state else {**state, "weights": read_weights(self._weights(step))}
-
     def _prune(self, newest: Path) -> None:
         """Removes what is no longer kept after saving the newest state."""
         states = [path for path in self.folder.glob("state-*") if format_of(path)]
         earlier = sorted(path for path in states if path.stem != newest.stem)
-        regular = [
-            path for path in earlier if not (format_of(path) or self.format).notes(path).get("passing")
-        ]
+        regular = [path for path in earlier if not self._format(path).notes(path).get("passing")]
         last = [*regular, newest][-self.keep_last :]
         kept = {*last, *map(self._weights, _steps(last))}
         kept |= {*self.weights()[-self.keep_weights :], *self.best_weights(self.keep_best)}
@@ -193,15 +176,14 @@ class StateFolder:
 
     def _drop_later_weights(self, step: int) -> None:
         """Removes weights whose state was never written: the resumed run writes them again."""
-        if self._lock is not None:
-            for later in _steps(self.folder.glob("weights-*.safetensors")):
-                if later > step:
-                    self._weights(later).unlink()
+        for later in _steps(self.folder.glob("weights-*.safetensors")):
+            if self._lock is not None and later > step:
+                self._weights(later).unlink()
 
     def _set_aside(self, step: int) -> None:
         # Under their own names they would count among the last states and displace good ones.
         for path in (self._state(step), self._weights(step)):
-            if path.exists():
+            if self._lock is not None and path.exists():
                 aside = path.with_suffix(".broken")
                 _remove(aside)
                 path.rename(aside)
@@ -210,6 +192,9 @@ class StateFolder:
         """The state of a step in the format it has, or would get."""
         paths = [self._path(step, format) for format in FORMATS]
         return next((path for path in paths if path.exists()), self._path(step, self.format))
+
+    def _format(self, path: Path) -> SingleFile:
+        return format_of(path) or self.format
 
     def _path(self, step: int, format: SingleFile) -> Path:
         return self.folder / f"state-{step:08}{format.suffix}"
@@ -229,9 +214,9 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _lock(path: Path, folder: Path) -> int:
-    """An open handle on a file that is now locked by this process."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+def _lock(folder: Path) -> int:
+    """An open handle on the folder's lock file, now locked by this process."""
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

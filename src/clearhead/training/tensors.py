@@ -27,7 +27,14 @@ def write_tree(path: Path, tree: Tree) -> str:
     metadata = {"notes": json.dumps(notes)}
     metadata["sha256"] = _checksum(tensors, metadata["notes"])
     with atomic_path(path) as temporary:
-        _save(tensors, temporary, metadata)
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:
+            # The library passes the system's error on as text only.
+            number = re.search(r"os error (\d+)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(temporary)) from error
     return metadata["sha256"]
 
 
@@ -105,17 +112,6 @@ def _checksum(tensors: Mapping[str, Tensor], notes: str) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _save(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    try:
-        save_file(dict(tensors), path, metadata)
-    except SafetensorError as error:
-        # The library passes the system's error on as text only.
-        number = re.search(r"os error (\d+)", str(error))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
 def _metadata(path: Path) -> dict[str, str]:

@@ -20,8 +20,7 @@ from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
 from clearhead.training.devices import choose_device, choose_precision
 from clearhead.training.optimizer import Optimizer
-from clearhead.training.parallel import parallel
-from clearhead.training.passes import Batch, Loss, Model
+from clearhead.training.parallel import Batch, Loss, Model, parallel
 from clearhead.training.randomness import random_state, seed_rank, set_random_state
 from clearhead.training.ranks import Ranks
 from clearhead.training.schedule import learning_rate_at
@@ -106,11 +105,7 @@ class Trainer(Generic[Model, Batch]):
     """
 
     def __init__(
-        self,
-        model: Model,
-        loss: Loss[Model, Batch],
-        config: TrainingConfig,
-        ranks: Ranks | None = None,
+        self, model: Model, loss: Loss[Model, Batch], config: TrainingConfig, ranks: Ranks | None = None
     ):
         self.ranks = ranks or Ranks()
         self.device = choose_device(config.device)
@@ -119,9 +114,7 @@ class Trainer(Generic[Model, Batch]):
         self.precision = choose_precision(config.precision, self.device, model)
         self.batches_per_step = self.ranks.batches_per_step(config.accumulate)
         self.parallel = parallel(config, model, loss, self.device, self.ranks)
-        self.model = model
-        self.config = config
-        self.step = 0
+        self.model, self.config, self.step = model, config, 0
         self.optimizer = Optimizer(model, config.optimizer)
         self.average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
         self.parts = 1
@@ -169,10 +162,7 @@ class Trainer(Generic[Model, Batch]):
         return self.parallel.evaluation_model(self.average)
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to resume except the position in the data; tensors are not copied.
-
-        A collective call, because it holds the random generators of every rank.
-        """
+        """Everything needed to resume but the position in the data, not copied; a collective call."""
         state = {"step": self.step, "weights": self.weights(), "optimizer": self.optimizer.state_dict()}
         if self.average:
             state["model"] = weights(self.model)
@@ -181,10 +171,7 @@ class Trainer(Generic[Model, Batch]):
         return state | {"random": random, "parts": parts, "batches_per_step": self.batches_per_step}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Resumes from a state of the same model and optimizer, saved by any number of ranks.
-
-        A different number of ranks gives each new random numbers.
-        """
+        """Resumes from a state of this model; if the number of ranks changed, with new random numbers."""
         self.ranks.share(state["batches_per_step"])
         state = self.parallel.distribute(state)
         if bool(self.average) != ("model" in state):
@@ -227,11 +214,8 @@ class Trainer(Generic[Model, Batch]):
 
     def _update(self, norm: Tensor, tokens: Tensor, learning_rate: float) -> None:
         # The gradient is that of the summed loss: divided by the tokens, and clipped, it is that of the mean.
-        excess = (
-            ((norm + 1e-6) / self.config.clip_norm).clamp(min=1.0)
-            if self.config.clip_norm
-            else norm.new_ones(())
-        )
+        limit = self.config.clip_norm
+        excess = ((norm + 1e-6) / limit).clamp(min=1.0) if limit else norm.new_ones(())
         self.optimizer.step(learning_rate, self._diverged, (excess * tokens).float())
         if self.average:
             self.average.update(self.step, self._diverged)

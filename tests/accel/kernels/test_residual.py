@@ -22,10 +22,10 @@ def problem(width: int, device: str) -> list[torch.Tensor]:
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("width", [512, 96, 1000])
 def test_the_kernel_equals_sum_dropout_and_norm(device, width, dropout):
-    from clearhead.accel.kernels import residual
+    from clearhead.accel.kernels.norm import add_and_norm
 
     *inputs, gradient = problem(width, device)
-    out = residual.add_and_norm(*inputs, dropout, 1e-5)
+    out = add_and_norm(*inputs, dropout, 1e-5)
     ours = torch.autograd.grad(out, inputs, gradient)
     # Dropped numbers have no gradient; the others are scaled up.
     kept = (ours[1] != 0).double() / (1 - dropout)
@@ -38,7 +38,7 @@ def test_the_kernel_equals_sum_dropout_and_norm(device, width, dropout):
 
 
 def test_each_pass_drops_other_numbers_and_a_seed_repeats_them(device):
-    from clearhead.accel.kernels.residual import add_and_norm
+    from clearhead.accel.kernels.norm import add_and_norm
 
     *inputs, _ = problem(512, device)
 

@@ -8,14 +8,9 @@ TILE = 128
 
 
 def block_attention(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    query_segments: Tensor,
-    key_segments: Tensor,
-    causal: bool,
-    scale: float,
-) -> Tensor:
+    queries: Tensor, keys: Tensor, values: Tensor, query_segments: Tensor, key_segments: Tensor,
+    causal: bool, scale: float,
+) -> Tensor:  # fmt: skip
     """The head outputs for queries (rows, heads, positions, size), positions a multiple of `TILE`.
 
     A query attends to the keys of its own segment, and to all keys if its segment is 0. Must be compiled.

@@ -7,8 +7,7 @@ once more.
 """
 
 # Triton compiles these functions itself; its types describe neither launches nor constants.
-# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false
+# pyright: reportMissingImports=false, reportCallIssue=false, reportArgumentType=false
 
 import torch
 import triton
@@ -87,16 +86,10 @@ def cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float, ignore
     losses = torch.empty(rows, device=logits.device)
     tile = min(TILE if tokens < WIDE else WIDE_TILE, triton.next_power_of_2(tokens))
     _cross_entropy[(rows,)](
-        logits,
-        labels.contiguous(),
-        losses,
-        label_smoothing,
-        ignore_index,
-        tokens,
-        tile,
-        label_smoothing > 0,
+        logits, labels.contiguous(), losses, label_smoothing, ignore_index,
+        tokens, tile, label_smoothing > 0,
         num_warps=max(1, tile // 512),
-    )
+    )  # fmt: skip
     return losses
 
 
@@ -110,6 +103,5 @@ def _scale(x, factor, out, count, tile: tl.constexpr):
 def scale(x: Tensor, factor: Tensor) -> Tensor:
     """A tensor times a number on the GPU: several times as fast as torch's own product."""
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    grid = (triton.cdiv(x.numel(), TILE),)
-    _scale[grid](x.contiguous(), factor, out, x.numel(), TILE)
+    _scale[(triton.cdiv(x.numel(), TILE),)](x.contiguous(), factor, out, x.numel(), TILE)
     return out

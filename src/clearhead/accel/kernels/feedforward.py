@@ -6,8 +6,8 @@ at the end of a product costs hardly any time. GELU computes erf from e^(-x²/2)
 """
 
 # Triton compiles these functions itself; its types describe neither launches nor constants.
-# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false
+# pyright: reportMissingImports=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportGeneralTypeIssues=false
 
 from typing import Any
 
@@ -23,6 +23,7 @@ from clearhead.accel.kernels.matmul import DEEP, TILE, multiply, supports_tiles,
 PROGRAMS_PER_PROCESSOR = 2
 # Numbers per program of the activation alone.
 SPAN = 2048
+Bias = Tensor | None
 LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
@@ -115,7 +116,7 @@ def _activate_all(before, out, gradients, count, kind: tl.constexpr, span: tl.co
 
 
 @torch.library.custom_op("clearhead::activate", mutates_args=())
-def activate(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
+def activate(x: Tensor, weight: Tensor, bias: Bias, kind: str) -> tuple[Tensor, Tensor]:
     """The activation of x Wᵀ + b, and its derivative."""
     x, weight = x.contiguous(), weight.contiguous()
     (rows, width), ffn_width = x.shape, len(weight)
@@ -125,35 +126,24 @@ def activate(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple
         _activate_all[(triton.cdiv(out.numel(), SPAN),)](before, out, gradients, out.numel(), kind, SPAN)
         return out, gradients
     _forward[(min(_programs(x), triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE)),)](
-        tiles(x, TILE, DEEP),
-        tiles(weight, TILE, DEEP),
-        bias,
-        tiles(out, TILE, TILE // 4),
-        tiles(gradients, TILE, TILE // 4),
-        rows,
-        ffn_width,
-        width,
-        kind,
-        TILE,
-        DEEP,
-        num_warps=4,
-        num_stages=3,
-    )
+        tiles(x, TILE, DEEP), tiles(weight, TILE, DEEP), bias,
+        tiles(out, TILE, TILE // 4), tiles(gradients, TILE, TILE // 4),
+        rows, ffn_width, width, kind, TILE, DEEP,
+        num_warps=4, num_stages=3,
+    )  # fmt: skip
     return out, gradients
 
 
 @activate.register_fake
-def _(x: Tensor, weight: Tensor, bias: Tensor | None, kind: str) -> tuple[Tensor, Tensor]:
+def _(x: Tensor, weight: Tensor, bias: Bias, kind: str) -> tuple[Tensor, Tensor]:
     return x.new_empty(len(x), len(weight)), x.new_empty(len(x), len(weight))
 
 
 def _programs(x: Tensor) -> int:
     """The number of programs on a GPU; a few if they are interpreted."""
-    return (
-        PROGRAMS_PER_PROCESSOR * torch.cuda.get_device_properties(x.device).multi_processor_count
-        if x.is_cuda
-        else 2
-    )
+    if not x.is_cuda:
+        return 2
+    return PROGRAMS_PER_PROCESSOR * torch.cuda.get_device_properties(x.device).multi_processor_count
 
 
 @torch.library.custom_op("clearhead::gradient_before", mutates_args=())
@@ -175,19 +165,11 @@ def gradient_before(
             torch.sum(out, 0, dtype=sums.dtype, out=sums[0])
         return out, sums
     _backward[(triton.cdiv(rows, TILE) * triton.cdiv(ffn_width, TILE),)](
-        tiles(gradient, TILE, DEEP),
-        tiles(weight, DEEP, TILE),
-        tiles(kept, TILE, TILE),
-        tiles(out, TILE, TILE),
-        sums if summed else None,
-        ffn_width,
-        width,
-        positive,
-        TILE,
-        DEEP,
-        num_warps=4,
-        num_stages=3,
-    )
+        tiles(gradient, TILE, DEEP), tiles(weight, DEEP, TILE),
+        tiles(kept, TILE, TILE), tiles(out, TILE, TILE), sums if summed else None,
+        ffn_width, width, positive, TILE, DEEP,
+        num_warps=4, num_stages=3,
+    )  # fmt: skip
     return out, sums
 
 
@@ -204,13 +186,7 @@ def _sums(gradient: Tensor, weight: Tensor, summed: bool) -> Tensor:
 class _FeedForward(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        inner: Tensor,
-        inner_bias: Tensor | None,
-        outer: Tensor,
-        outer_bias: Tensor | None,
-        kind: str,
+        ctx: Any, x: Tensor, inner: Tensor, inner_bias: Bias, outer: Tensor, outer_bias: Bias, kind: str
     ) -> Tensor:
         if kind != "relu":
             out, kept = activate(x, inner, inner_bias, kind)
@@ -233,15 +209,9 @@ class _FeedForward(torch.autograd.Function):
 
 
 def feedforward(
-    x: Tensor,
-    inner: Tensor,
-    inner_bias: Tensor | None,
-    outer: Tensor,
-    outer_bias: Tensor | None,
-    kind: str,
+    x: Tensor, inner: Tensor, inner_bias: Bias, outer: Tensor, outer_bias: Bias, kind: str
 ) -> Tensor:
     """outer(activation(inner(x))), in the dtype of x."""
     narrow = [y if y is None else y.to(x.dtype) for y in (inner, inner_bias, outer, outer_bias)]
-    out = _FeedForward.apply(x.flatten(0, -2), *narrow, kind)
-    assert isinstance(out, Tensor)
+    out: Tensor = _FeedForward.apply(x.flatten(0, -2), *narrow, kind)  # pyright: ignore
     return out.unflatten(0, x.shape[:-1])

@@ -1,8 +1,7 @@
 """Tiled matrix products with the GPU's copy engine (TMA), for kernels that do more than multiply."""
 
 # Triton compiles these functions itself; its types describe neither launches nor constants.
-# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false
+# pyright: reportMissingImports=false, reportCallIssue=false, reportArgumentType=false
 
 from typing import Any
 
@@ -24,13 +23,13 @@ ALIGNED = 16
 
 def supports_tiles(*matrices: Tensor) -> bool:
     """Whether the copy engine can load tiles of these matrices; if not, torch multiplies them."""
-    return _is_supported(matrices[0]) and all(map(_is_aligned, matrices))
-
-
-def _is_supported(matrix: Tensor) -> bool:
-    if not matrix.is_cuda:
-        return True  # interpreted
-    return matrix.dtype in NARROW and torch.cuda.get_device_capability(matrix.device)[0] == GENERATION
+    first = matrices[0]
+    # On a CPU, kernels are interpreted.
+    if first.is_cuda and first.dtype not in NARROW:
+        return False
+    if first.is_cuda and torch.cuda.get_device_capability(first.device)[0] != GENERATION:
+        return False
+    return all(map(_is_aligned, matrices))
 
 
 def _is_aligned(matrix: Tensor) -> bool:
@@ -70,13 +69,8 @@ def sum_of_products(first: Tensor, second: Tensor, third: Tensor, weight: Tensor
     out = first.new_empty(rows, columns)
     _sum[(triton.cdiv(rows, TILE) * triton.cdiv(columns, TILE),)](
         *(tiles(part.contiguous(), TILE, DEEP) for part in (first, second, third)),
-        tiles(weight.contiguous(), DEEP, TILE),
-        tiles(out, TILE, TILE),
-        columns,
-        width,
-        TILE,
-        DEEP,
-        num_warps=4,
-        num_stages=3,
-    )
+        tiles(weight.contiguous(), DEEP, TILE), tiles(out, TILE, TILE),
+        columns, width, TILE, DEEP,
+        num_warps=4, num_stages=3,
+    )  # fmt: skip
     return out

@@ -6,8 +6,7 @@ writes every result once.
 """
 
 # Triton compiles these functions itself; its types describe neither launches nor constants.
-# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
-# pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportReturnType=false
+# pyright: reportMissingImports=false, reportCallIssue=false, reportArgumentType=false
 
 from collections.abc import Sequence
 from typing import Any
@@ -125,17 +124,9 @@ def tile_attention(
     three tensors; so are their gradients, which need no concatenation then. A query attends to the keys of
     its own segment, and to all keys if its segment is 0.
     """
-    queries, keys, values = _split(parts)
     out, logs = _empty_outputs(parts)
-    _launch(
-        _forward,
-        (queries, keys, values, _heads(out)),
-        causal,
-        query_segments,
-        key_segments,
-        logs,
-        scale * LOG2_E,
-    )
+    tensors = (*_split(parts), _heads(out))
+    _launch(_forward, tensors, causal, query_segments, key_segments, logs, scale * LOG2_E)
     return out, logs
 
 
@@ -150,7 +141,7 @@ def tile_attention_backward(
     out: Tensor, logs: Tensor, causal: bool, scale: float,
 ) -> list[Tensor]:  # fmt: skip
     """The gradients of the parts."""
-    gradients = _empty_gradients(parts)
+    gradients = [part.new_empty(part.shape) for part in parts]
     tensors = (*_split(parts), _heads(out), _heads(gradient), *_split(gradients))
     _launch(_backward, tensors, causal, query_segments, key_segments, logs, scale * LOG2_E, scale)
     return gradients
@@ -158,7 +149,7 @@ def tile_attention_backward(
 
 @tile_attention_backward.register_fake
 def _(gradient: Tensor, parts: list[Tensor], *others: Any) -> list[Tensor]:
-    return _empty_gradients(parts)
+    return [part.new_empty(part.shape) for part in parts]
 
 
 def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
@@ -168,23 +159,17 @@ def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
 
 def _differentiate(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[list[Tensor] | None, ...]:
     *parts, query_segments, key_segments, out, logs = ctx.saved_tensors
-    gradients = tile_attention_backward(
-        gradient, parts, query_segments, key_segments, out, logs, ctx.causal, ctx.scale
-    )
-    return gradients, None, None, None, None
+    saved = (parts, query_segments, key_segments, out, logs)
+    return tile_attention_backward(gradient, *saved, ctx.causal, ctx.scale), None, None, None, None
 
 
 tile_attention.register_autograd(_differentiate, setup_context=_save)
 
 
 def _launch(
-    kernel: Any,
-    tensors: Sequence[Tensor],
-    causal: bool,
-    query_segments: Tensor,
-    key_segments: Tensor,
-    *more: Any,
-) -> None:
+    kernel: Any, tensors: Sequence[Tensor], causal: bool,
+    query_segments: Tensor, key_segments: Tensor, *more: Any,
+) -> None:  # fmt: skip
     """Launches one program per head and row; forward, one per tile of queries."""
     (rows, heads, positions, size), length = tensors[0].shape, tensors[1].shape[2]
     query_tile, key_tile = (max(16, triton.next_power_of_2(count)) for count in (positions, length))
@@ -196,14 +181,11 @@ def _launch(
     wide = {"num_warps": 8, "maxnreg": 128, "num_stages": 2} if query_tile > HALF else {"num_warps": 4}
     tensors = [tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in tensors]
     kernel[rows * heads, triton.cdiv(positions, query_tile)](
-        *tensors,
-        *(tensor.stride()[:3] for tensor in tensors),
-        query_segments.contiguous(),
-        key_segments.contiguous(),
-        *more,
-        *(heads, positions, length, query_tile, key_tile, size, causal),
+        *tensors, *(tensor.stride()[:3] for tensor in tensors),
+        query_segments.contiguous(), key_segments.contiguous(), *more,
+        heads, positions, length, query_tile, key_tile, size, causal,
         **wide,
-    )
+    )  # fmt: skip
 
 
 def _split(parts: Sequence[Tensor]) -> list[Tensor]:
@@ -217,10 +199,5 @@ def _heads(part: Tensor) -> Tensor:
 
 def _empty_outputs(parts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     rows, positions, _, heads, size = parts[0].shape
-    return parts[0].new_empty(rows, positions, heads, size), parts[0].new_empty(
-        rows, heads, positions, dtype=torch.float32
-    )
-
-
-def _empty_gradients(parts: Sequence[Tensor]) -> list[Tensor]:
-    return [part.new_empty(part.shape) for part in parts]
+    logs = parts[0].new_empty(rows, heads, positions, dtype=torch.float32)
+    return parts[0].new_empty(rows, positions, heads, size), logs
