@@ -1,0 +1,37 @@
+"""The Python examples of the documentation run, one after the other, as a reader would run them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clearhead.layers.scores import SCORES
+from clearhead.models import MODELS
+from clearhead.tasks import TASKS
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/pictures.md"])
+def test_the_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for table in (MODELS, SCORES, TASKS):  # examples add to them
+        for name in list(table):
+            monkeypatch.setitem(table, name, table[name])
+    before = {id(table): dict(table) for table in (MODELS, SCORES, TASKS)}
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    try:
+        exec(compile("\n".join(blocks), page, "exec"), {"__name__": "docs"})
+    finally:
+        for table in (MODELS, SCORES, TASKS):
+            for name in set(table) - set(before[id(table)]):
+                del table[name]
+
+
+def test_complete_examples_are_short():
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    code = [[line for line in block.splitlines() if line.strip()] for block in blocks]
+    assert [len(lines) for lines in code if len(lines) > 20] == []
