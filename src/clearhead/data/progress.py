@@ -22,8 +22,7 @@ class ReadProgress:
     def open(self, path: Path) -> None:
         """Notes that a file is opened; opening one again starts a new pass."""
         if path in self._opened:
-            self._opened.clear()
-            self.done = 0
+            self._opened, self.done = set(), 0
         self._opened.add(path)
 
     def add(self, count: int) -> None:

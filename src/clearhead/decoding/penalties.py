@@ -12,7 +12,7 @@ MAX_REPETITION_PENALTY = 100
 
 
 def length_normalizer(length: int, length_penalty: float) -> float:
-    """((5 + length) / 6)^length_penalty, which divides sums of log-probabilities (Wu et al. 2016); counts </s>."""
+    """((5 + length) / 6)^length_penalty for a length that includes </s>; divides scores (Wu et al. 2016)."""
     return ((5 + length) / 6) ** length_penalty
 
 

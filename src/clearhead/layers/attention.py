@@ -20,6 +20,7 @@ from clearhead.layers.segments import segment_kernel
 Tap = Callable[[str, Tensor], Tensor]
 """Called with the name and value of each intermediate; returns the value to continue with."""
 
+States = Float[Tensor, "batch _ width"]
 Queries = Float[Tensor, "batch heads queries size"]
 Keys = Float[Tensor, "batch _ keys size"]
 Projected = Float[Tensor, "batch _ parts heads size"]
@@ -105,33 +106,26 @@ class Attention(nn.Module):
         for linear in (self.project, self.output) if bias else ():
             nn.init.zeros_(linear.bias)
 
-    def project_q(
-        self, x: Float[Tensor, "batch queries width"], positions: Positions | None = None
-    ) -> Queries:
+    def project_q(self, x: States, positions: Positions | None = None) -> Queries:
         """Queries of states at these positions; at 0, 1, 2 … by default."""
         (queries,), _ = self._project(x, 0, 1)
         return self.relative.rotate(self.query_norm(queries), positions)
 
-    def project_kv(
-        self, x: Float[Tensor, "batch keys width"], positions: Positions | None = None
-    ) -> KeyValues:
+    def project_kv(self, x: States, positions: Positions | None = None) -> KeyValues:
         """Keys and values of states at these positions; at 0, 1, 2 … by default."""
         (raw, values), projected = self._project(x, 1, 3)
         keys = self.relative.rotate(self.key_norm(raw), positions)
         return KeyValues(keys, values, projected if keys is raw else None)
 
-    def project_qkv(
-        self, x: Float[Tensor, "batch queries width"], positions: Positions | None = None
-    ) -> tuple[Queries, KeyValues]:
+    def project_qkv(self, x: States, positions: Positions | None = None) -> tuple[Queries, KeyValues]:
         """Queries, keys and values of the same states, in one product."""
         (raw_queries, raw_keys, values), projected = self._project(x, 0, 3)
         queries = self.relative.rotate(self.query_norm(raw_queries), positions)
         keys = self.relative.rotate(self.key_norm(raw_keys), positions)
-        if queries is not raw_queries or keys is not raw_keys:
-            projected = None
-        return queries, KeyValues(keys, values, projected, queries)
+        unchanged = queries is raw_queries and keys is raw_keys
+        return queries, KeyValues(keys, values, projected if unchanged else None, queries)
 
-    def forward(self, queries: Queries, kv: KeyValues, mask: Mask) -> Float[Tensor, "batch queries width"]:
+    def forward(self, queries: Queries, kv: KeyValues, mask: Mask) -> States:
         """What each query gathers from the values of the keys that the mask allows."""
         if self.tap is None and isinstance(self.score, ProductScore):
             head_output = self._fused(self.score, queries, kv, mask)

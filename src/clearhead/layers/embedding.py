@@ -55,9 +55,7 @@ class Embedding(nn.Module):
     def add_positions(self, x: Vectors, positions: Positions, lengths: Lengths | None) -> Vectors:
         """Scaled token vectors plus positions, after dropout."""
         x = self.position(x if self.scale == 1 else x * self.scale, positions, lengths)
-        return F.dropout(x.to(_stream_type(x)), self.dropout, self.training)
-
-
-def _stream_type(x: Tensor) -> torch.dtype:
-    """The type of the residual stream: that of autocast on a GPU, where memory traffic costs time."""
-    return torch.get_autocast_dtype("cuda") if x.is_cuda and torch.is_autocast_enabled("cuda") else x.dtype
+        # On a GPU the residual stream has the type of autocast, because memory traffic costs time.
+        if x.is_cuda and torch.is_autocast_enabled("cuda"):
+            x = x.to(torch.get_autocast_dtype("cuda"))
+        return F.dropout(x, self.dropout, self.training)

@@ -86,9 +86,7 @@ class Padded:
         # Padding comes last, so the causal mask hides it from every token.
         return Causal()
 
-    @property
-    def cross_mask(self) -> Mask:
-        return LengthMask(self.lengths)
+    cross_mask = source_mask
 
 
 @dataclass(frozen=True, eq=False)

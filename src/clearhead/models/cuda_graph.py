@@ -66,10 +66,8 @@ class CudaGraphState:
     """The state of a decoding: its slot, and the number of cached positions."""
 
     def __init__(self, engine: "CudaGraphGPT", state: GPTState, rows: int, capacity: int):
-        self._engine = engine
-        self._padding = state.padding
-        self.cached = state.cached
-        self.shared_padding = state.shared_padding
+        self._engine, self._padding = engine, state.padding
+        self.cached, self.shared_padding = state.cached, state.shared_padding
         self._move(rows, [cache.contents() for cache in state.caches] if state.cached else [], capacity)
 
     @property

@@ -28,7 +28,7 @@ def read_huggingface(folder: Path, size: int) -> serialization.Parts:
     description = json.loads(inner.to_str())
     byte_level = "ByteLevel" in json.dumps([description["pre_tokenizer"], description["decoder"]])
     config = TokenizerConfig(kind="bytes" if byte_level else "bpe", vocabulary=size, normalize=False)
-    return serialization.imported_tokenizer(description, str(folder)), config, (), special
+    return serialization.library_tokenizer(description, str(folder), imported=True), config, (), special
 
 
 def huggingface_files(

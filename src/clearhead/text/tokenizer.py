@@ -66,7 +66,8 @@ class Tokenizer:
                 raise SettingsError(f"tokenizer: tag {tag} is given twice; name each tag once")
         _silence_fork_warning()
         trained = training.train(texts, config, special_tokens)
-        return cls(serialization.own_tokenizer(json.loads(trained.to_str())), config, special_tokens)
+        inner = serialization.library_tokenizer(json.loads(trained.to_str()), "tokenizer")
+        return cls(inner, config, special_tokens)
 
     @classmethod
     def from_tiktoken(cls, path: Path | str) -> Self:
