@@ -15,8 +15,7 @@ class ReadProgress:
     """Counts the bytes read in a pass over files."""
 
     def __init__(self, total: int, callback: ProgressCallback):
-        self.total, self.done = total, 0
-        self._callback = callback
+        self.total, self.done, self._callback = total, 0, callback
         self._opened: set[Path] = set()
 
     def open(self, path: Path) -> None:

@@ -19,7 +19,6 @@ class State(Protocol):
 
     def select(self, rows: Int[Tensor, " chosen"], /) -> None:
         """Replaces row i by row rows[i], in place: reorders, duplicates and drops."""
-        ...
 
 
 StateT = TypeVar("StateT", bound=State)

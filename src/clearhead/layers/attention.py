@@ -130,7 +130,7 @@ class Attention(nn.Module):
         if self.tap is None and isinstance(self.score, ProductScore):
             head_output = self._fused(self.score, queries, kv, mask)
         else:
-            head_output = self._explicit(self.tap or _no_tap, queries, kv, mask)
+            head_output = self._explicit(self.tap or (lambda name, value: value), queries, kv, mask)
         return self.output(head_output.transpose(1, 2).flatten(2))
 
     def _explicit(self, tap: Tap, queries: Queries, kv: KeyValues, mask: Mask) -> Queries:
@@ -147,7 +147,10 @@ class Attention(nn.Module):
 
     def _fused(self, score: ProductScore, queries: Queries, kv: KeyValues, mask: Mask) -> Queries:
         """The same by a kernel that never stores the scores."""
-        count, length, dtype = queries.shape[2], kv.keys.shape[2], _kernel_type(queries)
+        count, length = queries.shape[2], kv.keys.shape[2]
+        # On CPUs with bf16 products, the backward pass of the bf16 kernel takes four times as long.
+        slow = queries.device.type == "cpu" and queries.dtype == torch.bfloat16 and torch.is_grad_enabled()
+        dtype = torch.float32 if slow else queries.dtype
         prepared, keys = score.prepare(queries, kv.keys)
         bias = self.relative.bias(count, length)
         dropout = self.dropout if self.training else 0.0
@@ -199,14 +202,3 @@ class Attention(nn.Module):
 
 def _as_part(x: Tensor) -> Projected:
     return x.transpose(1, 2).unsqueeze(2)
-
-
-def _no_tap(name: str, tensor: Tensor) -> Tensor:
-    return tensor
-
-
-def _kernel_type(queries: Tensor) -> torch.dtype:
-    """The type for the fused kernel: that of the queries, but fp32 where bf16 would train more slowly."""
-    # On CPUs with bf16 products, the backward pass of the bf16 kernel takes four times as long.
-    slow = queries.device.type == "cpu" and queries.dtype == torch.bfloat16 and torch.is_grad_enabled()
-    return torch.float32 if slow else queries.dtype

@@ -43,14 +43,10 @@ class Embedding(nn.Module):
         if positions is None:
             check_length(tokens.shape[1], self.max_positions)
             positions = torch.arange(tokens.shape[1], device=tokens.device)
-        return self.add_positions(self._look_up(tokens), positions, lengths)
-
-    def _look_up(self, tokens: Tokens) -> Vectors:
+        look_up = F.embedding
         if self.weight.is_cuda and torch.is_grad_enabled() and kernels.compilable():
             from clearhead.accel.kernels.embedding import look_up
-
-            return look_up(tokens, self.weight)
-        return F.embedding(tokens, self.weight)
+        return self.add_positions(look_up(tokens, self.weight), positions, lengths)
 
     def add_positions(self, x: Vectors, positions: Positions, lengths: Lengths | None) -> Vectors:
         """Scaled token vectors plus positions, after dropout."""

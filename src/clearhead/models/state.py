@@ -73,8 +73,7 @@ class TranslatorState:
     """A cache for each decoder block, and the source that each row translates."""
 
     def __init__(self, source: ProjectedSource, lengths: Rows):
-        self.source = source
-        self.lengths = lengths
+        self.source, self.lengths = source, lengths
         self.caches = [KVCache() for _ in source.key_values]
         self.sentences = torch.arange(len(lengths), device=lengths.device)
 
@@ -91,7 +90,6 @@ class TranslatorState:
         # Beams mostly swap rows within their sentence; then the source, the larger part, can stay.
         if torch.equal(sentences, self.sentences):
             return
-        self.sentences = sentences
-        self.lengths = self.lengths[rows]
+        self.sentences, self.lengths = sentences, self.lengths[rows]
         selected = [kv.select(rows) for kv in self.source.key_values]
         self.source = ProjectedSource(selected, LengthMask(self.lengths))

@@ -46,21 +46,17 @@ def huggingface_files(
         if number is not None
     }
     if ids.adds_bos:
-        description["post_processor"] = _adding_bos(names["bos_token"], ids.bos)
+        # A post-processor that adds the token before every text.
+        token, special = names["bos_token"], {"SpecialToken": {"id": names["bos_token"], "type_id": 0}}
+        first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+        description["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [special, first],
+            "pair": [special, first, second],
+            "special_tokens": {token: {"id": token, "ids": [ids.bos], "tokens": [token]}},
+        }
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     return {TOKENIZER: description, TOKENIZER_CONFIG: about | names}
-
-
-def _adding_bos(token: str, number: int | None) -> dict[str, Any]:
-    """A post-processor that adds a token before every text."""
-    bos, text = {"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
-    pair = [bos, text, {"Sequence": {"id": "B", "type_id": 0}}]
-    return {
-        "type": "TemplateProcessing",
-        "single": [bos, text],
-        "pair": pair,
-        "special_tokens": {token: {"id": token, "ids": [number], "tokens": [token]}},
-    }
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from clearhead.data.pair import Pair
@@ -34,21 +34,15 @@ def csv_languages(path: Path) -> tuple[str, str] | None:
 
 def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
     """Pairs of the lines with the same number in two files."""
-    ours, theirs = lines(source), lines(target)
-    count = 0
-    for count, line in enumerate(ours, start=1):
-        other = next(theirs, None)
-        if other is None:
-            raise _unequal(source, count + sum(1 for _ in ours), target, count - 1)
-        yield Pair(line, other)
-    if more := sum(1 for _ in theirs):
-        raise _unequal(source, count, target, count + more)
-
-
-def _unequal(source: Path, sources: int, target: Path, targets: int) -> DataError:
-    return DataError(
-        f"{source} has {sources} lines but {target} has {targets}; aligned files need the same number"
-    )
+    sources = targets = 0
+    for line, other in zip_longest(lines(source), lines(target)):
+        sources, targets = sources + (line is not None), targets + (other is not None)
+        if sources == targets:
+            yield Pair(line, other)
+    if sources != targets:
+        raise DataError(
+            f"{source} has {sources} lines but {target} has {targets}; aligned files need the same number"
+        )
 
 
 def _csv_rows(path: Path) -> Rows:
