@@ -84,10 +84,7 @@ class TensorBatch:
 
 @dataclass(frozen=True)
 class PairBatch(TensorBatch):
-    """One pair per row, padded on the right: sources end with </s>, targets are <s> … </s>.
-
-    Lengths include these special tokens.
-    """
+    """One pair per row, padded: sources end with </s>, targets are <s> … </s>, and lengths count these."""
 
     source: Int[Tensor, "batch source"]
     source_lengths: Int[Tensor, " batch"]

@@ -123,3 +123,8 @@ def shipped_file(name: str) -> Path:
     """The file of a shipped dataset inside the package."""
     dataset = {**SHIPPED, **SHIPPED_TEXTS}[name]
     return assets.path(f"data/{name}{dataset.suffix}.xz")
+
+
+def is_shipped(path: str | Path, datasets: dict[str, Dataset]) -> bool:
+    """Whether a path is the name of one of these datasets; a file of that name takes precedence."""
+    return str(path) in datasets and not Path(path).exists()

@@ -125,7 +125,7 @@ class Attention(nn.Module):
         unchanged = queries is raw_queries and keys is raw_keys
         return queries, KeyValues(keys, values, projected if unchanged else None, queries)
 
-    def forward(self, queries: Queries, kv: KeyValues, mask: Mask) -> States:
+    def forward(self, queries: Queries, kv: KeyValues, mask: Mask) -> Float[Tensor, "batch queries width"]:
         """What each query gathers from the values of the keys that the mask allows."""
         if self.tap is None and isinstance(self.score, ProductScore):
             head_output = self._fused(self.score, queries, kv, mask)

@@ -9,7 +9,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from clearhead.layers.attention import Tap
-from clearhead.layers.block import BlockConfig, EncodedSource, Stack
+from clearhead.layers.block import BlockConfig, Source, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.layout import Padded, PairLayout
 from clearhead.layers.mask import Causal
@@ -122,7 +122,7 @@ class Translator(nn.Module):
     def states(self, source: SourceTokens, layout: PairLayout, target: TargetTokens) -> TargetStates:
         """The decoder's last hidden state of each target token; sentences start with <s>."""
         x = self.target_embedding(target, layout.target_positions)
-        encoded = EncodedSource(self.encode(source, layout), layout.cross_mask)
+        encoded = Source([self.encode(source, layout)] * self.config.decoder_layers, layout.cross_mask)
         return self.decoder(x, layout.target_mask, layout.target_positions, encoded)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:

@@ -1,7 +1,4 @@
-"""One reader per file type, chosen by the file's suffix.
-
-To add a file type, write a module with its functions and add a row to `READERS`.
-"""
+"""One reader per file type, chosen by the file's suffix; to add a type, add its functions to `READERS`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Columns of Parquet files, read batch by batch.
-
-pyarrow is imported inside the functions because it is slow to load.
-"""
+"""Columns of Parquet files, read in batches; pyarrow is imported on use because it is slow to load."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
