@@ -97,8 +97,8 @@ def _build(folder: Path, key: dict[str, Any], write: Write) -> None:
         shutil.rmtree(left, ignore_errors=True)
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        meta = write(part) | key
-        (part / "meta.json").write_text(json.dumps(meta, indent=1, default=str), encoding="utf-8")
+        meta = json.dumps(write(part) | key, indent=1, default=str)
+        (part / "meta.json").write_text(meta, encoding="utf-8")
         part.chmod(0o755)
         for written in [*part.iterdir(), part]:
             fsync(written)

@@ -38,9 +38,7 @@ class Constraints:
         self.first = start if self.past is None else start[:, -1]
         self.adjust = tuple(adjust)
         self.limits = _limits(self.sentences, max_length, self.device)
-        self.min_limit, self.max_length = (
-            (int(x) for x in self.limits.aminmax()) if self.sentences else (0, 0)
-        )
+        self.min_limit, self.max_length = map(int, self.limits.aminmax()) if self.sentences else (0, 0)
         self.prefix = _prefix_table(prefix or [()] * self.sentences, self.limits)
         self.suppressed_tokens = torch.tensor(suppressed_tokens, dtype=torch.long, device=self.device)
 

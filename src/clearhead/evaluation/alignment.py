@@ -80,6 +80,5 @@ def _lines(archive: Path, name: str) -> list[str]:
             assert file is not None
             return file.read().decode("utf-8").splitlines()
     except (OSError, tarfile.TarError, KeyError) as error:
-        raise DataError(
-            f"{archive}: {name} of the Hansards cannot be read ({error}); copy it again"
-        ) from None
+        problem = f"{name} of the Hansards cannot be read ({error})"
+        raise DataError(f"{archive}: {problem}; copy it again") from None

@@ -104,9 +104,8 @@ def _special_ids(folder: Path, inner: tokenizers.Tokenizer, size: int) -> serial
     bos = next(iter(_ids(config.get("bos_token_id"), size)), None) if bos is None else bos
     eos = _configured_id(folder, inner, "eos", size)
     # The transformers library prefers generation_config.json.
-    every_eos = _ids(read_json(folder / GENERATION).get("eos_token_id"), size) or _ids(
-        config.get("eos_token_id"), size
-    )
+    generation = read_json(folder / GENERATION)
+    every_eos = _ids(generation.get("eos_token_id"), size) or _ids(config.get("eos_token_id"), size)
     if every_eos and eos not in every_eos:
         eos = every_eos[0]
     return serialization.SpecialIds(

@@ -34,9 +34,8 @@ def read_fields(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Ite
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"{where}: not valid JSON ({str(error).partition(':')[0]}); fix or remove the line"
-            ) from None
+            reason = str(error).partition(":")[0]
+            raise DataError(f"{where}: not valid JSON ({reason}); fix or remove the line") from None
         if not isinstance(record, dict):
             raise DataError(f"{where}: expected a JSON object, got {type(record).__name__}")
         fields = fields or choose(_names(record))

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
 
 from clearhead.data.pair import Pair
@@ -34,11 +34,15 @@ def csv_languages(path: Path) -> tuple[str, str] | None:
 
 def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
     """Pairs of the lines with the same number in two files."""
+    ours, theirs = lines(source), lines(target)
     sources = targets = 0
-    for line, other in zip_longest(lines(source), lines(target)):
-        sources, targets = sources + (line is not None), targets + (other is not None)
-        if sources == targets:
-            yield Pair(line, other)
+    for line in ours:
+        sources += 1
+        if (other := next(theirs, None)) is None:
+            break
+        targets += 1
+        yield Pair(line, other)
+    sources, targets = sources + sum(1 for _ in ours), targets + sum(1 for _ in theirs)
     if sources != targets:
         raise DataError(
             f"{source} has {sources} lines but {target} has {targets}; aligned files need the same number"
@@ -53,9 +57,8 @@ def _csv_rows(path: Path) -> Rows:
         except StopIteration:
             return
         except csv.Error as error:
-            raise DataError(
-                f"{path}, line {reader.line_num}: not valid CSV ({error}); check the quotes"
-            ) from None
+            where = f"{path}, line {reader.line_num}"
+            raise DataError(f"{where}: not valid CSV ({error}); check the quotes") from None
         if row:
             yield reader.line_num, row
 
