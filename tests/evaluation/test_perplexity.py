@@ -22,8 +22,8 @@ def model() -> GPT:
     return GPT(GPTConfig.model_validate({**MODEL, "context_length": 16, "init": "gpt2"}), 40).double()
 
 
-def documents(*texts: list[int], signs=None) -> DelimitedDocuments:
-    return DelimitedDocuments(TextStore.of(texts), signs)
+def documents(*texts: list[int], delimiters=None) -> DelimitedDocuments:
+    return DelimitedDocuments(TextStore.of(texts), delimiters)
 
 
 def test_a_text_within_the_window_has_the_loss_of_one_pass(model):
@@ -59,7 +59,7 @@ def test_chunks_of_logits_give_the_same_result(model, monkeypatch):
 
 def test_the_end_token_of_a_document_is_not_predicted():
     texts = [TEXT[:20], TEXT[20:23], TEXT[23:24]]
-    batches = list(windows(documents(*texts, signs=(2, 3)), 16, 8))
+    batches = list(windows(documents(*texts, delimiters=(2, 3)), 16, 8))
     predicted = [token for _, labels in batches for token in labels[labels != IGNORE_INDEX].tolist()]
     assert sorted(predicted) == sorted(TEXT[:24])
     assert [row[0].item() for inputs, _ in batches for row in inputs].count(2) == 3

@@ -76,7 +76,7 @@ def test_missing_unknown_and_misshapen_tensors_are_named(name, change, message, 
             "expected 'gelu_new' or 'gelu_pytorch_tanh' or 'gelu' or 'relu'",
         ),
         ({"n_head": 5}, "width 32 is not divisible by attention.heads 5"),
-        ({"n_layer": "two"}, "layers: 'two' is not a whole number"),
+        ({"n_layer": "two"}, "layers: 'two' is not an integer"),
         (
             {"attn_pdrop": "x"},
             "a value has the wrong type for gpt2 (could not convert string to float: 'x'); "
@@ -97,11 +97,11 @@ def test_unsupported_and_invalid_settings_are_named(changes, message, folders, t
     ("name", "changes", "expected"),
     [
         ("gpt2", {"n_embd": 2 * 10**9}, "tokens of width 2,000,000,000"),
-        ("gpt2", {"n_inner": 10**12}, "width 32 and hidden 1,000,000,000,000"),
+        ("gpt2", {"n_inner": 10**12}, "width 32 and ffn_width 1,000,000,000,000"),
         ("gpt2", {"n_layer": 10**9}, "1,000,000,000 layers"),
-        ("gpt2", {"n_positions": 10**12}, "places for 1,000,000,000,000 tokens"),
+        ("gpt2", {"n_positions": 10**12}, "1,000,000,000,000 positions"),
         ("gpt2", {"vocab_size": 10**15}, "1,000,000,000,000,000 tokens of width 32"),
-        ("llama", {"max_position_embeddings": 10**12}, "places for 1,000,000,000,000 tokens"),
+        ("llama", {"max_position_embeddings": 10**12}, "1,000,000,000,000 positions"),
         ("llama", {"head_dim": 10**12}, "heads of size 1,000,000,000,000"),
     ],
 )
@@ -113,8 +113,8 @@ def test_settings_that_exceed_the_weights_are_refused_before_memory_is_allocated
     (folder / "config.json").write_text(json.dumps(settings | changes))
     with pytest.raises(ModelError) as caught:
         import_model(folder, tmp_path / "out")
-    assert str(caught.value).startswith(f"{folder / 'config.json'}: asks for ")
-    assert f"{expected}, but there are " in str(caught.value)
+    assert str(caught.value).startswith(f"{folder / 'config.json'}: describes ")
+    assert f"{expected}, but the weights are " in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 

@@ -120,8 +120,8 @@ def test_rotary_rotates_pairs_by_the_angles_of_the_sinusoids():
 
 
 def test_alibi_slopes_are_the_geometric_series_of_the_paper():
-    assert Alibi(8).slopes.flatten().tolist() == [2**-power for power in range(1, 9)]
-    torch.testing.assert_close(Alibi(16).slopes.flatten(), 2.0 ** (-torch.arange(1, 17) / 2))
+    assert Alibi(8).head_slopes.flatten().tolist() == [2**-power for power in range(1, 9)]
+    torch.testing.assert_close(Alibi(16).head_slopes.flatten(), 2.0 ** (-torch.arange(1, 17) / 2))
 
 
 def test_alibi_falls_with_distance():

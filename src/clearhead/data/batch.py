@@ -17,6 +17,7 @@ from clearhead.text.tokenizer import BOS, EOS, PAD
 
 # The label of a position that does not count towards the loss; every id from 0 on may be a token.
 IGNORE_INDEX = -1
+Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,7 @@ class TensorBatch:
 
 @dataclass(frozen=True)
 class PairBatch(TensorBatch):
-    """One pair per row, padded on the right: sources end with </s>, targets are <s> … </s>.
-
-    Lengths include these special tokens.
-    """
+    """One pair per row, padded: sources end with </s>, targets are <s> … </s>, and lengths count these."""
 
     source: Int[Tensor, "batch source"]
     source_lengths: Int[Tensor, " batch"]
@@ -165,26 +163,19 @@ class PackedBatch(TensorBatch):
 
     @classmethod
     def pack(
-        cls,
-        source: TokenSequences,
-        target: TokenSequences,
-        rows: NDArray[np.int64],
-        count: int,
-        row_length: int,
+        cls, source: TokenSequences, target: TokenSequences, rows: Numbers, count: int, row_length: int
     ) -> "PackedBatch":
         """Pairs in `count` rows; `rows` is the row of each pair, in ascending order."""
         cells = np.full((7, count, row_length), PAD, dtype=np.int32)
-        segment = np.arange(len(rows)) - np.searchsorted(rows, rows) + 1
         flat = cells.reshape(7, -1)
         for side, planes, shifts in ((source, (0,), (0,)), (target, (3, 4), (1, 0))):
             lengths = side.lengths.astype(np.int64) + 1
-            cell, within = _packed_cells(lengths, rows, row_length)
+            cell, segment, within = _packed_cells(lengths, rows, row_length)
             for plane, shift in zip(planes, shifts, strict=True):
                 is_token = (within >= shift) & (within < np.repeat(lengths, lengths) - 1 + shift)
                 flat[plane, cell[is_token]] = side.ids
                 flat[plane, cell[~is_token]] = BOS if shift else EOS
-            flat[planes[-1] + 1, cell] = np.repeat(segment, lengths)
-            flat[planes[-1] + 2, cell] = within
+            flat[planes[-1] + 1, cell], flat[planes[-1] + 2, cell] = segment, within
         return cls(torch.from_numpy(cells))
 
     def count_tokens(self) -> int:
@@ -211,25 +202,19 @@ class TextBatch(TensorBatch):
 
     @classmethod
     def pack(
-        cls,
-        documents: DelimitedDocuments,
-        spans: NDArray[np.int64],
-        rows: NDArray[np.int64],
-        count: int,
-        row_length: int,
+        cls, documents: DelimitedDocuments, spans: Numbers, rows: Numbers, count: int, row_length: int
     ) -> "TextBatch":
         """Spans, as (document, first position, length), in `count` rows; `rows` ascends."""
         cells = np.zeros((4, count, row_length), dtype=np.int32)
         cells[0], cells[1] = PAD, IGNORE_INDEX
         flat = cells.reshape(4, -1)
         number, start, lengths = spans.T
-        cell, within = _packed_cells(lengths, rows, row_length)
+        cell, segment, within = _packed_cells(lengths, rows, row_length)
         document, position = np.repeat(number, lengths), np.repeat(start, lengths) + within
         labels = documents.tokens(document, position + 1)
         labels[~documents.is_label(document, position + 1)] = IGNORE_INDEX
-        segment = np.arange(len(rows)) - np.searchsorted(rows, rows) + 1
         flat[0, cell], flat[1, cell] = documents.tokens(document, position), labels
-        flat[2, cell], flat[3, cell] = np.repeat(segment, lengths), within
+        flat[2, cell], flat[3, cell] = segment, within
         return cls(torch.from_numpy(cells))
 
     def count_tokens(self) -> int:
@@ -258,17 +243,16 @@ class CropBatch(TensorBatch):
         return self.labels.numel()
 
 
-def _packed_cells(
-    lengths: NDArray[np.int64], rows: NDArray[np.int64], row_length: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The cell of each token in a flattened batch of packed sequences, and its index in its sequence."""
-    first = np.cumsum(lengths) - lengths
-    starts = rows * row_length + first - first[np.searchsorted(rows, rows)]
+def _packed_cells(lengths: Numbers, rows: Numbers, row_length: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Each token's cell in a flattened batch, its sequence's number in the row, and its index there."""
+    first, first_of_row = np.cumsum(lengths) - lengths, np.searchsorted(rows, rows)
+    starts = rows * row_length + first - first[first_of_row]
+    segment = np.arange(len(rows)) - first_of_row + 1
     within = np.arange(lengths.sum()) - np.repeat(first, lengths)
-    return np.repeat(starts, lengths) + within, within
+    return np.repeat(starts, lengths) + within, np.repeat(segment, lengths), within
 
 
-def _padded(side: TokenSequences, prefix: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _padded(side: TokenSequences, prefix: tuple[int, ...]) -> tuple[Numbers, Numbers]:
     """The sequences as padded rows with special tokens added, and their lengths."""
     first = len(prefix)
     ends = side.lengths.astype(np.int64) + first

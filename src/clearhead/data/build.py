@@ -8,7 +8,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -30,6 +30,8 @@ CHARACTERS = 1 << 22
 WORKERS = 2
 # The tag before a source, the source's ids, and the target's ids.
 Row = tuple[tuple[int, ...], list[int], list[int]]
+# Writes the files of a store into a folder and returns its metadata.
+Write = Callable[[Path], dict[str, Any]]
 Store = TypeVar("Store")
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -68,12 +70,7 @@ def cached_texts(
     return _cached(cache, key, TextStore.open, lambda folder: _write_texts(folder, chunks(), tokenizer))
 
 
-def _cached(
-    cache: Path,
-    key: dict[str, Any],
-    open_store: Callable[[Path], Store],
-    write: Callable[[Path], dict[str, Any]],
-) -> Store:
+def _cached(cache: Path, key: dict[str, Any], open_store: Callable[[Path], Store], write: Write) -> Store:
     """The store in the cache under everything it depends on; `write` creates its files and metadata."""
     content = json.dumps(key, sort_keys=True, default=str)
     folder = cache / hashlib.sha256(content.encode()).hexdigest()[:32]
@@ -81,7 +78,9 @@ def _cached(
         return open_store(folder)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with _locked(cache / f"{folder.name}.lock"):
+        with (cache / f"{folder.name}.lock").open("w") as lock:
+            # The system releases the lock even if the process is killed.
+            fcntl.flock(lock, fcntl.LOCK_EX)
             with suppress(DataError):
                 return open_store(folder)
             _build(folder, key, write)
@@ -93,13 +92,13 @@ def _cached(
         ) from None
 
 
-def _build(folder: Path, key: dict[str, Any], write: Callable[[Path], dict[str, Any]]) -> None:
+def _build(folder: Path, key: dict[str, Any], write: Write) -> None:
     for left in [folder, *folder.parent.glob(f".{folder.name}.*")]:
         shutil.rmtree(left, ignore_errors=True)
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        meta = write(part) | key
-        (part / "meta.json").write_text(json.dumps(meta, indent=1, default=str), encoding="utf-8")
+        meta = json.dumps(write(part) | key, indent=1, default=str)
+        (part / "meta.json").write_text(meta, encoding="utf-8")
         part.chmod(0o755)
         for written in [*part.iterdir(), part]:
             fsync(written)
@@ -191,8 +190,7 @@ class SequenceWriter:
 
     def __init__(self, folder: Path, name: str, kind: np.dtype[Any], stack: ExitStack):
         self.name, self.tokens, self.count = name, 0, 0
-        self._end = 0
-        self._kind = kind
+        self._end, self._kind = 0, kind
         self._ids: BinaryIO = stack.enter_context((folder / f"{name}.ids").open("wb"))
         self._offsets: BinaryIO = stack.enter_context((folder / f"{name}.offsets").open("wb"))
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
@@ -217,11 +215,3 @@ class SequenceWriter:
         self._offsets.write(ends.tobytes())
         self.count += len(ends)
         self._end = int(ends[-1]) if len(ends) else self._end
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock, which the system releases even if the process is killed."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

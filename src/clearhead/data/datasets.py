@@ -1,9 +1,7 @@
 """The table of public datasets: content, licence and location."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from clearhead import assets
 
@@ -36,11 +34,9 @@ class Dataset:
     @property
     def files(self) -> tuple[PublicFile, ...]:
         """Hash and name are from the listing; the name and its parts complete the address."""
-        rows = (line.split() for line in self.listing.strip().splitlines())
-        return tuple(
-            PublicFile(name, self.address.format(*name.split("."), name=name), sha256)
-            for sha256, name in rows
-        )
+        words = iter(self.listing.split())
+        rows = zip(words, words, strict=True)
+        return tuple(PublicFile(n, self.address.format(*n.split("."), name=n), sha256) for sha256, n in rows)
 
     @property
     def where(self) -> str:
@@ -112,13 +108,9 @@ DATASETS = (
         """,
     ),
 )
-SHIPPED: Mapping[str, Dataset] = MappingProxyType(
-    {data.name: data for data in DATASETS if not data.archive and data.suffix == ".tsv"}
-)
+SHIPPED = {data.name: data for data in DATASETS if not data.archive and data.suffix == ".tsv"}
 """Pairs in the package."""
-SHIPPED_TEXTS: Mapping[str, Dataset] = MappingProxyType(
-    {data.name: data for data in DATASETS if not data.archive and data.suffix == ".txt"}
-)
+SHIPPED_TEXTS = {data.name: data for data in DATASETS if not data.archive and data.suffix == ".txt"}
 """Running text in the package."""
 
 
@@ -131,3 +123,8 @@ def shipped_file(name: str) -> Path:
     """The file of a shipped dataset inside the package."""
     dataset = {**SHIPPED, **SHIPPED_TEXTS}[name]
     return assets.path(f"data/{name}{dataset.suffix}.xz")
+
+
+def is_shipped(path: str | Path, datasets: dict[str, Dataset]) -> bool:
+    """Whether a path is the name of one of these datasets; a file of that name takes precedence."""
+    return str(path) in datasets and not Path(path).exists()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from clearhead.data.datasets import DATASETS, MIRROR, Dataset, PublicFile, shipped_file
+from clearhead.data.datasets import DATASETS, MIRROR, PublicFile, shipped_file
 from clearhead.data.sources.streams import content_hash
 from clearhead.errors import DataError
 from clearhead.files import atomic_path
@@ -32,18 +32,12 @@ def get_dataset(name: str, out: Path) -> list[Path]:
         if not dataset.archive:
             with lzma.open(shipped_file(name)) as content:
                 return [_write(content, out / f"{name}{dataset.suffix}")]
-        archive = _mirrored(dataset)
-        if archive is not None:
+        mirror = os.environ.get(MIRROR)
+        if mirror and (archive := Path(mirror, dataset.archive)).is_file():
             return list(_extract(archive, dataset.files, out))
         return [_download(file, out / file.name) for file in dataset.files]
     except OSError as error:
         raise DataError(f"{out}: cannot be written ({error.strerror or error})") from None
-
-
-def _mirrored(dataset: Dataset) -> Path | None:
-    mirror = os.environ.get(MIRROR)
-    archive = Path(mirror, dataset.archive) if mirror else None
-    return archive if archive and archive.is_file() else None
 
 
 def _extract(archive: Path, files: tuple[PublicFile, ...], out: Path) -> Iterator[Path]:

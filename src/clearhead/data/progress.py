@@ -15,15 +15,13 @@ class ReadProgress:
     """Counts the bytes read in a pass over files."""
 
     def __init__(self, total: int, callback: ProgressCallback):
-        self.total, self.done = total, 0
-        self._callback = callback
+        self.total, self.done, self._callback = total, 0, callback
         self._opened: set[Path] = set()
 
     def open(self, path: Path) -> None:
         """Notes that a file is opened; opening one again starts a new pass."""
         if path in self._opened:
-            self._opened.clear()
-            self.done = 0
+            self._opened, self.done = set(), 0
         self._opened.add(path)
 
     def add(self, count: int) -> None:

@@ -63,12 +63,10 @@ class Split:
             return "test"
         if key in self.validation:
             return "validation"
-        return None if key in self.held_out[self.key_side] or self._is_key_elsewhere(pair) else "train"
-
-    def _is_key_elsewhere(self, pair: Pair) -> bool:
-        """Whether another corpus, whose key is the other side's language, holds the sentence out."""
-        side = 1 - self.key_side
-        return bool(self.held_out[side]) and _hash(pair[side], self.seed) in self.held_out[side]
+        # The key of another corpus may be the other side of this one.
+        other = 1 - self.key_side
+        is_key_elsewhere = self.held_out[other] and _hash(pair[other], self.seed) in self.held_out[other]
+        return None if key in self.held_out[self.key_side] or is_key_elsewhere else "train"
 
     def train(self, pairs: Iterable[Pair], held_out: HeldOut) -> Iterator[Pair]:
         """The pairs to train on; the others are added to `held_out` on the way, up to the exact sizes."""
@@ -90,14 +88,12 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
     # Twice the requested number, so that some can be skipped.
     most = 2 * sum(corpus.validation + corpus.test for corpus in corpora) + 1
     counted = [
-        _lowest((_hash(pair[corpus.key_side], seed) for pair in corpus.pairs), most) for corpus in corpora
+        (one, *_lowest((_hash(pair[one.key_side], seed) for pair in one.pairs), most)) for one in corpora
     ]
-    tests = [
-        _first(keys, counts, corpus.test) for corpus, (keys, counts, _) in zip(corpora, counted, strict=True)
-    ]
+    tests = [_first(keys, counts, corpus.test) for corpus, keys, counts, _ in counted]
     tested = np.unique(np.concatenate(tests))
     validations = []
-    for corpus, (keys, counts, _) in zip(corpora, counted, strict=True):
+    for corpus, keys, counts, _ in counted:
         free = ~np.isin(keys, tested)
         validations.append(_first(keys[free], counts[free], corpus.validation))
     held_out: dict[str, frozenset[int]] = {}
@@ -105,7 +101,7 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
         known = held_out.get(corpus.key_language, frozenset())
         held_out[corpus.key_language] = known.union(*(keys.tolist() for keys in own))
     splits = []
-    for corpus, (keys, _, total), validation, test in zip(corpora, counted, validations, tests, strict=True):
+    for (corpus, keys, _, total), validation, test in zip(counted, validations, tests, strict=True):
         if held_out[corpus.key_language].issuperset(keys.tolist()):
             which = f"{'-'.join(corpus.languages)}: " if len(corpora) > 1 else ""
             raise DataError(
@@ -142,12 +138,9 @@ def _first(keys: Keys, counts: NDArray[np.int64], wanted: int) -> Keys:
 
 
 def _hash(text: str, seed: int) -> int:
-    key = normalize(text).casefold().encode()
-    return int.from_bytes(hashlib.blake2b(key, digest_size=8, salt=_salt(seed)).digest(), "little")
-
-
-def _salt(seed: int) -> bytes:
-    """A seed as eight bytes; larger seeds are hashed."""
     if seed < 1 << 63:
-        return seed.to_bytes(8, "little", signed=True)
-    return hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
+        salt = seed.to_bytes(8, "little", signed=True)
+    else:
+        salt = hashlib.blake2b(str(seed).encode(), digest_size=8).digest()
+    key = normalize(text).casefold().encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8, salt=salt).digest(), "little")

@@ -45,14 +45,12 @@ class Survey:
             encoded = text.encode()
             digest.update(encoded)
             alphabet.update(text)
-            size += len(encoded)
-            position += len(text)
+            size, position = size + len(encoded), position + len(text)
             if last:
                 lengths.append(position)
                 hashes.append(int.from_bytes(digest.digest(), "little"))
                 position, digest = 0, hashlib.blake2b(digest_size=8, salt=salt)
-        counts = np.array(lengths, dtype=np.int64)
-        keys = np.array(hashes, dtype=np.uint64)
+        counts, keys = np.array(lengths, dtype=np.int64), np.array(hashes, dtype=np.uint64)
         return cls(int(counts.sum()), size, frozenset(alphabet), counts, keys, blank)
 
     def __len__(self) -> int:

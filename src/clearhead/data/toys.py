@@ -1,6 +1,6 @@
 """Toy tasks with known answers: copy, reverse or sort a sequence of symbols."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -10,6 +10,11 @@ from clearhead.errors import SettingsError
 from clearhead.text.tokenizer import EOS
 
 Toy = Literal["copy", "reverse", "sort"]
+TARGETS: dict[Toy, Callable[[list[int]], list[int]]] = {
+    "copy": list,
+    "reverse": lambda source: source[::-1],
+    "sort": sorted,
+}
 FIRST_SYMBOL = EOS + 1
 
 
@@ -24,17 +29,7 @@ def toy_pairs(
     random = np.random.default_rng(seed)
     lengths = random.integers(1, max_length + 1, size=count)
     sources = [random.integers(FIRST_SYMBOL, vocabulary, size=length).tolist() for length in lengths]
-    return [(source, toy_target(task, source)) for source in sources]
-
-
-def toy_target(task: Toy, source: list[int]) -> list[int]:
-    match task:
-        case "copy":
-            return list(source)
-        case "reverse":
-            return source[::-1]
-        case "sort":
-            return sorted(source)
+    return [(source, TARGETS[task](source)) for source in sources]
 
 
 def toy_batch(task: Toy, count: int, seed: int, vocabulary: int = 16, max_length: int = 8) -> PairBatch:

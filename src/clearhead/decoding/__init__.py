@@ -1,13 +1,12 @@
 """Decoding: from next-token logits to sentences."""
 
 from clearhead.decoding.constraints import Constraints
-from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.loop import DecodeLoop, most_probable
 from clearhead.decoding.penalties import length_normalizer, no_repeat_ngrams, repetition_penalty
 from clearhead.decoding.sampling import MAX_SEED, check_sampling, sample, sampler
 from clearhead.decoding.search import beam_search, check_search, greedy_search
-from clearhead.decoding.step import Adjust, State, Step
-from clearhead.decoding.tree import Node, Tree
+from clearhead.decoding.step import Adjust, Hypothesis
+from clearhead.decoding.tree import Tree
 
 __all__ = [
     "MAX_SEED",
@@ -15,9 +14,6 @@ __all__ = [
     "Constraints",
     "DecodeLoop",
     "Hypothesis",
-    "Node",
-    "State",
-    "Step",
     "Tree",
     "beam_search",
     "check_sampling",

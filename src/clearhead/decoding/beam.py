@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.step import Hypothesis, Logits
 
 
 class OpenHypotheses(NamedTuple):
@@ -48,9 +48,7 @@ class Candidates(NamedTuple):
 
 
 def best_candidates(
-    log_probs: Float[Tensor, "rows vocabulary"],
-    sum_log_probs: Float[Tensor, "sentences beam"],
-    count: int,
+    log_probs: Logits, sum_log_probs: Float[Tensor, "sentences beam"], count: int
 ) -> Candidates:
     """The `count` best continuations of each sentence, or all if there are fewer."""
     sentences, beam = sum_log_probs.shape
@@ -70,8 +68,7 @@ class FinishedHypotheses:
     """The `nbest` best finished hypotheses of each sentence, best first; those without </s> come last."""
 
     def __init__(self, sentences: int, nbest: int, end: int, device: torch.device | str):
-        self.nbest = nbest
-        self.end = end
+        self.nbest, self.end = nbest, end
         self.by_sentence: list[list[Hypothesis]] = [[] for _ in range(sentences)]
         self.threshold = torch.full((sentences,), -torch.inf, device=device)
         """The score a new hypothesis must exceed: that of the last of the `nbest`, or minus infinity."""
@@ -91,25 +88,15 @@ class FinishedHypotheses:
             return
         numbers = sentences.unsqueeze(1).expand_as(chosen)[chosen].tolist()
         parents, tokens, log_probs = (column[chosen] for column in candidates[1:])
-        columns = (
-            scores[chosen],
-            candidates.sum_log_probs[chosen],
-            *opened.extend(parents, tokens, log_probs),
-        )
+        paths = opened.extend(parents, tokens, log_probs)
+        columns = (scores[chosen], candidates.sum_log_probs[chosen], *paths)
         for number, score, sum_log_prob, path, steps in zip(
             numbers, *(column.tolist() for column in columns), strict=True
         ):
-            complete = path[-1] == self.end
-            hypothesis = Hypothesis(path[:-1] if complete else path, score, sum_log_prob, steps, complete)
-            self._insert(self.by_sentence[number], hypothesis)
-        thresholds = [self._threshold(number) for number in numbers]
+            complete, finished = path[-1] == self.end, self.by_sentence[number]
+            finished.append(Hypothesis(path[:-1] if complete else path, score, sum_log_prob, steps, complete))
+            finished.sort(key=lambda one: (one.complete, one.score), reverse=True)
+            del finished[self.nbest :]
+        last = [self.by_sentence[number][self.nbest - 1 :] for number in numbers]
+        thresholds = [hypotheses[0].score if hypotheses else -torch.inf for hypotheses in last]
         self.threshold[numbers] = torch.tensor(thresholds, device=self.threshold.device)
-
-    def _insert(self, finished: list[Hypothesis], hypothesis: Hypothesis) -> None:
-        finished.append(hypothesis)
-        finished.sort(key=lambda one: (one.complete, one.score), reverse=True)
-        del finished[self.nbest :]
-
-    def _threshold(self, number: int) -> float:
-        finished = self.by_sentence[number]
-        return finished[-1].score if len(finished) == self.nbest else -torch.inf

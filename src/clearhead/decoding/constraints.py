@@ -7,12 +7,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.decoding.penalties import force
-from clearhead.decoding.step import Adjust
+from clearhead.decoding.step import Adjust, Logits, Rows
 from clearhead.errors import ModelError, SettingsError
 
 MaxLength = int | Int[Tensor, " limits"]
 Prefix = Sequence[Sequence[int]]
-LogProbs = Float[Tensor, "rows vocabulary"]
 
 
 class Constraints:
@@ -39,9 +38,7 @@ class Constraints:
         self.first = start if self.past is None else start[:, -1]
         self.adjust = tuple(adjust)
         self.limits = _limits(self.sentences, max_length, self.device)
-        self.min_limit, self.max_length = (
-            (int(x) for x in self.limits.aminmax()) if self.sentences else (0, 0)
-        )
+        self.min_limit, self.max_length = map(int, self.limits.aminmax()) if self.sentences else (0, 0)
         self.prefix = _prefix_table(prefix or [()] * self.sentences, self.limits)
         self.suppressed_tokens = torch.tensor(suppressed_tokens, dtype=torch.long, device=self.device)
 
@@ -51,9 +48,7 @@ class Constraints:
         (end,) = self.ends
         return end
 
-    def log_probs(
-        self, logits: LogProbs, tokens: Int[Tensor, "rows tokens"], sentences: Int[Tensor, " rows"]
-    ) -> LogProbs:
+    def log_probs(self, logits: Logits, tokens: Int[Tensor, "rows tokens"], sentences: Rows) -> Logits:
         """Log-probabilities after adjustments and suppression; forced tokens keep the model's own."""
         position = tokens.shape[1]
         adjusted = logits.float()
@@ -68,13 +63,13 @@ class Constraints:
         own = logits.float().log_softmax(-1)
         return force(torch.where(free, self._suppress(adjusted.log_softmax(-1)), own), forced)
 
-    def _suppress(self, log_probs: LogProbs) -> LogProbs:
+    def _suppress(self, log_probs: Logits) -> Logits:
         if not len(self.suppressed_tokens):
             return log_probs
         return log_probs.index_fill(1, self.suppressed_tokens, -torch.inf)
 
 
-def check_finite(best: Float[Tensor, " rows"], sentences: Int[Tensor, " rows"], step: int) -> None:
+def check_finite(best: Float[Tensor, " rows"], sentences: Rows, step: int) -> None:
     """Raises ModelError if the best next token of a row is NaN or impossible."""
     finite = best.isfinite()
     if finite.all():

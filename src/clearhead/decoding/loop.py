@@ -3,16 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from clearhead.decoding.constraints import Constraints, check_finite
-from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.penalties import length_normalizer
-from clearhead.decoding.step import StateT, Step
+from clearhead.decoding.step import Hypothesis, Logits, Rows, StateT, Step
 
-# From log-probabilities, the sentence of each row and the position to one token per row.
-Choose = Callable[[Float[Tensor, "rows vocabulary"], Int[Tensor, " rows"], int], Int[Tensor, " rows"]]
+Choose = Callable[[Logits, Rows, int], Rows]
+"""From log-probabilities, the sentence of each row and the position to one token per row."""
 
 # Dropping finished rows copies the caches of the others, so it waits until this share is finished.
 IDLE_SHARE = 0.25
@@ -72,13 +69,7 @@ class DecodeLoop:
                 self._state.select(kept)
                 device_rows, last = device_rows[kept], last[kept]
 
-    def _record(
-        self,
-        log_probs: Float[Tensor, "rows vocabulary"],
-        chosen: Int[Tensor, " rows"],
-        rows: Int[Tensor, " rows"],
-        position: int,
-    ) -> None:
+    def _record(self, log_probs: Logits, chosen: Rows, rows: Rows, position: int) -> None:
         log_prob = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1)
         # One tensor, for a single wait; a double represents token ids exactly.
         tokens, chosen_log_probs = torch.stack([chosen.double(), log_prob.double()]).cpu()
@@ -87,9 +78,8 @@ class DecodeLoop:
         self.tokens[rows, position] = tokens.long()
         self.log_probs[rows, position] = chosen_log_probs.float()
         self.lengths[rows] += running
-        self.is_open[rows] = (
-            running & (tokens[:, None] != self._ends).all(1) & (position + 1 < self._limits[rows])
-        )
+        ended = (tokens[:, None] == self._ends).any(1)
+        self.is_open[rows] = running & ~ended & (position + 1 < self._limits[rows])
         if self._alternatives:
             best = log_probs.topk(min(self._alternatives, log_probs.shape[1]))
             ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -98,12 +88,15 @@ class DecodeLoop:
 
     def hypotheses(self, length_penalty: float = 0.0) -> list[Hypothesis]:
         """The hypothesis of each sentence so far."""
+        found = []
         rows = zip(self.tokens.tolist(), self.log_probs.tolist(), self.lengths.tolist(), strict=True)
-        ends = self._constraints.ends
-        return [
-            _hypothesis(tokens[:length], log_probs[:length], ends, length_penalty)
-            for tokens, log_probs, length in rows
-        ]
+        for row, row_log_probs, length in rows:
+            tokens, log_probs = row[:length], row_log_probs[:length]
+            complete, sum_log_prob = tokens[-1] in self._constraints.ends, sum(log_probs)
+            score = sum_log_prob / length_normalizer(length, length_penalty)
+            tokens = tokens[:-1] if complete else tokens
+            found.append(Hypothesis(tokens, score, sum_log_prob, log_probs, complete))
+        return found
 
 
 def decode(
@@ -116,22 +109,6 @@ def decode(
     return loop.hypotheses(length_penalty)
 
 
-def most_probable(
-    log_probs: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], position: int
-) -> Int[Tensor, " rows"]:
+def most_probable(log_probs: Logits, rows: Rows, position: int) -> Rows:
     """The choice of greedy search."""
     return log_probs.argmax(-1)
-
-
-def _hypothesis(
-    tokens: list[int], log_probs: list[float], ends: Sequence[int], length_penalty: float
-) -> Hypothesis:
-    sum_log_prob = sum(log_probs)
-    complete = tokens[-1] in ends
-    return Hypothesis(
-        tokens=tokens[:-1] if complete else tokens,
-        score=sum_log_prob / length_normalizer(len(tokens), length_penalty),
-        sum_log_prob=sum_log_prob,
-        log_probs=log_probs,
-        complete=complete,
-    )

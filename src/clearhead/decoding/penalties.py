@@ -1,10 +1,10 @@
 """Adjustments of a model's probabilities: length, repetition, forced tokens."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
-from clearhead.decoding.step import Adjust
+from clearhead.decoding.step import Adjust, Logits, Rows
 from clearhead.errors import SettingsError
 
 # Far beyond useful values, and logits stay finite.
@@ -12,10 +12,7 @@ MAX_REPETITION_PENALTY = 100
 
 
 def length_normalizer(length: int, length_penalty: float) -> float:
-    """((5 + length) / 6)^length_penalty, which divides a sum of log-probabilities (GNMT, Wu et al. 2016).
-
-    The length includes </s>.
-    """
+    """((5 + length) / 6)^length_penalty for a length that includes </s>; divides scores (Wu et al. 2016)."""
     return ((5 + length) / 6) ** length_penalty
 
 
@@ -27,9 +24,7 @@ def repetition_penalty(penalty: float) -> Adjust:
             f"{MAX_REPETITION_PENALTY} (1 changes nothing)"
         )
 
-    def adjust(
-        logits: Float[Tensor, "rows vocabulary"], tokens: Int[Tensor, "rows tokens"]
-    ) -> Float[Tensor, "rows vocabulary"]:
+    def adjust(logits: Logits, tokens: Int[Tensor, "rows tokens"]) -> Logits:
         used = logits.gather(1, tokens)
         return logits.scatter(1, tokens, torch.where(used > 0, used / penalty, used * penalty))
 
@@ -41,9 +36,7 @@ def no_repeat_ngrams(size: int) -> Adjust:
     if size < 1:
         raise SettingsError(f"no_repeat_ngrams: {size} should be at least 1")
 
-    def adjust(
-        logits: Float[Tensor, "rows vocabulary"], tokens: Int[Tensor, "rows tokens"]
-    ) -> Float[Tensor, "rows vocabulary"]:
+    def adjust(logits: Logits, tokens: Int[Tensor, "rows tokens"]) -> Logits:
         length = tokens.shape[1]
         if length < size:
             return logits
@@ -55,9 +48,7 @@ def no_repeat_ngrams(size: int) -> Adjust:
     return adjust
 
 
-def force(
-    log_probs: Float[Tensor, "rows vocabulary"], tokens: Int[Tensor, " rows"]
-) -> Float[Tensor, "rows vocabulary"]:
+def force(log_probs: Logits, tokens: Rows) -> Logits:
     """Leaves only the given token possible, at its own log-probability; -1 leaves a row free."""
     choices = torch.arange(log_probs.shape[1], device=tokens.device)
     allowed = (tokens < 0).unsqueeze(1) | (choices == tokens.unsqueeze(1))

@@ -4,13 +4,12 @@ import math
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.decoding.constraints import Constraints
-from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.loop import Choose, decode
-from clearhead.decoding.step import StateT, Step
+from clearhead.decoding.step import Hypothesis, Logits, Rows, StateT, Step
 from clearhead.errors import SettingsError
 
 # Below it, log-probabilities divided by the temperature overflow single precision.
@@ -51,9 +50,7 @@ def sampler(
         raise SettingsError(f"seeds: {len(seeds)} seeds for {constraints.sentences} sentences; give one each")
     uniforms = _uniforms(seeds, constraints.max_length).to(constraints.device)
 
-    def choose(
-        log_probs: Float[Tensor, "rows vocabulary"], rows: Int[Tensor, " rows"], position: int
-    ) -> Int[Tensor, " rows"]:
+    def choose(log_probs: Logits, rows: Rows, position: int) -> Rows:
         scores = log_probs / temperature
         if top_k is not None:
             scores = keep_top_k(scores, top_k)
@@ -66,13 +63,13 @@ def sampler(
     return choose
 
 
-def keep_top_k(scores: Float[Tensor, "rows vocabulary"], k: int) -> Float[Tensor, "rows vocabulary"]:
+def keep_top_k(scores: Logits, k: int) -> Logits:
     """Masks all but the k best tokens (Fan et al. 2018); ties with the last of them stay."""
     least = scores.topk(min(k, scores.shape[1]), dim=-1).values[:, -1:]
     return scores.masked_fill(scores < least, -torch.inf)
 
 
-def keep_top_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tensor, "rows vocabulary"]:
+def keep_top_p(scores: Logits, p: float) -> Logits:
     """Masks all but the fewest tokens whose probabilities sum to p (Holtzman et al. 2020)."""
     ranked, order = scores.sort(dim=-1, descending=True, stable=True)
     probs = ranked.softmax(-1)
@@ -82,15 +79,13 @@ def keep_top_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tens
     return scores.scatter(1, order, ranked.masked_fill(before >= least, -torch.inf))
 
 
-def keep_min_p(scores: Float[Tensor, "rows vocabulary"], p: float) -> Float[Tensor, "rows vocabulary"]:
+def keep_min_p(scores: Logits, p: float) -> Logits:
     """Masks tokens less than p times as probable as the best (Nguyen et al. 2024)."""
     best = scores.amax(-1, keepdim=True)
     return scores.masked_fill((scores - best).exp() < p, -torch.inf)
 
 
-def inverse_cdf(
-    probs: Float[Tensor, "rows vocabulary"], uniforms: Float[Tensor, " rows"]
-) -> Int[Tensor, " rows"]:
+def inverse_cdf(probs: Logits, uniforms: Float[Tensor, " rows"]) -> Rows:
     """The first token at which the cumulative probability exceeds the row's uniform number in [0, 1)."""
     summed = probs.double().cumsum(-1)
     marks = uniforms.double().unsqueeze(1) * summed[:, -1:]

@@ -1,15 +1,12 @@
 """Greedy search and beam search for the most probable sentence."""
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from clearhead.decoding.beam import FinishedHypotheses, OpenHypotheses, best_candidates
 from clearhead.decoding.constraints import Constraints, check_finite
-from clearhead.decoding.hypothesis import Hypothesis
 from clearhead.decoding.loop import decode, most_probable
 from clearhead.decoding.penalties import length_normalizer
-from clearhead.decoding.step import StateT, Step
+from clearhead.decoding.step import Hypothesis, StateT, Step
 from clearhead.decoding.tree import Tree
 from clearhead.errors import SettingsError
 
@@ -18,10 +15,7 @@ MAX_LENGTH_PENALTY = 10
 
 
 def greedy_search(
-    step: Step[StateT],
-    state: StateT,
-    constraints: Constraints,
-    length_penalty: float = 0.0,
+    step: Step[StateT], state: StateT, constraints: Constraints, length_penalty: float = 0.0
 ) -> list[Hypothesis]:
     """Sentences of the most probable token at every step; `length_penalty` affects only their scores."""
     check_search(length_penalty=length_penalty)
@@ -48,9 +42,8 @@ def beam_search(
     check_search(beam, nbest, length_penalty)
     sentences, device = constraints.sentences, constraints.device
     finished = FinishedHypotheses(sentences, nbest, constraints.end, device)
-    normalizers = torch.tensor(
-        [length_normalizer(n, length_penalty) for n in range(constraints.max_length + 1)], device=device
-    )
+    lengths = range(constraints.max_length + 1)
+    normalizers = torch.tensor([length_normalizer(n, length_penalty) for n in lengths], device=device)
     active = torch.arange(sentences, device=device)
     sum_log_probs = torch.zeros(sentences, 1, device=device)
     opened = OpenHypotheses.empty(sentences, device)
@@ -73,7 +66,9 @@ def beam_search(
             tree.grow(candidates, kept, active, length - 1, normalizers[length])
         candidates = candidates.gather(kept)
         threshold, limits = finished.threshold[active], constraints.limits[active]
-        stop = cannot_improve(threshold, candidates.sum_log_probs[:, 0], normalizers[limits])
+        # A sum of log-probabilities only falls and its normalizer only grows up to the maximum length, so no
+        # continuation of the best open hypothesis can score above this quotient.
+        stop = threshold >= candidates.sum_log_probs[:, 0] / normalizers[limits]
         if beam == 1:
             stop |= threshold.isfinite()
         if length >= constraints.min_limit:
@@ -94,19 +89,6 @@ def beam_search(
     if tree:
         tree.close(finished.by_sentence)
     return finished.by_sentence
-
-
-def cannot_improve(
-    threshold: Float[Tensor, " sentences"],
-    best_open: Float[Tensor, " sentences"],
-    largest_normalizer: Float[Tensor, " sentences"],
-) -> Bool[Tensor, " sentences"]:
-    """Whether no open hypothesis can still beat the last of the n best finished ones.
-
-    A sum of log-probabilities only falls, and its normalizer only grows up to the maximum length: no
-    continuation of an open hypothesis scores above best_open / largest_normalizer.
-    """
-    return threshold >= best_open / largest_normalizer
 
 
 def check_search(beam: int = 1, nbest: int = 1, length_penalty: float = 0.0) -> None:

@@ -1,10 +1,16 @@
-"""The interface between models and searches: a step function, and a state whose rows can be selected."""
+"""The types that models and searches share: a step function, its state, and the hypotheses found."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
+
+Rows = Int[Tensor, " rows"]
+Logits = Float[Tensor, "rows vocabulary"]
+Adjust: TypeAlias = Callable[[Logits, Int[Tensor, "rows tokens"]], Logits]
+"""From logits and the tokens so far to new logits."""
 
 
 @runtime_checkable
@@ -13,7 +19,6 @@ class State(Protocol):
 
     def select(self, rows: Int[Tensor, " chosen"], /) -> None:
         """Replaces row i by row rows[i], in place: reorders, duplicates and drops."""
-        ...
 
 
 StateT = TypeVar("StateT", bound=State)
@@ -24,12 +29,18 @@ StateT_contra = TypeVar("StateT_contra", bound=State, contravariant=True)
 class Step(Protocol[StateT_contra]):
     """Takes one token per row, advances the state, and returns the logits of the next token."""
 
-    def __call__(
-        self, tokens: Int[Tensor, " rows"], state: StateT_contra, /
-    ) -> Float[Tensor, "rows vocabulary"]: ...
+    def __call__(self, tokens: Rows, state: StateT_contra, /) -> Logits: ...
 
 
-# From logits and the tokens so far to new logits.
-Adjust: TypeAlias = Callable[
-    [Float[Tensor, "rows vocabulary"], Int[Tensor, "rows tokens"]], Float[Tensor, "rows vocabulary"]
-]
+@dataclass(frozen=True)
+class Hypothesis:
+    """A sentence that a search found; `tokens` contain neither <s> nor </s>."""
+
+    tokens: list[int]
+    score: float
+    """The length-normalised log-probability, by which hypotheses are ranked."""
+    sum_log_prob: float
+    log_probs: list[float]
+    """The log-probability of each token, and of </s> if the hypothesis is complete."""
+    complete: bool = True
+    """False if the maximum length cut it off before </s>."""

@@ -8,7 +8,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from clearhead.decoding.beam import Candidates
-from clearhead.decoding.hypothesis import Hypothesis
+from clearhead.decoding.step import Hypothesis
+
+CUT_OFF = "the maximum length cuts it off"
+BEATEN = "no continuation of it can beat the finished hypotheses, so the search stops"
 
 
 @dataclass
@@ -89,12 +92,9 @@ class Tree:
         if ends and rank < self.beam:
             node.fate = "finished"
         elif not kept:
+            ended = f"it ends, but is not among the {self.beam} best of its step"
+            node.why = ended if ends else f"{self.beam} open hypotheses of its step are better"
             node.fate = "dropped"
-            node.why = (
-                f"it ends, but is not among the {self.beam} best of its step"
-                if ends
-                else f"{self.beam} open hypotheses of its step are better"
-            )
         self.nodes.append(node)
         return len(self.nodes) - 1
 
@@ -104,16 +104,9 @@ class Tree:
         for position, (numbers, is_cut) in enumerate(zip(self._kept, cut.tolist(), strict=True)):
             for number in numbers if position not in continued else ():
                 if number is not None:
-                    self._close(self.nodes[number], is_cut)
+                    node = self.nodes[number]
+                    node.fate, node.why = ("finished", CUT_OFF) if is_cut else ("dropped", BEATEN)
         self._rows = [number for position in running.tolist() for number in self._kept[position]]
-
-    def _close(self, node: Node, cut: bool) -> None:
-        node.fate = "finished" if cut else "dropped"
-        node.why = (
-            "the maximum length cuts it off"
-            if cut
-            else "no continuation of it can beat the finished hypotheses, so the search stops"
-        )
 
     def close(self, returned: Sequence[Sequence[Hypothesis]]) -> None:
         """Marks the hypotheses that the search returns, best first for each sentence."""

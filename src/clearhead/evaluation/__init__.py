@@ -2,8 +2,7 @@
 
 from clearhead.evaluation.bleu import scores
 from clearhead.evaluation.by_length import LengthBucket, by_length
-from clearhead.evaluation.metric import ACCURACY, BITS_PER_BYTE, BLEU, LOSS, Metric
-from clearhead.evaluation.score import Score
+from clearhead.evaluation.metric import ACCURACY, BITS_PER_BYTE, BLEU, LOSS, Metric, Score
 from clearhead.evaluation.significance import Comparison, Estimate, paired_bootstrap
 
 __all__ = [

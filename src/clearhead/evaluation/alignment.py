@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from clearhead.errors import DataError
-from clearhead.evaluation.score import check_lines
+from clearhead.evaluation.metric import check_lines
 
 Link = tuple[int, int]
 """The numbers of a source word and a target word, from 0."""
@@ -43,13 +43,11 @@ class AlignmentScore:
 
 def alignment_score(found: Sequence[set[Link]], gold: Sequence[AlignedPair]) -> AlignmentScore:
     """The score of the links found in each pair."""
-    check_lines(found=[""] * len(found), gold=[""] * len(gold))
-    links = sum(map(len, found))
-    sure = sum(len(pair.sure) for pair in gold)
-    found_sure = sum(len(links_found & pair.sure) for links_found, pair in zip(found, gold, strict=True))
-    found_possible = sum(
-        len(links_found & pair.possible) for links_found, pair in zip(found, gold, strict=True)
-    )
+    check_lines(found=found, gold=gold)
+    links, sure = sum(map(len, found)), sum(len(pair.sure) for pair in gold)
+    both = list(zip(found, gold, strict=True))
+    found_sure = sum(len(one & pair.sure) for one, pair in both)
+    found_possible = sum(len(one & pair.possible) for one, pair in both)
     return AlignmentScore(
         error_rate=1 - (found_sure + found_possible) / max(links + sure, 1),
         precision=found_possible / max(links, 1),
@@ -62,7 +60,7 @@ def read_hansards(archive: Path, part: Literal["dev", "test"] = "test") -> list[
     """The English-French pairs of the WPT 2003 shared task (Mihalcea and Pedersen 2003)."""
     english = [tuple(line.split()) for line in _lines(archive, f"{part}.e")]
     french = [tuple(line.split()) for line in _lines(archive, f"{part}.f")]
-    check_lines(english=list(map(" ".join, english)), french=list(map(" ".join, french)))
+    check_lines(english=english, french=french)
     sure: list[set[Link]] = [set() for _ in english]
     possible: list[set[Link]] = [set() for _ in english]
     for line in _lines(archive, f"{part}.wa.nonullalign"):
@@ -82,6 +80,5 @@ def _lines(archive: Path, name: str) -> list[str]:
             assert file is not None
             return file.read().decode("utf-8").splitlines()
     except (OSError, tarfile.TarError, KeyError) as error:
-        raise DataError(
-            f"{archive}: {name} of the Hansards cannot be read ({error}); copy it again"
-        ) from None
+        problem = f"{name} of the Hansards cannot be read ({error})"
+        raise DataError(f"{archive}: {problem}; copy it again") from None

@@ -8,7 +8,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from clearhead.evaluation.score import Score, check_lines
+from clearhead.evaluation.metric import Score, check_lines
 
 # sacreBLEU tokenizers for languages without spaces between words.
 TOKENIZATIONS = {"zh": "zh", "ja": "char", "th": "char", "lo": "char", "km": "char", "my": "char"}

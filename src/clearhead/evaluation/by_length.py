@@ -1,11 +1,12 @@
 """Translation quality by the length of the source."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clearhead.errors import SettingsError
 from clearhead.evaluation.bleu import bleu, chrf
-from clearhead.evaluation.score import check_lines
+from clearhead.evaluation.metric import check_lines
 
 
 @dataclass(frozen=True)
@@ -36,31 +37,22 @@ def by_length(
     check_lines(sources=sources, translations=hypotheses, references=references)
     if list(bounds) != sorted(set(bounds)) or (bounds and bounds[0] < 0):
         raise SettingsError(f"bounds: {list(bounds)} should be increasing and not negative")
-    triples = list(zip(sources, hypotheses, references, strict=True))
+    grouped: dict[int, list[tuple[str, str]]] = {}
+    for source, *pair in zip(sources, hypotheses, references, strict=True):
+        grouped.setdefault(bisect_left(bounds, _words(source)), []).append((pair[0], pair[1]))
     buckets = []
-    for min_length, max_length in zip((0, *(bound + 1 for bound in bounds)), (*bounds, None), strict=True):
-        inside = [
-            (hypothesis, reference)
-            for source, hypothesis, reference in triples
-            if min_length <= _words(source) and (max_length is None or _words(source) <= max_length)
-        ]
-        if inside:
-            buckets.append(_bucket(min_length, max_length, inside, language))
+    for number, pairs in sorted(grouped.items()):
+        ours, theirs = (list(side) for side in zip(*pairs, strict=True))
+        bucket = LengthBucket(
+            min_length=bounds[number - 1] + 1 if number else 0,
+            max_length=bounds[number] if number < len(bounds) else None,
+            sentences=len(pairs),
+            bleu=bleu(ours, theirs, language).value,
+            chrf=chrf(ours, theirs, language).value,
+            length_ratio=sum(map(_words, ours)) / max(1, sum(map(_words, theirs))),
+        )
+        buckets.append(bucket)
     return buckets
-
-
-def _bucket(
-    min_length: int, max_length: int | None, pairs: list[tuple[str, str]], language: str
-) -> LengthBucket:
-    hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
-    return LengthBucket(
-        min_length=min_length,
-        max_length=max_length,
-        sentences=len(pairs),
-        bleu=bleu(hypotheses, references, language).value,
-        chrf=chrf(hypotheses, references, language).value,
-        length_ratio=sum(map(_words, hypotheses)) / max(1, sum(map(_words, references))),
-    )
 
 
 def _words(text: str) -> int:

@@ -1,7 +1,10 @@
-"""What a number measures: its name, which way is better, and how to print it."""
+"""What a number measures, a score with its signature, and the check before scoring."""
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from math import isfinite
+
+from clearhead.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -28,3 +31,26 @@ LOSS = Metric("loss", "loss")
 BLEU = Metric("bleu", "BLEU", higher_is_better=True, format=".1f")
 BITS_PER_BYTE = Metric("bits_per_byte", "bits per byte")
 ACCURACY = Metric("accuracy", "accuracy", higher_is_better=True, format=".1%")
+
+
+@dataclass(frozen=True)
+class Score:
+    """A value with the signature that makes it reproducible (Post 2018)."""
+
+    name: str
+    value: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.2f} ({self.signature})"
+
+
+def check_lines(**texts: Sized) -> None:
+    """Raises DataError unless all texts have the same number of lines, at least one."""
+    counts = {name: len(lines) for name, lines in texts.items()}
+    if not all(counts.values()):
+        empty = next(name for name, count in counts.items() if not count)
+        raise DataError(f"{empty}: no lines, nothing to score; give a file with text")
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise DataError(f"line counts differ: {shown}; give files that match line by line")

@@ -95,10 +95,8 @@ def windows(documents: DelimitedDocuments, window: int, stride: int) -> Iterator
         position = start[some, None] + np.arange(min(window, int((end - start)[some].max())))
         valid = position < end[some, None]
         number, inside = np.broadcast_to(document[some, None], position.shape)[valid], position[valid]
-        inputs, labels = (
-            np.full(position.shape, PAD, np.int32),
-            np.full(position.shape, IGNORE_INDEX, np.int32),
-        )
+        inputs = np.full(position.shape, PAD, np.int32)
+        labels = np.full(position.shape, IGNORE_INDEX, np.int32)
         inputs[valid], labels[valid] = documents.tokens(number, inside), documents.tokens(number, inside + 1)
         learned = np.zeros(position.shape, dtype=bool)
         learned[valid] = documents.is_label(number, inside + 1)

@@ -9,7 +9,7 @@ from sacrebleu.significance import PairedTest, Result
 
 from clearhead.errors import DataError, SettingsError
 from clearhead.evaluation.bleu import bleu_metric
-from clearhead.evaluation.score import check_lines
+from clearhead.evaluation.metric import check_lines
 
 # All samples are in memory at once; more lines would take gigabytes.
 MAX_RESAMPLED_LINES = 10_000_000
@@ -36,11 +36,7 @@ class Comparison:
 
 
 def paired_bootstrap(
-    ours: Sequence[str],
-    theirs: Sequence[str],
-    references: Sequence[str],
-    language: str,
-    samples: int = 1000,
+    ours: Sequence[str], theirs: Sequence[str], references: Sequence[str], language: str, samples: int = 1000
 ) -> list[Comparison]:
     """BLEU and chrF of two systems by sacreBLEU's paired bootstrap resampling (Koehn 2004).
 

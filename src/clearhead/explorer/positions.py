@@ -24,7 +24,7 @@ def position_table(model: Any, positions: int) -> tuple[str, Array]:
         case Rotary():
             table = torch.cat((relative.cosines[: len(numbers)], relative.sines[: len(numbers)]), -1)
         case Alibi():
-            table = -relative.slopes[:, 0, 0] * numbers[:, None]
+            table = -relative.head_slopes[:, 0, 0] * numbers[:, None]
         case _ if kind == "none":
             table = torch.zeros(0, 0)
         case _:

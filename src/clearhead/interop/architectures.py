@@ -74,14 +74,8 @@ def _require(settings: Mapping[str, Any], supported: Mapping[str, tuple[Any, ...
 
 
 def _read_gpt2(settings: Mapping[str, Any]) -> dict[str, Any]:
-    _require(
-        settings,
-        {
-            "activation_function": tuple(ACTIVATIONS),
-            "scale_attn_by_inverse_layer_idx": (False,),
-            "add_cross_attention": (False,),
-        },
-    )
+    _require(settings, {"activation_function": tuple(ACTIVATIONS)})
+    _require(settings, {"scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,)})
     width = settings.get("n_embd", 768)
     return {
         "width": width,
@@ -192,9 +186,7 @@ def _read_qwen3(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_qwen3(config: GPTConfig) -> dict[str, Any]:
-    settings = _write_llama(config)
-    del settings["mlp_bias"]
-    return settings
+    return {name: value for name, value in _write_llama(config).items() if name != "mlp_bias"}
 
 
 PARAMETERS = ("weight", "bias")

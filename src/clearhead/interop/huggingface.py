@@ -50,7 +50,9 @@ def import_model(folder: Path, out: Path) -> GPT:
     with _located(folder / CONFIG):
         architecture = architecture_of(settings)
         config = _gpt_config(architecture, settings)
-        vocabulary = _vocabulary_size(settings)
+        vocabulary = settings.get("vocab_size")
+        if not isinstance(vocabulary, int) or vocabulary < 1:
+            raise ModelError(f"vocab_size: {vocabulary!r} is not a number of tokens")
     tensors = _read_tensors(folder)
     tokenizer = Tokenizer.from_huggingface(folder, vocabulary)
     check_sizes(config, tokenizer, [tensor.shape for tensor in tensors.values()], str(folder / CONFIG))
@@ -96,11 +98,9 @@ def export_model(folder: Path, out: Path) -> str:
     write_text(out / CONFIG, json.dumps(settings, indent=2) + "\n")
     for name, content in tokenizer.to_huggingface().items():
         write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    tensors = architecture.weights.to_huggingface(model)
+    tensors = architecture.weights.to_huggingface(model).items()
     with atomic_path(out / WEIGHTS) as temporary:
-        save_file(
-            {name: tensor.to(DTYPES[dtype]) for name, tensor in tensors.items()}, temporary, {"format": "pt"}
-        )
+        save_file({name: tensor.to(DTYPES[dtype]) for name, tensor in tensors}, temporary, {"format": "pt"})
     return architecture.model_type
 
 
@@ -123,13 +123,6 @@ def _gpt_config(architecture: Architecture, settings: dict[str, Any]) -> GPTConf
         raise ModelError(
             f"a value has the wrong type for {architecture.model_type} ({error}); copy the file again"
         ) from None
-
-
-def _vocabulary_size(settings: dict[str, Any]) -> int:
-    size = settings.get("vocab_size")
-    if not isinstance(size, int) or size < 1:
-        raise ModelError(f"vocab_size: {size!r} is not a number of tokens")
-    return size
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:

@@ -1,7 +1,8 @@
 """The correspondence between a GPT's parameters and the tensors of a Hugging Face checkpoint."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,7 +64,9 @@ class WeightMap:
                 raise ModelError(f"{location}: {missing[0]} is missing; copy the folder again")
             parts = [tensors[name] for name in entry.names]
             turned = [part.t() if entry.transposed and part.dim() == 2 else part for part in parts]
-            if not _fits(turned, parameters[path]):
+            whole = parameters[path].shape
+            fits = all(part.shape[1:] == whole[1:] and part.dim() == len(whole) for part in turned)
+            if not fits or sum(map(len, turned)) != whole[0]:
                 found = " and ".join(
                     f"{name} is {_shape(part)}" for name, part in zip(entry.names, parts, strict=True)
                 )
@@ -86,7 +89,9 @@ class WeightMap:
         parameters, tensors = dict(model.named_parameters()), {}
         for path, entry in self.entries(model):
             value = parameters[path].detach()
-            sizes = _projection_sizes(model, path) if len(entry.names) > 1 else (len(value),)
+            # A parameter of several tensors belongs to `Projections`.
+            projections: Any = model.get_submodule(path.rpartition(".")[0])
+            sizes = projections.sizes if len(entry.names) > 1 else (len(value),)
             for name, part in zip(entry.names, value.split(sizes), strict=True):
                 tensors[name] = (part.T if entry.transposed else part).contiguous()
         return tensors
@@ -95,16 +100,6 @@ class WeightMap:
         names = (name.format(number) for name in tensors.names)
         prefixed = tuple(name if name == LM_HEAD else self.prefix + name for name in names)
         return Tensors(prefixed, tensors.transposed)
-
-
-def _projection_sizes(model: GPT, path: str) -> tuple[int, ...]:
-    """The widths of the projections that a fused matrix holds."""
-    return model.get_submodule(path.rpartition(".")[0]).sizes  # pyright: ignore[reportReturnType]
-
-
-def _fits(parts: Sequence[Tensor], whole: Tensor) -> bool:
-    same = all(part.dim() == whole.dim() and part.shape[1:] == whole.shape[1:] for part in parts)
-    return same and sum(map(len, parts)) == len(whole)
 
 
 def _shape(tensor: Tensor) -> str:

@@ -20,6 +20,7 @@ from clearhead.layers.segments import segment_kernel
 Tap = Callable[[str, Tensor], Tensor]
 """Called with the name and value of each intermediate; returns the value to continue with."""
 
+States = Float[Tensor, "batch _ width"]
 Queries = Float[Tensor, "batch heads queries size"]
 Keys = Float[Tensor, "batch _ keys size"]
 Projected = Float[Tensor, "batch _ parts heads size"]
@@ -105,38 +106,31 @@ class Attention(nn.Module):
         for linear in (self.project, self.output) if bias else ():
             nn.init.zeros_(linear.bias)
 
-    def project_q(
-        self, x: Float[Tensor, "batch queries width"], positions: Positions | None = None
-    ) -> Queries:
+    def project_q(self, x: States, positions: Positions | None = None) -> Queries:
         """Queries of states at these positions; at 0, 1, 2 … by default."""
         (queries,), _ = self._project(x, 0, 1)
         return self.relative.rotate(self.query_norm(queries), positions)
 
-    def project_kv(
-        self, x: Float[Tensor, "batch keys width"], positions: Positions | None = None
-    ) -> KeyValues:
+    def project_kv(self, x: States, positions: Positions | None = None) -> KeyValues:
         """Keys and values of states at these positions; at 0, 1, 2 … by default."""
         (raw, values), projected = self._project(x, 1, 3)
         keys = self.relative.rotate(self.key_norm(raw), positions)
         return KeyValues(keys, values, projected if keys is raw else None)
 
-    def project_qkv(
-        self, x: Float[Tensor, "batch queries width"], positions: Positions | None = None
-    ) -> tuple[Queries, KeyValues]:
+    def project_qkv(self, x: States, positions: Positions | None = None) -> tuple[Queries, KeyValues]:
         """Queries, keys and values of the same states, in one product."""
         (raw_queries, raw_keys, values), projected = self._project(x, 0, 3)
         queries = self.relative.rotate(self.query_norm(raw_queries), positions)
         keys = self.relative.rotate(self.key_norm(raw_keys), positions)
-        if queries is not raw_queries or keys is not raw_keys:
-            projected = None
-        return queries, KeyValues(keys, values, projected, queries)
+        unchanged = queries is raw_queries and keys is raw_keys
+        return queries, KeyValues(keys, values, projected if unchanged else None, queries)
 
     def forward(self, queries: Queries, kv: KeyValues, mask: Mask) -> Float[Tensor, "batch queries width"]:
         """What each query gathers from the values of the keys that the mask allows."""
         if self.tap is None and isinstance(self.score, ProductScore):
             head_output = self._fused(self.score, queries, kv, mask)
         else:
-            head_output = self._explicit(self.tap or _no_tap, queries, kv, mask)
+            head_output = self._explicit(self.tap or (lambda name, value: value), queries, kv, mask)
         return self.output(head_output.transpose(1, 2).flatten(2))
 
     def _explicit(self, tap: Tap, queries: Queries, kv: KeyValues, mask: Mask) -> Queries:
@@ -153,7 +147,10 @@ class Attention(nn.Module):
 
     def _fused(self, score: ProductScore, queries: Queries, kv: KeyValues, mask: Mask) -> Queries:
         """The same by a kernel that never stores the scores."""
-        count, length, dtype = queries.shape[2], kv.keys.shape[2], _kernel_type(queries)
+        count, length = queries.shape[2], kv.keys.shape[2]
+        # On CPUs with bf16 products, the backward pass of the bf16 kernel takes four times as long.
+        slow = queries.device.type == "cpu" and queries.dtype == torch.bfloat16 and torch.is_grad_enabled()
+        dtype = torch.float32 if slow else queries.dtype
         prepared, keys = score.prepare(queries, kv.keys)
         bias = self.relative.bias(count, length)
         dropout = self.dropout if self.training else 0.0
@@ -205,14 +202,3 @@ class Attention(nn.Module):
 
 def _as_part(x: Tensor) -> Projected:
     return x.transpose(1, 2).unsqueeze(2)
-
-
-def _no_tap(name: str, tensor: Tensor) -> Tensor:
-    return tensor
-
-
-def _kernel_type(queries: Tensor) -> torch.dtype:
-    """The type for the fused kernel: that of the queries, but fp32 where bf16 would train more slowly."""
-    # On CPUs with bf16 products, the backward pass of the bf16 kernel takes four times as long.
-    slow = queries.device.type == "cpu" and queries.dtype == torch.bfloat16 and torch.is_grad_enabled()
-    return torch.float32 if slow else queries.dtype

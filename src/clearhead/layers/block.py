@@ -112,25 +112,11 @@ class BlockConfig(Settings):
 
 
 @dataclass(frozen=True)
-class ProjectedSource:
-    """The keys and values of a source for every block, projected once before decoding."""
+class Source:
+    """What the decoder attends to: for each block, the encoded states or their projected keys and values."""
 
-    key_values: list[KeyValues]
+    blocks: Sequence[Any]
     mask: Mask
-
-    def for_block(self, number: int) -> KeyValues:
-        return self.key_values[number]
-
-
-@dataclass(frozen=True)
-class EncodedSource:
-    """The encoded states of a source, which each block projects itself."""
-
-    states: Encoded
-    mask: Mask
-
-    def for_block(self, number: int) -> Encoded:
-        return self.states
 
 
 class Block(nn.Module):
@@ -199,23 +185,23 @@ class Stack(nn.Module):
         self.mask = Window(config.window - 1) if mask is None and config.window else mask
         init_weights(self, config.init)
 
-    def project_source(self, states: Encoded, mask: Mask) -> ProjectedSource:
-        """The keys and values of encoded states for each block's cross-attention."""
+    def project_source(self, states: Encoded, mask: Mask) -> Source:
+        """The keys and values of encoded states, projected once before decoding."""
         blocks = (cast(Block, block) for block in self.blocks)
-        return ProjectedSource([block.cross_attention.project_kv(states) for block in blocks], mask)
+        return Source([block.cross_attention.project_kv(states) for block in blocks], mask)
 
     def forward(
         self,
         x: Stream,
         mask: Mask,
         positions: Positions | None = None,
-        source: ProjectedSource | EncodedSource | None = None,
+        source: Source | None = None,
         caches: Sequence[Cache] | None = None,
     ) -> Stream:
         """The last states of tokens at these positions; at 0, 1, 2 … by default."""
         mask = mask if self.mask is None else mask & self.mask
         for number, block in enumerate(self.blocks):
-            given, source_mask = (source.for_block(number), source.mask) if source else (None, None)
+            given, source_mask = (source.blocks[number], source.mask) if source else (None, None)
             x = block(x, mask, positions, given, source_mask, caches[number] if caches else None)
         return self.final_norm(x)
 

@@ -21,8 +21,7 @@ class KVCache:
     """The cache of one block; its capacity, in positions, doubles when it is full."""
 
     def __init__(self, capacity: int = 16):
-        self.length = 0
-        self.capacity = capacity
+        self.length, self.capacity = 0, capacity
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
 
@@ -34,7 +33,7 @@ class KVCache:
         self._keys = self._appended(self._keys, new.keys)
         self._values = self._appended(self._values, new.values)
         self.length = end
-        return KeyValues(self._keys[:, :, :end], self._values[:, :, :end])
+        return self.contents()
 
     def contents(self) -> KeyValues:
         """All cached keys and values of a cache that is not empty."""

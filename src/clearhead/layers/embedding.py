@@ -43,21 +43,15 @@ class Embedding(nn.Module):
         if positions is None:
             check_length(tokens.shape[1], self.max_positions)
             positions = torch.arange(tokens.shape[1], device=tokens.device)
-        return self.add_positions(self._look_up(tokens), positions, lengths)
-
-    def _look_up(self, tokens: Tokens) -> Vectors:
+        look_up = F.embedding
         if self.weight.is_cuda and torch.is_grad_enabled() and kernels.compilable():
             from clearhead.accel.kernels.embedding import look_up
-
-            return look_up(tokens, self.weight)
-        return F.embedding(tokens, self.weight)
+        return self.add_positions(look_up(tokens, self.weight), positions, lengths)
 
     def add_positions(self, x: Vectors, positions: Positions, lengths: Lengths | None) -> Vectors:
         """Scaled token vectors plus positions, after dropout."""
         x = self.position(x if self.scale == 1 else x * self.scale, positions, lengths)
-        return F.dropout(x.to(_stream_type(x)), self.dropout, self.training)
-
-
-def _stream_type(x: Tensor) -> torch.dtype:
-    """The type of the residual stream: that of autocast on a GPU, where memory traffic costs time."""
-    return torch.get_autocast_dtype("cuda") if x.is_cuda and torch.is_autocast_enabled("cuda") else x.dtype
+        # On a GPU the residual stream has the type of autocast, because memory traffic costs time.
+        if x.is_cuda and torch.is_autocast_enabled("cuda"):
+            x = x.to(torch.get_autocast_dtype("cuda"))
+        return F.dropout(x, self.dropout, self.training)

@@ -20,7 +20,6 @@ class TextLayout(Protocol):
     @property
     def positions(self) -> Positions | None:
         """The position of each token in its text; None for 0, 1, 2 …"""
-        ...
 
     @property
     def mask(self) -> Mask: ...
@@ -53,7 +52,6 @@ class PairLayout(Protocol):
     @property
     def lengths(self) -> Lengths | None:
         """The lengths of the sources, where each row holds one."""
-        ...
 
     @property
     def source_positions(self) -> Positions | None: ...
@@ -86,9 +84,7 @@ class Padded:
         # Padding comes last, so the causal mask hides it from every token.
         return Causal()
 
-    @property
-    def cross_mask(self) -> Mask:
-        return LengthMask(self.lengths)
+    cross_mask = source_mask
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,20 +44,22 @@ def make_norm(kind: str, width: int, bias: bool = True, epsilon: float | None = 
     return choose(NORMS, kind)(width, bias, epsilon)
 
 
-class PostNorm(nn.Module):
-    """norm(x + f(x)), the original form (Vaswani et al. 2017)."""
+class Residual(nn.Module):
+    """A residual connection around a sublayer, with a norm and dropout."""
 
     def __init__(self, norm: nn.Module, dropout: float):
         super().__init__()
-        self.norm = norm
-        self.dropout = dropout
+        self.norm, self.dropout = norm, dropout
+
+
+class PostNorm(Residual):
+    """norm(x + f(x)), the original form (Vaswani et al. 2017)."""
 
     def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
-        dropout = self.dropout if self.training else 0.0
-        norm = self.norm
+        norm, dropout = self.norm, self.dropout if self.training else 0.0
         if isinstance(norm, LayerNorm) and norm.bias is not None and _has_kernels(norm, x):
             return self._fused(x, sublayer, norm, dropout)
-        return self.norm(x + F.dropout(sublayer(x), dropout))
+        return norm(x + F.dropout(sublayer(x), dropout))
 
     def _fused(self, x: Stream, sublayer: Sublayer, norm: LayerNorm, dropout: float) -> Stream:
         from clearhead.accel.kernels.norm import add_and_norm
@@ -68,13 +70,8 @@ class PostNorm(nn.Module):
         return add_and_norm(matrix, y, norm.weight, norm.bias, dropout, norm.eps).view_as(x)
 
 
-class PreNorm(nn.Module):
+class PreNorm(Residual):
     """x + f(norm(x)): the stream itself is never normalised, so deep stacks train (Xiong et al. 2020)."""
-
-    def __init__(self, norm: nn.Module, dropout: float):
-        super().__init__()
-        self.norm = norm
-        self.dropout = dropout
 
     def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
         x, normed = self._fork(x)
@@ -98,5 +95,5 @@ def _has_kernels(norm: nn.Module, x: Stream) -> bool:
     return kernels.supports(x) and x.shape[-1] <= MAX_KERNEL_WIDTH and not kernels.has_hooks(norm)
 
 
-def make_residual(position: NormPosition, norm: nn.Module, dropout: float) -> PostNorm | PreNorm:
+def make_residual(position: NormPosition, norm: nn.Module, dropout: float) -> Residual:
     return PostNorm(norm, dropout) if position == "post" else PreNorm(norm, dropout)

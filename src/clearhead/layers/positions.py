@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import TextError
 from clearhead.layers.choices import OneOf
+from clearhead.layers.mask import distances
 
 ROTARY_BASE = 10000.0
 Positions = Int[Tensor, "... positions"]
@@ -114,19 +115,17 @@ class Rotary(Relative):
 
 
 class Alibi(Relative):
-    """Scores fall linearly with distance, with a slope per head (Press et al. 2022)."""
+    """Scores fall linearly with distance, more steeply in some heads (Press et al. 2022)."""
 
-    slopes: Tensor
+    head_slopes: Tensor
 
     def __init__(self, heads: int):
         super().__init__()
-        slopes = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
-        self.register_buffer("slopes", slopes[:, None, None], persistent=False)
+        head_slopes = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
+        self.register_buffer("head_slopes", head_slopes[:, None, None], persistent=False)
 
     def bias(self, queries: int, keys: int) -> Bias | None:
-        positions = torch.arange(keys, device=self.slopes.device)
-        distance = (positions[keys - queries :, None] - positions).abs()
-        return -self.slopes * distance
+        return -self.head_slopes * distances(queries, keys, self.head_slopes.device).abs()
 
 
 POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {

@@ -12,13 +12,14 @@ from clearhead.layers.attention import KeyValues
 from clearhead.layers.cache import StaticKVCache
 from clearhead.layers.mask import KeyMask, Mask
 from clearhead.layers.positions import check_length
-from clearhead.models.gpt import GPT, GPTConfig, Tokens
-from clearhead.models.state import GPTState
+from clearhead.models.gpt import GPT, GPTConfig, Lengths, Tokens
+from clearhead.models.state import GPTState, Rows
 
 # Slots have this many positions or a power of two times as many, so that few sizes are recorded.
 MIN_CAPACITY = 128
 # Idle slots kept for the next text; each holds keys and values for all of its positions.
 MAX_IDLE = 4
+Logits = Float[Tensor, "rows vocabulary"]
 
 
 class GraphSlot:
@@ -48,12 +49,12 @@ class GraphSlot:
     def positions(self, count: int, device: torch.device) -> Int[Tensor, "rows 1"]:
         return self.position - self.padding[:, None]
 
-    def step(self, tokens: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocabulary"]:
+    def step(self, tokens: Rows) -> Logits:
         """The logits after these tokens, valid until the next step."""
         self.tokens.copy_(tokens)
         return self._graphed()
 
-    def _advance(self) -> Float[Tensor, "rows vocabulary"]:
+    def _advance(self) -> Logits:
         logits = self.model.step(self.tokens, self)
         self.position += 1
         return logits
@@ -66,10 +67,8 @@ class CudaGraphState:
     """The state of a decoding: its slot, and the number of cached positions."""
 
     def __init__(self, engine: "CudaGraphGPT", state: GPTState, rows: int, capacity: int):
-        self._engine = engine
-        self._padding = state.padding
-        self.cached = state.cached
-        self.shared_padding = state.shared_padding
+        self._engine, self._padding = engine, state.padding
+        self.cached, self.shared_padding = state.cached, state.shared_padding
         self._move(rows, [cache.contents() for cache in state.caches] if state.cached else [], capacity)
 
     @property
@@ -118,7 +117,7 @@ class CudaGraphGPT:
         self._idle: list[GraphSlot] = []
 
     def start(
-        self, tokens: Tokens, lengths: Int[Tensor, " batch"] | None = None, capacity: int = 16
+        self, tokens: Tokens, lengths: Lengths | None = None, capacity: int = 16
     ) -> CudaGraphState | GPTState:
         """Reads the prompts except for the token that the first step is given.
 
@@ -127,11 +126,12 @@ class CudaGraphGPT:
         state = self.model.start(tokens, lengths, capacity)
         if is_tapped(self.model):
             return state
-        return CudaGraphState(self, state, len(tokens), _capacity(max(capacity, tokens.shape[1] + 1)))
+        slot_capacity = MIN_CAPACITY
+        while slot_capacity < max(capacity, tokens.shape[1] + 1):
+            slot_capacity *= 2
+        return CudaGraphState(self, state, len(tokens), slot_capacity)
 
-    def step(
-        self, tokens: Int[Tensor, " rows"], state: CudaGraphState | GPTState
-    ) -> Float[Tensor, "rows vocabulary"]:
+    def step(self, tokens: Rows, state: CudaGraphState | GPTState) -> Logits:
         """The logits of the next token; the state advances."""
         if isinstance(state, GPTState):
             return self.model.step(tokens, state)
@@ -162,10 +162,3 @@ def is_tapped(model: GPT) -> bool:
 def supports_cuda_graph(config: GPTConfig) -> bool:
     """Whether the model's masks and positions do not depend on the capacity of a slot."""
     return config.window is None and config.position != "alibi" and config.packs
-
-
-def _capacity(positions: int) -> int:
-    capacity = MIN_CAPACITY
-    while capacity < positions:
-        capacity *= 2
-    return capacity

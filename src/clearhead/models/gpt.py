@@ -21,8 +21,10 @@ from clearhead.text.tokenizer import Tokenizer
 
 Tokens = Int[Tensor, "batch positions"]
 States = Float[Tensor, "batch positions width"]
+Logits = Float[Tensor, "batch positions vocabulary"]
+Lengths = Int[Tensor, " batch"]
 
-# Common in newer models: rotary positions, RMSNorm, squared ReLU, no biases, zero-initialised outputs.
+# Common in newer models.
 MODERN: dict[str, Any] = {
     "position": "rotary",
     "norm": "rms",
@@ -132,15 +134,11 @@ class GPT(nn.Module):
         logits, tap = F.linear(states, self.readout_weight), self.tap
         return logits if tap is None else tap("logits", logits)
 
-    def forward(
-        self, tokens: Tokens, layout: TextLayout | None = None
-    ) -> Float[Tensor, "batch positions vocabulary"]:
+    def forward(self, tokens: Tokens, layout: TextLayout | None = None) -> Logits:
         """The logits of the next token at every position."""
         return self.readout(self.states(tokens, layout or Plain()))
 
-    def start(
-        self, tokens: Tokens, lengths: Int[Tensor, " batch"] | None = None, capacity: int = 16
-    ) -> GPTState:
+    def start(self, tokens: Tokens, lengths: Lengths | None = None, capacity: int = 16) -> GPTState:
         """The state after these tokens: the prompts without their last token, which goes to the first `step`.
 
         Rows are right-aligned: a row of fewer tokens, `lengths` of them, starts with padding. `capacity` is

@@ -37,6 +37,5 @@ class Model(Protocol):
     @classmethod
     def build(cls, config: Any, processor: Any) -> Any:
         """A model with new weights."""
-        ...
 
     def anatomy(self) -> Anatomy: ...

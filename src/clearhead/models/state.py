@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from clearhead.layers.block import ProjectedSource
+from clearhead.layers.block import Source
 from clearhead.layers.cache import Cache, KVCache
 from clearhead.layers.mask import Causal, LeftPadding, LengthMask, Mask
 
@@ -72,10 +72,9 @@ class GPTState:
 class TranslatorState:
     """A cache for each decoder block, and the source that each row translates."""
 
-    def __init__(self, source: ProjectedSource, lengths: Rows):
-        self.source = source
-        self.lengths = lengths
-        self.caches = [KVCache() for _ in source.key_values]
+    def __init__(self, source: Source, lengths: Rows):
+        self.source, self.lengths = source, lengths
+        self.caches = [KVCache() for _ in source.blocks]
         self.sentences = torch.arange(len(lengths), device=lengths.device)
 
     @property
@@ -91,7 +90,6 @@ class TranslatorState:
         # Beams mostly swap rows within their sentence; then the source, the larger part, can stay.
         if torch.equal(sentences, self.sentences):
             return
-        self.sentences = sentences
-        self.lengths = self.lengths[rows]
-        selected = [kv.select(rows) for kv in self.source.key_values]
-        self.source = ProjectedSource(selected, LengthMask(self.lengths))
+        self.sentences, self.lengths = sentences, self.lengths[rows]
+        selected = [kv.select(rows) for kv in self.source.blocks]
+        self.source = Source(selected, LengthMask(self.lengths))

@@ -9,7 +9,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from clearhead.layers.attention import Tap
-from clearhead.layers.block import BlockConfig, EncodedSource, Stack
+from clearhead.layers.block import BlockConfig, Source, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.layout import Padded, PairLayout
 from clearhead.layers.mask import Causal
@@ -20,6 +20,9 @@ from clearhead.text.tokenizer import Tokenizer
 
 SourceTokens = Int[Tensor, "batch source"]
 TargetTokens = Int[Tensor, "batch target"]
+SourceStates = Float[Tensor, "batch source width"]
+TargetStates = Float[Tensor, "batch target width"]
+Logits = Float[Tensor, "batch target vocabulary"]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {  # Wu et al. 2021
@@ -111,17 +114,15 @@ class Translator(nn.Module):
             ),
         )
 
-    def encode(self, source: SourceTokens, layout: PairLayout) -> Float[Tensor, "batch source width"]:
+    def encode(self, source: SourceTokens, layout: PairLayout) -> SourceStates:
         """The encoder's last hidden state of each source token."""
         x = self.source_embedding(source, layout.source_positions, layout.lengths)
         return self.encoder(x, layout.source_mask, layout.source_positions)
 
-    def states(
-        self, source: SourceTokens, layout: PairLayout, target: TargetTokens
-    ) -> Float[Tensor, "batch target width"]:
+    def states(self, source: SourceTokens, layout: PairLayout, target: TargetTokens) -> TargetStates:
         """The decoder's last hidden state of each target token; sentences start with <s>."""
         x = self.target_embedding(target, layout.target_positions)
-        encoded = EncodedSource(self.encode(source, layout), layout.cross_mask)
+        encoded = Source([self.encode(source, layout)] * self.config.decoder_layers, layout.cross_mask)
         return self.decoder(x, layout.target_mask, layout.target_positions, encoded)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
@@ -129,9 +130,7 @@ class Translator(nn.Module):
         logits, tap = F.linear(states, self.readout_weight), self.tap
         return logits if tap is None else tap("logits", logits)
 
-    def forward(
-        self, source: SourceTokens, layout: PairLayout, target: TargetTokens
-    ) -> Float[Tensor, "batch target vocabulary"]:
+    def forward(self, source: SourceTokens, layout: PairLayout, target: TargetTokens) -> Logits:
         """The logits of the next token at every target position."""
         return self.readout(self.states(source, layout, target))
 

@@ -56,10 +56,7 @@ class MergeDropout:
         return self._first_drop(key) < merges
 
     def split(self, characters: Ids, lengths: NDArray[np.integer], key: Keys) -> tuple[Ids, Ids]:
-        """The subword ids of words that lose a merge, and the number of subwords of each.
-
-        `characters` has one word per row, padded on the right.
-        """
+        """The subword ids of words that lose a merge, and how many; `characters` has one word per row."""
         pieces = np.where(np.arange(characters.shape[1]) < lengths[:, None], characters, self._nothing)
         counts = lengths.astype(np.int32)
         done = np.array(pieces)

@@ -28,7 +28,7 @@ def read_huggingface(folder: Path, size: int) -> serialization.Parts:
     description = json.loads(inner.to_str())
     byte_level = "ByteLevel" in json.dumps([description["pre_tokenizer"], description["decoder"]])
     config = TokenizerConfig(kind="bytes" if byte_level else "bpe", vocabulary=size, normalize=False)
-    return serialization.imported_tokenizer(description, str(folder)), config, (), special
+    return serialization.library_tokenizer(description, str(folder), imported=True), config, (), special
 
 
 def huggingface_files(
@@ -46,21 +46,17 @@ def huggingface_files(
         if number is not None
     }
     if ids.adds_bos:
-        description["post_processor"] = _adding_bos(names["bos_token"], ids.bos)
+        # A post-processor that adds the token before every text.
+        token, special = names["bos_token"], {"SpecialToken": {"id": names["bos_token"], "type_id": 0}}
+        first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+        description["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [special, first],
+            "pair": [special, first, second],
+            "special_tokens": {token: {"id": token, "ids": [ids.bos], "tokens": [token]}},
+        }
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     return {TOKENIZER: description, TOKENIZER_CONFIG: about | names}
-
-
-def _adding_bos(token: str, number: int | None) -> dict[str, Any]:
-    """A post-processor that adds a token before every text."""
-    bos, text = {"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
-    pair = [bos, text, {"Sequence": {"id": "B", "type_id": 0}}]
-    return {
-        "type": "TemplateProcessing",
-        "single": [bos, text],
-        "pair": pair,
-        "special_tokens": {token: {"id": token, "ids": [number], "tokens": [token]}},
-    }
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -108,9 +104,8 @@ def _special_ids(folder: Path, inner: tokenizers.Tokenizer, size: int) -> serial
     bos = next(iter(_ids(config.get("bos_token_id"), size)), None) if bos is None else bos
     eos = _configured_id(folder, inner, "eos", size)
     # The transformers library prefers generation_config.json.
-    every_eos = _ids(read_json(folder / GENERATION).get("eos_token_id"), size) or _ids(
-        config.get("eos_token_id"), size
-    )
+    generation = read_json(folder / GENERATION)
+    every_eos = _ids(generation.get("eos_token_id"), size) or _ids(config.get("eos_token_id"), size)
     if every_eos and eos not in every_eos:
         eos = every_eos[0]
     return serialization.SpecialIds(

@@ -109,10 +109,7 @@ def _words(steps: Steps) -> tokenizers.Tokenizer:
 
 
 def _tokenizer(
-    model: models.Model,
-    steps: Steps,
-    split: pre_tokenizers.PreTokenizer | None,
-    join: decoders.Decoder,
+    model: models.Model, steps: Steps, split: pre_tokenizers.PreTokenizer | None, join: decoders.Decoder
 ) -> tokenizers.Tokenizer:
     result = tokenizers.Tokenizer(model)
     if steps:

@@ -60,30 +60,25 @@ def loads(text: str, path: str) -> Parts:
         raise ModelError(f"{path}: format {about.get('format')!r} is not {FORMAT}; use a newer clearhead")
     config = _settings(TokenizerConfig, about.get("settings"), path)
     imported = _settings(SpecialIds, about["signs"], path) if "signs" in about else None
-    inner = (imported_tokenizer if imported else own_tokenizer)(content.get("tokenizer"), path)
+    inner = library_tokenizer(content.get("tokenizer"), path, imported is not None)
     return inner, config, _special_tokens(about.get("specials"), inner, path), imported
 
 
-def own_tokenizer(description: Any, path: str = "tokenizer") -> tokenizers.Tokenizer:
-    """The library's tokenizer, which neither adds special tokens to texts nor finds any in them."""
-    return _plain(description, {"added_tokens": []}, path)
+def library_tokenizer(description: Any, path: str, imported: bool = False) -> tokenizers.Tokenizer:
+    """The library's tokenizer, which neither adds special tokens to texts nor finds any in them.
 
-
-def imported_tokenizer(description: Any, path: str = "tokenizer") -> tokenizers.Tokenizer:
-    """The same for an imported one: it keeps its special tokens, but no text can produce them."""
-    tokenizer = _plain(description, {}, path)
-    tokenizer.encode_special_tokens = True
-    return tokenizer
-
-
-def _plain(description: Any, changes: dict[str, Any], path: str) -> tokenizers.Tokenizer:
+    An imported one keeps its special tokens, but no text can produce them.
+    """
     if not isinstance(description, dict):
         raise ModelError(f"{path}: the tokenizer itself is missing; copy the file again")
     disabled = {"truncation": None, "padding": None, "post_processor": None}
+    special = {} if imported else {"added_tokens": []}
     try:
-        return tokenizers.Tokenizer.from_str(json.dumps(description | disabled | changes))
+        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(description | disabled | special))
     except Exception as error:
         raise ModelError(f"{path}: the tokenizer in it is broken ({error}); copy the file again") from None
+    tokenizer.encode_special_tokens = imported
+    return tokenizer
 
 
 def _settings(kind: type[S], values: Any, path: str) -> S:

@@ -39,8 +39,7 @@ def read_ranks(path: Path) -> dict[bytes, int]:
     if len(set(ranks.values())) < len(ranks):
         twice = next(rank for rank, times in Counter(ranks.values()).items() if times > 1)
         raise ModelError(f"{path}: rank {twice} occurs twice; download it again")
-    missing = [byte for byte in range(0x100) if bytes([byte]) not in ranks]
-    if missing:
+    if missing := [byte for byte in range(0x100) if bytes([byte]) not in ranks]:
         raise ModelError(f"{path}: no rank for byte {missing[0]}; the file is incomplete, download it again")
     return ranks
 
@@ -72,11 +71,8 @@ def byte_level(ranks: dict[bytes, int]) -> tokenizers.Tokenizer:
     ]
     vocabulary = {names[token]: rank for token, rank in ranks.items()}
     result = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=True))
-    result.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PATTERN), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    split = pre_tokenizers.Split(Regex(PATTERN), "isolated")
+    result.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
     result.decoder = decoders.ByteLevel()
     return result

@@ -43,16 +43,12 @@ class Tokenizer:
         special_tokens: tuple[str, ...],
         imported: SpecialIds | None = None,
     ):
-        self._special = imported or (
-            SpecialIds(size=0, bos=BOS, eos=EOS) if special_tokens else SpecialIds(size=0)
-        )
-        self._imported = imported is not None
+        own = SpecialIds(size=0, bos=BOS, eos=EOS) if special_tokens else SpecialIds(size=0)
+        self._special, self._imported = imported or own, imported is not None
         self.bos_id, self.eos_id, self.adds_bos = self._special.bos, self._special.eos, self._special.adds_bos
         self.eos_ids = self._special.several_eos or (() if self.eos_id is None else (self.eos_id,))
         """All ids that end a text."""
-        self.config = config
-        self.special_tokens = special_tokens
-        self._inner = inner
+        self.config, self.special_tokens, self._inner = config, special_tokens, inner
         _silence_fork_warning()
 
     @classmethod
@@ -66,7 +62,8 @@ class Tokenizer:
                 raise SettingsError(f"tokenizer: tag {tag} is given twice; name each tag once")
         _silence_fork_warning()
         trained = training.train(texts, config, special_tokens)
-        return cls(serialization.own_tokenizer(json.loads(trained.to_str())), config, special_tokens)
+        inner = serialization.library_tokenizer(json.loads(trained.to_str()), "tokenizer")
+        return cls(inner, config, special_tokens)
 
     @classmethod
     def from_tiktoken(cls, path: Path | str) -> Self:

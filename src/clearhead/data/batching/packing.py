@@ -1,7 +1,7 @@
 """Packed batches of pairs: several per row, little padding, and one shape for nearly all batches."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -35,16 +35,13 @@ class Packing:
         order = np.argsort(self.rows, kind="stable")
         return self.pairs[order], self.rows[order]
 
-    def divide(self, parts: int) -> list["Packing"]:
-        """The rows distributed over several packings of the same shape, with empty rows at the end."""
-        masks = [self.rows % parts == part for part in range(parts)]
-        return [Packing(self.pairs[m], self.rows[m] // parts, self.count, self.row_length) for m in masks]
-
 
 def divide(plan: tuple[Packing, Packed], parts: int) -> list[tuple[Packing, Packed]]:
-    """A packing of some data, divided into several of the same data."""
+    """The rows distributed over several packings of the same shape and data, with empty rows at the end."""
     packing, data = plan
-    return [(part, data) for part in packing.divide(parts)]
+    masks = [packing.rows % parts == part for part in range(parts)]
+    divided = (replace(packing, pairs=packing.pairs[m], rows=packing.rows[m] // parts) for m in masks)
+    return [(one, data) for one in divided]
 
 
 class PackedBatches(PairBatches[tuple[Packing, Sides], PackedBatch]):

@@ -1,17 +1,14 @@
-"""One reader per file type, chosen by the file's suffix.
+"""One reader per file type, chosen by the file's suffix; to add a type, add its functions to `READERS`."""
 
-To add a file type, write a module with its functions and add a row to `READERS`.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.data.pair import Pair
-from clearhead.data.sources.columns import Columns
-from clearhead.data.sources.jsonl import jsonl_languages, read_jsonl, read_jsonl_texts
-from clearhead.data.sources.parquet import read_parquet, read_parquet_texts
-from clearhead.data.sources.plain_text import TextChunk, read_plain_text
+from clearhead.data.sources.columns import Columns, select_columns, select_text_field
+from clearhead.data.sources.jsonl import jsonl_languages, read_fields
+from clearhead.data.sources.parquet import read_columns
+from clearhead.data.sources.plain_text import TextChunk, read_plain_text, text_documents
 from clearhead.data.sources.tables import csv_languages, read_csv, read_tsv, tsv_languages
 from clearhead.data.sources.tmx import read_tmx, tmx_languages
 
@@ -28,9 +25,25 @@ class Reader:
     """The two languages that the file itself names."""
 
 
+Languages = Callable[[Path], tuple[str, str] | None]
+Records = Callable[[Path, Callable[[list[str]], Sequence[str]]], Iterator[tuple[str, ...]]]
+
+
+def of_records(read: Records, find_languages: Languages | None = None) -> Reader:
+    """The reader of a file type whose records have named fields."""
+
+    def pairs(path: Path, languages: tuple[str, str], columns: Columns | None) -> Iterator[Pair]:
+        return (Pair(*texts) for texts in read(path, lambda names: select_columns(names, languages, columns)))
+
+    def texts(path: Path, field: str | None) -> Iterator[TextChunk]:
+        return text_documents(read(path, lambda names: [select_text_field(path, names, field)]))
+
+    return Reader(pairs, texts, find_languages)
+
+
 TSV = Reader(read_tsv, languages=tsv_languages)
 TEXT = Reader(documents=read_plain_text)
-JSONL = Reader(read_jsonl, read_jsonl_texts, jsonl_languages)
+JSONL = of_records(read_fields, jsonl_languages)
 READERS = {
     ".tsv": TSV,
     ".txt": Reader(read_tsv, read_plain_text, tsv_languages),
@@ -39,6 +52,6 @@ READERS = {
     ".csv": Reader(read_csv, languages=csv_languages),
     ".jsonl": JSONL,
     ".ndjson": JSONL,
-    ".parquet": Reader(read_parquet, read_parquet_texts),
+    ".parquet": of_records(read_columns),
     ".tmx": Reader(read_tmx, languages=tmx_languages),
 }

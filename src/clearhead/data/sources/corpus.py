@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from clearhead.data.datasets import SHIPPED, shipped_file
+from clearhead.data.datasets import SHIPPED, is_shipped, shipped_file
 from clearhead.data.pair import Pair
 from clearhead.data.sources import READERS
 from clearhead.data.sources.columns import Columns
@@ -25,7 +25,7 @@ def read_pairs(path: DataPath, languages: tuple[str, str], columns: Columns | No
     """
     if isinstance(path, tuple):
         return read_aligned(Path(path[0]), Path(path[1]))
-    if _is_shipped(path):
+    if is_shipped(path, SHIPPED):
         dataset = SHIPPED[str(path)]
         if sorted(dataset.languages) != sorted(languages):
             raise DataError(f"{path}: holds {' and '.join(dataset.languages)}, not {' and '.join(languages)}")
@@ -67,7 +67,7 @@ def pair_files(path: DataPath) -> list[Path]:
     """The files behind a path."""
     if isinstance(path, tuple):
         return [Path(part) for part in path]
-    return [shipped_file(str(path)) if _is_shipped(path) else Path(path)]
+    return [shipped_file(str(path)) if is_shipped(path, SHIPPED) else Path(path)]
 
 
 def corpus_hash(path: DataPath) -> str:
@@ -79,8 +79,4 @@ def reader_name(path: DataPath) -> str:
     """How a path is read; the same bytes under another suffix are other pairs."""
     if isinstance(path, tuple):
         return "aligned" + "+".join(compression(Path(part)) for part in path)
-    return "shipped" if _is_shipped(path) else suffix(Path(path)) + compression(Path(path))
-
-
-def _is_shipped(path: str | Path) -> bool:
-    return str(path) in SHIPPED and not Path(path).exists()
+    return "shipped" if is_shipped(path, SHIPPED) else suffix(Path(path)) + compression(Path(path))

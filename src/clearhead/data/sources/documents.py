@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from clearhead.data.datasets import SHIPPED_TEXTS, shipped_file
+from clearhead.data.datasets import SHIPPED_TEXTS, is_shipped, shipped_file
 from clearhead.data.sources import READERS
 from clearhead.data.sources.plain_text import BLANK, TextChunk, read_plain_text
 from clearhead.data.sources.streams import check_rereadable, compression, content_hash, suffix
@@ -28,7 +28,7 @@ def read_all_documents(paths: Iterable[str | Path], field: str | None = None) ->
 
 def files(path: str | Path) -> list[Path]:
     """The files behind a path, in the order of their names; in a folder, those with a known suffix."""
-    if _is_shipped(path):
+    if is_shipped(path, SHIPPED_TEXTS):
         return [shipped_file(str(path))]
     folder = Path(path)
     if not folder.is_dir():
@@ -47,14 +47,10 @@ def check_texts(paths: Iterable[str | Path]) -> None:
     """Raises DataError for missing and unusable files, before any long work."""
     for path in paths:
         check_rereadable(Path(path))
-        if not Path(path).exists() and not _is_shipped(path):
+        if not Path(path).exists() and not is_shipped(path, SHIPPED_TEXTS):
             raise DataError(f"{path}: no such file or folder; shipped texts are {', '.join(SHIPPED_TEXTS)}")
 
 
 def texts_hash(path: str | Path) -> str:
     """A hash of the files' bytes, file by file for a folder."""
     return "+".join(f"{suffix(file)}{compression(file)}:{content_hash(file)}" for file in files(path))
-
-
-def _is_shipped(path: str | Path) -> bool:
-    return str(path) in SHIPPED_TEXTS and not Path(path).exists()

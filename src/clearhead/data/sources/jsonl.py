@@ -1,25 +1,13 @@
-"""JSON Lines files (.jsonl, .ndjson) as pairs or documents."""
+"""Records of JSON Lines files (.jsonl, .ndjson)."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearhead.data.pair import Pair
-from clearhead.data.sources.columns import Columns, listed, named_languages, select_columns, select_text_field
-from clearhead.data.sources.plain_text import TextChunk, documents
+from clearhead.data.sources.columns import listed, named_languages
 from clearhead.data.sources.streams import lines
 from clearhead.errors import DataError
-
-
-def read_jsonl(path: Path, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
-    """One JSON object per line; a nested field is named with a dot: 'translation.en'."""
-    texts = read_fields(path, lambda names: select_columns(names, languages, columns))
-    return (Pair(*pair) for pair in texts)
-
-
-def read_jsonl_texts(path: Path, field: str | None = None) -> Iterator[TextChunk]:
-    return documents(read_fields(path, lambda names: [select_text_field(path, names, field)]))
 
 
 def jsonl_languages(path: Path) -> tuple[str, str] | None:
@@ -34,7 +22,10 @@ def jsonl_languages(path: Path) -> tuple[str, str] | None:
 
 
 def read_fields(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[str, ...]]:
-    """The texts of some fields of each JSON object; `choose` picks them from the names in the first."""
+    """Some texts of the JSON object in each line; `choose` picks their fields from the names in the first.
+
+    A nested field is named with a dot: 'translation.en'.
+    """
     fields: Sequence[str] = ()
     for number, line in enumerate(lines(path), start=1):
         if not line.strip():
@@ -43,9 +34,8 @@ def read_fields(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Ite
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"{where}: not valid JSON ({str(error).partition(':')[0]}); fix or remove the line"
-            ) from None
+            reason = str(error).partition(":")[0]
+            raise DataError(f"{where}: not valid JSON ({reason}); fix or remove the line") from None
         if not isinstance(record, dict):
             raise DataError(f"{where}: expected a JSON object, got {type(record).__name__}")
         fields = fields or choose(_names(record))

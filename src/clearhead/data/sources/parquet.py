@@ -1,34 +1,22 @@
-"""Parquet files as pairs or documents, read batch by batch.
-
-pyarrow is imported inside the functions because it is slow to load.
-"""
+"""Columns of Parquet files, read in batches; pyarrow is imported on use because it is slow to load."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from clearhead.data.pair import Pair
 from clearhead.data.progress import count_share
-from clearhead.data.sources.columns import Columns, listed, select_columns, select_text_field
-from clearhead.data.sources.plain_text import TextChunk, documents
+from clearhead.data.sources.columns import listed
 from clearhead.data.sources.streams import open_file
 from clearhead.errors import DataError
 
 BATCH = 8192
 
 
-def read_parquet(path: Path, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
-    """Two columns of text, or two fields of a column of structs: 'translation.en'."""
-    texts = read_columns(path, lambda names: select_columns(names, languages, columns))
-    return (Pair(*pair) for pair in texts)
-
-
-def read_parquet_texts(path: Path, field: str | None = None) -> Iterator[TextChunk]:
-    return documents(read_columns(path, lambda names: [select_text_field(path, names, field)]))
-
-
 def read_columns(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[str, ...]]:
-    """The texts of some columns, row by row; `choose` picks them from all names."""
+    """The texts of some columns, row by row; `choose` picks them from all names.
+
+    A field of a column of structs is named with a dot: 'translation.en'.
+    """
     import pyarrow
     from pyarrow import parquet
 

@@ -32,7 +32,7 @@ def read_plain_text(path: Path, field: str | None = None) -> Iterator[TextChunk]
     return document(_decoded(path))
 
 
-def documents(texts: Iterable[tuple[str, ...]]) -> Iterator[TextChunk]:
+def text_documents(texts: Iterable[tuple[str, ...]]) -> Iterator[TextChunk]:
     """Each text, a tuple of one string, as a document."""
     return chain.from_iterable(document(map(without_surrogates, text)) for text in texts)
 

@@ -42,15 +42,24 @@ def check_rereadable(path: Path) -> None:
 @contextmanager
 def open_file(path: Path) -> Iterator[BinaryIO]:
     """The decompressed bytes of a file; raises DataError if it cannot be read."""
+    with _reading(path):
+        try:
+            with open_tracked(path) as raw, io.BufferedReader(_decompressed(raw, path), CHUNK) as stream:
+                yield cast(BinaryIO, stream)
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
+            reason = str(error).partition("\n")[0]
+            raise DataError(f"{path}: cut short or not a {path.suffix} file ({reason})") from None
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raises DataError if the file cannot be read."""
     if path.is_dir():
         raise DataError(f"{path}: is a folder; name a file in it")
     try:
-        with open_tracked(path) as raw, io.BufferedReader(_decompressed(raw, path), CHUNK) as stream:
-            yield cast(BinaryIO, stream)
+        yield
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
-        raise DataError(f"{path}: cut short or not a {path.suffix} file ({_first_line(error)})") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
@@ -83,15 +92,8 @@ def not_utf8(path: Path, line: int, byte: int) -> DataError:
 
 def content_hash(path: Path) -> str:
     """The SHA-256 of a file's bytes on disk."""
-    if path.is_dir():
-        raise DataError(f"{path}: is a folder; name a file in it")
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    with _reading(path), path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _decompressed(raw: BinaryIO, path: Path) -> io.RawIOBase:
@@ -133,10 +135,5 @@ class ZstandardFile(io.RawIOBase):
             self._started = True
             self._buffered = self._frame.decompress(data)
         count = min(len(buffer), len(self._buffered))
-        buffer[:count] = self._buffered[:count]
-        self._buffered = self._buffered[count:]
+        buffer[:count], self._buffered = self._buffered[:count], self._buffered[count:]
         return count
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

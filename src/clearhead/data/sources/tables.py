@@ -35,20 +35,18 @@ def csv_languages(path: Path) -> tuple[str, str] | None:
 def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
     """Pairs of the lines with the same number in two files."""
     ours, theirs = lines(source), lines(target)
-    count = 0
-    for count, line in enumerate(ours, start=1):
-        other = next(theirs, None)
-        if other is None:
-            raise _unequal(source, count + sum(1 for _ in ours), target, count - 1)
+    sources = targets = 0
+    for line in ours:
+        sources += 1
+        if (other := next(theirs, None)) is None:
+            break
+        targets += 1
         yield Pair(line, other)
-    if more := sum(1 for _ in theirs):
-        raise _unequal(source, count, target, count + more)
-
-
-def _unequal(source: Path, sources: int, target: Path, targets: int) -> DataError:
-    return DataError(
-        f"{source} has {sources} lines but {target} has {targets}; aligned files need the same number"
-    )
+    sources, targets = sources + sum(1 for _ in ours), targets + sum(1 for _ in theirs)
+    if sources != targets:
+        raise DataError(
+            f"{source} has {sources} lines but {target} has {targets}; aligned files need the same number"
+        )
 
 
 def _csv_rows(path: Path) -> Rows:
@@ -59,9 +57,8 @@ def _csv_rows(path: Path) -> Rows:
         except StopIteration:
             return
         except csv.Error as error:
-            raise DataError(
-                f"{path}, line {reader.line_num}: not valid CSV ({error}); check the quotes"
-            ) from None
+            where = f"{path}, line {reader.line_num}"
+            raise DataError(f"{where}: not valid CSV ({error}); check the quotes") from None
         if row:
             yield reader.line_num, row
 
