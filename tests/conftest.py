@@ -176,16 +176,6 @@ def no_built_in_models(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Names still used by tests of other rooms.
-@pytest.fixture
-def boxed(built_in_model) -> Path:
-    return built_in_model
-
-
-@pytest.fixture
-def unboxed(no_built_in_models) -> None:
-    pass
-
-
 @pytest.fixture(scope="session")
 def babbler(gpt_model) -> Path:
     return gpt_model

@@ -22,9 +22,9 @@ def imported_after(code: str) -> set[str]:
 
 
 def test_public_names_are_sorted_and_importable():
-    assert clearhead.__all__ == sorted(clearhead.__all__)
+    assert clearhead.__all__ == sorted(clearhead.__all__, key=lambda name: (not name.isupper(), name))
     for name in clearhead.__all__:
-        assert getattr(clearhead, name).__name__ == name
+        assert getattr(getattr(clearhead, name), "__name__", name) == name
     assert set(dir(clearhead)) == {*clearhead.__all__, "__version__"}
     assert issubclass(clearhead.ClearheadError, Exception)
     assert clearhead.ClearheadError is ClearheadError

@@ -66,7 +66,7 @@ def test_nothing_is_left_to_fill_in():
     assert re.findall(r"@@\w+@@|TODO|FIXME", text) == []
 
 
-def test_what_readme_does_in_python_can_be_done(number_model, boxed, capsys, tmp_path, monkeypatch):
+def test_what_readme_does_in_python_can_be_done(number_model, built_in_model, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -1,20 +1,15 @@
 """Validation of arguments passed from Python: texts, and options as frozen dataclasses."""
 
 import typing
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from clearhead.config import describe
-from clearhead.errors import SettingsError, TextError, closest_match, did_you_mean
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-D = TypeVar("D", bound="DataclassInstance")
+from clearhead.errors import SettingsError, TextError
 
 
 @dataclass(frozen=True)
@@ -26,33 +21,19 @@ class Options:
     """
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, _as_python(getattr(self, field.name)))
-        check_types(self)
-
-
-def check_types(options: "DataclassInstance") -> None:
-    """Raise one SettingsError that lists every field whose value is not of its annotated type."""
-    problems = []
-    for name, adapter in _adapters(type(options)).items():
-        try:
-            adapter.validate_python(getattr(options, name), strict=True)
-        except ValidationError as error:
-            # For a union of types, the deepest error is the most specific one.
-            problems.append(f"{name}: {describe(max(error.errors(), key=lambda one: len(one['loc'])))}")
-    if problems:
-        raise SettingsError(*problems)
-
-
-def options_of(kind: type[D], given: Mapping[str, Any]) -> D:
-    """Keyword arguments as options of a kind; unknown names are reported with a suggestion."""
-    names = [field.name for field in fields(kind)]
-    if unknown := [name for name in given if name not in names]:
-        choices = f"; choose from {', '.join(names)}"
-        raise SettingsError(
-            *(f"{name}: unknown{did_you_mean(closest_match(name, names)) or choices}" for name in unknown)
-        )
-    return kind(**{name: _as_python(value) for name, value in given.items()})
+        problems = []
+        for name, adapter in _adapters(type(self)).items():
+            value = getattr(self, name)
+            if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+                value = value.item()
+            object.__setattr__(self, name, value)
+            try:
+                adapter.validate_python(value, strict=True)
+            except ValidationError as error:
+                # For a union of types, the deepest error is the most specific one.
+                problems.append(f"{name}: {describe(max(error.errors(), key=lambda one: len(one['loc'])))}")
+        if problems:
+            raise SettingsError(*problems)
 
 
 def check_text(text: object, name: str = "text") -> None:
@@ -67,11 +48,6 @@ def as_texts(texts: str | Iterable[str], name: str = "text") -> list[str]:
     for number, text in enumerate(several, start=1):
         check_text(text, f"{name} {number}")
     return several
-
-
-def _as_python(value: Any) -> Any:
-    """A numpy or torch scalar as a Python number; other values unchanged."""
-    return value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value
 
 
 @cache

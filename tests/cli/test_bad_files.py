@@ -79,7 +79,8 @@ def test_a_file_name_without_languages_asks_for_them(error_of, tmp_path):
     (tmp_path / "mine.tsv").write_text("yes\tja\n")
     error = error_of("train", "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out")
     assert (
-        error == f"{tmp_path}/mine.tsv: neither name nor content tells the languages; say --from en --to de"
+        error
+        == f"{tmp_path}/mine.tsv: the languages are in neither the file name nor the content; add --from en --to de"
     )
 
 
@@ -96,9 +97,7 @@ def test_a_test_set_of_blank_pairs_is_rejected(error_of, tmp_path, number_model)
 
 def test_evaluate_without_held_out_pairs_asks_for_a_file(error_of, copied):
     (copied / "test.tsv").unlink()
-    assert "no test pairs are kept beside this model; name a file with --pairs" in error_of(
-        "evaluate", copied
-    )
+    assert "this folder has no held-out test pairs; name a file with --pairs" in error_of("evaluate", copied)
 
 
 def test_translations_to_compare_with_must_match_the_test_set(error_of, tmp_path, number_model):

@@ -9,25 +9,24 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 
-def test_without_built_in_models_the_error_says_how_to_train_one(error_of, unboxed):
+def test_without_built_in_models_the_error_says_how_to_train_one(error_of, no_built_in_models):
     for arguments in (["translate", "x"], ["translate", "x", "--to", "fr"], ["evaluate", "en-fr"]):
         assert error_of(*arguments).endswith(
-            ": no such model folder, and this package has no model in it; "
+            ": no such model folder, and no model is built in; "
             "train one: clearhead train recipes/translation/quickstart.toml --out runs/quickstart"
         )
 
 
-def test_without_a_built_in_language_model_generate_asks_for_one(error_of, boxed):
+def test_without_a_built_in_language_model_generate_asks_for_one(error_of, built_in_model):
     assert error_of("generate", "x") == (
-        "--model: this package has no language model in it; name a trained one's folder, or train one: "
-        "clearhead train --text FILE --out runs/mine"
+        "shakespeare: no such model folder; built-in models are en-de, de-en, en-fr, fr-en, en-de-fr"
     )
 
 
-def test_an_unsupported_direction_lists_the_supported_ones(error_of, boxed):
+def test_an_unsupported_direction_lists_the_supported_ones(error_of, built_in_model):
     offered = "en-de, de-en, en-fr, fr-en"
     assert error_of("translate", "x", "--model", "de-fr") == (
-        f"de-fr: no such model folder; built-in models are {offered}"
+        f"de-fr: no such model folder; built-in models are {offered}, en-de-fr"
     )
     assert error_of("translate", "x", "--to", "es") == f"--to es: this model translates {offered} only"
     error = error_of("translate", "x", "--model", "en-de", "--to", "fr")
@@ -38,7 +37,7 @@ def test_an_unsupported_direction_lists_the_supported_ones(error_of, boxed):
     assert error_of("evaluate", "en-de-fr", "--pairs", "x").startswith("--to: name a language; ")
     error = error_of("evaluate", "en-de-fr", "--from", "de", "--to", "fr", "--pairs", "x")
     assert error == f"--from de --to fr: this model translates {offered} only"
-    assert "no test pairs are kept beside this model" in error_of("evaluate", "en-de")
+    assert "this folder has no held-out test pairs" in error_of("evaluate", "en-de")
 
 
 def test_a_folder_without_a_model_is_named(error_of, tmp_path):
@@ -56,7 +55,7 @@ def test_a_file_cut_short_is_named(name, share, error_of, copied):
     content = (copied / name).read_bytes()
     (copied / name).write_bytes(content[: int(share * len(content))])
     error = error_of("translate", "--model", copied, "one")
-    assert error.startswith(f"{copied / name}: cut short or not")
+    assert error.startswith(f"{copied / name}: truncated or not")
     assert "again" in error
 
 
@@ -65,7 +64,7 @@ def test_a_hugging_face_folder_is_answered_with_the_import_command(error_of, cal
     assert call("export", babbler, "--to", "huggingface", "--out", theirs).code == 0
     for command in (["generate", "to", "--model"], ["evaluate"], ["explore", "--no-browser"]):
         assert error_of(*command, theirs) == (
-            f"{theirs}: is a model of Hugging Face; take it over first: "
+            f"{theirs}: is a Hugging Face model; import it first: "
             f"clearhead import '{theirs}' --out 'runs/their model'"
         )
 
@@ -92,8 +91,7 @@ def test_unreadable_weights_are_distinguished_from_damaged_ones(
         (theirs, ["import", "--out", tmp_path / "x"]),
     ):
         assert error_of(*command, folder) == (
-            f"{folder}/model.safetensors: Permission denied; "
-            "change its rights, or copy it to where you may read"
+            f"{folder}/model.safetensors: Permission denied; change its permissions, or copy it"
         )
 
 
@@ -102,9 +100,7 @@ def test_weights_and_tokenizers_of_another_model_are_detected(error_of, copied, 
     tokenizer = copied / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text().replace('"seven"', '"sieben"'))
     error = error_of("translate", "--model", copied, "one")
-    assert error.startswith(
-        f"{copied}/tokenizer.json: not the tokenizer that model.safetensors was trained with"
-    )
+    assert error.startswith(f"{copied}/tokenizer.json: not the file that model.safetensors was trained with")
 
     shutil.copy(number_model / "tokenizer.json", copied)
     weights = load_file(copied / "model.safetensors")
@@ -112,7 +108,7 @@ def test_weights_and_tokenizers_of_another_model_are_detected(error_of, copied, 
     changed["readout_weight"] = weights["readout_weight"][:-1].clone()
     save_file(changed, copied / "model.safetensors")
     error = error_of("translate", "--model", copied, "one")
-    assert "readout_weight is 23 x 32, config.toml and tokenizer.json ask for 24 x 32" in error
+    assert "readout_weight is 23 x 32, but config.toml describes 24 x 32" in error
 
     del changed["readout_weight"]
     save_file(changed, copied / "model.safetensors")

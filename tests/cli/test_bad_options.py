@@ -126,21 +126,21 @@ def test_contradictory_arguments_are_rejected(arguments, message, error_of):
         (["--beam", "0"], "--beam: 0 should be at least 1"),
         (["--nbest", "6"], "--nbest: 6 should be from 1 to the beam, 5"),
         (["--nbest", "0"], "--nbest: 0 should be from 1 to the beam, 5"),
-        (["--nbest", "2", "--top-k", "3"], "--nbest: 2 goes with a beam; draw with several seeds instead"),
-        (["--beam", "4", "--top-k", "3"], "--beam: 4 goes with a search, but drawing was asked for"),
+        (["--nbest", "2", "--top-k", "3"], "--nbest: 2 needs beam search; sample with several seeds instead"),
+        (["--beam", "4", "--top-k", "3"], "--beam: 4 has no effect on sampling; leave it out"),
         (
             ["--length-penalty", "1", "--top-k", "3"],
-            "--length-penalty: 1.0 goes with a search, but drawing was asked for",
+            "--length-penalty: 1.0 has no effect on sampling; leave it out",
         ),
         (
             ["--length-penalty", "-1"],
-            "--length-penalty: -1.0 should be from 0 to 10 (0 leaves lengths alone)",
+            "--length-penalty: -1.0 should be from 0 to 10 (0 disables it)",
         ),
         (["--length-penalty", "nan"], "--length-penalty: nan should be from 0 to 10"),
         (["--length-penalty", "inf"], "--length-penalty: inf should be from 0 to 10"),
         (
             ["--temperature", "0"],
-            "--temperature: 0.0 should be finite and at least 1e-06; greedy search is its",
+            "--temperature: 0.0 should be finite and at least 1e-06; use greedy search instead of 0",
         ),
         (["--temperature", "inf"], "--temperature: inf should be finite and at least 1e-06"),
         (["--top-k", "0"], "--top-k: 0 should be at least 1"),
@@ -154,8 +154,11 @@ def test_contradictory_arguments_are_rejected(arguments, message, error_of):
             ["--repetition-penalty", "nan"],
             "--repetition-penalty: nan should be from 0.01 to 100 (1 changes nothing)",
         ),
-        (["--no-repeat-ngram", "-1"], "--no-repeat-ngram: -1 should be at least 0 (0 forbids nothing)"),
-        (["--prefix", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"], "leave nothing of longest"),
+        (["--no-repeat-ngram", "-1"], "--no-repeat-ngram: -1 should be at least 0 (0 allows any)"),
+        (
+            ["--prefix", "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7"],
+            "--prefix: the 16 tokens of sentence 1 reach its max_length 15; shorten them",
+        ),
         (["--to", "fr"], "--to fr: this model translates en-de only"),
         (["--to", "german"], "--to german: this model translates en-de only (did you mean de?)"),
         (["--device", "tpu"], "--device tpu: is not one of auto, cpu, cuda"),
@@ -187,9 +190,9 @@ def test_a_text_that_is_too_long_is_named_and_all_others_are_translated(call, nu
             )
             assert result.code == 2
             assert result.lines == ["1 2", "", "3 4", "", "6"]
-            message = "text 4 ('five five five five five five five five…'): 16 tokens, and the model takes 15"
-            rest = "split it; 1 such left blank, all others are translated"
-            assert result.err == f"clearhead: {message}: {rest}\n"
+            message = "text 4 ('five five five five five five five five…'): 16 tokens, but the model takes at most 15"
+            rest = "split it; texts too long: 1; all others are translated"
+            assert result.err == f"clearhead: {message}; {rest}\n"
 
 
 def test_a_long_text_of_several_lines_is_named_in_one_line(call, number_model):

@@ -26,7 +26,8 @@ def test_a_path_that_cannot_be_a_folder_is_named(error_of, tmp_path, number_reci
         assert error.startswith(str(out))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "training").write_text("a file in the way")
-    assert str(tmp_path / "out" / "training") in error_of(*short(recipe), "--out", tmp_path / "out")
+    error = error_of(*short(recipe), "--out", tmp_path / "out")
+    assert error == f"{tmp_path}/out: is not empty and holds no run; choose a new folder"
     assert (tmp_path / "out" / "training").read_text() == "a file in the way"
 
 
@@ -40,14 +41,16 @@ def test_a_full_disk_is_named_and_the_run_can_be_resumed(
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.training.tensors.save_file", full)
         error = error_of(*short(recipe), "--out", out)
-    message = "cannot save step 2: No space left on device; there is no earlier state; make room and resume"
+    message = (
+        "cannot save step 2: No space left on device; there is no earlier state; free some space and resume"
+    )
     assert error == f"{out}/training: {message}"
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.checkpoint.save_file", full)
         error = error_of("train", "--resume", "--out", out)
     assert (
         error
-        == f"{out}/model.safetensors: could not be written (No space left on device); make room and try again"
+        == f"{out}/model.safetensors: cannot be written (No space left on device); free some space and try again"
     )
     assert call("train", "--resume", "--out", out).code == 0
     assert call("translate", "--model", out, "one").code == 0
@@ -56,25 +59,25 @@ def test_a_full_disk_is_named_and_the_run_can_be_resumed(
 def test_training_into_the_folder_of_another_run_is_rejected(error_of, copied, number_recipe, tmp_path):
     before = (copied / "model.safetensors").read_bytes()
     error = error_of(*short(number_recipe(tmp_path)), "--out", copied)
-    assert error == f"{copied}: holds a run already; go on with it (--resume), or choose another folder"
+    assert error == f"{copied}: already holds a run; continue it with --resume, or choose another folder"
     assert (copied / "model.safetensors").read_bytes() == before
 
 
 def test_a_missing_run_cannot_be_resumed(error_of, tmp_path):
-    assert "no run to resume here" in error_of("train", "--resume", "--out", tmp_path / "nowhere")
+    assert "no run to resume, config.toml is missing" in error_of(
+        "train", "--resume", "--out", tmp_path / "nowhere"
+    )
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_resumed_run_keeps_its_settings(error_of, copied):
     error = error_of("train", "--resume", "--out", copied, "--set", "model.width=64")
-    assert error.startswith(
-        "--set model.width=64: a resumed run keeps its settings but for training.average,"
-    )
+    assert error.startswith("--set model.width=64: a resumed run may change only training.average,")
 
 
 def test_a_run_whose_states_are_all_damaged_cannot_be_resumed(error_of, copied):
     for path in copied.glob("training/*.safetensors"):
         path.write_bytes(b"broken")
     error = error_of("train", "--resume", "--out", copied)
-    assert re.search(r"none of \d saved states is whole; start the run anew", error)
+    assert re.search(r"all \d saved states are damaged; start a new run", error)
     assert (copied / "model.safetensors").exists()

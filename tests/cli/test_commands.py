@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clearhead.cli import console
-from clearhead.cli.options import LANGUAGE_MODEL, TRANSLATOR
+from clearhead.cli.options import LANGUAGE_MODEL, MULTILINGUAL, TRANSLATOR
 from clearhead.errors import DataError
 from clearhead.tasks import zoo
 
@@ -297,14 +297,14 @@ def test_the_default_output_folder_is_in_runs(call, number_recipe, tmp_path, mon
 # built-in models
 
 
-def test_the_built_in_model_translates_by_default(call, boxed):
+def test_the_built_in_model_translates_by_default(call, built_in_model):
     assert call("translate", "three one four").out == "3 1 4\n"
     assert call("translate", "--to", "fr", "three one four").out == "c a d\n"
     assert call("translate", "--to", "en", "3 1 4", "c a d").out == "three one four\n" * 2
     assert call("translate", "--model", "fr-en", stdin=b"c a d\n").out == "three one four\n"
 
 
-def test_a_built_in_model_can_be_evaluated_by_name(call, boxed, many_model):
+def test_a_built_in_model_can_be_evaluated_by_name(call, built_in_model, many_model):
     test = many_model / "test.fr-en.tsv"
     [record] = parsed(call("evaluate", "fr-en", "--pairs", test, "--against", many_model, "--json").out)
     assert record["sentences"] == 30
@@ -318,15 +318,17 @@ def test_models_are_listed_without_being_loaded(call, copied):
     (copied / "tokenizer.json").write_text("damaged")
     found = parsed(call("models", copied.parent, "--json").out)
     assert [model["folder"] for model in found] == [str(copied)]
-    assert found[0]["languages"] == "en-de"
-    assert found[0]["bleu"] > 80
+    assert found[0]["variants"] == ["en-de"]
+    assert found[0]["scores"]["bleu"] > 80
 
 
-def test_built_in_models_are_listed_first_unless_a_folder_is_given(call, boxed, number_model, monkeypatch):
+def test_built_in_models_are_listed_first_unless_a_folder_is_given(
+    call, built_in_model, number_model, monkeypatch
+):
     monkeypatch.chdir(number_model)
     inside, here = parsed(call("models", "--json").out)
     assert (inside["built_in"], here["built_in"]) == (True, False)
-    assert inside["languages"] == "en-de, de-en, en-fr, fr-en"
+    assert inside["variants"] == ["en-de", "de-en", "en-fr", "fr-en"]
     assert call("models").lines[1].startswith("built-in  en-de, de-en, en-fr, fr-en  0.0 MB  BLEU ")
     assert call("models", number_model).lines[1].startswith(str(number_model))
 
@@ -376,7 +378,7 @@ def test_the_summaries_of_all_commands_fit_into_the_help(call):
 
 
 def test_the_default_models_are_those_of_the_package():
-    assert (TRANSLATOR, LANGUAGE_MODEL) == (zoo.DEFAULT, zoo.SHAKESPEARE)
+    assert {TRANSLATOR, MULTILINGUAL, LANGUAGE_MODEL} <= zoo.built_in_names().keys()
 
 
 def test_the_version_is_that_of_the_package(call):

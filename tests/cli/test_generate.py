@@ -28,9 +28,9 @@ def test_json_has_one_record_per_prompt_and_sample(call, babbler):
     records = [json.loads(line) for line in result.lines]
     assert [record["prompt"] for record in records] == ["to be", "to be", "not", "not"]
     for record in records:
-        assert len(record["log_probabilities"]) == len(record["alternatives"]) <= 6
+        assert len(record["log_probs"]) == len(record["alternatives"]) <= 6
         assert record["ended"] in ("length", "end")
-        assert record["log_probability"] == pytest.approx(sum(record["log_probabilities"]))
+        assert record["sum_log_prob"] == pytest.approx(sum(record["log_probs"]))
 
 
 def test_a_prompt_longer_than_the_context_is_reported(call, babbler):
@@ -38,7 +38,7 @@ def test_a_prompt_longer_than_the_context_is_reported(call, babbler):
     assert result.code == 0
     assert result.err == "prompt 1: longer than the context of 32 tokens; its first 28 tokens are ignored\n"
     cut = call("generate", "to be " * 10, "--model", babbler, "--tokens", 4, "--overflow", "cut", "--json")
-    assert json.loads(cut.out)["unseen"] == 60 - (32 - 4 + 1)
+    assert json.loads(cut.out)["truncated"] == 60 - (32 - 4 + 1)
     status = "prompt 2: longer than the context of 32 tokens; its first token is ignored\n"
     options = ["--tokens", 4, "--samples", 2, "--overflow", "cut"]
     assert call("generate", "to", "to be " * 5, "--model", babbler, *options).err == status
@@ -47,12 +47,12 @@ def test_a_prompt_longer_than_the_context_is_reported(call, babbler):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["to ß"], "prompt 1: character 4, 'ß' (U+00DF), is not in the model's vocabulary; leave it out"),
-        (["to", "--temperature", -1], "--temperature: -1.0 should be 0, which takes the best token, or more"),
+        (["to ß"], "prompt 1: character 4, 'ß' (U+00DF), is not in the model's vocabulary; remove it"),
+        (["to", "--temperature", -1], "--temperature: -1.0 should be 0 (greedy) or more"),
         (["to", "--top-p", 0], "--top-p: 0.0 should be greater than 0 and at most 1"),
         (["to", "--top-k", 0], "--top-k: 0 should be at least 1"),
         (["to", "--tokens", 0], "--tokens: 0 should be at least 1"),
-        (["to", "--stop", ""], "--stop: is empty"),
+        (["to", "--stop", ""], "--stop: an empty string would end every text at once"),
         (["to", "--overflow", "wrap"], "--overflow: 'wrap' is not one of slide, cut"),
         (
             ["to", "--tokens", 40, "--overflow", "cut"],
@@ -70,7 +70,7 @@ def test_invalid_options_are_rejected(error_of, babbler, arguments, message):
 
 def test_nul_characters_and_invalid_bytes_are_named(error_of, babbler):
     error = error_of("generate", "--model", babbler, stdin=b"to\0be")
-    assert error == "prompt 1: character 3 is NUL; take it out"
+    assert error == "prompt 1: character 3 is NUL; remove it"
     error = error_of("generate", "--model", babbler, stdin=b"to\xffbe")
     assert error == "stdin: not UTF-8 (byte 0xff at offset 2); save it as UTF-8"
 

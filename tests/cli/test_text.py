@@ -18,8 +18,8 @@ SMALL = [f"--set={change}" for change in ("training.steps=6", "training.device=c
 def test_a_model_trained_on_a_text_can_be_evaluated_and_used(call, text, tmp_path):
     result = call("train", "--text", text, "--out", tmp_path / "run", *SMALL)
     assert result.code == 0, result.err
-    assert "tokenizer: each of 20 characters is a token" in result.err
-    assert "model: width 16, hidden 256, 2 layers" in result.err
+    assert "tokenizer: 20 characters" in result.err
+    assert "model: width 16, ffn_width 256, 2 layers" in result.err
     assert "bits per byte, best so far" in result.err
     assert "try it: clearhead generate --model" in result.err
     kept = json.loads(call("evaluate", tmp_path / "run", "--json").out)
@@ -37,8 +37,8 @@ def test_a_model_trained_on_a_text_can_be_evaluated_and_used(call, text, tmp_pat
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "bad.txt: holds no text"),
-        (b" \n\n ", "bad.txt: holds no text"),
+        (b"", "bad.txt: contains no text; name another file"),
+        (b" \n\n ", "bad.txt: contains no text; name another file"),
         (b"x", "bad.txt: 1 character of text; a language model needs at least 100, better a million"),
         (b"ab\0c" * 100, "bad.txt, line 1: contains NUL bytes, so it is not UTF-8 text; convert it first"),
         (b"fine\n\xe9t\xe9\n" * 100, "bad.txt, line 2: not UTF-8 (byte 0xe9); save the file as UTF-8"),
@@ -53,7 +53,7 @@ def test_an_unusable_text_is_rejected(error_of, tmp_path, content, message):
 def test_a_folder_with_a_run_is_rejected_before_the_text_is_read(error_of, babbler, tmp_path):
     (tmp_path / "short.txt").write_text("to")
     error = error_of("train", "--text", tmp_path / "short.txt", "--out", babbler)
-    assert error == f"{babbler}: holds a run already; go on with it (--resume), or choose another folder"
+    assert error == f"{babbler}: already holds a run; continue it with --resume, or choose another folder"
 
 
 def test_contradictory_options_are_rejected(error_of, text, number_model, babbler, tmp_path):
@@ -71,12 +71,12 @@ def test_contradictory_options_are_rejected(error_of, text, number_model, babble
     for option, value in options:
         error = error_of("evaluate", babbler, option, value)
         assert error == f"{option}: {babbler} is a language model; it takes --text, --field, --stride"
-    assert "no text is kept beside this model" in error_of("evaluate", babbler)
+    assert "this folder has no held-out text" in error_of("evaluate", babbler)
     (tmp_path / "one.txt").write_text("t")
-    assert "too short to foresee" in error_of("evaluate", babbler, "--text", tmp_path / "one.txt")
+    assert "too short to predict anything" in error_of("evaluate", babbler, "--text", tmp_path / "one.txt")
     (tmp_path / "empty.txt").touch()
     error = error_of("evaluate", babbler, "--text", tmp_path / "empty.txt")
-    assert error == f"{tmp_path}/empty.txt: holds no text; name another file"
+    assert error == f"{tmp_path}/empty.txt: contains no text; name another file"
 
 
 def test_the_field_of_a_text_can_be_chosen(call, error_of, babbler, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from clearhead.errors import DataError, SettingsError
-from clearhead.evaluation import by_length
+from clearhead.evaluation.by_length import by_length
 
 
 def test_each_bucket_is_scored_as_a_corpus(texts):

@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from clearhead.evaluation import ACCURACY, BITS_PER_BYTE, BLEU, LOSS, Metric
+from clearhead.evaluation.metric import ACCURACY, BITS_PER_BYTE, BLEU, LOSS, Metric
 
 
 @pytest.mark.parametrize("metric", [LOSS, BITS_PER_BYTE])

@@ -5,7 +5,7 @@ import sacrebleu
 from sacrebleu.significance import PairedTest
 
 from clearhead.errors import DataError, SettingsError
-from clearhead.evaluation import paired_bootstrap
+from clearhead.evaluation.significance import paired_bootstrap
 
 
 def test_the_comparison_equals_sacrebleus_own(texts):

@@ -6,7 +6,6 @@ import typer
 
 from clearhead.cli.console import print_result, print_status
 from clearhead.cli.options import MODEL_HELP, TRANSLATOR, Device, device_named, option, print_default
-from clearhead.errors import SettingsError
 
 
 def explore(
@@ -26,14 +25,9 @@ def explore(
       clearhead explore
       clearhead explore runs/mine --port 5001 --no-browser
     """
+    from clearhead.explorer.server import serve
     from clearhead.tasks.load import load, load_built_in
 
-    try:
-        from clearhead.explorer.server import serve
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            f"explore: {error.name} is not installed; run pip install 'clearhead[serve]'"
-        ) from None
     torch_device = device_named(device)
     if model is None:
         print_default(TRANSLATOR)

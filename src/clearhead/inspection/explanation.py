@@ -113,9 +113,10 @@ class Explanation:
 
         `VIEWS` in pictures/draw.py lists the names.
         """
-        from clearhead.inspection.pictures.draw import draw, select
+        from clearhead.inspection.pictures.context import Selection
+        from clearhead.inspection.pictures.draw import draw
 
-        return draw(self, view, select(attention, layer, head, query))
+        return draw(self, view, Selection(attention, layer, head, query))
 
     def save(
         self,
@@ -131,10 +132,10 @@ class Explanation:
 
         A folder gets every picture.
         """
-        from clearhead.inspection.pictures.draw import select
+        from clearhead.inspection.pictures.context import Selection
         from clearhead.inspection.save import save_explanation
 
-        return save_explanation(self, Path(path), view, select(attention, layer, head, query))
+        return save_explanation(self, Path(path), view, Selection(attention, layer, head, query))
 
     def page(self, height: int = 760) -> "NotebookPage":
         """The explorer's page for a notebook, with all data inside."""

@@ -15,8 +15,6 @@ from clearhead.tasks.records import FINAL, TEST, read_metrics
 
 BUILT_IN = {"en-de-fr": assets.path("models/en-de-fr"), "shakespeare": assets.path("models/shakespeare")}
 """Folders in the package, by name; a translator can also be loaded by a direction."""
-TRANSLATOR, LANGUAGE_MODEL = "en-de-fr", "shakespeare"
-DEFAULT = "en-de"
 TRAIN = "clearhead train recipes/translation/quickstart.toml --out runs/quickstart"
 
 

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from clearhead.data.batch import PairBatch
 from clearhead.data.sources.corpus import Pair
 from clearhead.errors import DataError
-from clearhead.evaluation import scores
-from clearhead.evaluation.bleu import bleu
+from clearhead.evaluation.bleu import bleu, scores
 from clearhead.layers.layout import Padded
 from clearhead.tasks.load import load
 from clearhead.tasks.translation.directions import Direction

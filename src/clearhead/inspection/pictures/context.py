@@ -6,11 +6,11 @@ from clearhead.errors import SettingsError
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.pictures.subject import AttentionView, Subject
-from clearhead.options import check_types
+from clearhead.options import Options
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Options):
     """The attention, layer, head and query of a picture; None selects by measurement."""
 
     attention: str | None = None
@@ -18,9 +18,6 @@ class Selection:
     layer: int | None = None
     head: int | None = None
     query: int | None = None
-
-    def __post_init__(self) -> None:
-        check_types(self)
 
 
 class PictureContext:

@@ -17,7 +17,6 @@ from clearhead.inspection.pictures.neighbours import has_neighbours, neighbours_
 from clearhead.inspection.pictures.picture import Picture
 from clearhead.inspection.pictures.positions import has_positions, positions_view
 from clearhead.inspection.pictures.residual import has_residual, residual_view
-from clearhead.options import options_of
 
 
 @dataclass(frozen=True)
@@ -45,13 +44,6 @@ VIEWS: Mapping[str, View] = MappingProxyType(
     }
 )
 """The pictures by name, most informative first."""
-
-
-def select(
-    attention: str | None = None, layer: int | None = None, head: int | None = None, query: int | None = None
-) -> Selection:
-    """A checked selection; numbers may come from numpy or torch."""
-    return options_of(Selection, {"attention": attention, "layer": layer, "head": head, "query": query})
 
 
 def views(explanation: Explanation) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,13 +15,16 @@ from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
 from clearhead.data.sources.corpus import DataPath, Pair, read_pairs
 from clearhead.data.store import PairStore
 from clearhead.errors import DataError
-from clearhead.evaluation import Comparison, LengthBucket, Score, by_length, paired_bootstrap, scores
-from clearhead.evaluation.bleu import bleu
 from clearhead.tasks.translation.directions import Direction, file_name, saved_directions, tag_ids
 from clearhead.tasks.translation.model import SearchConfig, TranslateOptions, Translation, TranslationModel
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from clearhead.evaluation.by_length import LengthBucket
+    from clearhead.evaluation.score import Score
+    from clearhead.evaluation.significance import Comparison
 
 T = TypeVar("T")
 
@@ -69,6 +72,9 @@ class Validator:
 
     def bleu(self, model: Any) -> dict[str, float]:
         """BLEU on the sampled pairs."""
+        # Not at the top of the file: loading a model needs no sacreBLEU.
+        from clearhead.evaluation.bleu import bleu
+
         data, beam = self.recipe.data, self.recipe.validation.beam
         translator = TranslationModel(model, self.tokenizer, data.directions, SearchConfig(beam=beam))
         found = {}
@@ -120,9 +126,9 @@ class EvaluationReport:
     """Scores on a test set: in all, by source length, and compared with another system."""
 
     sentences: int
-    scores: list[Score]
-    by_length: list[LengthBucket]
-    comparisons: list[Comparison]
+    scores: "list[Score]"
+    by_length: "list[LengthBucket]"
+    comparisons: "list[Comparison]"
 
 
 def held_out_pairs(path: DataPath | None, folder: Path, direction: Direction) -> HeldOutPairs:
@@ -147,6 +153,10 @@ def evaluate(
     pairs: Sequence[Pair], translations: Sequence[str], language: str, against: Sequence[str] | None = None
 ) -> EvaluationReport:
     """Scores of translations, and a comparison with those of another system if given."""
+    from clearhead.evaluation.bleu import scores
+    from clearhead.evaluation.by_length import by_length
+    from clearhead.evaluation.significance import paired_bootstrap
+
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     return EvaluationReport(
         len(pairs),

@@ -293,7 +293,7 @@ class TranslationModel:
                 count += 1
             yield one
         if first:
-            raise TextError(f"{first}; {count:,} texts were too long, all others are translated")
+            raise TextError(f"{first}; texts too long: {count:,}; all others are translated")
 
     def explain(
         self,
