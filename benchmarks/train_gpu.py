@@ -23,7 +23,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from clearhead.tasks.translation.task import translation_loss
 from measuring import OURS, Step, Turns, about, peak, table
 from peers import (
     LABEL_SMOOTHING,
@@ -43,6 +42,7 @@ from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
 from clearhead.data.batching.packing import PackedBatches
 from clearhead.data.store import PairStore, TokenSequences
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.tasks.translation.task import translation_loss
 from clearhead.training import Feed, Prefetcher, Trainer, TrainingConfig
 from clearhead.training.schedule import ConstantSchedule
 

@@ -117,5 +117,5 @@ def test_a_missing_file_is_named(tmp_path: Path):
         read_settings(Farm, tmp_path / "none.toml")
 
 
-def test_a_value_in_place_of_a_group_is_named():
+def test_a_value_instead_of_a_group_is_named():
     assert problems({"name": "a", "model": 3}) == ("model: 3 is a value, but this is a group of settings",)

@@ -75,7 +75,7 @@ def test_more_than_two_aligned_files_are_rejected(error_of, tmp_path):
     assert error == "--pairs a.en,a.de,a.fr: pass one file, or two aligned files as SOURCE,TARGET"
 
 
-def test_a_file_name_without_languages_asks_for_them(error_of, tmp_path):
+def test_a_file_name_without_languages_is_reported(error_of, tmp_path):
     (tmp_path / "mine.tsv").write_text("yes\tja\n")
     error = error_of("train", "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out")
     assert (
@@ -95,7 +95,7 @@ def test_a_test_set_of_blank_pairs_is_rejected(error_of, tmp_path, number_model)
     assert "nothing to score" in error_of("evaluate", number_model, "--pairs", tmp_path / "empty.tsv")
 
 
-def test_evaluate_without_held_out_pairs_asks_for_a_file(error_of, copied):
+def test_evaluate_without_held_out_pairs_needs_a_file(error_of, copied):
     (copied / "test.tsv").unlink()
     assert "this folder has no held-out test pairs; name a file with --pairs" in error_of("evaluate", copied)
 

@@ -17,7 +17,7 @@ def test_without_built_in_models_the_error_says_how_to_train_one(error_of, no_bu
         )
 
 
-def test_without_a_built_in_language_model_generate_asks_for_one(error_of, built_in_model):
+def test_without_a_built_in_language_model_generate_lists_the_others(error_of, built_in_model):
     assert error_of("generate", "x") == (
         "shakespeare: no such model folder; built-in models are en-de, de-en, en-fr, fr-en, en-de-fr"
     )

@@ -190,9 +190,10 @@ def test_a_text_that_is_too_long_is_named_and_all_others_are_translated(call, nu
             )
             assert result.code == 2
             assert result.lines == ["1 2", "", "3 4", "", "6"]
-            message = "text 4 ('five five five five five five five five…'): 16 tokens, but the model takes at most 15"
-            rest = "split it; texts too long: 1; all others are translated"
-            assert result.err == f"clearhead: {message}; {rest}\n"
+            assert result.err == (
+                "clearhead: text 4 ('five five five five five five five five…'): 16 tokens, but the model takes "
+                "at most 15; split it; texts too long: 1; all others are translated\n"
+            )
 
 
 def test_a_long_text_of_several_lines_is_named_in_one_line(call, number_model):

@@ -48,9 +48,8 @@ def test_a_full_disk_is_named_and_the_run_can_be_resumed(
     with monkeypatch.context() as patch:
         patch.setattr("clearhead.checkpoint.save_file", full)
         error = error_of("train", "--resume", "--out", out)
-    assert (
-        error
-        == f"{out}/model.safetensors: cannot be written (No space left on device); free some space and try again"
+    assert error == (
+        f"{out}/model.safetensors: cannot be written (No space left on device); free some space and try again"
     )
     assert call("train", "--resume", "--out", out).code == 0
     assert call("translate", "--model", out, "one").code == 0

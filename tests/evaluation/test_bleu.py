@@ -9,7 +9,7 @@ from sacremoses import MosesTokenizer
 
 from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu, chrf, moses_bleu, scores, ter
-from clearhead.evaluation.score import Score
+from clearhead.evaluation.metric import Score
 
 
 def test_scores_equal_sacrebleus_own(texts):

@@ -80,8 +80,8 @@ def test_greedy_text_equals_full_passes_even_beyond_the_context(context_length):
 def test_a_prompt_is_continued_the_same_alone_and_in_a_batch(context_length, temperature, score):
     language = make_language(context_length, attention={"heads": 2, "score": score})
     options = {"tokens": 15, "temperature": temperature, "repetition_penalty": 1.2}
-    together = language.generate(PROMPTS, **options, seed=5)
-    for number, (prompt, one) in enumerate(zip(PROMPTS, together, strict=True)):
+    batched = language.generate(PROMPTS, **options, seed=5)
+    for number, (prompt, one) in enumerate(zip(PROMPTS, batched, strict=True)):
         alone = language.generate(prompt, **options, seed=5 + number)
         assert (one.text, one.ended) == (alone.text, alone.ended)
         assert one.log_probs == pytest.approx(alone.log_probs, abs=1e-4)
@@ -149,11 +149,11 @@ def make_model_of_special_tokens() -> LanguageModel:
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_explorer_samples_only_from_tokens_that_can_be_generated(temperature):
     language = make_model_of_special_tokens()
-    told = next_token(language, "to be", [], None, SamplingFilter(temperature=temperature, top_k=2), seed=0)
-    kept = [one["id"] for one in told["top"] if one["kept"]]
-    assert told["top"][0]["id"] in (PAD, UNK, BOS)  # the model's own probabilities are shown
-    assert len(kept) == told["kept"] == (2 if temperature else 1)
-    assert told["next"]["id"] in kept
+    step = next_token(language, "to be", [], None, SamplingFilter(temperature=temperature, top_k=2), seed=0)
+    kept = [one["id"] for one in step["top"] if one["kept"]]
+    assert step["top"][0]["id"] in (PAD, UNK, BOS)  # the model's own probabilities are shown
+    assert len(kept) == step["kept"] == (2 if temperature else 1)
+    assert step["next"]["id"] in kept
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])

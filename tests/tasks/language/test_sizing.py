@@ -83,8 +83,8 @@ def test_a_requested_preset_replaces_the_sized_model(written, preset):
 
 def test_prompts_with_answers_are_surveyed_in_the_template(tmp_path):
     lines = (json.dumps({"prompt": str(number), "answer": "yes"}) + "\n" for number in range(10, 60))
-    (tmp_path / "asked.jsonl").write_text("".join(lines))
-    fitted = fit_text([str(tmp_path / "asked.jsonl")], ['data.template="{prompt}?{answer}"'])
+    (tmp_path / "questions.jsonl").write_text("".join(lines))
+    fitted = fit_text([str(tmp_path / "questions.jsonl")], ['data.template="{prompt}?{answer}"'])
     assert (len(fitted.survey), fitted.survey.characters) == (50, 50 * len("10?yes"))
     assert fitted.recipe.data.template == "{prompt}?{answer}"
 

@@ -143,8 +143,8 @@ def test_pairs_are_normalised_as_in_training_and_blank_ones_left_out(tmp_path):
 
 
 def test_a_source_that_is_too_long_has_an_empty_translation(trained):
-    longest = ("one " * trained.max_length).strip()
-    sources = [longest, f"{longest} two", "three"]
+    fitting = ("one " * trained.max_length).strip()
+    sources = [fitting, f"{fitting} two", "three"]
     test = HeldOutPairs([Pair(source, "1") for source in sources], [0, 1, 2], 3)
     found = list(translate_all(trained, test, "de", TranslateOptions(beam=1)))
     assert [one.source for one in found] == sources

@@ -57,8 +57,8 @@ def test_a_text_is_translated_the_same_alone_and_in_a_batch(model, options, budg
     alone = [model.translate(text, **options) for text in TEXTS]
     monkeypatch.setattr(translation, "BATCH_TOKENS", budget)
     order = random.Random(3).sample(range(len(TEXTS)), len(TEXTS))
-    together = model.translate([TEXTS[number] for number in order], **options)
-    for number, found in zip(order, together, strict=True):
+    batched = model.translate([TEXTS[number] for number in order], **options)
+    for number, found in zip(order, batched, strict=True):
         assert_same(found, alone[number])
 
 
@@ -159,7 +159,7 @@ def test_a_text_that_is_too_long_is_refused_by_number(model):
     texts = ["two", "three", "four", "one " * 16, "five"]
     stream = model.stream(texts, batch_size=2)
     assert [next(stream).source for _ in range(5)] == texts
-    with pytest.raises(TextError, match=f"text 4 {message}; 1 texts were too long"):
+    with pytest.raises(TextError, match=f"text 4 {message}; texts too long: 1"):
         next(stream)
 
 

@@ -246,5 +246,5 @@ def _past(prompts: list[list[int]], options: GenerateOptions) -> torch.Tensor:
     """
     if not options.adjustments():
         return torch.tensor([prompt[-1:] for prompt in prompts])
-    longest = max(map(len, prompts))
-    return torch.tensor([prompt[:1] * (longest - len(prompt)) + prompt for prompt in prompts])
+    width = max(map(len, prompts))
+    return torch.tensor([prompt[:1] * (width - len(prompt)) + prompt for prompt in prompts])

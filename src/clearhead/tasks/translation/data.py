@@ -158,7 +158,7 @@ def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationR
     read: Callable[[Tally], Iterator[TaggedPair]] = lambda tally: corpus.directed(part, ids, tally)  # noqa: E731
     return cached_store(
         cache_folder(),
-        {**corpus.described, "part": part, "asking": ids},
+        {**corpus.described, "part": part, "tags": ids},
         read,
         tokenizer,
         recipe.model.max_tokens,

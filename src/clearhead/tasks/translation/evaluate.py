@@ -23,7 +23,7 @@ from clearhead.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.evaluation.by_length import LengthBucket
-    from clearhead.evaluation.score import Score
+    from clearhead.evaluation.metric import Score
     from clearhead.evaluation.significance import Comparison
 
 T = TypeVar("T")
