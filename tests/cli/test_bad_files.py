@@ -78,10 +78,8 @@ def test_more_than_two_aligned_files_are_rejected(error_of, tmp_path):
 def test_a_file_name_without_languages_is_reported(error_of, tmp_path):
     (tmp_path / "mine.tsv").write_text("yes\tja\n")
     error = error_of("train", "--pairs", tmp_path / "mine.tsv", "--out", tmp_path / "out")
-    assert (
-        error
-        == f"{tmp_path}/mine.tsv: the languages are in neither the file name nor the content; add --from en --to de"
-    )
+    message = "the languages are in neither the file name nor the content; add --from en --to de"
+    assert error == f"{tmp_path}/mine.tsv: {message}"
 
 
 def test_evaluate_names_a_bad_file(error_of, tmp_path, number_model):

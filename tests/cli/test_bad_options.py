@@ -191,8 +191,8 @@ def test_a_text_that_is_too_long_is_named_and_all_others_are_translated(call, nu
             assert result.code == 2
             assert result.lines == ["1 2", "", "3 4", "", "6"]
             assert result.err == (
-                "clearhead: text 4 ('five five five five five five five five…'): 16 tokens, but the model takes "
-                "at most 15; split it; texts too long: 1; all others are translated\n"
+                "clearhead: text 4 ('five five five five five five five five…'): 16 tokens, but the model "
+                "takes at most 15; split it; texts too long: 1; all others are translated\n"
             )
 
 
