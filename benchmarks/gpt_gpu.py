@@ -28,7 +28,7 @@ from clearhead.data.batch import CropBatch
 from clearhead.decoding import Constraints, DecodeLoop, most_probable
 from clearhead.models.cuda_graph import CudaGraphGPT
 from clearhead.models.gpt import GPT, GPTConfig
-from clearhead.tasks.language.task import LanguageLoss
+from clearhead.tasks.language.task import language_loss
 from clearhead.training import Trainer, TrainingConfig
 from clearhead.training.optimizer import AdamWConfig
 from clearhead.training.schedule import ConstantSchedule
@@ -112,7 +112,7 @@ def ours(bench: Bench, tokens: torch.Tensor) -> Step:
         precision="bf16",
     )
     batch = CropBatch(tokens.pin_memory() if bench.turns.device.type == "cuda" else tokens)
-    reports = Trainer(model, LanguageLoss(), config).steps(repeat(batch))
+    reports = Trainer(model, language_loss, config).steps(repeat(batch))
 
     def step() -> int:
         next(reports)

@@ -13,7 +13,7 @@ from clearhead.checkpoint import SETTINGS, load_checkpoint
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.retired import ALTERNATIVES, RETIRED_SETTINGS, RETIRED_VALUES, current_name
-from clearhead.tasks.recipes import parse_recipe
+from clearhead.tasks.recipe import parse_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.training.tensors import read_tree, write_tree
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clearhead import assets
-from clearhead.tasks.recipes import read_recipe
+from clearhead.tasks.recipe import read_recipe
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("recipes/*/*.toml"))

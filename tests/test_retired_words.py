@@ -12,7 +12,7 @@ import retired_words
         ("class GraphPlace:", "Place"),
         ("wishes = Wishes()", "wishes"),
         ("as it was told", "told"),
-        ("tokenizer.bos_id", "signs"),
+        ("tokenizer.signs.begin", "signs"),
         ('--set model.attention.key_heads=4"', "key_heads"),
         ("attention(longest=5)", "longest"),
         ("config.longest", "longest"),

@@ -61,11 +61,17 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     for name in ([kind.FILE] if kind else []) + [WEIGHTS]:
         _check_there(folder, name)
     processor = kind.load(folder / kind.FILE) if kind else None
-    check_sizes(config, processor, _shapes(folder / WEIGHTS), str(folder / SETTINGS))
+    shapes, hashes = _header(folder / WEIGHTS)
+    check_sizes(config, processor, shapes, str(folder / SETTINGS))
     with torch.random.fork_rng(devices=[]):
         model = build_for_loading(lambda: build(config, processor))
     load_weights(model, folder / WEIGHTS)
-    _check_processor(folder, kind)
+    # After the weights, whose error for a tokenizer of another size says more.
+    if kind and hashes.get(Path(kind.FILE).stem, "") not in ("", _hash(folder / kind.FILE)):
+        raise ModelError(
+            f"{folder / kind.FILE}: not the file that {WEIGHTS} was trained with; "
+            "the files belong to different models"
+        )
     return Checkpoint(model.to(device).eval(), processor, settings)
 
 
@@ -156,11 +162,12 @@ def load_weights(model: nn.Module, path: Path) -> None:
     set_weights(model, dequantize(values, str(path)), str(path))
 
 
-def _shapes(path: Path) -> list[list[int]]:
-    """The shapes of the tensors in a file, without reading them."""
+def _header(path: Path) -> tuple[list[list[int]], dict[str, str]]:
+    """The shapes of the tensors in a file, without reading them, and the metadata."""
     try:
         with safe_open(path, framework="pt") as file:
-            return [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+            return shapes, file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise unreadable(path, error) from None
 
@@ -181,21 +188,8 @@ def _processor_hashes(folder: Path) -> dict[str, str]:
     return {Path(name).stem: _hash(folder / name) for name in sorted(names) if (folder / name).exists()}
 
 
-def _check_processor(folder: Path, kind: Any) -> None:
-    """Refuses a processor of the right size that the weights were not trained with."""
-    if kind is None:
-        return
-    with safe_open(folder / WEIGHTS, framework="pt") as file:
-        expected = (file.metadata() or {}).get(Path(kind.FILE).stem)
-    if expected and expected != _hash(folder / kind.FILE):
-        raise ModelError(
-            f"{folder / kind.FILE}: not the file that {WEIGHTS} was trained with; "
-            "the files belong to different models"
-        )
-
-
 def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _shown(tensor: Tensor) -> str:

@@ -101,22 +101,18 @@ def problems(kind: type[Settings], error: ValidationError, group: str = "") -> I
     """One message per invalid setting, in the order of the settings; `group` is the path to them."""
     details = error.errors()
     for detail in details:
-        if detail["type"] == "too_short" and any(_inside(other, detail) for other in details):
+        loc, depth = detail["loc"], len(detail["loc"])
+        inside = (other["loc"] for other in details if len(other["loc"]) > depth)
+        if detail["type"] == "too_short" and any(other[:depth] == loc for other in inside):
             continue  # pydantic counts only the valid items
-        inner, parent = _locate(kind, detail["loc"])
+        inner, parent = _locate(kind, loc)
         path = ".".join(filter(None, (group, inner)))
-        around = path.rpartition(".")[0]
-        message = _renamed(detail, path, parent) or describe(detail, parent, around)
+        around, message = path.rpartition(".")[0], None
+        if detail["type"] in ("extra_forbidden", "literal_error"):
+            known = [f"{around}.{name}" for name in parent.names()] if parent else []
+            message = renaming(path, detail["input"], known)
+        message = message or describe(detail, parent, around)
         yield f"{path}: {message}" if path else message
-
-
-def _renamed(detail: ErrorDetails, path: str, parent: type[Settings] | None) -> str | None:
-    """The new name of a retired setting or value."""
-    if detail["type"] not in ("extra_forbidden", "literal_error"):
-        return None
-    around = path.rpartition(".")[0]
-    known = [f"{around}.{name}" for name in parent.names()] if parent else []
-    return renaming(path, detail["input"], known)
 
 
 def describe(detail: ErrorDetails, parent: type[Settings] | None = None, group: str = "") -> str:
@@ -157,11 +153,6 @@ def unknown_setting(name: str, parent: type[Settings] | None, group: str) -> str
         if any(name in member.names() for member in _members(field.annotation))
     )
     return "unknown setting" + did_you_mean(next(inner, None) or closest_match(name, parent.names()))
-
-
-def _inside(detail: ErrorDetails, outer: ErrorDetails) -> bool:
-    depth = len(outer["loc"])
-    return len(detail["loc"]) > depth and detail["loc"][:depth] == outer["loc"]
 
 
 def _toml_value(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -55,8 +56,8 @@ def test_a_file_cut_short_is_named(name, share, error_of, copied):
     content = (copied / name).read_bytes()
     (copied / name).write_bytes(content[: int(share * len(content))])
     error = error_of("translate", "--model", copied, "one")
-    assert error.startswith(f"{copied / name}: truncated or not")
-    assert "again" in error
+    assert error.startswith(f"{copied / name}: ")
+    assert re.search(r"(truncated|cut short) or not .* again$", error)
 
 
 def test_a_hugging_face_folder_is_answered_with_the_import_command(error_of, call, babbler, tmp_path):
@@ -137,7 +138,7 @@ def test_export_rejects_an_unknown_format_and_a_folder_in_use(error_of, number_m
     error = error_of("export", number_model, "--to", "int8", "--out", number_model)
     assert error == f"{number_model}: already exists and is not empty; choose another folder"
     error = error_of("export", "shakespeare", "--to", "huggingface", "--out", tmp_path / "x")
-    assert error.endswith("a model trained with --set model.activation=swiglu can go there")
+    assert error.endswith("train a model with --set model.activation=swiglu")
     error = error_of("export", tmp_path / "nowhere", "--to", "int8", "--out", tmp_path / "x")
     assert error.startswith(f"{tmp_path}/nowhere: no such model folder; built-in models are")
 

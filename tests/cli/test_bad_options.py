@@ -32,14 +32,14 @@ def test_ten_errors_in_a_recipe_are_ten_lines(call, tmp_path):
     assert result.code == 2
     assert [line.removeprefix(f"clearhead: {recipe}: ").partition(":")[0] for line in errors] == [
         "kind",
+        "model.attention.score",
+        "model.widht",
+        "training.steps",
+        "training.schedule.learning_rate",
         "data.source",
         "data.train",
         "tokenizer.kind",
-        "model.attention.score",
-        "model.widht",
         "batches.tokens",
-        "training.steps",
-        "training.schedule.learning_rate",
         "colour",
     ]
     assert "unknown setting (did you mean width?)" in result.err

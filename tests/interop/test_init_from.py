@@ -8,7 +8,7 @@ from tokenizers import models, trainers
 from clearhead.config import read_toml
 from clearhead.interop.huggingface import export_model, import_model
 from clearhead.tasks.events import Finished
-from clearhead.tasks.recipes import parse_recipe
+from clearhead.tasks.recipe import parse_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.text.tokenizer import Tokenizer
 

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from clearhead.config import read_settings
 from clearhead.errors import TrainingError
 from clearhead.tasks.events import Event, Note
-from clearhead.tasks.recipes import read_recipe
+from clearhead.tasks.recipe import read_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.training.tensors import read_tree

@@ -13,7 +13,7 @@ from clearhead.checkpoint import WEIGHTS, load_checkpoint
 from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.errors import ClearheadError, ModelError, SettingsError
 from clearhead.tasks.events import Validation
-from clearhead.tasks.recipes import parse_recipe
+from clearhead.tasks.recipe import parse_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.tasks.task import RunContext
 from clearhead.tasks.translation.recipe import TranslationRecipe

@@ -153,10 +153,9 @@ def _translations(
     name: str, translator: "TranslationModel", test: "HeldOutPairs", to: str, options: "TranslateOptions"
 ) -> tuple[list[str], int]:
     """A model's translations of the sources, and the number of sources that are too long for it."""
-    from clearhead.tasks.translation.evaluate import translate_all
-
-    found = translate_all(translator, test, to, options)
-    translations = list(track(found, "translating", len(test.pairs), "sentence"))
+    sources = [pair.source for pair in test.pairs]
+    found = translator.translations(sources, to, batch_size=256, options=options)
+    translations = list(track(found, "translating", len(sources), "sentence"))
     too_long = sum(one.too_long for one in translations)
     if too_long:
         print_status(

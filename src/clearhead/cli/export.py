@@ -43,9 +43,6 @@ def export(
         return
     from clearhead.tasks.export import export_int8
 
-    exported = export_int8(folder, out)
-    if json:
-        print_result({"folder": str(out), "bytes": exported.after, "bytes_before": exported.before})
-        return
-    print_result(str(out))
-    print_status(f"{exported.after / 1e6:.2f} MB, down from {exported.before / 1e6:.2f} MB")
+    before, after = export_int8(folder, out)
+    print_result({"folder": str(out), "bytes": after, "bytes_before": before} if json else str(out))
+    print_status(f"{after / 1e6:.2f} MB, down from {before / 1e6:.2f} MB")

@@ -32,8 +32,7 @@ def generate(
         typer.Argument(help="Texts to continue; reads all of stdin as one if omitted.", metavar="PROMPT"),
     ] = None,
     model: Annotated[
-        str | None,
-        option(f"Folder of a language model; default: {LANGUAGE_MODEL}.", "MODEL"),
+        str | None, option(f"Folder of a language model; default: {LANGUAGE_MODEL}.", "MODEL")
     ] = None,
     tokens: Annotated[int, option("Maximum number of new tokens.", "N")] = 200,
     temperature: Annotated[float, option("Sampling temperature; 0 is greedy.", "X")] = 0.8,
@@ -72,17 +71,8 @@ def generate(
         language = load_for("language", model, device_named(device))
     texts = list(utf8_arguments(texts, "prompt"))
     options = GenerateOptions(
-        tokens,
-        temperature,
-        top_k,
-        top_p,
-        min_p,
-        repetition_penalty,
-        tuple(stop or ()),
-        seed,
-        samples,
-        logprobs,
-        overflow,  # pyright: ignore[reportArgumentType]
+        *(tokens, temperature, top_k, top_p, min_p, repetition_penalty),
+        *(stop or (), seed, samples, logprobs, overflow),  # pyright: ignore[reportArgumentType]
     )
     if len(texts) == 1 and samples == 1 and not json:
         _stream(language, texts[0], options)

@@ -32,8 +32,6 @@ def import_(
     model = import_model(folder, out)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     layers, context = model.config.layers, model.config.context_length
-    if json:
-        print_result({"folder": str(out), "parameters": parameters, "layers": layers})
-        return
-    print_result(str(out))
+    record = {"folder": str(out), "parameters": parameters, "layers": layers}
+    print_result(record if json else str(out))
     print_status(f"{parameters:,} parameters, {layers} layers, context {context}")

@@ -1,5 +1,6 @@
 """clearhead models: the built-in models and those on disk."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,7 +44,7 @@ def models(
     listed = [*((model, True) for model in (() if folders else built_in())), *((one, False) for one in found)]
     if json:
         for model, inside in listed:
-            print_result({**model.record(), "built_in": inside})
+            print_result({**asdict(model), "built_in": inside})
     elif listed:
         _print_table([_row(model, inside) for model, inside in listed])
     if not found:
@@ -51,9 +52,8 @@ def models(
 
 
 def _row(model: "ModelInfo", inside: bool) -> tuple[str, ...]:
-    location = "built-in" if inside else model.folder
     return (
-        location,
+        "built-in" if inside else model.folder,
         ", ".join(model.variants) or model.task,
         f"{model.megabytes} MB",
         model.quality() or "unknown",

@@ -17,7 +17,7 @@ from clearhead.errors import SettingsError
 from clearhead.files import check_folder
 
 if TYPE_CHECKING:
-    from clearhead.tasks.events import Event, Finished, Validation
+    from clearhead.tasks.events import Event, Finished
     from clearhead.tasks.recipe import Recipe
     from clearhead.training import Report
 
@@ -67,7 +67,7 @@ def train(
         _show(run.resume(folder, overrides, progress), progress, folder, json)
         return
     if recipe:
-        from clearhead.tasks.recipes import read_recipe
+        from clearhead.tasks.recipe import read_recipe
 
         chosen = read_recipe(recipe, overrides)
     else:
@@ -112,7 +112,7 @@ def _sized_recipe(
     for choice in fitted.choices():
         print_status(choice)
     device = choose_device(fitted.recipe.training.device)
-    duration = format_duration(estimate_seconds(fitted, device))
+    duration = format_duration(estimate_seconds(fitted.recipe, device))
     print_status(f"time: at most about {duration} on this {device.type}")
     return fitted.recipe
 
@@ -149,7 +149,9 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
                     reports.append(event)
                     progress.update(event.step, *_details(reports))
                 case Validation():
-                    print_status(_validation(event))
+                    best = ", best so far" if event.best else ""
+                    scores = f"validation {event.text()}{best}"
+                    print_status(f"step {event.step:,}: {scores} ({event.seconds:.1f} s)")
                     if json:
                         record = event.record()
                         del record["seconds"]  # the same run prints the same lines
@@ -161,30 +163,26 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
 
 
 def _finish(event: "Finished", folder: Path, json: bool) -> None:
+    """Say where the model is and how to use it, or how to resume the run."""
+    from clearhead.checkpoint import SETTINGS
+    from clearhead.config import read_toml
+    from clearhead.tasks import TASKS
+    from clearhead.tasks.zoo import task_of
+
     if event.interrupted:
         print_status(f"stopped after step {event.step:,} and saved; continue with: {_resume_command(folder)}")
         raise typer.Exit(INTERRUPTED)
     print_status(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
-    name, (command, options) = quote(str(folder)), _usage(folder)
-    print_status(f'try it: {command} --model {name}{options} "..."')
+    settings = read_toml(folder / SETTINGS)
+    task, name = TASKS[task_of(settings)], quote(str(folder))
+    options = task.Recipe.usage(settings)
+    print_status(f'try it: {task.command} --model {name}{options} "..."')
     print_status(f"evaluate it: clearhead evaluate {name}{options}")
     print_result({"folder": str(folder), "step": event.step} if json else str(folder))
 
 
 def _resume_command(folder: Path) -> str:
     return f"clearhead train --resume --out {quote(str(folder))}"
-
-
-def _usage(folder: Path) -> tuple[str, str]:
-    """The command that uses a model, and the options that it needs."""
-    from clearhead.checkpoint import SETTINGS
-    from clearhead.config import read_toml
-    from clearhead.tasks import TASKS
-    from clearhead.tasks.zoo import task_of
-
-    settings = read_toml(folder / SETTINGS)
-    task = TASKS[task_of(settings)]
-    return task.command, task.Recipe.usage(settings)
 
 
 def _details(reports: "deque[Report]") -> tuple[str, ...]:
@@ -197,8 +195,3 @@ def _details(reports: "deque[Report]") -> tuple[str, ...]:
     speed = sum(report.tokens for report in known) / sum(report.seconds for report in known)
     learning_rate = reports[-1].learning_rate
     return f"loss {loss:.3f}", f"{speed:,.0f} tokens/s", f"padding {padding:.1%}", f"lr {learning_rate:.2e}"
-
-
-def _validation(event: "Validation") -> str:
-    best = ", best so far" if event.best else ""
-    return f"step {event.step:,}: validation {event.text()}{best} ({event.seconds:.1f} s)"

@@ -25,28 +25,19 @@ def card(
         metric = by_name.get(key, Metric(key, key))
         label = f"{metric.label} {part}" if part else metric.label
         measured.append(f"- {label}: {value:{metric.format}}")
-    lines = [
+    parts = [
         f"# {title}",
-        "",
         about,
-        "",
         "## Use",
-        "",
-        *(f"    {command}" for command in use),
-        "",
+        "\n".join(f"    {command}" for command in use),
         "## Training data",
-        "",
-        *(f"- {line}" for line in data),
-        *(["", held_out] if held_out else []),
-        "",
+        "\n".join(f"- {line}" for line in data),
+        held_out,
         "## Scores on validation data",
-        "",
-        *(measured or ["- not measured"]),
-        "",
-        "All settings are in `config.toml`, all measurements in `metrics.jsonl`.",
-        "",
+        "\n".join(measured) or "- not measured",
+        "All settings are in `config.toml`, all measurements in `metrics.jsonl`.\n",
     ]
-    return "\n".join(lines)
+    return "\n\n".join(filter(None, parts))
 
 
 def data_line(file: str | tuple[str, str]) -> str:

@@ -1,9 +1,7 @@
 """Smaller copies of models, for shipping and for small machines."""
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clearhead.accel.quantization import quantize
 from clearhead.checkpoint import CARD, SETTINGS, WEIGHTS, load_checkpoint, save_weights, weights
@@ -11,18 +9,14 @@ from clearhead.files import check_new_folder
 from clearhead.tasks.records import FINAL, add_final, read_metrics
 
 
-@dataclass(frozen=True)
-class Exported:
-    """The bytes of a model's files before and after."""
+def export_int8(folder: Path, out: Path) -> tuple[int, int]:
+    """Writes a copy of a model with int8 matrices and only the files needed to use it.
 
-    before: int
-    after: int
-
-
-def export_int8(folder: Path, out: Path) -> Exported:
-    """Writes a copy of a model with int8 matrices and only the files needed to use it."""
+    Returns the bytes of these files before and after.
+    """
     checkpoint = load_checkpoint(folder)
-    files = _files(checkpoint.processor)
+    processor = [checkpoint.processor.FILE] if checkpoint.processor else []
+    files = [SETTINGS, *processor, CARD, WEIGHTS]
     check_new_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     for name in files[:-1]:
@@ -33,12 +27,7 @@ def export_int8(folder: Path, out: Path) -> Exported:
         add_final(out, final["step"], scores)
     # Last: a folder counts as a model once it has weights.
     save_weights(quantize(weights(checkpoint.model)), out / WEIGHTS)
-    return Exported(_bytes(folder, files), _bytes(out, files))
-
-
-def _files(processor: Any) -> list[str]:
-    """The files that a model needs, its weights last."""
-    return [SETTINGS, *([processor.FILE] if processor else []), CARD, WEIGHTS]
+    return _bytes(folder, files), _bytes(out, files)
 
 
 def _bytes(folder: Path, files: list[str]) -> int:

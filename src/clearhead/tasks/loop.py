@@ -17,31 +17,23 @@ from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Valida
 from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
 from clearhead.tasks.task import RunContext, Task
-from clearhead.training import (
-    DivergedError,
-    Feed,
-    Interrupt,
-    Prefetcher,
-    Report,
-    Trainer,
-    average_weights,
-)
+from clearhead.training import DivergedError, Feed, Interrupt, Prefetcher, Report, Trainer, average_weights
 
 INTERRUPTED = "interrupted"
 # Settings that a resumed run may change: device, length and intervals, and remedies for divergence.
 CHANGEABLE = (
-    "average",
-    "clip_norm",
-    "device",
-    "keep_best",
-    "keep_last",
-    "parallel",
-    "patience",
-    "report_every",
-    "save_every",
-    "save_minutes",
-    "schedule",
-    "steps",
+    "training.average",
+    "training.clip_norm",
+    "training.device",
+    "training.keep_best",
+    "training.keep_last",
+    "training.parallel",
+    "training.patience",
+    "training.report_every",
+    "training.save_every",
+    "training.save_minutes",
+    "training.schedule",
+    "training.steps",
 )
 
 
@@ -287,21 +279,14 @@ class TrainingLoop:
 
 def monitored(task: Task) -> Metric:
     """The metric that selects the best weights."""
-    name = task.recipe.training.monitor
-    for metric in task.metrics:
-        if metric.name == name:
-            return metric
-    names = ", ".join(metric.name for metric in task.metrics)
-    raise SettingsError(f"training.monitor: {name!r} is not one of {names}")
+    name, metrics = task.recipe.training.monitor, {metric.name: metric for metric in task.metrics}
+    if name not in metrics:
+        raise SettingsError(f"training.monitor: {name!r} is not one of {', '.join(metrics)}")
+    return metrics[name]
 
 
 def _lasting_settings(task: Task) -> dict[str, Any]:
     """The settings that must not change on resume, by path."""
-    groups = task.recipe.resume_settings()
-    named = {
-        f"{group}.{name}": value for group, settings in groups.items() for name, value in settings.items()
-    }
-    return {path: value for path, value in named.items() if path not in CHANGEABLE_PATHS}
-
-
-CHANGEABLE_PATHS = frozenset(f"training.{name}" for name in CHANGEABLE)
+    groups = task.recipe.resume_settings().items()
+    named = {f"{group}.{name}": value for group, settings in groups for name, value in settings.items()}
+    return {path: value for path, value in named.items() if path not in CHANGEABLE}

@@ -1,10 +1,15 @@
-"""The base class of recipes."""
+"""Recipes: their base class, and reading them from files; `kind` names the task."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
-from clearhead.config import Settings
+from clearhead import assets, tasks
+from clearhead.config import Settings, apply_overrides, parse_settings, read_toml
+from clearhead.errors import SettingsError
 from clearhead.training import TrainingConfig
+
+DEFAULT_TASK = "translation"
 
 
 class Recipe(Settings):
@@ -41,3 +46,25 @@ class Recipe(Settings):
     def usage(cls, settings: Mapping[str, Any]) -> str:
         """The options that commands need for a trained model, by its saved settings: " --to de"."""
         return ""
+
+
+def read_recipe(path: Path, changes: Sequence[str] = ()) -> Any:
+    """The recipe in a file, or a shipped one by its name, after changes of the form 'a.b=value'."""
+    path = assets.recipe_path(path)
+    return parse_recipe(apply_overrides(read_toml(path), changes), location=str(path))
+
+
+def parse_recipe(values: Mapping[str, Any], location: str = "") -> Any:
+    """The recipe that values describe; without a kind, they describe a translation."""
+    kind = values.get("kind", DEFAULT_TASK)
+    if kind in tasks.TASKS:
+        return parse_settings(tasks.TASKS[kind].Recipe, values, location)
+    prefix = f"{location}: " if location else ""
+    problems = [f"{prefix}kind: {kind!r} is not one of {', '.join(tasks.TASKS)}"]
+    try:
+        # Report the other mistakes too, as those of the most likely kind.
+        others = {name: value for name, value in values.items() if name != "kind"}
+        parse_settings(tasks.TASKS[DEFAULT_TASK].Recipe, others, location)
+    except SettingsError as error:
+        problems += error.problems
+    raise SettingsError(*problems)

@@ -100,21 +100,19 @@ def draw_curves(folder: Path, metrics: Sequence[Metric]) -> Path:
     records = read_metrics(folder)
     figure = Figure(figsize=(7, 4), layout="constrained")
     left = figure.subplots()
+
+    def curve(kind: str, name: str) -> list[tuple[float, ...]]:
+        known = (line for line in records if line["kind"] == kind and name in line)
+        return list(zip(*((line["step"], line[name]) for line in known), strict=True))
+
     for kind, marker in (("train", ""), ("validation", "o")):
-        points = [(line["step"], line["loss"]) for line in records if line["kind"] == kind and "loss" in line]
-        if points:
-            left.plot(*zip(*points, strict=True), label=f"{kind} loss", marker=marker)
+        if points := curve(kind, "loss"):
+            left.plot(*points, label=f"{kind} loss", marker=marker)
     left.set(xlabel="step", ylabel="loss per token")
     for metric in [one for one in metrics if one.higher_is_better][-1:]:
-        points = [
-            (line["step"], line[metric.name])
-            for line in records
-            if line["kind"] == "validation" and metric.name in line
-        ]
-        if points:
+        if points := curve("validation", metric.name):
             right = left.twinx()
-            label = f"validation {metric.label}"
-            right.plot(*zip(*points, strict=True), color="tab:green", marker="s", label=label)
+            right.plot(*points, color="tab:green", marker="s", label=f"validation {metric.label}")
             right.set(ylabel=metric.label, ylim=(0, None))
     if records:
         figure.legend(loc="outside upper center", ncols=3)

@@ -12,9 +12,8 @@ from clearhead.errors import SettingsError, TrainingError
 from clearhead.files import leftover_files
 from clearhead.models import MODELS
 from clearhead.tasks.events import Event
-from clearhead.tasks.loop import CHANGEABLE_PATHS
-from clearhead.tasks.recipe import Recipe
-from clearhead.tasks.recipes import parse_recipe
+from clearhead.tasks.loop import CHANGEABLE
+from clearhead.tasks.recipe import Recipe, parse_recipe
 from clearhead.tasks.records import write_named
 from clearhead.tasks.task import RunContext
 from clearhead.training import StateFolder, join_ranks
@@ -93,9 +92,8 @@ def _start(recipe: Recipe, out: Path) -> None:
 def _resumed(out: Path, changes: Sequence[str]) -> Any:
     for change in changes:
         path = ".".join(change.partition("=")[0].strip().split(".")[:2])
-        if path not in CHANGEABLE_PATHS:
-            allowed = ", ".join(sorted(CHANGEABLE_PATHS))
-            raise SettingsError(f"--set {change}: a resumed run may change only {allowed}")
+        if path not in CHANGEABLE:
+            raise SettingsError(f"--set {change}: a resumed run may change only {', '.join(CHANGEABLE)}")
     settings = apply_overrides(read_toml(out / SETTINGS), changes)
     recipe = parse_recipe(settings, location=str(out / SETTINGS))
     return recipe.resolved(on_gpu(recipe.training.device))
@@ -106,8 +104,7 @@ def _run(recipe: Recipe, context: RunContext) -> Iterator[Event]:
     task = tasks.TASKS[recipe.kind](recipe)
     context.ranks.first(lambda: _remove_half_written(context.out))
     yield from task.prepare(context)
-    finished = yield from task.fit(context)
-    yield finished
+    yield (yield from task.fit(context))
 
 
 def _remove_half_written(out: Path) -> None:

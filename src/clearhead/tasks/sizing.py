@@ -2,31 +2,17 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from clearhead.config import apply_overrides, parse_settings
+from clearhead.models import MODELS
 from clearhead.tasks.recipe import Recipe
 
 # Speed of a training step relative to plain matrix products.
 EFFICIENCY = {"cpu": 0.7, "cuda": 0.2}
 R = TypeVar("R", bound=Recipe)
-
-
-class Fitted(Protocol):
-    """A recipe sized to a corpus."""
-
-    @property
-    def recipe(self) -> Any: ...
-    @property
-    def multiplications(self) -> int:
-        """Multiplications per token in a forward pass."""
-        ...
-
-    def choices(self) -> list[str]:
-        """The choices, one per line."""
-        ...
 
 
 def with_changes(recipe: R, requested: Mapping[str, Any], changes: Sequence[str]) -> R:
@@ -49,13 +35,19 @@ def setting(requested: Mapping[str, Any], group: str, name: str) -> Any:
     return settings.get(name) if isinstance(settings, Mapping) else None
 
 
-def estimate_seconds(fitted: Fitted, device: torch.device) -> float:
-    """The estimated time of the run on a device, from its speed in plain matrix products."""
-    recipe = fitted.recipe
+def matrix_weights(recipe: Any) -> int:
+    """The number of weights that each token is multiplied with."""
+    with torch.device("meta"):
+        model = MODELS[recipe.model.kind](recipe.model, recipe.tokenizer.vocabulary)
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.ndim == 2)
+
+
+def estimate_seconds(recipe: Any, device: torch.device) -> float:
+    """The estimated time of a run on a device, from its speed in plain matrix products."""
     tokens = recipe.training.steps * recipe.batches.tokens
     speed = _flops(device, recipe.model.width) * EFFICIENCY[device.type]
     # Forward and backward are three products of two operations each.
-    return 6 * fitted.multiplications * tokens / speed
+    return 6 * matrix_weights(recipe) * tokens / speed
 
 
 def _flops(device: torch.device, width: int) -> float:

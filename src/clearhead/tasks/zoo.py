@@ -1,7 +1,7 @@
 """Finding models without loading them: built-in ones by name, trained ones by folder."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from clearhead.checkpoint import SETTINGS, WEIGHTS
 from clearhead.config import read_toml
 from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
 from clearhead.errors import ModelError, SettingsError
-from clearhead.tasks.recipes import DEFAULT as DEFAULT_TASK
+from clearhead.tasks.recipe import DEFAULT_TASK
 from clearhead.tasks.records import FINAL, TEST, read_metrics
 
 BUILT_IN = {"en-de-fr": assets.path("models/en-de-fr"), "shakespeare": assets.path("models/shakespeare")}
@@ -33,10 +33,6 @@ class ModelInfo:
     """Scores of the final weights on validation data, by metric."""
     tested: dict[str, float] = field(default_factory=dict)
     """Scores of each variant on test data, if the folder has them."""
-
-    def record(self) -> dict[str, Any]:
-        """The JSON object that describes it."""
-        return asdict(self)
 
     def quality(self) -> str:
         """The scores on test data, else the last metric on validation data, as text."""

@@ -19,10 +19,9 @@ from clearhead.tasks.events import Note, Started, Validation
 from clearhead.tasks.language.data import Instructions
 from clearhead.tasks.language.evaluate import evaluate
 from clearhead.tasks.language.recipe import LanguageRecipe, TextConfig
-from clearhead.tasks.language.task import LanguageLoss
+from clearhead.tasks.language.task import language_loss
 from clearhead.tasks.load import load_for
-from clearhead.tasks.recipe import Recipe
-from clearhead.tasks.recipes import parse_recipe
+from clearhead.tasks.recipe import Recipe, parse_recipe
 from clearhead.tasks.run import resume, train
 
 from ..conftest import finish, interrupted_at
@@ -119,11 +118,11 @@ def test_the_loss_of_packed_documents_equals_that_of_each_alone():
     torch.manual_seed(0)
     texts = [torch.randint(4, 50, (length,)).tolist() for length in (3, 9, 1, 14, 6)]
     model = GPT(GPTConfig.model_validate({**MODEL, "dropout": 0.0, "init": "gpt2"}), 50).double().eval()
-    config, loss = TextBatchingConfig(tokens=64, row_length=16), LanguageLoss()
-    [together] = PackedTexts(DelimitedDocuments(TextStore.of(texts), (2, 3)), config, seed=0).sequential()
+    config = TextBatchingConfig(tokens=64, row_length=16)
+    [packed] = PackedTexts(DelimitedDocuments(TextStore.of(texts), (2, 3)), config, seed=0).sequential()
     alone = [PackedTexts(DelimitedDocuments(TextStore.of([text]), (2, 3)), config, seed=0) for text in texts]
-    apart = sum(loss(model, batch) for batches in alone for batch in batches.sequential())
-    torch.testing.assert_close(loss(model, together), apart)
+    apart = sum(language_loss(model, batch) for batches in alone for batch in batches.sequential())
+    torch.testing.assert_close(language_loss(model, packed), apart)
 
 
 def test_the_loss_covers_only_the_answers():
@@ -134,7 +133,7 @@ def test_the_loss_covers_only_the_answers():
     ).sequential()
     logits = model(torch.tensor([[2, 10, 11, 12, 13, 14]])).log_softmax(-1)[0]
     expected = -(logits[3, 13] + logits[4, 14] + logits[5, 3])
-    torch.testing.assert_close(LanguageLoss()(model, batch), expected)
+    torch.testing.assert_close(language_loss(model, batch), expected)
 
 
 def test_the_perplexity_of_held_out_answers_is_close_to_the_validation_loss(tmp_path, texts):

@@ -14,11 +14,9 @@ from clearhead.layers.layout import Padded
 from clearhead.tasks.load import load
 from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.evaluate import (
-    HeldOutPairs,
     Validator,
     evaluate,
     held_out_pairs,
-    translate_all,
 )
 from clearhead.tasks.translation.model import TranslateOptions
 from clearhead.tasks.translation.task import translation_loss
@@ -145,8 +143,7 @@ def test_pairs_are_normalised_as_in_training_and_blank_ones_left_out(tmp_path):
 def test_a_source_that_is_too_long_has_an_empty_translation(trained):
     fitting = ("one " * trained.max_length).strip()
     sources = [fitting, f"{fitting} two", "three"]
-    test = HeldOutPairs([Pair(source, "1") for source in sources], [0, 1, 2], 3)
-    found = list(translate_all(trained, test, "de", TranslateOptions(beam=1)))
+    found = list(trained.translations(sources, "de", options=TranslateOptions(beam=1)))
     assert [one.source for one in found] == sources
     assert [one.too_long for one in found] == [False, True, False]
     assert [bool(one.text) for one in found] == [True, False, True]

@@ -8,11 +8,9 @@ import pytest
 import torch
 
 import clearhead
-from clearhead.data.sources.corpus import Pair
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.tasks.load import load
 from clearhead.tasks.translation import model as translation
-from clearhead.tasks.translation.evaluate import HeldOutPairs, translate_all
 from clearhead.tasks.translation.model import Sampling, TranslateOptions, TranslationModel
 
 TEXTS = [
@@ -256,12 +254,12 @@ def test_each_text_is_tokenised_once(number_model):
     model = load(number_model)
     counting = model.tokenizer = CountingTokenizer(model.tokenizer)
     texts = [f"{text} {text}" for text in ("one", "two", "three", "four", "five")]
-    pairs = HeldOutPairs([Pair(text, text) for text in [*texts, "six " * 16]], list(range(6)), 6)
+    too_long = [*texts, "six " * 16]
     for translate, encoded in (
         (lambda: model.translate(texts, beam=2), texts),
         (lambda: model.translate(texts, sampling=Sampling()), texts),
         (lambda: list(model.stream(texts, batch_size=2)), texts),
-        (lambda: list(translate_all(model, pairs, "de")), [pair.source for pair in pairs.pairs]),
+        (lambda: list(model.translations(too_long, "de")), too_long),
         (lambda: model.explain(texts[0]), texts[:1]),
     ):
         counting.texts.clear()

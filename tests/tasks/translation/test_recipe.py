@@ -7,7 +7,7 @@ import torch
 
 from clearhead.config import parse_settings, settings_toml
 from clearhead.errors import SettingsError
-from clearhead.tasks.recipes import read_recipe
+from clearhead.tasks.recipe import read_recipe
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.translation.task import TranslationTask
 

@@ -150,8 +150,9 @@ def test_aligned_files_stay_two_files(tmp_path):
 
 def test_the_estimate_grows_with_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr("clearhead.tasks.sizing._flops", lambda device, width: 1e9)
+    cpu = torch.device("cpu")
     small, large = (
-        estimate_seconds(fit([str(write(tmp_path / f"{count}.en-de.tsv", count))], None), torch.device("cpu"))
+        estimate_seconds(fit([str(write(tmp_path / f"{count}.en-de.tsv", count))], None).recipe, cpu)
         for count in (1_000, 50_001)
     )
     assert 0 < small < large
@@ -159,7 +160,7 @@ def test_the_estimate_grows_with_the_work(tmp_path, monkeypatch):
 
 def test_the_estimate_measures_the_speed_of_this_machine(tmp_path):
     fitted = fit([str(write(tmp_path / "a.en-de.tsv", 30))], None)
-    assert estimate_seconds(fitted, torch.device("cpu")) > 0
+    assert estimate_seconds(fitted.recipe, torch.device("cpu")) > 0
 
 
 def test_the_corpus_is_read_with_the_changed_data_settings(tmp_path):

@@ -107,7 +107,13 @@ class GenerateOptions(Options):
             problems.append(f"seed: {self.seed} should be from 0 to {MAX_SEED}")
         if "" in self.stops:
             problems.append("stop: an empty string would end every text at once; leave it out")
-        for check in (self._check_temperature, self._check_sampling, self.adjustments):
+        if not self.temperature >= 0:
+            problems.append(f"temperature: {self.temperature} should be 0 (greedy) or more")
+        temperature = self.temperature if self.temperature > 0 else 1.0
+        for check in (
+            lambda: check_sampling(temperature, self.top_k, self.top_p, self.min_p),
+            self.adjustments,
+        ):
             try:
                 check()
             except SettingsError as error:
@@ -126,13 +132,6 @@ class GenerateOptions(Options):
     def adjustments(self) -> list[Adjust]:
         """The penalties on the logits."""
         return [] if self.repetition_penalty == 1 else [repetition_penalty(self.repetition_penalty)]
-
-    def _check_temperature(self) -> None:
-        if not self.temperature >= 0:
-            raise SettingsError(f"temperature: {self.temperature} should be 0 (greedy) or more")
-
-    def _check_sampling(self) -> None:
-        check_sampling(self.temperature if self.temperature > 0 else 1.0, self.top_k, self.top_p, self.min_p)
 
 
 class Decoder:

@@ -59,14 +59,6 @@ class FittedText:
     tokens: int
     """Estimated tokens per epoch."""
 
-    @property
-    def multiplications(self) -> int:
-        """Multiplications per token in a forward pass."""
-        model = self.recipe.model
-        return model.layers * (4 * model.width**2 + 2 * model.width * model.ffn_width) + (
-            self.recipe.tokenizer.vocabulary * model.width
-        )
-
     def choices(self) -> list[str]:
         """The choices, one per line."""
         recipe, model, survey = self.recipe, self.recipe.model, self.survey

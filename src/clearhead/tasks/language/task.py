@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from math import log
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from clearhead.checkpoint import Checkpoint
 from clearhead.data.batch import IGNORE_INDEX, CropBatch, TextBatch
 from clearhead.data.batching.crops import Crops, PackedTexts
 from clearhead.data.batching.plan import SINGLE, Share
-from clearhead.data.delimited import DelimitedDocuments, Delimiters
+from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.progress import track_progress
 from clearhead.data.sources.documents import check_texts
 from clearhead.data.store import PairStore, TextStore
@@ -35,16 +34,11 @@ Batch = TextBatch | CropBatch
 Store = TextStore | PairStore
 
 
-@dataclass(frozen=True, eq=False)
-class LanguageLoss:
+def language_loss(model: GPT, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
     """Cross-entropy of the next token, summed over the labelled tokens of a batch."""
-
-    label_smoothing: float = 0.0
-
-    def __call__(self, model: GPT, batch: Batch) -> Tensor:
-        states = model.states(batch.inputs, layout(batch))
-        criterion = Criterion(self.label_smoothing, ignore_index=IGNORE_INDEX)
-        return chunked_cross_entropy(states[None], model.readout_weight, batch.labels, criterion)
+    states = model.states(batch.inputs, layout(batch))
+    criterion = Criterion(label_smoothing, ignore_index=IGNORE_INDEX)
+    return chunked_cross_entropy(states[None], model.readout_weight, batch.labels, criterion)
 
 
 def layout(batch: Batch) -> TextLayout:
@@ -66,14 +60,15 @@ class LanguageTask(Task):
         recipe, data = self.recipe, self.recipe.data
         check_texts(data.paths)
         self.corpus = corpus = corpus_of(data, recipe.training.seed)
-        yield Note(f"for example: {_shortened(corpus.example())}")
+        example = corpus.example()
+        yield Note(f"for example: {example if len(example) <= 80 else f'{example[:79]}…'}")
         inherited = None
         if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
             inherited = recipe.inherited_tokenizer()
             yield Note("reusing the tokenizer …" if inherited else "training the tokenizer …")
             if not data.validation:
                 with track_progress(corpus.paths(), context.progress):
-                    context.ranks.first(self._split)
+                    context.ranks.first(lambda: bool(corpus.split))  # reads all files
         self.processor = context.processor(
             Tokenizer, lambda: inherited or learn_text_tokenizer(corpus, recipe)
         )
@@ -86,7 +81,6 @@ class LanguageTask(Task):
             self.store = self._store("train")
         yield Note(self._about(self.store))
         self.data_fingerprint = self.store.meta["content"]["files"]
-        self.loss_function = LanguageLoss(recipe.training.label_smoothing)
         held_out = context.ranks.first(lambda: self._hold_out(context.out))
         self.validation = self._store("validation") if held_out else None
 
@@ -94,19 +88,19 @@ class LanguageTask(Task):
         return self._batches(self.store, Share(rank, ranks, batches_per_step))
 
     def loss(self, model: GPT, batch: Batch) -> Tensor:
-        return self.loss_function(model, batch)
+        return language_loss(model, batch, self.recipe.training.label_smoothing)
 
     @torch.no_grad()
     def validate(self, model: GPT, autocast: AbstractContextManager) -> dict[str, float]:
         """Loss per token over all held-out text; of running text, also bits per byte."""
-        store, loss = self.validation, LanguageLoss()
+        store = self.validation
         if store is None:
             return {}
         model.eval()
         total, tokens = 0.0, 0
         for batch in self._batches(store).sequential():
             with autocast:
-                found = loss(model, batch.to(model.readout_weight.device))
+                found = language_loss(model, batch.to(model.readout_weight.device))
             total, tokens = total + found.item(), tokens + batch.tokens
         mean = total / tokens
         if not isinstance(store, TextStore):
@@ -136,24 +130,17 @@ class LanguageTask(Task):
     def load(cls, checkpoint: Checkpoint) -> LanguageModel:
         return LanguageModel.from_checkpoint(checkpoint)
 
-    def _split(self) -> None:
-        """Splits the corpus, which reads all files."""
-        _ = self.corpus.split
-
     def _store(self, part: Part) -> Store:
         return self.corpus.store(part, self.processor, self.recipe.batches.row)
 
     def _batches(self, store: Store, share: Share = SINGLE) -> Crops | PackedTexts:
-        kind = Crops if self.recipe.batches.kind == "crops" else PackedTexts
-        documents = DelimitedDocuments(store, self._delimiters())
-        return kind(documents, self.recipe.batches, self.recipe.training.seed, share)
-
-    def _delimiters(self) -> Delimiters | None:
-        """The special tokens around documents; none if the data is a single text."""
-        if self.recipe.batches.kind == "crops" and len(self.store) == 1:
-            return None
+        crops = self.recipe.batches.kind == "crops"
         start, end = self.processor.bos_id, self.processor.eos_id
-        return None if start is None or end is None else (start, end)
+        # A single text needs no special tokens around it.
+        plain = start is None or end is None or (crops and len(self.store) == 1)
+        documents = DelimitedDocuments(store, None if plain else (start, end))
+        kind = Crops if crops else PackedTexts
+        return kind(documents, self.recipe.batches, self.recipe.training.seed, share)
 
     def _about(self, store: Store) -> str:
         if isinstance(store, PairStore):
@@ -161,8 +148,8 @@ class LanguageTask(Task):
             too_long = f"; {left_out:,} exceed the context and are left out" if left_out else ""
             return f"prompts with answers to train on: {len(store):,}{too_long}{self._unknown(store)}"
         characters, documents = store.meta["characters"], counted(len(store), "document")
-        about = f"text to train on: {characters:,} characters in {documents}, {store.tokens:,} tokens"
-        return about + self._unknown(store)
+        size = f"{characters:,} characters in {documents}, {store.tokens:,} tokens"
+        return f"text to train on: {size}{self._unknown(store)}"
 
     def _unknown(self, store: Store) -> str:
         """A note on characters that are missing from an inherited vocabulary."""
@@ -194,7 +181,3 @@ class LanguageTask(Task):
                 found.append({"text": text})
                 text = ""
         return found
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= 80 else f"{line[:79]}…"

@@ -1,9 +1,9 @@
 """Training pairs: reading, cleaning, splitting, tokenizer and cached token stores."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
@@ -155,14 +155,9 @@ def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
 def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationRecipe) -> PairStore:
     """The ids of a part in all directions, without pairs that are too long for the model."""
     ids = tag_ids(recipe.data.directions, tokenizer)
-    read: Callable[[Tally], Iterator[TaggedPair]] = lambda tally: corpus.directed(part, ids, tally)  # noqa: E731
-    return cached_store(
-        cache_folder(),
-        {**corpus.described, "part": part, "tags": ids},
-        read,
-        tokenizer,
-        recipe.model.max_tokens,
-    )
+    content = {**corpus.described, "part": part, "tags": ids}
+    read = partial(corpus.directed, part, ids)
+    return cached_store(cache_folder(), content, read, tokenizer, recipe.model.max_tokens)
 
 
 def tally(store: PairStore) -> Tally:

@@ -51,19 +51,14 @@ def tag_ids(directions: Iterable[Direction], tokenizer: Tokenizer) -> dict[str, 
     return found
 
 
-def saved_corpora(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The corpora in a model's saved settings, which may be incomplete; at least one."""
+def saved_directions(settings: Mapping[str, Any]) -> tuple[Direction, ...]:
+    """The directions of a model, by its saved settings, which may be incomplete; at least one."""
     data = settings.get("data")
     data = data if isinstance(data, Mapping) else {}
     corpora = data.get("corpora", [data])
-    found = [one for one in corpora if isinstance(one, Mapping)] if isinstance(corpora, list) else []
-    return found or [{}]
-
-
-def saved_directions(settings: Mapping[str, Any]) -> tuple[Direction, ...]:
-    """The directions of a model, by its saved settings."""
+    corpora = [one for one in corpora if isinstance(one, Mapping)] if isinstance(corpora, list) else []
     found: dict[Direction, None] = {}
-    for corpus in saved_corpora(settings):
+    for corpus in corpora or [{}]:
         one = Direction(*(str(corpus.get(side, UNK)) for side in ("source", "target")))
         found[one] = None
         if corpus.get("both") is True:

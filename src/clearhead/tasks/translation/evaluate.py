@@ -1,10 +1,10 @@
 """Evaluation of translators: validation during training, scores and comparisons on test pairs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from clearhead.data.sources.corpus import DataPath, Pair, read_pairs
 from clearhead.data.store import PairStore
 from clearhead.errors import DataError
 from clearhead.tasks.translation.directions import Direction, file_name, saved_directions, tag_ids
-from clearhead.tasks.translation.model import SearchConfig, TranslateOptions, Translation, TranslationModel
+from clearhead.tasks.translation.model import SearchConfig, TranslationModel
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from clearhead.evaluation.by_length import LengthBucket
     from clearhead.evaluation.metric import Score
     from clearhead.evaluation.significance import Comparison
-
-T = TypeVar("T")
 
 
 class Validator:
@@ -111,7 +109,7 @@ class HeldOutPairs:
     def blank(self) -> int:
         return self.read - len(self.pairs)
 
-    def kept(self, each: Sequence[T]) -> list[T]:
+    def kept(self, each: Sequence[str]) -> list[str]:
         """Of items for every line, those of the pairs."""
         return [each[line] for line in self.lines]
 
@@ -140,13 +138,6 @@ def held_out_pairs(path: DataPath | None, folder: Path, direction: Direction) ->
     pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(path, direction)]
     lines = [line for line, pair in enumerate(pairs) if pair.source and pair.target]
     return HeldOutPairs([pairs[line] for line in lines], lines, len(pairs))
-
-
-def translate_all(
-    translator: TranslationModel, test: HeldOutPairs, to: str, options: TranslateOptions | None = None
-) -> Iterator[Translation]:
-    """Translations of the test sources; those too long for the model are empty."""
-    return translator.translations([pair.source for pair in test.pairs], to, batch_size=256, options=options)
 
 
 def evaluate(

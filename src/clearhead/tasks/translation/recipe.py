@@ -238,16 +238,12 @@ class TranslationRecipe(Recipe):
     search: SearchConfig = SearchConfig()
 
     @model_validator(mode="after")
-    def _check_rows(self) -> Self:
+    def _check_together(self) -> Self:
         if self.batches.kind == "packed" and not self.model.packs:
             raise ValueError(
                 "batches.kind is 'packed', but fraction positions and the location score need a row for each "
                 "sentence; use 'padded'"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_validation(self) -> Self:
         held_out = self.data.holds_out("validation")
         if self.training.monitor == "bleu" and not held_out:
             raise ValueError("training.monitor is 'bleu', but no pairs are held out for validation")

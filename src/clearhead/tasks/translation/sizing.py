@@ -61,15 +61,6 @@ class FittedPairs:
     def epochs(self) -> float:
         return self.recipe.training.steps / _steps(self.tokens, self.recipe.batches.tokens)
 
-    @property
-    def multiplications(self) -> int:
-        """Multiplications per token in a forward pass."""
-        model, vocabulary = self.recipe.model, self.recipe.tokenizer.vocabulary
-        square = model.width * model.width
-        layers = 4 * square * (model.encoder_layers + 2 * model.decoder_layers)
-        ffn = 2 * model.width * model.ffn_width * (model.encoder_layers + model.decoder_layers)
-        return layers + ffn + vocabulary * model.width
-
     def choices(self) -> list[str]:
         """The choices, one per line."""
         recipe, model = self.recipe, self.recipe.model
