@@ -25,24 +25,19 @@ class SettingsError(ClearheadError):
         self.problems = problems
 
 
-class DataError(ClearheadError):
-    pass
+class DataError(ClearheadError): ...
 
 
-class ModelError(ClearheadError):
-    pass
+class ModelError(ClearheadError): ...
 
 
-class TextError(ClearheadError):
-    pass
+class TextError(ClearheadError): ...
 
 
-class TrainingError(ClearheadError):
-    pass
+class TrainingError(ClearheadError): ...
 
 
-class RankError(TrainingError):
-    pass
+class RankError(TrainingError): ...
 
 
 def closest_match(name: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:

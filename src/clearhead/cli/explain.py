@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import print_result, print_status, read_stdin
-from clearhead.cli.options import (
-    Device,
-    Json,
-    ModelArgument,
-    check_task_options,
-    device_named,
-    given,
-    option,
-)
+from clearhead.cli.options import Device, Json, ModelArgument, check_task_options, device_named, given, option
 from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -46,7 +46,10 @@ def models(
         for model, inside in listed:
             print_result({**asdict(model), "built_in": inside})
     elif listed:
-        _print_table([_row(model, inside) for model, inside in listed])
+        rows = [HEADER, *(_row(model, inside) for model, inside in listed)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            print_result("  ".join(map(str.ljust, row, widths)).rstrip())
     if not found:
         print_status(f"no trained models here; train one: {TRAIN}")
 
@@ -59,10 +62,3 @@ def _row(model: "ModelInfo", inside: bool) -> tuple[str, ...]:
         model.quality() or "unknown",
         model.licence or "",
     )
-
-
-def _print_table(rows: list[tuple[str, ...]]) -> None:
-    rows = [HEADER, *rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print_result("  ".join(map(str.ljust, row, widths)).rstrip())

@@ -46,7 +46,8 @@ class ModelInfo:
 
 def find_models(folders: Sequence[Path]) -> list[ModelInfo]:
     """Models in these folders and directly below them, each once."""
-    candidates = {path.resolve(): path for folder in folders for path in (folder, *_below(folder))}
+    below = {folder: sorted(folder.glob("*/")) for folder in folders}
+    candidates = {path.resolve(): path for folder in folders for path in (folder, *below[folder])}
     return [model for path in candidates.values() if (model := describe(path))]
 
 
@@ -126,16 +127,10 @@ def task_of(settings: Mapping[str, Any]) -> str:
     return "language" if isinstance(model, Mapping) and model.get("kind") == "gpt" else DEFAULT_TASK
 
 
-def _below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-
-
 def _licence(settings: Mapping[str, Any]) -> str | None:
     shipped = {**SHIPPED, **SHIPPED_TEXTS}
-    return (
-        "; ".join(dict.fromkeys(shipped[name].licence for name in _names(settings) if name in shipped))
-        or None
-    )
+    licences = dict.fromkeys(shipped[name].licence for name in _names(settings) if name in shipped)
+    return "; ".join(licences) or None
 
 
 def _names(value: Any) -> list[str]:

@@ -93,11 +93,8 @@ class GenerateOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         problems = []
-        for name, least, most in (
-            ("tokens", 1, MAX_TOKENS),
-            ("samples", 1, MAX_SAMPLES),
-            ("logprobs", 0, None),
-        ):
+        limits = {"tokens": (1, MAX_TOKENS), "samples": (1, MAX_SAMPLES), "logprobs": (0, None)}
+        for name, (least, most) in limits.items():
             value = getattr(self, name)
             if value < least:
                 problems.append(f"{name}: {value} should be at least {least}")

@@ -152,10 +152,8 @@ class LanguageModel:
         Keyword arguments are those of `GenerateOptions`. The result for a prompt does not depend on the
         prompts beside it.
         """
-        filters = (temperature, top_k, top_p, min_p)
-        options = GenerateOptions(
-            tokens, *filters, repetition_penalty, stop, seed, samples, logprobs, overflow
-        )
+        filters = (temperature, top_k, top_p, min_p, repetition_penalty)
+        options = GenerateOptions(tokens, *filters, stop, seed, samples, logprobs, overflow)
         texts = as_texts(prompts, "prompt")
         encoded = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
         rows = [number for number in range(len(texts)) for _ in range(options.samples)]

@@ -137,8 +137,9 @@ class LanguageTask(Task):
         crops = self.recipe.batches.kind == "crops"
         start, end = self.processor.bos_id, self.processor.eos_id
         # A single text needs no special tokens around it.
-        plain = start is None or end is None or (crops and len(self.store) == 1)
-        documents = DelimitedDocuments(store, None if plain else (start, end))
+        single = crops and len(self.store) == 1
+        delimiters = None if single or start is None or end is None else (start, end)
+        documents = DelimitedDocuments(store, delimiters)
         kind = Crops if crops else PackedTexts
         return kind(documents, self.recipe.batches, self.recipe.training.seed, share)
 

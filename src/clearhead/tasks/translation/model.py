@@ -147,11 +147,7 @@ class TranslationModel:
     """The name or folder it was loaded from."""
 
     def __init__(
-        self,
-        model: Translator,
-        tokenizer: Tokenizer,
-        directions: Sequence[Direction],
-        search: SearchConfig,
+        self, model: Translator, tokenizer: Tokenizer, directions: Sequence[Direction], search: SearchConfig
     ):
         self.model = model.eval()
         self.tokenizer = tokenizer

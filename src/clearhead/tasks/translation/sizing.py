@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.buckets import BatchingConfig
@@ -83,7 +82,9 @@ def fit(
     progress: ProgressCallback = ignore_progress,
 ) -> FittedPairs:
     """Reads the corpus once and sizes a recipe to it; changes such as 'model.width=64' take precedence."""
-    requested = _requested(paths, languages, changes)
+    source, target = (check_language(language) for language in languages or guess_languages(paths[0]))
+    files = [list(map(str, path)) if isinstance(path, tuple) else str(path) for path in paths]
+    requested = apply_overrides({"data": {"source": source, "target": target, "train": files}}, changes)
     data = parse_settings(DataConfig, requested["data"], group="data")
     [corpus] = data.corpora
     check_files(corpus.train)
@@ -102,15 +103,6 @@ def fit(
     usual = max(200, size.epochs * _steps(tokens, size.batch_tokens))
     recipe = _recipe(size, data, steps_of(requested, usual))
     return FittedPairs(with_changes(recipe, requested, changes), tally, tokens)
-
-
-def _requested(
-    paths: Sequence[DataPath], languages: tuple[str, str] | None, changes: Sequence[str]
-) -> dict[str, Any]:
-    """The settings that are known before the corpus is read: files, languages and changes."""
-    source, target = (check_language(language) for language in languages or guess_languages(paths[0]))
-    files = [list(map(str, path)) if isinstance(path, tuple) else str(path) for path in paths]
-    return apply_overrides({"data": {"source": source, "target": target, "train": files}}, changes)
 
 
 def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:

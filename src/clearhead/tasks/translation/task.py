@@ -1,6 +1,6 @@
 """The translation task: its loss, data, validation and model card."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +152,10 @@ class TranslationTask(Task):
         self.data_fingerprint = self.store.meta["content"]["files"]
         held_out = context.ranks.first(lambda: self._hold_out(context.out))
         self.validator = Validator(held_out, self.processor, recipe) if any(held_out.values()) else None
-        self._loss = self._make_loss()
+        training = recipe.training
+        distilled = training.distillation.weight if training.distillation else 0.0
+        criterion = Criterion(training.label_smoothing, training.regulariser, distilled)
+        self._loss = TranslationLoss(criterion, len(self.processor.special_tokens), self._teacher())
 
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> PaddedBatches | PackedBatches:
         recipe = self.recipe
@@ -196,12 +199,6 @@ class TranslationTask(Task):
     def load(cls, checkpoint: Checkpoint) -> TranslationModel:
         return TranslationModel.from_checkpoint(checkpoint)
 
-    def _make_loss(self) -> TranslationLoss:
-        training = self.recipe.training
-        distilled = training.distillation.weight if training.distillation else 0.0
-        criterion = Criterion(training.label_smoothing, training.regulariser, distilled)
-        return TranslationLoss(criterion, len(self.processor.special_tokens), self._teacher())
-
     def _teacher(self) -> Translator | None:
         recipe = self.recipe
         if not recipe.training.distillation:
@@ -233,9 +230,6 @@ class TranslationTask(Task):
         directions, held_out = self.recipe.data.directions, self.corpus.by_direction("validation")
         for part, kept in (("validation", held_out), ("test", self.corpus.by_direction("test"))):
             for direction, pairs in kept.items():
-                write_named(out / file_name(part, direction, directions), _tsv(pairs))
+                lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+                write_named(out / file_name(part, direction, directions), lines)
         return held_out
-
-
-def _tsv(pairs: Iterable[Pair]) -> str:
-    return "".join(f"{source}\t{target}\n" for source, target in pairs)
