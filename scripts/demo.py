@@ -45,7 +45,11 @@ def show() -> None:
 
     model = clearhead.load("en-de-fr")
     for direction in model.directions:
-        rows = (BUILT_IN["en-de-fr"] / file_name("test", direction, model.directions)).read_text(encoding="utf-8").splitlines()
+        rows = (
+            (BUILT_IN["en-de-fr"] / file_name("test", direction, model.directions))
+            .read_text(encoding="utf-8")
+            .splitlines()
+        )
         chosen = [rows[len(rows) * (2 * number + 1) // (2 * EXAMPLES)] for number in range(EXAMPLES)]
         pairs = [row.split("\t") for row in chosen]
         start = perf_counter()

@@ -35,7 +35,7 @@ WORDS = (
     (
         "signs?",
         "special token",
-        r"(torch|np|math)\.(copy)?sign|\.sign\(|(minus|plus|dollar|opposite) signs?|sign of (an?|the)",
+        r"(torch|np|math|Math)\.(copy)?sign|\.sign\(|(minus|plus|dollar|opposite) signs?|sign of (an?|the)|\"signs\"",
     ),
     ("unsaid", "suppressed_tokens", ""),
     ("foresee(n|s|ing)?|foresight", "perplexity, prediction", ""),
@@ -46,7 +46,7 @@ WORDS = (
     ("laying|laid|lays", "pack, packed", r"laid out|lays out|laying out"),
     ("stretch(es|ed)?", "span, window", r"-[a-z]+: ?stretch|stretch(es|ed)? to (fit|fill)"),
     ("walks?|walked", "loop, traversal", r"(os|ast|path|tree|parent|self)\.walk|\.walk\("),
-    ("lessons", "train data", ""),
+    ("(?-i:Lessons)(?=\\()", "train data", ""),
     ("undrawn", "skip initialisation", ""),
     ("unboxed|boxed|whole box|WHOLE_BOX|(?-i:BOX)|in the box", "built-in model, en-de-fr", ""),
     ("(?<=read.|rite.)foreign|(?<=_)foreign", "huggingface", ""),

@@ -1,4 +1,4 @@
-"""README tells of everything that is there, and of nothing that is not."""
+"""README and the docs describe everything that exists, and nothing else."""
 
 import re
 from pathlib import Path

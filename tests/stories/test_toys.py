@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from clearhead.data.batch import PairBatch
-from clearhead.data.toys import Toy, toy_batches, toy_pairs
 from clearhead.decoding import Constraints, greedy_search
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.tokenizer import BOS, EOS
 from clearhead.training import cross_entropy_loss
 from clearhead.training.optimizer import AdamConfig, Optimizer
+
+from ..toys import Toy, toy_batches, toy_pairs
 
 VOCABULARY, MAX_LENGTH, SENTENCES, LEARNING_RATE = 12, 5, 64, 1e-2
 STEPS: dict[Toy, int] = {"copy": 200, "reverse": 300}

@@ -5,8 +5,9 @@ import itertools
 import pytest
 import torch
 
-from clearhead.data.toys import FIRST_SYMBOL, toy_batch, toy_batches, toy_pairs
 from clearhead.errors import SettingsError
+
+from .toys import FIRST_SYMBOL, toy_batch, toy_batches, toy_pairs
 
 TARGETS = {"copy": list, "reverse": lambda source: source[::-1], "sort": sorted}
 
