@@ -35,7 +35,7 @@ WORDS = (
     (
         "signs?",
         "special token",
-        r"(torch|np|math|Math)\.(copy)?sign|\.sign\(|(minus|plus|dollar|opposite) signs?|sign of (an?|the)|\"signs\"",
+        r"(torch|np|math|Math)\.(copy)?sign|\.sign\(|(minus|plus|dollar|opposite) signs?|sign of (an?|the)|\"signs\"|(const |return |: )sign|sign \*",
     ),
     ("unsaid", "suppressed_tokens", ""),
     ("foresee(n|s|ing)?|foresight", "perplexity, prediction", ""),
@@ -49,7 +49,7 @@ WORDS = (
     ("(?-i:Lessons)(?=\\()", "train data", ""),
     ("undrawn", "skip initialisation", ""),
     ("unboxed|boxed|whole box|WHOLE_BOX|(?-i:BOX)|in the box", "built-in model, en-de-fr", ""),
-    ("(?<=read.|rite.)foreign|(?<=_)foreign", "huggingface", ""),
+    ("(?<=read.|rite.)foreign|(?<=_)foreign", "huggingface", "foreign_host"),
     ("settle[ds]?|settling", "synchronize; resolve (settings)", ""),
     ("mend(s|ed|ing)?", "fix", ""),
     ("somebody|nobody|whoever|so manieth", "someone, no one, you, or a plain sentence", ""),

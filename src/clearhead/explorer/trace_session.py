@@ -37,7 +37,7 @@ class StoppedError(ClearheadError):
 
 @dataclass
 class TraceSession:
-    """An explanation and what the page asks about it; `run` captures its tensors."""
+    """An explanation and what the page requests of it; `run` captures its tensors."""
 
     explanation: Explanation
     about: Mapping[str, Any]
