@@ -34,7 +34,7 @@ class Token:
     """The token that is to follow, on the output side; None where it is not known."""
     log_prob: float | None = None
     """Of the next token."""
-    written: bool = False
+    generated: bool = False
     """Whether the model generated it."""
 
     @property
@@ -113,9 +113,10 @@ class Explanation:
 
         `VIEWS` in pictures/draw.py lists the names.
         """
-        from clearhead.inspection.pictures.draw import draw, select
+        from clearhead.inspection.pictures.context import Selection
+        from clearhead.inspection.pictures.draw import draw
 
-        return draw(self, view, select(attention, layer, head, query))
+        return draw(self, view, Selection(attention, layer, head, query))
 
     def save(
         self,
@@ -131,16 +132,16 @@ class Explanation:
 
         A folder gets every picture.
         """
-        from clearhead.inspection.pictures.draw import select
+        from clearhead.inspection.pictures.context import Selection
         from clearhead.inspection.save import save_explanation
 
-        return save_explanation(self, Path(path), view, select(attention, layer, head, query))
+        return save_explanation(self, Path(path), view, Selection(attention, layer, head, query))
 
     def page(self, height: int = 760) -> "NotebookPage":
         """The explorer's page for a notebook, with all data inside."""
-        from clearhead.inspection.save import notebook_page
+        from clearhead.inspection.save import NotebookPage
 
-        return notebook_page(self, height)
+        return NotebookPage(f"{self.name}: {self.text}", WRITERS["html"](self), height)
 
     def _repr_html_(self) -> str:
         from clearhead.inspection.save import notebook_html
@@ -243,11 +244,5 @@ def _with_log_probs(tokens: Sequence[Token], logits: Tensor | None) -> tuple[Tok
     return (*known, *tokens[len(known) :])
 
 
-def _json(explanation: Explanation) -> str:
-    from clearhead.inspection.save import json_text
-
-    return json_text(explanation)
-
-
-WRITERS: dict[str, Callable[[Explanation], str]] = {"json": _json}
-"""Writers of a whole explanation as text, by file ending; the explorer adds html."""
+WRITERS: dict[str, Callable[[Explanation], str]] = {}
+"""Writers of a whole explanation as text, by file ending; save.py adds json, the explorer html."""
