@@ -178,7 +178,7 @@ def test_a_given_target_has_no_tree(client, make_trace):
 
 
 def test_a_built_in_name_means_the_packaged_model_even_if_a_folder_has_that_name(
-    models, boxed, tmp_path, monkeypatch
+    models, built_in_model, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     Path("en-fr").mkdir()
