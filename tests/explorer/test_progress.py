@@ -15,13 +15,11 @@ from fastapi.testclient import TestClient
 
 from clearhead.errors import ModelError, SettingsError
 from clearhead.explorer.app import make_app
-from clearhead.explorer.library import DisconnectedError, Library
+from clearhead.explorer.library import DisconnectedError, Library, TraceCache, UnknownTraceError
 from clearhead.explorer.measures import contributions
 from clearhead.explorer.pending import PendingTrace
-from clearhead.explorer.run import start_trace
 from clearhead.explorer.server import _wait_until_ready, in_background
-from clearhead.explorer.trace_session import StoppedError, TraceSession
-from clearhead.explorer.traces import TraceCache, UnknownTraceError
+from clearhead.explorer.trace_session import StoppedError, TraceSession, start_trace
 
 FIRST = "encoder.blocks.0.attention.weights"
 
@@ -56,18 +54,18 @@ def test_the_first_tensors_arrive_before_the_last_and_equal_python(held):
     finished = session.wait().manifest()
     assert finished["difference"] < 1e-5
     log_probs = [token["log_prob"] for token in finished["sides"]["target"]]
-    assert log_probs == [token.log_probability for token in explanation.target]
+    assert log_probs == [token.log_prob for token in explanation.target]
 
 
 def test_without_names_nothing_is_captured(translator):
     session = translator.explain("three one", names=())
     assert len(session.trace) == 0
-    assert [token.log_probability for token in session.target] == [None] * len(session.target)
+    assert [token.log_prob for token in session.target] == [None] * len(session.target)
     assert session.output == translator.explain("three one").output
 
 
 def test_a_tensor_on_request_runs_the_pass_no_further(translator, monkeypatch):
-    monkeypatch.setattr("clearhead.explorer.run.KEPT_BYTES", 1000)
+    monkeypatch.setattr("clearhead.explorer.trace_session.KEPT_BYTES", 1000)
     session, seen, name = start_trace(translator, "numbers", {"text": "three one"}), [], FIRST[:-7] + "scores"
     session.run()
 
@@ -115,8 +113,8 @@ def test_a_model_with_nan_weights_is_refused_in_one_line(translator, more):
 def test_the_tree_of_a_search_counts_as_memory(translator):
     searched = start_trace(translator, "numbers", {"text": "three one"})
     given = TraceSession(translator.explain("three one", names=(), target="3 1"), searched.about)
-    assert searched.tree is not None
-    assert searched.bytes - given.bytes >= 100 * len(searched.tree.nodes) > 0
+    assert searched.explanation.tree is not None
+    assert searched.bytes - given.bytes >= 100 * len(searched.explanation.tree.nodes) > 0
 
 
 def test_a_dropped_trace_stops_its_pass(translator):
@@ -145,7 +143,7 @@ def test_muting_heads_stops_when_the_client_disconnects(translator):
     with pytest.raises(StoppedError, match="stopped muting"):
         contributions(session, connected.__next__)
     assert list(connected) == []
-    again = translator.explain("three one").log_probability
+    again = translator.explain("three one").sum_log_prob
     assert contributions(session)["log_prob"] == pytest.approx(again, abs=1e-5)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from anyio import from_thread
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
@@ -14,22 +14,17 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from clearhead import __version__
 from clearhead.errors import ClearheadError
-from clearhead.explorer.architecture import architecture
+from clearhead.explorer.architecture import architecture, position_table
 from clearhead.explorer.arrays import Array
-from clearhead.explorer.beam import beam
-from clearhead.explorer.distribution import SamplingFilter
-from clearhead.explorer.library import POLL_SECONDS, BusyError, DisconnectedError, Library
+from clearhead.explorer.distribution import SamplingFilter, next_token
+from clearhead.explorer.explorable import tokenize
+from clearhead.explorer.library import POLL_SECONDS, DisconnectedError, Library, TraceCache, UnknownTraceError
 from clearhead.explorer.limits import BodyLimit, SecurityHeaders
-from clearhead.explorer.measures import contributions, lens, summaries
-from clearhead.explorer.positions import position_table
+from clearhead.explorer.measures import beam, contributions, lens, summaries
 from clearhead.explorer.projection import projection
 from clearhead.explorer.requests import ContextsRequest, StepRequest, TraceRequest, error_line
-from clearhead.explorer.run import start_trace
 from clearhead.explorer.standalone import PAGE
-from clearhead.explorer.steps import next_token
-from clearhead.explorer.tokens import tokenize
-from clearhead.explorer.trace_session import UnknownTensorError
-from clearhead.explorer.traces import TraceCache, UnknownTraceError
+from clearhead.explorer.trace_session import start_trace
 from clearhead.explorer.vectors import in_contexts, neighbours
 
 CACHE_BYTES = 512_000_000
@@ -41,9 +36,12 @@ def make_app(library: Library, cache_bytes: int = CACHE_BYTES, hosts: tuple[str,
     """The application; it refuses requests to other hosts, so that no foreign web page can use it."""
     app = FastAPI(title="clearhead explorer", version=__version__, openapi_url=None)
     traces = TraceCache(cache_bytes)
-    for router in (_model_routes(library), _trace_routes(library, traces), _measure_routes(library, traces)):
-        app.include_router(router, prefix="/api")
-    app.include_router(_page_routes())
+    api = APIRouter(prefix="/api")
+    _add_model_routes(api, library)
+    _add_trace_routes(api, library, traces)
+    _add_measure_routes(api, library, traces)
+    app.include_router(api)
+    _add_page(app)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_middleware(BodyLimit)
     app.add_middleware(SecurityHeaders)
@@ -51,9 +49,7 @@ def make_app(library: Library, cache_bytes: int = CACHE_BYTES, hosts: tuple[str,
     return app
 
 
-def _model_routes(library: Library) -> APIRouter:
-    router = APIRouter()
-
+def _add_model_routes(router: APIRouter, library: Library) -> None:
     @router.get("/models")
     def models() -> Response:
         return JSONResponse({"version": __version__, "models": library.records()})
@@ -92,12 +88,8 @@ def _model_routes(library: Library) -> APIRouter:
         with library.using(body.model) as (used, _):
             return JSONResponse(in_contexts(used, body.word, body.texts, body.count))
 
-    return router
 
-
-def _trace_routes(library: Library, traces: TraceCache) -> APIRouter:
-    router = APIRouter()
-
+def _add_trace_routes(router: APIRouter, library: Library, traces: TraceCache) -> None:
     @router.post("/trace")
     def trace(body: TraceRequest, request: Request) -> Response:
         with library.using(body.model, _connection(request)) as (used, name):
@@ -149,26 +141,15 @@ def _trace_routes(library: Library, traces: TraceCache) -> APIRouter:
         with library.using(session.name):
             return JSONResponse(projection(session, attention, layer, head, position, part, dimension))
 
-    return router
 
-
-def _measure_routes(library: Library, traces: TraceCache) -> APIRouter:
-    router = APIRouter()
-
+def _add_measure_routes(router: APIRouter, library: Library, traces: TraceCache) -> None:
     @router.get("/trace/{key}/summaries")
     def all_summaries(key: str) -> Response:
         return JSONResponse(summaries(traces.get(key).wait()))
 
     @router.get("/trace/{key}/logits")
-    def logits(
-        key: str,
-        position: int,
-        top: int = 20,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-    ) -> Response:
-        return JSONResponse(traces.get(key).logits(position, SamplingFilter(top, temperature, top_k, top_p)))
+    def logits(key: str, position: int, chosen: Annotated[SamplingFilter, Depends()]) -> Response:
+        return JSONResponse(traces.get(key).logits(position, chosen))
 
     @router.get("/trace/{key}/lens")
     def logit_lens(key: str, top: Annotated[int, Query(ge=1, le=20)] = 3) -> Response:
@@ -186,16 +167,13 @@ def _measure_routes(library: Library, traces: TraceCache) -> APIRouter:
         with library.using(session.name, connected):
             return JSONResponse(contributions(session, connected))
 
-    return router
 
-
-def _page_routes() -> APIRouter:
+def _add_page(app: FastAPI) -> None:
     """The built page and the files beside it."""
-    router = APIRouter()
     # Looked up by name, so that no path from outside reaches the disk.
     built = {file.relative_to(PAGE).as_posix(): file for file in PAGE.rglob("*") if file.is_file()}
 
-    @router.get("/{path:path}")
+    @app.get("/{path:path}")
     def page(path: str) -> Response:
         file = built.get(path or "index.html")
         if file is None:
@@ -203,8 +181,6 @@ def _page_routes() -> APIRouter:
         # Unless the icon is cached, browsers ask for it at every step of the history.
         cache = "max-age=86400" if file.suffix == ".svg" else "no-cache"
         return FileResponse(file, headers={"Cache-Control": cache})
-
-    return router
 
 
 def _connection(request: Request) -> Callable[[], bool]:
@@ -228,17 +204,12 @@ def _handle_errors(app: FastAPI) -> None:
     def user_error(_: Request, error: ClearheadError) -> Response:
         text = "; ".join(str(error).splitlines())
         field = re.match(r"([a-z_]+(?:[.\[]\w+\]?)*): ", text)
-        statuses = {BusyError: 503, UnknownTensorError: 404}
-        return response(statuses.get(type(error), 400), text, field.group(1) if field else None)
+        gone = {"gone": True} if isinstance(error, UnknownTraceError) else {}
+        return response(getattr(error, "status", 400), text, field.group(1) if field else None, **gone)
 
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> Response:
         return response(422, *error_line(error.errors()[0]))
-
-    @app.exception_handler(UnknownTraceError)
-    def unknown_trace(_: Request, error: UnknownTraceError) -> Response:
-        text = f"trace {str(error)!r:.40}: is not in memory any more; request it again"
-        return response(404, text, None, gone=True)
 
     @app.exception_handler(HTTPException)
     def other(_: Request, error: HTTPException) -> Response:

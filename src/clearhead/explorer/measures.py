@@ -1,4 +1,4 @@
-"""Measures of a trace: roles of heads, aligners, the residual stream, the logit lens, contributions."""
+"""A trace as JSON: roles of heads, aligners, the residual stream, the logit lens, contributions, the beam."""
 
 import math
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from contextlib import closing
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from clearhead.errors import SettingsError
 from clearhead.explorer.catalogue import pattern_of
 from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
-from clearhead.inspection.alignment import SPECIAL, Aligner, cross_roles
+from clearhead.inspection.alignment import Aligner
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 
@@ -26,7 +26,7 @@ MAX_ROLLOUT = 128
 def summaries(session: TraceSession) -> dict[str, Any]:
     """Everything cheap to measure, for every attention and sub-layer."""
     found, anatomy = Summaries(session.explanation), session.explanation.anatomy
-    aligners = _aligners(found)
+    aligners = found.aligners if found.has_words else []
     own = [part.name for part in anatomy.attentions if not part.crosses]
     return {
         "attentions": {
@@ -65,25 +65,46 @@ def contributions(session: TraceSession, connected: Callable[[], bool] = lambda:
             if not connected():
                 raise StoppedError(f"{session.name}: stopped muting heads because the client disconnected")
             path, layer = pattern_of(one.attention)
-            heads.append(
-                {"attention": names[path], "layer": layer or 0, "head": one.head, "change": one.change}
-            )
-    return {"heads": heads, "log_prob": session.explanation.log_probability}
+            at = {"attention": names[path], "layer": layer or 0, "head": one.head}
+            heads.append({**at, "change": one.change})
+    return {"heads": heads, "log_prob": session.explanation.sum_log_prob}
+
+
+def beam(session: TraceSession) -> dict[str, Any]:
+    """Every hypothesis the search looked at, in the order it found them."""
+    tree: Any = session.explanation.tree
+    if tree is None:
+        raise SettingsError("beam: this output was not searched for; leave out the target")
+    pieces = session.explanation.pieces([node.token for node in tree.nodes])
+    nodes = [
+        {
+            "node": number,
+            "parent": node.parent,
+            "step": node.step,
+            "id": node.token,
+            "piece": piece,
+            "log_prob": _finite(node.log_prob),
+            "sum_log_prob": _finite(node.sum_log_prob),
+            "score": _finite(node.score),
+            "state": node.state,
+            "reason": node.reason,
+            "rank": node.rank,
+            "best": node.best,
+        }
+        for number, (node, piece) in enumerate(zip(tree.nodes, pieces, strict=True))
+    ]
+    penalty = session.explanation.settings.get("length_penalty")
+    return {"beam": tree.beam, "length_penalty": penalty, "nodes": nodes}
 
 
 def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) -> list[dict[str, Any]]:
     records = []
     scores = {(one.layer, one.head): one.agreement for one in aligners}
-    layers = found.weights(kind)
-    roles = (
-        [cross_roles(one, at, aligners) for at, one in enumerate(layers)] if crosses else found.roles(kind)
-    )
-    for layer, weights in enumerate(layers):
+    for layer, weights in enumerate(found.weights(kind)):
         bits = entropy(weights).mean(-1).tolist()
-        distance = _diagonal_distance(weights) if crosses else mean_distance(weights)
-        distance = distance.mean(-1).tolist()
+        distance = mean_distance(weights, crosses).mean(-1).tolist()
         shares = {name: share.tolist() for name, share in role_strengths(weights, crosses).items()}
-        for head, role in enumerate(roles[layer]):
+        for head, role in enumerate(found.roles(kind)[layer]):
             aligns = {"alignment": scores.get((layer, head), 0.0)} if crosses else {}
             records.append(
                 {
@@ -97,21 +118,6 @@ def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) 
                 }
             )
     return records
-
-
-def _diagonal_distance(weights: Tensor) -> Tensor:
-    """The mean distance from the diagonal, by weight, for queries and keys of different lengths."""
-    queries, keys = weights.shape[1:]
-    diagonal = torch.linspace(0, keys - 1, queries)[:, None]
-    return (weights * (torch.arange(keys) - diagonal).abs()).sum(-1)
-
-
-def _aligners(found: Summaries) -> list[Aligner]:
-    """The heads of cross-attention as aligners; empty without cross-attention or without words."""
-    if found.cross is None:
-        return []
-    words = found.words
-    return found.aligners() if max(words.source) > SPECIAL and max(words.target) > SPECIAL else []
 
 
 def _alignment(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:
@@ -142,3 +148,7 @@ def _cell(session: TraceSession, ids: list[int], probabilities: list[float]) -> 
         {"id": one, "piece": piece, "probability": probability}
         for one, piece, probability in zip(ids, session.explanation.pieces(ids), probabilities, strict=True)
     ]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -32,9 +32,9 @@ class Token:
     """The index of the word that it belongs to; None for special tokens."""
     next: int | None = None
     """The token that is to follow, on the output side; None where it is not known."""
-    log_probability: float | None = None
+    log_prob: float | None = None
     """Of the next token."""
-    written: bool = False
+    generated: bool = False
     """Whether the model generated it."""
 
     @property
@@ -55,8 +55,8 @@ class SearchNode(Protocol):
     token: int
     log_prob: float
     score: float
-    fate: Literal["kept", "finished", "dropped"]
-    why: str | None
+    state: Literal["kept", "finished", "dropped"]
+    reason: str | None
     best: bool
 
 
@@ -109,10 +109,7 @@ class Explanation:
         head: int | None = None,
         query: int | None = None,
     ) -> "Picture":
-        """A picture by name, of an attention, layer, head and query; without them, the clearest ones.
-
-        `VIEWS` in pictures/draw.py lists the names.
-        """
+        """A picture by its name in `VIEWS` (pictures/draw.py); what is not selected is chosen for clarity."""
         from clearhead.inspection.pictures.context import Selection
         from clearhead.inspection.pictures.draw import draw
 
@@ -128,10 +125,7 @@ class Explanation:
         head: int | None = None,
         query: int | None = None,
     ) -> Path:
-        """Writes a picture (.png, .svg, .pdf), the explorer's page (.html) or all numbers (.json).
-
-        A folder gets every picture.
-        """
+        """Writes a picture (.png, .svg, .pdf), the page (.html), the numbers (.json), or a folder of all."""
         from clearhead.inspection.pictures.context import Selection
         from clearhead.inspection.save import save_explanation
 
@@ -139,9 +133,9 @@ class Explanation:
 
     def page(self, height: int = 760) -> "NotebookPage":
         """The explorer's page for a notebook, with all data inside."""
-        from clearhead.inspection.save import notebook_page
+        from clearhead.inspection.save import NotebookPage
 
-        return notebook_page(self, height)
+        return NotebookPage(f"{self.name}: {self.text}", WRITERS["html"](self), height)
 
     def _repr_html_(self) -> str:
         from clearhead.inspection.save import notebook_html
@@ -168,9 +162,9 @@ class Explanation:
         return next((tokens for side, tokens in self.sides.items() if side != self.anatomy.output_side), ())
 
     @property
-    def log_probability(self) -> float:
+    def sum_log_prob(self) -> float:
         """The log-probability of the target."""
-        return sum(token.log_probability or 0.0 for token in self.target)
+        return sum(token.log_prob or 0.0 for token in self.target)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Readable labels of ids."""
@@ -202,9 +196,7 @@ def explain_pass(
     """
     expected = {side for part in anatomy_of(model).attentions for side in (part.queries, part.keys)}
     if missing := sorted(expected.difference(sides)):
-        raise SettingsError(
-            f"sides: {', '.join(missing)} missing; pass the tokens of each side of the anatomy"
-        )
+        raise SettingsError(f"sides: {', '.join(missing)} missing; pass the tokens of each side")
     tokens = {side: tuple(given) for side, given in sides.items()}
     if text is None:
         text = " ".join(token.piece for token in next(iter(tokens.values())))
@@ -228,6 +220,15 @@ def with_next(tokens: Sequence[Token], ids: Sequence[int]) -> tuple[Token, ...]:
     return (*known, *tokens[len(known) :])
 
 
+def words_of(tokens: Sequence[Token]) -> list[dict[int, Token]]:
+    """The tokens of each word by position."""
+    words: dict[int, dict[int, Token]] = {}
+    for position, token in enumerate(tokens):
+        if token.word is not None:
+            words.setdefault(token.word, {})[position] = token
+    return list(words.values())
+
+
 def not_captured(name: str) -> SettingsError:
     """The error for a tensor that an explanation lacks."""
     return SettingsError(f"{name}: was not captured; explain with names=['{name}', …], or without names")
@@ -237,18 +238,12 @@ def _with_log_probs(tokens: Sequence[Token], logits: Tensor | None) -> tuple[Tok
     """Tokens with the log-probabilities of their next tokens, which all but the last few have."""
     ids = [token.next for token in tokens if token.next is not None]
     if logits is None or not ids:
-        return tuple(replace(token, log_probability=None) for token in tokens)
+        return tuple(replace(token, log_prob=None) for token in tokens)
     wanted = torch.tensor(ids, dtype=torch.long)[:, None]
     log_probs = logits[: len(ids)].float().log_softmax(-1).gather(1, wanted)[:, 0].tolist()
-    known = [replace(token, log_probability=one) for token, one in zip(tokens, log_probs, strict=False)]
+    known = [replace(token, log_prob=one) for token, one in zip(tokens, log_probs, strict=False)]
     return (*known, *tokens[len(known) :])
 
 
-def _json(explanation: Explanation) -> str:
-    from clearhead.inspection.save import json_text
-
-    return json_text(explanation)
-
-
-WRITERS: dict[str, Callable[[Explanation], str]] = {"json": _json}
-"""Writers of a whole explanation as text, by file ending; the explorer adds html."""
+WRITERS: dict[str, Callable[[Explanation], str]] = {}
+"""Writers of a whole explanation as text, by file ending; save.py adds json, the explorer html."""

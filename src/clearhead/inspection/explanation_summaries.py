@@ -1,6 +1,7 @@
 """Summaries of an explanation: head roles, word alignment, residual contributions and the logit lens."""
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -17,14 +18,33 @@ from clearhead.inspection.alignment import (
     merge_words,
     rank_aligners,
 )
-from clearhead.inspection.contributions import Contribution, contributions
-from clearhead.inspection.explanation import Explanation, Token, not_captured
-from clearhead.inspection.lens import Lens, logit_lens
+from clearhead.inspection.edits import Mute
+from clearhead.inspection.explanation import Explanation, Token, not_captured, words_of
+from clearhead.inspection.intervene import intervene
 from clearhead.inspection.sites import sites
-from clearhead.inspection.summaries import ResidualContribution, Role, head_roles, residual_share
+from clearhead.inspection.summaries import (
+    Lens,
+    ResidualContribution,
+    Role,
+    head_roles,
+    logit_lens,
+    residual_share,
+)
+from clearhead.layers.attention import Attention
 from clearhead.layers.block import Stack
 from clearhead.models.anatomy import AttentionPart, StackPart
 from clearhead.text.tokenizer import UNK, Tokenizer
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """How the target's log-probability changes when a head is muted."""
+
+    attention: str
+    """The path of the attention."""
+    head: int
+    change: float
+    """Negative if the head helps."""
 
 
 class Summaries:
@@ -34,6 +54,7 @@ class Summaries:
         self.explanation = explanation
         self.model = explanation.model
         self.anatomy = explanation.anatomy
+        self._tensors = set(sites(explanation.model))
         self._roles: dict[str, list[list[Role]]] = {}
 
     @property
@@ -45,11 +66,6 @@ class Summaries:
     def cross(self) -> AttentionPart | None:
         """The attention from one side to another, if the model has one."""
         return next((part for part in self.anatomy.attentions if part.crosses), None)
-
-    @cached_property
-    def available_tensors(self) -> set[str]:
-        """The names of all tensors that can be captured."""
-        return set(sites(self.model))
 
     def part(self, kind: str) -> AttentionPart:
         """An attention by name."""
@@ -79,11 +95,10 @@ class Summaries:
     def roles(self, kind: str) -> list[list[Role]]:
         """The roles of every layer's heads, measured once."""
         if kind not in self._roles:
-            crosses, weights = self.part(kind).crosses, self.weights(kind)
-            ranked = self.aligners() if crosses else []
+            crosses = self.part(kind).crosses
             self._roles[kind] = [
-                cross_roles(one, layer, ranked) if crosses else head_roles(one)
-                for layer, one in enumerate(weights)
+                cross_roles(one, layer, self.aligners) if crosses else head_roles(one)
+                for layer, one in enumerate(self.weights(kind))
             ]
         return self._roles[kind]
 
@@ -91,17 +106,22 @@ class Summaries:
     def words(self) -> Words:
         """The word of each source token, and of each token that the target is to continue with."""
         queries, keys = self.tokens(self._cross.name)
-        return Words(
-            [_number(token) for token in keys], [*(_number(token) for token in queries[1:]), SPECIAL]
-        )
+        return Words([_number(one) for one in keys], [*(_number(one) for one in queries[1:]), SPECIAL])
 
+    @property
+    def has_words(self) -> bool:
+        """Whether both sides of the cross-attention have words, which can be aligned."""
+        sides = self.tokens(self.cross.name) if self.cross else ((),)
+        return all(any(not token.special for token in side) for side in sides)
+
+    @cached_property
     def aligners(self) -> list[Aligner]:
         """The heads of cross-attention, best aligner of this text first."""
         return rank_aligners([(self.weights(self._cross.name), self.words)])
 
     def alignment(self, aligner: Aligner | None = None) -> WordAlignment:
         """The word alignment by a head; by the best aligner if none is given."""
-        aligner, cross = aligner or self.aligners()[0], self._cross
+        aligner, cross = aligner or self.aligners[0], self._cross
         weights = self.weights(cross.name)[aligner.layer]
         merged = merge_words(weights, self.words, aligner.reads)[aligner.head]
         target, source = (self._spelled(tokens) for tokens in self.tokens(cross.name))
@@ -109,8 +129,8 @@ class Summaries:
         if isinstance(tokenizer, Tokenizer):
             # Only the text knows the spelling of words that are not in the vocabulary.
             spelled = tokenizer.word_texts(self.explanation.text)
-            for number, tokens in enumerate(_by_word(self.explanation.sides[cross.keys])):
-                if any(token.id == UNK for token in tokens):
+            for number, tokens in enumerate(words_of(self.explanation.sides[cross.keys])):
+                if any(token.id == UNK for token in tokens.values()):
                     source[number] = spelled[number] or source[number]
         path = cross.path(aligner.layer)
         return WordAlignment(path, aligner, source, target, merged, agreements(merged))
@@ -136,7 +156,7 @@ class Summaries:
             return False
         part = self.anatomy.stack(stack)
         names = {part.stream(layer, one) for layer in range(part.layers) for one in part.sublayers}
-        return {self._embedded(part), *names} <= self.available_tensors
+        return {self._embedded(part), *names} <= self._tensors
 
     @property
     def has_lens(self) -> bool:
@@ -159,11 +179,16 @@ class Summaries:
         return logit_lens(streams, lambda x: read(module.norm(x[None]))[0], following, top)
 
     def contributions(self) -> Generator[Contribution, None, None]:
-        """How the target's log-probability changes when each head is muted; one pass per head."""
-        return contributions(self.model, self._log_probability)
+        """The contribution of each head, by muting it while all others stay (Michel et al. 2019)."""
+        baseline = self._sum_log_prob()
+        for path, attention in self.model.named_modules():
+            if isinstance(attention, Attention):
+                for head in range(attention.project.sizes[0] // attention.head_size):
+                    with intervene(self.model, {f"{path}.head_output": Mute([head])}):
+                        yield Contribution(path, head, self._sum_log_prob() - baseline)
 
     @torch.no_grad()
-    def _log_probability(self) -> float:
+    def _sum_log_prob(self) -> float:
         logits = self.explanation.run()
         following = [token.next for token in self.explanation.target if token.next is not None]
         wanted = torch.tensor(following, device=logits.device)[:, None]
@@ -182,7 +207,7 @@ class Summaries:
     def _spelled(self, tokens: Sequence[Token]) -> list[str]:
         """The words of a side as the tokenizer spells them; words without text appear as their pieces."""
         tokenizer, spelled = self.explanation.processor, []
-        for word in _by_word(tokens):
+        for word in (one.values() for one in words_of(tokens)):
             text = tokenizer.decode([token.id for token in word]) if isinstance(tokenizer, Tokenizer) else ""
             spelled.append(text.strip() or "".join(token.piece for token in word).lstrip("▁") or "▁")
         return spelled
@@ -190,12 +215,3 @@ class Summaries:
 
 def _number(token: Token) -> int:
     return SPECIAL if token.word is None else token.word
-
-
-def _by_word(tokens: Sequence[Token]) -> list[list[Token]]:
-    """The tokens of each word."""
-    words: dict[int, list[Token]] = {}
-    for token in tokens:
-        if token.word is not None:
-            words.setdefault(token.word, []).append(token)
-    return list(words.values())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -38,14 +39,9 @@ def _output(module: nn.Module, hook: Hook) -> Remove:
     return module.register_forward_hook(output_hook).remove
 
 
-def _ffn_hidden(feedforward: nn.Module, hook: Hook) -> Remove:
-    outer = feedforward.get_submodule("outer")
-    return outer.register_forward_pre_hook(lambda _, args: (hook(args[0]),)).remove
-
-
-def _token_embeddings(embedding: nn.Module, hook: Hook) -> Remove:
-    position = embedding.get_submodule("position")
-    return position.register_forward_pre_hook(lambda _, args: (hook(args[0]), *args[1:])).remove
+def _input(submodule: str, module: nn.Module, hook: Hook) -> Remove:
+    inner = module.get_submodule(submodule)
+    return inner.register_forward_pre_hook(lambda _, args: (hook(args[0]), *args[1:])).remove
 
 
 def _position_ids(embedding: nn.Module, hook: Hook) -> Remove:
@@ -84,7 +80,7 @@ def _batched(positions: Tensor) -> Tensor:
 
 Register = Callable[[nn.Module, Hook], Remove] | None
 """How to hook a tensor of a module; None: through the module's tap."""
-EMBEDDING: dict[str, Register] = {"token_embeddings": _token_embeddings, "stream": _output}
+EMBEDDING: dict[str, Register] = {"token_embeddings": partial(_input, "position"), "stream": _output}
 POSITION: dict[str, Register] = {"position_embeddings": _position_embeddings, "position_ids": _position_ids}
 
 
@@ -94,7 +90,7 @@ def _tensors(module: nn.Module) -> dict[str, Register]:
         case Attention():
             return {**dict.fromkeys(ATTENTION), "added": _output}
         case FeedForward() | SwiGLU():
-            return {"hidden": _ffn_hidden, "added": _output}
+            return {"hidden": partial(_input, "outer"), "added": _output}
         case PostNorm() | PreNorm():
             return {"stream": _output}
         case Embedding():
@@ -116,20 +112,20 @@ class HookRegistry:
     def __init__(self, module: nn.Module):
         self.module, self.tensors = module, _tensors(module)
         self.previous_tap: Any = None
-        self._hooks: dict[str, tuple[tuple[bool, Hook], ...]] = {}
+        self.hooks: dict[str, tuple[tuple[bool, Hook], ...]] = {}
         self._removes: dict[str, Remove] = {}
 
     def __call__(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor after all hooks; the registry itself serves as the module's tap."""
         if self.previous_tap and self.tensors[name] is None:
             tensor = self.previous_tap(name, tensor)
-        for _, hook in self._hooks.get(name, ()):
+        for _, hook in self.hooks.get(name, ()):
             tensor = hook(tensor)
         return tensor
 
     def add(self, name: str, hook: Hook, readonly: bool) -> None:
-        hooks = (*self._hooks.get(name, ()), (readonly, hook))
-        self._hooks[name] = tuple(sorted(hooks, key=lambda one: one[0]))
+        hooks = (*self.hooks.get(name, ()), (readonly, hook))
+        self.hooks[name] = tuple(sorted(hooks, key=lambda one: one[0]))
         register = self.tensors[name]
         if register is None and self.module.tap is not self:
             self.previous_tap = self.module.tap
@@ -138,19 +134,15 @@ class HookRegistry:
             self._removes[name] = register(self.module, lambda tensor: self(name, tensor))
 
     def remove(self, name: str, hook: Hook) -> None:
-        rest = tuple(one for one in self._hooks[name] if one[1] is not hook)
+        rest = tuple(one for one in self.hooks[name] if one[1] is not hook)
         if rest:
-            self._hooks[name] = rest
+            self.hooks[name] = rest
             return
-        del self._hooks[name]
+        del self.hooks[name]
         if name in self._removes:
             self._removes.pop(name)()
-        elif not any(self.tensors[other] is None for other in self._hooks):
+        elif not any(self.tensors[other] is None for other in self.hooks):
             self.module.tap = self.previous_tap
-
-    @property
-    def empty(self) -> bool:
-        return not self._hooks
 
 
 _registries: WeakKeyDictionary[nn.Module, HookRegistry] = WeakKeyDictionary()
@@ -170,6 +162,10 @@ class Site:
     def name(self) -> str:
         return f"{self.path}.{self.tensor}" if self.path else self.tensor
 
+    def error(self, problem: str) -> SettingsError:
+        """An error of a change at this site."""
+        return SettingsError(f"{self.name}: {problem}")
+
     def attach(self, hook: Hook, readonly: bool) -> Remove:
         """Calls a hook with each tensor that this thread computes here; returns a function that ends it."""
         thread = threading.get_ident()
@@ -178,16 +174,15 @@ class Site:
             return hook(tensor) if threading.get_ident() == thread else tensor
 
         with _lock:
-            _registries.setdefault(self.module, HookRegistry(self.module)).add(
-                self.tensor, in_thread, readonly
-            )
+            registry = _registries.setdefault(self.module, HookRegistry(self.module))
+            registry.add(self.tensor, in_thread, readonly)
         return lambda: self._detach(in_thread)
 
     def _detach(self, hook: Hook) -> None:
         with _lock:
             registry = _registries[self.module]
             registry.remove(self.tensor, hook)
-            if registry.empty:
+            if not registry.hooks:
                 del _registries[self.module]
 
 
@@ -210,9 +205,7 @@ def attached(hooks: Iterable[tuple[Site, Hook]], readonly: bool) -> ExitStack:
 def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     """The names that match any pattern; a pattern without a match is an error."""
     if not isinstance(patterns, Iterable):
-        raise SettingsError(
-            f"names: {patterns!r} is not a list of names; pass ['decoder.*.weights', …] or '*'"
-        )
+        raise SettingsError(f"names: {patterns!r} is not a list; pass ['decoder.*.weights', …] or '*'")
     patterns, names = [patterns] if isinstance(patterns, str) else patterns, list(names)
     matches: set[str] = set()
     for pattern in patterns:
@@ -220,9 +213,8 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
             raise SettingsError(f"names: {pattern!r} is not a string; pass names such as 'decoder.*.weights'")
         found = {name for name in names if fnmatchcase(name, pattern)}
         if not found:
-            raise SettingsError(
-                f"{pattern}: no tensor of the model has this name{similar_name(pattern, names)}"
-            )
+            similar = similar_name(pattern, names)
+            raise SettingsError(f"{pattern}: no tensor of the model has this name{similar}")
         matches |= found
     return [name for name in names if name in matches]
 

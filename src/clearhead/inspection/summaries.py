@@ -1,5 +1,6 @@
-"""Summaries of attention weights (entropy, distance, roles, rollout) and of the residual stream."""
+"""Summaries of attention weights (entropy, roles, rollout) and of the residual stream; the logit lens."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,9 +46,13 @@ def entropy(weights: Weights) -> Float[Tensor, "heads queries"]:
     return -torch.xlogy(weights, weights).sum(-1) / torch.tensor(2.0).log()
 
 
-def mean_distance(weights: Weights) -> Float[Tensor, "heads queries"]:
-    """The mean distance, in positions, between a query of self-attention and the keys it attends to."""
-    return (weights * _offsets(weights).abs()).sum(-1)
+def mean_distance(weights: Weights, cross: bool = False) -> Float[Tensor, "heads queries"]:
+    """The mean distance, in positions, of a query from the keys it attends to; `cross`: of the diagonal."""
+    queries, keys = weights.shape[1:]
+    positions = torch.arange(keys, device=weights.device)
+    # The queries of self-attention are the last of the keys.
+    own = torch.linspace(0, keys - 1, queries, device=weights.device) if cross else positions[-queries:]
+    return (weights * (own[:, None] - positions).abs()).sum(-1)
 
 
 def role_strengths(weights: Weights, cross: bool = False) -> dict[RoleName, Float[Tensor, " heads"]]:
@@ -116,6 +121,38 @@ def residual_share(
     return norm / (norm + before.norm(dim=-1)).clamp(min=1e-12)
 
 
+@dataclass(frozen=True)
+class Lens:
+    """The most probable tokens after every layer at every position (logit lens, nostalgebraist 2020)."""
+
+    rows: tuple[str, ...]
+    ids: Int[Tensor, "rows positions top"]
+    probabilities: Float[Tensor, "rows positions top"]
+    next_probabilities: Float[Tensor, "rows positions"]
+    """The probability of the actual next token; NaN where it is unknown."""
+
+
+@torch.no_grad()
+def logit_lens(
+    streams: Mapping[str, Float[Tensor, "positions width"]],
+    readout: Callable[[Tensor], Tensor],
+    following: Sequence[int | None],
+    top: int = 3,
+) -> Lens:
+    """The readout of each stream, final norm included; `following` are the actual next tokens."""
+    ids, probabilities, next_probabilities = [], [], []
+    known = torch.tensor([-1 if one is None else one for one in following])
+    for stream in streams.values():
+        # One row at a time, because with a large vocabulary all rows together take too much memory.
+        softmax = readout(stream).float().softmax(-1).cpu()
+        best = softmax.topk(min(top, softmax.shape[-1]))
+        ids.append(best.indices)
+        probabilities.append(best.values)
+        actual = softmax.gather(1, known.clamp(min=0)[:, None])[:, 0]
+        next_probabilities.append(actual.masked_fill(known < 0, float("nan")))
+    return Lens(tuple(streams), torch.stack(ids), torch.stack(probabilities), torch.stack(next_probabilities))
+
+
 def _shares(weights: Weights, cross: bool) -> dict[RoleName, tuple[Tensor, Tensor]]:
     """By role, the share of each head's weight, and the share that uniform weights would have.
 
@@ -130,9 +167,8 @@ def _shares(weights: Weights, cross: bool) -> dict[RoleName, tuple[Tensor, Tenso
         gathered = weights.gather(-1, index) * exists
         counted = (visible > 1) & exists.any(-1, keepdim=True)
         count = counted.sum((1, 2)).clamp(min=1)
-        share, uniform = (
-            ((one * counted).sum((1, 2)) / count) for one in (gathered, (gathered > 0) / visible)
-        )
+        both = (gathered, (gathered > 0) / visible)
+        share, uniform = ((one * counted).sum((1, 2)) / count for one in both)
         found[name] = share, uniform
     return found
 
@@ -150,10 +186,3 @@ def _role_keys(weights: Weights, cross: bool) -> dict[RoleName, Int[Tensor, "que
         return {**ends, "diagonal": near.masked_fill((near - line).abs() > 1, -1).long()}
     around = torch.cat([own - 1, own, own + 1], 1)
     return {"previous": own - 1, "self": own, "next": own + 1, **ends, "diagonal": around}
-
-
-def _offsets(weights: Weights) -> Float[Tensor, "queries keys"]:
-    """How many positions each key lies before each query; the queries are the last of the keys."""
-    queries, keys = weights.shape[1:]
-    positions = torch.arange(keys, device=weights.device)
-    return (positions[keys - queries :, None] - positions).to(weights.dtype)

@@ -1,11 +1,17 @@
-"""What a picture is drawn from: an explanation, and the selected attention, layer, head and query."""
+"""What a picture is drawn from: an explanation, a selection in it, and an attention with its tokens."""
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 from clearhead.errors import SettingsError
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.explanation_summaries import Summaries
-from clearhead.inspection.pictures.subject import AttentionView, Subject
+from clearhead.inspection.summaries import LABELS, Role
 from clearhead.options import Options
 
 
@@ -18,6 +24,66 @@ class Selection(Options):
     layer: int | None = None
     head: int | None = None
     query: int | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model and text of a picture."""
+
+    model: str
+    text: str
+    output: str = ""
+
+    def __str__(self) -> str:
+        output = f" → “{_truncated(self.output)}”" if self.output else ""
+        return f"Model {self.model}, “{_truncated(self.text)}”{output}:"
+
+
+@dataclass(frozen=True)
+class AttentionView:
+    """The weights of one attention with the tokens of its queries and keys."""
+
+    name: str
+    """The path of the attention: `decoder.blocks.0.cross_attention`."""
+    weights: Float[Tensor, "heads queries keys"]
+    queries: Sequence[str]
+    keys: Sequence[str]
+    masked: Bool[Tensor, "queries keys"] | None = None
+    """The pairs that the mask hides."""
+    roles: Sequence[Role] = ()
+    layer: int = 0
+
+    @property
+    def heads(self) -> int:
+        return len(self.weights)
+
+    @functools.cached_property
+    def hidden(self) -> dict[str, Bool[Tensor, "queries keys"]]:
+        """The masked pairs by reason: the key comes later, or it is padding or outside the window."""
+        if self.masked is None:
+            return {}
+        queries, keys = self.masked.shape
+        future = self.masked & torch.ones_like(self.masked).triu(1 + keys - queries)
+        pairs = {"comes later": future, "padding or outside the window": self.masked & ~future}
+        return {reason: cells for reason, cells in pairs.items() if bool(cells.any())}
+
+    def label(self, head: int) -> str:
+        """A head's number, and its role if it has one."""
+        named = self.roles and self.roles[head].name != "mixed"
+        return f"head {head} · {self.roles[head]}" if named else f"head {head}"
+
+    def strongest(self, head: int, limit: int = 8) -> str:
+        """The strongest key of each of a head's first queries, as text."""
+        best = self.weights[head].max(-1)
+        pairs = zip(self.queries, best.indices.tolist(), best.values.tolist(), strict=True)
+        texts = [f"{query} to {self.keys[key]} ({weight:.2f})" for query, key, weight in pairs]
+        rest = f", and {len(texts) - limit} more" if len(texts) > limit else ""
+        return ", ".join(texts[:limit]) + rest
+
+    def role_counts(self) -> str:
+        """The number of heads with each role, as text."""
+        names = [LABELS[role.name] for role in self.roles]
+        return ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
 
 
 class PictureContext:
@@ -58,12 +124,10 @@ class PictureContext:
             if value is not None and not 0 <= value < count:
                 raise SettingsError(f"{name}: {value} is out of range; {kind} has {name}s 0 to {count - 1}")
         if self.summaries.part(kind).crosses:
-            ranked = [(one.layer, one.head) for one in self.summaries.aligners()]
+            ranked = [(one.layer, one.head) for one in self.summaries.aligners]
         else:
             roles = self.summaries.roles(kind)
-            heads = [
-                (one, other) for one, layer_roles in enumerate(roles) for other in range(len(layer_roles))
-            ]
+            heads = [(one, other) for one in range(len(roles)) for other in range(len(roles[one]))]
             ranked = sorted(heads, key=lambda at: -roles[at[0]][at[1]].strength)
         return next((one, other) for one, other in ranked if layer in (None, one) and head in (None, other))
 
@@ -76,3 +140,8 @@ def _model_name(explanation: Explanation) -> str:
     attention, width = getattr(config, "attention", None), getattr(config, "width", None)
     size = f" with {attention.heads} heads, width {width}" if attention and width else ""
     return f"{explanation.kind}{size}"
+
+
+def _truncated(text: str, max_length: int = 120) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"

@@ -7,30 +7,22 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from clearhead.inspection.alignment import WordAlignment
-from clearhead.inspection.pictures.context import PictureContext
-from clearhead.inspection.pictures.head import CELL, draw_curves
-from clearhead.inspection.pictures.matrix import MAX_NUMBERED, draw_weights, weight_legend
+from clearhead.inspection.pictures.context import AttentionView, PictureContext, Subject
+from clearhead.inspection.pictures.head import CELL, draw_head
+from clearhead.inspection.pictures.matrix import MAX_NUMBERED
 from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import HEADS, SMALL, TINY
-from clearhead.inspection.pictures.subject import AttentionView, Subject
 
 MARK = "#d55e00"
 MAX_CURVED = 40
 """Longer texts are drawn as a matrix only."""
 
 
-def has_words_on_both_sides(context: PictureContext) -> bool:
-    cross = context.summaries.cross
-    if cross is None:
-        return False
-    return all(any(not token.special for token in side) for side in context.summaries.tokens(cross.name))
-
-
 def cross_view(context: PictureContext) -> Picture:
     cross = context.summaries.cross
     assert cross is not None
     at = context.layer_and_head(cross.name)
-    aligner = next(one for one in context.summaries.aligners() if (one.layer, one.head) == at)
+    aligner = next(one for one in context.summaries.aligners if (one.layer, one.head) == at)
     return cross_picture(context.subject, context.summaries.alignment(aligner))
 
 
@@ -41,16 +33,10 @@ def cross_picture(subject: Subject, words: WordAlignment) -> Picture:
     when = "is the decoder's input" if aligner.reads else "is predicted"
 
     def draw(figure: Figure) -> None:
-        figure.suptitle(f"{words.name}: words aligned", fontsize=10, x=0.01, ha="left", parse_math=False)
-        wide = CELL * columns + 1.7
-        axes = figure.subplots(1, 2, width_ratios=(2.4, max(wide, 2.6))) if curved else [figure.subplots()]
-        if curved:
-            draw_curves(axes[0], words.weights, words.target, words.source, HEADS[aligner.head % len(HEADS)])
         attention = AttentionView(words.name, words.weights[None], words.target, words.source)
-        image = draw_weights(axes[-1], words.weights, attention)
-        axes[-1].set_ylabel("target word ↓ attends to source word →", fontsize=SMALL)
-        _mark(axes[-1], words)
-        weight_legend(figure, image, axes[-1])
+        axes = draw_head(figure, words.weights, attention, HEADS[aligner.head % len(HEADS)], curved)
+        axes.set_ylabel("target word ↓ attends to source word →", fontsize=SMALL)
+        _mark(axes, words)
         figure.legend(handles=_legend(), loc="outside upper right", fontsize=TINY, frameon=False)
 
     caption = (
@@ -64,20 +50,19 @@ def cross_picture(subject: Subject, words: WordAlignment) -> Picture:
         max(CELL * columns + 1.7, 2.6) + (2.8 if curved else 0.8),
         max(3.0, CELL * max(rows, 0.7 * columns) + 1.8),
     )
-    return make_picture(draw, size, caption, alt)
+    return make_picture(f"{words.name}: words aligned", draw, size, caption, alt)
 
 
 def _mark(axes: Axes, words: WordAlignment) -> None:
     """A dot on each row's largest weight, a frame around each link."""
-    corner = 0.0 if max(words.weights.shape) > MAX_NUMBERED else 0.34
+    shift = 0.0 if max(words.weights.shape) > MAX_NUMBERED else 0.34
     largest = words.weights.argmax(-1).tolist()
-    across = [position + corner for position in largest]
-    down = [position - corner for position in range(len(largest))]
+    across = [position + shift for position in largest]
+    down = [position - shift for position in range(len(largest))]
     axes.scatter(across, down, s=9, color=MARK, zorder=3)
     for source, target in words.links:
-        axes.add_patch(
-            Rectangle((source - 0.45, target - 0.45), 0.9, 0.9, fill=False, edgecolor=MARK, lw=1.2)
-        )
+        corner = (source - 0.45, target - 0.45)
+        axes.add_patch(Rectangle(corner, 0.9, 0.9, fill=False, edgecolor=MARK, lw=1.2))
 
 
 def _legend() -> list[Artist]:

@@ -1,6 +1,7 @@
 """A picture: a figure with its caption and alt text, which can be saved and shown."""
 
 import base64
+import functools
 import io
 import textwrap
 import threading
@@ -9,21 +10,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, fontManager, get_font
 from matplotlib.text import Text
 from matplotlib.ticker import Formatter
 
 from clearhead.errors import SettingsError
 from clearhead.files import atomic_path
-from clearhead.inspection.pictures.fonts import families, readable
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 160
 """Resolution of a PNG."""
+FONTS = (
+    "DejaVu Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "Noto Sans Hebrew",
+)
+"""Matplotlib's own font, and some that are often installed."""
 _lock = threading.Lock()
 
 
@@ -40,7 +51,9 @@ class Picture:
     def save(self, path: Path | str) -> Path:
         """Writes a .png, .svg or .pdf file atomically."""
         path = Path(path)
-        kind = picture_kind(path)
+        kind = path.suffix.removeprefix(".").lower()
+        if kind not in FORMATS:
+            raise SettingsError(f"{path}: not a picture; use {', '.join('.' + one for one in FORMATS)}")
         data = self.content(kind)
         with atomic_path(path) as temporary:
             temporary.write_bytes(data)
@@ -50,9 +63,8 @@ class Picture:
         """The content of a file of this kind."""
         buffer = io.BytesIO()
         with _settings(), self._drawable(kind):
-            self.figure.savefig(
-                buffer, format=kind, dpi=DPI, metadata=self._metadata(kind), facecolor="white"
-            )
+            about = self._metadata(kind)
+            self.figure.savefig(buffer, format=kind, dpi=DPI, metadata=about, facecolor="white")
         return self._described(buffer.getvalue()) if kind == "svg" else buffer.getvalue()
 
     @contextmanager
@@ -60,17 +72,15 @@ class Picture:
         """Replaces characters that no font here has; an SVG keeps them, as its viewer may have the font."""
         texts = [(text, text.get_text()) for text in self.figure.findobj(Text)]
         # matplotlib writes tick labels again whenever it draws.
-        axes = [
-            (axis, axis.get_major_formatter()) for one in self.figure.axes for axis in (one.xaxis, one.yaxis)
-        ]
+        axes = [axis for one in self.figure.axes for axis in (one.xaxis, one.yaxis)]
+        formatters = [axis.get_major_formatter() for axis in axes]
         try:
             if kind != "svg":
+                caption = _wrapped(self.caption, self.figure)
+                shown = _wrapped(readable(self.caption), self.figure)
                 for text, original in texts:
-                    caption = original == _wrapped(self.caption, self.figure)
-                    text.set_text(
-                        _wrapped(readable(self.caption), self.figure) if caption else readable(original)
-                    )
-                for axis, formatter in axes:
+                    text.set_text(shown if original == caption else readable(original))
+                for axis, formatter in zip(axes, formatters, strict=True):
                     axis.set_major_formatter(_ReadableTicks(formatter))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Glyph .* missing")
@@ -78,7 +88,7 @@ class Picture:
         finally:
             for text, original in texts:
                 text.set_text(original)
-            for axis, formatter in axes:
+            for axis, formatter in zip(axes, formatters, strict=True):
                 axis.set_major_formatter(formatter)
 
     def _metadata(self, kind: str) -> dict[str, Any]:
@@ -86,12 +96,8 @@ class Picture:
             case "png":
                 return {"Title": self.caption, "Description": self.alt, "Software": "clearhead"}
             case "pdf":
-                return {
-                    "Title": self.caption,
-                    "Subject": self.alt,
-                    "Creator": "clearhead",
-                    "CreationDate": None,
-                }
+                texts = {"Title": self.caption, "Subject": self.alt}
+                return {**texts, "Creator": "clearhead", "CreationDate": None}
             case _:
                 return {"Date": None, "Creator": "clearhead"}
 
@@ -111,25 +117,39 @@ class Picture:
         )
 
 
-def picture_kind(path: Path) -> str:
-    """The kind of picture that a file's ending names: png, svg or pdf."""
-    kind = path.suffix.removeprefix(".").lower()
-    if kind not in FORMATS:
-        raise SettingsError(f"{path}: not a picture; use {', '.join('.' + one for one in FORMATS)}")
-    return kind
-
-
 def make_picture(
-    draw: Callable[[Figure], None], size: tuple[float, float], caption: str, alt: str
+    title: str, draw: Callable[[Figure], None], size: tuple[float, float], caption: str, alt: str
 ) -> Picture:
-    """A picture of a size in inches, with the caption below the figure."""
+    """A picture of a size in inches, with the title above the figure and the caption below."""
     with _settings():
         figure = Figure(figsize=size, layout="constrained")
+        figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
         draw(figure)
-        figure.supxlabel(
-            _wrapped(caption, figure), x=0.01, ha="left", fontsize=7.5, color="#444444", parse_math=False
-        )
+        below = {"fontsize": 7.5, "color": "#444444", "parse_math": False}
+        figure.supxlabel(_wrapped(caption, figure), x=0.01, ha="left", **below)
     return Picture(figure, caption, alt)
+
+
+@functools.cache
+def families() -> tuple[str, ...]:
+    """The installed fonts, in the order in which they are tried."""
+    installed = {font.name for font in fontManager.ttflist}
+    return tuple(name for name in FONTS if name in installed)
+
+
+@functools.cache
+def _drawable(character: str) -> bool:
+    fonts = (get_font(findfont(name)) for name in families())
+    return character == "\n" or any(font.get_char_index(ord(character)) for font in fonts)
+
+
+def readable(text: str) -> str:
+    """The text with characters that no font has replaced by a code point, the first of each run."""
+    parts = []
+    for drawable, characters in groupby(text, _drawable):
+        run = "".join(characters)
+        parts.append(run if drawable else f"U+{ord(run[0]):04X}" + "…" * (len(run) > 1))
+    return "".join(parts)
 
 
 def _wrapped(caption: str, figure: Figure) -> str:
