@@ -45,15 +45,15 @@ def test_every_node_has_the_models_probability_of_its_tokens(toy):
 def test_only_kept_nodes_have_children_and_at_most_the_beam_are_kept_at_a_step(toy):
     _, tree = searched(toy)
     parents = {node.parent for node in tree.nodes} - {None}
-    assert {tree.nodes[parent].fate for parent in parents} == {"kept"}
-    assert parents == {number for number, node in enumerate(tree.nodes) if node.fate == "kept"}
-    at_a_step = [(node.sentence, node.step) for node in tree.nodes if node.fate == "kept"]
+    assert {tree.nodes[parent].state for parent in parents} == {"kept"}
+    assert parents == {number for number, node in enumerate(tree.nodes) if node.state == "kept"}
+    at_a_step = [(node.sentence, node.step) for node in tree.nodes if node.state == "kept"]
     assert max(at_a_step.count(one) for one in at_a_step) == 3
 
 
 def test_dropped_nodes_are_worse_than_all_kept_ones(toy):
     _, tree = searched(toy)
-    dropped = [node for node in tree.nodes if node.why == "3 open hypotheses of its step are better"]
+    dropped = [node for node in tree.nodes if node.reason == "3 open hypotheses of its step are better"]
     assert dropped
     for node in dropped:
         kept = [
@@ -61,7 +61,7 @@ def test_dropped_nodes_are_worse_than_all_kept_ones(toy):
             for one in tree.nodes
             if (one.sentence, one.step) == (node.sentence, node.step)
             and one.token != END
-            and not (one.why or "").startswith("3 open")
+            and not (one.reason or "").startswith("3 open")
         ]
         assert len(kept) == 3
         assert min(kept) >= node.sum_log_prob
@@ -91,8 +91,8 @@ def test_dropped_and_unreturned_nodes_have_a_reason(toy):
         for node in searched(toy, length_penalty=length_penalty)[1].nodes
     ]
     for node in nodes:
-        assert node.why is None if node.fate == "kept" else node.why or node.rank is not None
-    assert {node.why for node in nodes if node.why} == {
+        assert node.reason is None if node.state == "kept" else node.reason or node.rank is not None
+    assert {node.reason for node in nodes if node.reason} == {
         "3 open hypotheses of its step are better",
         "it ends, but is not among the 3 best of its step",
         "none of its continuations is among the 6 best of the next step",

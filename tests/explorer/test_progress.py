@@ -56,13 +56,13 @@ def test_the_first_tensors_arrive_before_the_last_and_equal_python(held):
     finished = session.wait().manifest()
     assert finished["difference"] < 1e-5
     log_probs = [token["log_prob"] for token in finished["sides"]["target"]]
-    assert log_probs == [token.log_probability for token in explanation.target]
+    assert log_probs == [token.log_prob for token in explanation.target]
 
 
 def test_without_names_nothing_is_captured(translator):
     session = translator.explain("three one", names=())
     assert len(session.trace) == 0
-    assert [token.log_probability for token in session.target] == [None] * len(session.target)
+    assert [token.log_prob for token in session.target] == [None] * len(session.target)
     assert session.output == translator.explain("three one").output
 
 
@@ -145,7 +145,7 @@ def test_muting_heads_stops_when_the_client_disconnects(translator):
     with pytest.raises(StoppedError, match="stopped muting"):
         contributions(session, connected.__next__)
     assert list(connected) == []
-    again = translator.explain("three one").log_probability
+    again = translator.explain("three one").sum_log_prob
     assert contributions(session)["log_prob"] == pytest.approx(again, abs=1e-5)
 
 

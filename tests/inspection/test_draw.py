@@ -14,7 +14,6 @@ from clearhead.inspection.pictures.context import PictureContext, Selection
 from clearhead.inspection.pictures.draw import views
 from clearhead.inspection.summaries import head_roles
 from clearhead.tasks.language.model import LanguageModel, PromptFormat
-from clearhead.tasks.load import load
 from clearhead.text.tokenizer import BOS
 
 TEXT = "three one four one"
@@ -22,7 +21,7 @@ TEXT = "three one four one"
 
 @pytest.fixture(scope="module")
 def model(many_model):
-    return load(many_model)
+    return clearhead.load(many_model)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def explanation(model):
 
 @pytest.fixture(scope="module")
 def continued(babbler):
-    return load(babbler).explain("to be", tokens=3)
+    return clearhead.load(babbler).explain("to be", tokens=3)
 
 
 def test_every_view_of_both_models_can_be_drawn(explanation, continued):
@@ -94,7 +93,7 @@ def test_a_folder_gets_every_picture(continued, tmp_path):
 
 
 def test_a_text_of_special_tokens_has_no_pictures_of_words(babbler, tmp_path):
-    plain = load(babbler)
+    plain = clearhead.load(babbler)
     special = LanguageModel(plain.model, plain.tokenizer, prompt_format=PromptFormat(start=(BOS,))).explain(
         ""
     )
@@ -105,7 +104,7 @@ def test_a_text_of_special_tokens_has_no_pictures_of_words(babbler, tmp_path):
 
 @pytest.mark.gpu
 def test_a_model_on_a_gpu_has_the_same_views(number_model, tmp_path):
-    explanation = load(number_model, "cuda").explain(TEXT)
+    explanation = clearhead.load(number_model, "cuda").explain(TEXT)
     for view in views(explanation):
         explanation.save(tmp_path / f"{view}.svg", view)
 
@@ -158,7 +157,7 @@ def test_the_last_row_of_the_lens_is_the_output_distribution(explanation, contin
     for one in (explanation, continued):
         lens, logits = Summaries(one).lens(top=4), one["logits"]
         torch.testing.assert_close(lens.probabilities[-1], logits.softmax(-1).topk(4).values)
-        expected = [token.log_probability for token in one.target if token.log_probability is not None]
+        expected = [token.log_prob for token in one.target if token.log_prob is not None]
         torch.testing.assert_close(lens.next_probabilities[-1][: len(expected)].log(), torch.tensor(expected))
 
 
@@ -168,7 +167,7 @@ def test_the_contribution_of_a_head_is_the_change_when_it_is_muted(model, explan
     for one in found:
         with intervene(model.model, {f"{one.attention}.head_output": Mute([one.head])}):
             muted = model.explain(TEXT, to="de", target=explanation.output)
-        assert one.change == pytest.approx(muted.log_probability - explanation.log_probability, abs=1e-4)
+        assert one.change == pytest.approx(muted.sum_log_prob - explanation.sum_log_prob, abs=1e-4)
 
 
 def test_residual_contributions_add_up_to_the_stream(explanation):

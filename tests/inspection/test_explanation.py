@@ -8,8 +8,10 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.inspection import Mute, SetRow, Swap, intervene
 from clearhead.inspection.explanation import text_tokens
 from clearhead.models import GPT, GPTConfig
+from clearhead.tasks.language.generation import GenerateOptions
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.load import load
+from clearhead.tasks.translation.model import TranslateOptions
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 TEXT = "three one four one"
@@ -37,10 +39,11 @@ def make_language(max_length: int = 32, kind: str = "bytes") -> LanguageModel:
 
 @pytest.mark.parametrize("options", [{}, {"beam": 1}, {"beam": 3, "nbest": 2}, {"prefix": "7"}])
 def test_the_explained_output_is_the_translation(model, options):
-    found, explanation = model.translate(TEXT, to="de", **options), model.explain(TEXT, to="de", **options)
+    found = model.translate(TEXT, to="de", **options)
+    explanation = model.explain(TEXT, to="de", options=TranslateOptions(**options))
     assert explanation.output == found.text
     assert [str(one) for one in explanation.found.nbest] == [str(one) for one in found.nbest]
-    assert explanation.log_probability == pytest.approx(found.log_probability, abs=1e-4)
+    assert explanation.sum_log_prob == pytest.approx(found.sum_log_prob, abs=1e-4)
 
 
 def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
@@ -55,7 +58,7 @@ def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
     assert explanation["logits"].shape == (5, model.tokenizer.size)
     log_probs = explanation["logits"].log_softmax(-1)
     for position, token in enumerate(explanation.target):
-        assert token.log_probability == pytest.approx(log_probs[position, token.next].item())
+        assert token.log_prob == pytest.approx(log_probs[position, token.next].item())
 
 
 def test_tokens_of_a_word_share_its_number_and_special_tokens_have_none():
@@ -93,11 +96,11 @@ def test_a_given_target_replaces_the_translation(model):
     assert explanation.tree is None
     assert explanation.output == "3 1 4"
     assert not any(token.written for token in explanation.target)
-    assert explanation.log_probability < model.explain(TEXT, to="de").log_probability
+    assert explanation.sum_log_prob < model.explain(TEXT, to="de").sum_log_prob
 
 
 def test_the_best_path_of_the_tree_is_the_output(model):
-    explanation = model.explain(TEXT, to="de", beam=3)
+    explanation = model.explain(TEXT, to="de", options=TranslateOptions(beam=3))
     best = [node.token for node in explanation.tree.nodes if node.best]
     assert best == [token.next for token in explanation.target]
 
@@ -106,10 +109,10 @@ def test_a_translation_can_be_forced_to_start_with_tokens_of_the_tree(model):
     tree = model.explain(TEXT, to="de").tree
     other = next(number for number, node in enumerate(tree.nodes) if node.step == 1 and not node.best)
     forced = tree.tokens(other)
-    explanation = model.explain(TEXT, to="de", prefix=forced)
+    explanation = model.explain(TEXT, to="de", options=TranslateOptions(prefix=forced))
     assert [token.id for token in explanation.target][1:3] == forced
     assert explanation.output == model.translate(TEXT, to="de", prefix=forced).text
-    with pytest.raises(SettingsError, match=f"prefix: {BOS} is not the id of a word"):
+    with pytest.raises(SettingsError, match=f"prefix: {BOS} is not the id of a text token"):
         model.translate(TEXT, to="de", prefix=[BOS])
 
 
@@ -135,7 +138,7 @@ def test_a_set_row_and_muted_heads_change_the_translation(model):
 
 @pytest.mark.parametrize("text", ["", "  ", "\u200b"])
 def test_a_blank_text_cannot_be_explained(model, text):
-    with pytest.raises(TextError, match="blank: there is nothing to explain"):
+    with pytest.raises(TextError, match="text: is blank; give a sentence to explain"):
         model.explain(text, to="de")
 
 
@@ -147,25 +150,25 @@ def test_explain_takes_one_text(model, text):
 
 
 def test_a_text_that_is_too_long_is_an_error(model):
-    with pytest.raises(TextError, match="and the model takes 14: split it"):
+    with pytest.raises(TextError, match="but the model takes at most 14; split it"):
         model.explain("one " * 10_000, to="de")
-    with pytest.raises(TextError, match="and the model takes 14: split it"):
+    with pytest.raises(TextError, match="but the model takes at most 14; split it"):
         model.explain("one", to="de", target="1 " * 10_000)
-    with pytest.raises(TextError, match="10000 tokens, and the model sees 32 at once"):
+    with pytest.raises(TextError, match="10000 tokens exceed the context of 32; shorten"):
         make_language(kind="character").explain("t" * 10_000)
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 1.5, "seed": 4, "top_k": 9}])
 def test_the_explained_output_is_the_continuation(options):
     language = make_language()
-    explanation = language.explain("to be", tokens=6, **options)
+    explanation = language.explain("to be", tokens=6, options=GenerateOptions(**options) if options else None)
     found = language.generate("to be", tokens=6, **{"temperature": 0, **options})
     assert explanation.output == found.text
     written = [token for token in explanation.target if token.written]
     assert tuple(token.piece for token in written) == found.tokens
     before = len(explanation.target) - len(written)
-    log_probs = [token.log_probability for token in explanation.target[before - 1 : -1]]
-    assert log_probs == pytest.approx(found.log_probabilities[: len(log_probs)], abs=1e-4)
+    log_probs = [token.log_prob for token in explanation.target[before - 1 : -1]]
+    assert log_probs == pytest.approx(found.log_probs[: len(log_probs)], abs=1e-4)
 
 
 def test_without_generation_the_last_token_has_no_next():
@@ -174,7 +177,7 @@ def test_without_generation_the_last_token_has_no_next():
     assert explanation.output == ""
     assert explanation.source == ()
     assert explanation.target[-1].next is None
-    assert explanation.target[-1].log_probability is None
+    assert explanation.target[-1].log_prob is None
     assert explanation["logits"].shape[0] == len(explanation.target)
     assert explanation.difference < 1e-5
     assert explanation.settings["tokens"] == 0

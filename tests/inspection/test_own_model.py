@@ -32,7 +32,7 @@ class Sorter(nn.Module):
     def __init__(self):
         super().__init__()
         self.embedding = Embedding(10, 16, "learned", 8, dropout=0.0)
-        self.attention = Attention(16, AttentionConfig(heads=2), max_length=8)
+        self.attention = Attention(16, AttentionConfig(heads=2), max_positions=8)
         self.output = nn.Linear(16, 10)
 
     def anatomy(self) -> Anatomy:
@@ -45,12 +45,18 @@ class Sorter(nn.Module):
         return self.output(x + self.attention(queries, memory, Everything()))
 
 
+class SorterConfig(BlockConfig):
+    @property
+    def max_positions(self) -> int:
+        return 8
+
+
 class StackedSorter(nn.Module):
     """The same with a stack of blocks, under paths that no model of the package has."""
 
     def __init__(self):
         super().__init__()
-        config = BlockConfig.model_validate({"width": 16, "ffn_width": 32, "attention": {"heads": 2}})
+        config = SorterConfig.model_validate({"width": 16, "ffn_width": 32, "attention": {"heads": 2}})
         self.digits = Embedding(10, 16, "sinusoidal", 8, dropout=0.0)
         self.body = Stack(config, layers=3)
         self.head = nn.Linear(16, 10)
@@ -137,7 +143,7 @@ def test_the_atlas_names_the_layers_of_any_stack():
     assert "Thumbnails of 6 heads, body.blocks.0.attention to body.blocks.2.attention" in picture.alt
 
 
-def test_log_probabilities_follow_from_the_next_tokens():
+def test_log_probs_follow_from_the_next_tokens():
     model, following = make(StackedSorter), sorted(DIGITS)
     tokens = [Token(digit, str(digit), next=wanted) for digit, wanted in zip(DIGITS, following, strict=True)]
     digits = torch.tensor([DIGITS])
@@ -145,7 +151,7 @@ def test_log_probabilities_follow_from_the_next_tokens():
     with torch.no_grad():
         log_probs = model(digits)[0].log_softmax(-1)
     for position, token in enumerate(explanation.target):
-        assert token.log_probability == pytest.approx(float(log_probs[position, following[position]]))
+        assert token.log_prob == pytest.approx(float(log_probs[position, following[position]]))
 
 
 def test_a_model_without_an_anatomy_is_an_error_that_says_how_to_fix_it():

@@ -272,7 +272,7 @@ def test_a_beam_tree_shows_kept_branches_and_says_why_others_were_dropped():
         Branch(None, 0, "b", -2.0, -2.0, "kept"),
         Branch(0, 1, "</s>", -0.3, -0.3, "finished", best=True),
         *(
-            Branch(1, 1, f"c{one}", -3.0, -3.0 - one, "dropped", why="better ones are open")
+            Branch(1, 1, f"c{one}", -3.0, -3.0 - one, "dropped", reason="better ones are open")
             for one in range(5)
         ),
     ]

@@ -30,8 +30,8 @@ class Node:
     """Log-probability of all tokens up to this one."""
     score: float
     """The length-normalised `sum_log_prob`."""
-    fate: Literal["kept", "finished", "dropped"] = "kept"
-    why: str | None = None
+    state: Literal["kept", "finished", "dropped"] = "kept"
+    reason: str | None = None
     """Why it was dropped, or finished but not returned."""
     rank: int | None = None
     """Its rank among the returned hypotheses, from 0."""
@@ -90,11 +90,11 @@ class Tree:
             return None
         ends = node.token == self.end
         if ends and rank < self.beam:
-            node.fate = "finished"
+            node.state = "finished"
         elif not kept:
             ended = f"it ends, but is not among the {self.beam} best of its step"
-            node.why = ended if ends else f"{self.beam} open hypotheses of its step are better"
-            node.fate = "dropped"
+            node.reason = ended if ends else f"{self.beam} open hypotheses of its step are better"
+            node.state = "dropped"
         self.nodes.append(node)
         return len(self.nodes) - 1
 
@@ -105,7 +105,7 @@ class Tree:
             for number in numbers if position not in continued else ():
                 if number is not None:
                     node = self.nodes[number]
-                    node.fate, node.why = ("finished", CUT_OFF) if is_cut else ("dropped", BEATEN)
+                    node.state, node.reason = ("finished", CUT_OFF) if is_cut else ("dropped", BEATEN)
         self._rows = [number for position in running.tolist() for number in self._kept[position]]
 
     def close(self, returned: Sequence[Sequence[Hypothesis]]) -> None:
@@ -113,7 +113,7 @@ class Tree:
         finished = {
             (node.sentence, *self.tokens(number)): number
             for number, node in enumerate(self.nodes)
-            if node.fate == "finished"
+            if node.state == "finished"
         }
         for sentence, hypotheses in enumerate(returned):
             for rank, one in enumerate(hypotheses):
@@ -124,8 +124,8 @@ class Tree:
                     self.nodes[passed].best = True
         parents = {node.parent for node in self.nodes}
         for number, node in enumerate(self.nodes):
-            if node.fate == "kept" and number not in parents:
-                node.fate = "dropped"
-                node.why = f"none of its continuations is among the {2 * self.beam} best of the next step"
+            if node.state == "kept" and number not in parents:
+                node.state = "dropped"
+                node.reason = f"none of its continuations is among the {2 * self.beam} best of the next step"
         for number in finished.values():
-            self.nodes[number].why = self.nodes[number].why or "another finished hypothesis scores better"
+            self.nodes[number].reason = self.nodes[number].reason or "another finished hypothesis scores better"

@@ -22,8 +22,8 @@ def beam(session: TraceSession) -> dict[str, Any]:
             "log_prob": _finite(node.log_prob),
             "sum_log_prob": _finite(node.sum_log_prob),
             "score": _finite(node.score),
-            "state": node.fate,
-            "reason": node.why,
+            "state": node.state,
+            "reason": node.reason,
             "rank": node.rank,
             "best": node.best,
         }

@@ -68,7 +68,7 @@ def contributions(session: TraceSession, connected: Callable[[], bool] = lambda:
             heads.append(
                 {"attention": names[path], "layer": layer or 0, "head": one.head, "change": one.change}
             )
-    return {"heads": heads, "log_prob": session.explanation.log_probability}
+    return {"heads": heads, "log_prob": session.explanation.sum_log_prob}
 
 
 def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) -> list[dict[str, Any]]:

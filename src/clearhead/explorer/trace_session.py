@@ -235,14 +235,14 @@ class TraceSession:
             # A language model's prompt is read like its continuation, but is not output.
             predicted = predicted[sum(not one.written for one in self.output_tokens) - 1 :]
         names = explanation.pieces([one.next or 0 for one in predicted])
-        log_prob = sum(one.log_probability or 0.0 for one in predicted)
+        log_prob = sum(one.log_prob or 0.0 for one in predicted)
         return {
             "text": explanation.output,
             "score": getattr(found, "score", None),
             "log_prob": None if math.isnan(explanation.difference) else log_prob,
             "complete": getattr(found, "complete", True),
             "tokens": [
-                {"id": one.next, "piece": piece, "log_prob": one.log_probability}
+                {"id": one.next, "piece": piece, "log_prob": one.log_prob}
                 for one, piece in zip(predicted, names, strict=True)
             ],
             "nbest": [
@@ -254,7 +254,7 @@ class TraceSession:
 
 def output_summary(explanation: Explanation) -> dict[str, Any]:
     """The output with its score and log-probability."""
-    log_prob = None if math.isnan(explanation.difference) else explanation.log_probability
+    log_prob = None if math.isnan(explanation.difference) else explanation.sum_log_prob
     score = getattr(explanation.found, "score", None)
     return {"text": explanation.output, "score": score, "log_prob": log_prob}
 
@@ -266,6 +266,6 @@ def _record(token: Token) -> dict[str, Any]:
         "word": token.word,
         "special": token.special,
         "next": token.next,
-        "log_prob": token.log_probability,
+        "log_prob": token.log_prob,
         "generated": token.written,
     }

@@ -32,7 +32,7 @@ class Token:
     """The index of the word that it belongs to; None for special tokens."""
     next: int | None = None
     """The token that is to follow, on the output side; None where it is not known."""
-    log_probability: float | None = None
+    log_prob: float | None = None
     """Of the next token."""
     written: bool = False
     """Whether the model generated it."""
@@ -55,8 +55,8 @@ class SearchNode(Protocol):
     token: int
     log_prob: float
     score: float
-    fate: Literal["kept", "finished", "dropped"]
-    why: str | None
+    state: Literal["kept", "finished", "dropped"]
+    reason: str | None
     best: bool
 
 
@@ -168,9 +168,9 @@ class Explanation:
         return next((tokens for side, tokens in self.sides.items() if side != self.anatomy.output_side), ())
 
     @property
-    def log_probability(self) -> float:
+    def sum_log_prob(self) -> float:
         """The log-probability of the target."""
-        return sum(token.log_probability or 0.0 for token in self.target)
+        return sum(token.log_prob or 0.0 for token in self.target)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Readable labels of ids."""
@@ -237,10 +237,10 @@ def _with_log_probs(tokens: Sequence[Token], logits: Tensor | None) -> tuple[Tok
     """Tokens with the log-probabilities of their next tokens, which all but the last few have."""
     ids = [token.next for token in tokens if token.next is not None]
     if logits is None or not ids:
-        return tuple(replace(token, log_probability=None) for token in tokens)
+        return tuple(replace(token, log_prob=None) for token in tokens)
     wanted = torch.tensor(ids, dtype=torch.long)[:, None]
     log_probs = logits[: len(ids)].float().log_softmax(-1).gather(1, wanted)[:, 0].tolist()
-    known = [replace(token, log_probability=one) for token, one in zip(tokens, log_probs, strict=False)]
+    known = [replace(token, log_prob=one) for token, one in zip(tokens, log_probs, strict=False)]
     return (*known, *tokens[len(known) :])
 
 

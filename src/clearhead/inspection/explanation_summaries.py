@@ -160,10 +160,10 @@ class Summaries:
 
     def contributions(self) -> Generator[Contribution, None, None]:
         """How the target's log-probability changes when each head is muted; one pass per head."""
-        return contributions(self.model, self._log_probability)
+        return contributions(self.model, self._sum_log_prob)
 
     @torch.no_grad()
-    def _log_probability(self) -> float:
+    def _sum_log_prob(self) -> float:
         logits = self.explanation.run()
         following = [token.next for token in self.explanation.target if token.next is not None]
         wanted = torch.tensor(following, device=logits.device)[:, None]

@@ -75,7 +75,7 @@ def record(explanation: Explanation) -> dict[str, Any]:
         "text": explanation.text,
         "normalized": explanation.normalized,
         "output": explanation.output,
-        "log_probability": explanation.log_probability,
+        "sum_log_prob": explanation.sum_log_prob,
         "difference": explanation.difference,
         "settings": _plain(explanation.settings),
         "sides": {side: [token.record() for token in tokens] for side, tokens in explanation.sides.items()},

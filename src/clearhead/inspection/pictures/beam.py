@@ -35,12 +35,12 @@ class Branch:
     """The index of the branch before it; None at the start."""
     step: int
     token: str
-    log_probability: float
+    log_prob: float
     score: float
     """Of the path so far, with the length penalty."""
     state: Literal["kept", "finished", "dropped"]
     best: bool = False
-    why: str | None = None
+    reason: str | None = None
     """Why it was dropped."""
 
 
@@ -53,7 +53,7 @@ def beam_view(context: PictureContext) -> Picture:
     assert tree is not None
     pieces = context.explanation.pieces([node.token for node in tree.nodes])
     branches = [
-        Branch(node.parent, node.step, piece, node.log_prob, node.score, node.fate, node.best, node.why)
+        Branch(node.parent, node.step, piece, node.log_prob, node.score, node.state, node.best, node.reason)
         for node, piece in zip(tree.nodes, pieces, strict=True)
     ]
     return beam_picture(context.subject, branches)
@@ -78,10 +78,12 @@ def beam_picture(subject: Subject, branches: Sequence[Branch], dropped: int = 2)
         f"{subject} every step of the beam search from left to right, better scores above. Under each token: "
         f"its log-probability, and the score of the path with the length penalty.{rest}"
     )
-    reasons = Counter(one.why for one in branches if one.state == "dropped" and one.why)
+    reasons = Counter(one.reason for one in branches if one.state == "dropped" and one.reason)
     if reasons:
         caption += (
-            " Dropped: " + "; ".join(f"{count} because {why}" for why, count in reasons.most_common()) + "."
+            " Dropped: "
+            + "; ".join(f"{count} because {reason}" for reason, count in reasons.most_common())
+            + "."
         )
     path = " ".join(one.token for one in branches if one.best)
     finished = sum(one.state == "finished" for one in branches)
@@ -129,7 +131,7 @@ def _tree(axes: Axes, branches: Sequence[Branch], rows: dict[int, int], steps: i
         write(
             axes, one.step, row - 0.13, shortened(one.token, 12), color=colour if faint else INK, weight=bold
         )
-        numbers = f"{one.log_probability:.2f} · {one.score:.2f}"
+        numbers = f"{one.log_prob:.2f} · {one.score:.2f}"
         write(axes, one.step, row + 0.24, numbers, fontsize=5.5, color=colour)
     for step in range(steps):
         write(axes, step, -0.95, f"step {step}", fontsize=TINY, color=FAINT)
