@@ -115,8 +115,8 @@ def test_a_model_with_nan_weights_is_refused_in_one_line(translator, more):
 def test_the_tree_of_a_search_counts_as_memory(translator):
     searched = start_trace(translator, "numbers", {"text": "three one"})
     given = TraceSession(translator.explain("three one", names=(), target="3 1"), searched.about)
-    assert searched.tree is not None
-    assert searched.bytes - given.bytes >= 100 * len(searched.tree.nodes) > 0
+    assert searched.explanation.tree is not None
+    assert searched.bytes - given.bytes >= 100 * len(searched.explanation.tree.nodes) > 0
 
 
 def test_a_dropped_trace_stops_its_pass(translator):

@@ -51,7 +51,7 @@ def test_the_tokens_of_both_sides_are_the_axes_of_the_tensors(model):
     assert [token.piece for token in explanation.source] == ["<2de>", "three", "one", "four", "one", "</s>"]
     assert [token.word for token in explanation.source] == [None, 0, 1, 2, 3, None]
     assert [token.piece for token in explanation.target] == ["<s>", "3", "1", "4", "1"]
-    assert [token.written for token in explanation.target] == [False, True, True, True, True]
+    assert [token.generated for token in explanation.target] == [False, True, True, True, True]
     ids = [token.id for token in explanation.target]
     assert [token.next for token in explanation.target] == [*ids[1:], EOS]
     assert explanation["decoder.blocks.0.cross_attention.weights"].shape == (2, 5, 6)
@@ -95,7 +95,7 @@ def test_a_given_target_replaces_the_translation(model):
     assert explanation.found is None
     assert explanation.tree is None
     assert explanation.output == "3 1 4"
-    assert not any(token.written for token in explanation.target)
+    assert not any(token.generated for token in explanation.target)
     assert explanation.sum_log_prob < model.explain(TEXT, to="de").sum_log_prob
 
 
@@ -164,9 +164,9 @@ def test_the_explained_output_is_the_continuation(options):
     explanation = language.explain("to be", tokens=6, options=GenerateOptions(**options) if options else None)
     found = language.generate("to be", tokens=6, **{"temperature": 0, **options})
     assert explanation.output == found.text
-    written = [token for token in explanation.target if token.written]
-    assert tuple(token.piece for token in written) == found.tokens
-    before = len(explanation.target) - len(written)
+    generated = [token for token in explanation.target if token.generated]
+    assert tuple(token.piece for token in generated) == found.tokens
+    before = len(explanation.target) - len(generated)
     log_probs = [token.log_prob for token in explanation.target[before - 1 : -1]]
     assert log_probs == pytest.approx(found.log_probs[: len(log_probs)], abs=1e-4)
 

@@ -11,20 +11,20 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
 
+from clearhead.decoding.tree import Node
 from clearhead.errors import SettingsError
 from clearhead.inspection.alignment import Aligner, WordAlignment, agreements
-from clearhead.inspection.lens import logit_lens
 from clearhead.inspection.pictures.arithmetic import Arithmetic, arithmetic_picture
 from clearhead.inspection.pictures.atlas import atlas_picture
-from clearhead.inspection.pictures.beam import Branch, beam_picture
+from clearhead.inspection.pictures.beam import beam_picture
+from clearhead.inspection.pictures.context import AttentionView, Subject
 from clearhead.inspection.pictures.cross import cross_picture
-from clearhead.inspection.pictures.fonts import readable
 from clearhead.inspection.pictures.head import head_picture
 from clearhead.inspection.pictures.lens import lens_picture
 from clearhead.inspection.pictures.neighbours import Neighbours, neighbours_picture
+from clearhead.inspection.pictures.picture import readable
 from clearhead.inspection.pictures.positions import positions_picture
-from clearhead.inspection.pictures.subject import AttentionView, Subject
-from clearhead.inspection.summaries import head_roles
+from clearhead.inspection.summaries import head_roles, logit_lens
 from clearhead.inspection.vectors import position_similarity
 from clearhead.layers.positions import make_position, make_relative
 
@@ -266,17 +266,18 @@ def test_neighbours_are_drawn_with_their_cosines():
     assert {"▁dog", "▁dogs", "▁Hund", "0.71"} <= set(texts(picture.content("svg")))
 
 
-def test_a_beam_tree_shows_kept_branches_and_says_why_others_were_dropped():
-    branches = [
-        Branch(None, 0, "a", -0.1, -0.1, "kept", best=True),
-        Branch(None, 0, "b", -2.0, -2.0, "kept"),
-        Branch(0, 1, "</s>", -0.3, -0.3, "finished", best=True),
+def test_a_beam_tree_shows_kept_nodes_and_says_why_others_were_dropped():
+    nodes = [
+        Node(0, None, 0, 5, -0.1, -0.1, -0.1, "kept", best=True),
+        Node(0, None, 0, 6, -2.0, -2.0, -2.0, "kept"),
+        Node(0, 0, 1, 1, -0.3, -0.4, -0.3, "finished", best=True),
         *(
-            Branch(1, 1, f"c{one}", -3.0, -3.0 - one, "dropped", reason="better ones are open")
+            Node(0, 1, 1, 7 + one, -3.0, -5.0, -3.0 - one, "dropped", reason="better ones are open")
             for one in range(5)
         ),
     ]
-    picture = beam_picture(SUBJECT, branches, dropped=2)
+    pieces = ["a", "b", "</s>", *(f"c{one}" for one in range(5))]
+    picture = beam_picture(SUBJECT, nodes, pieces, dropped=2)
     written = set(texts(picture.content("svg")))
     assert {"a", "b", "</s>", "c0", "c1"} <= written
     assert not {"c2", "c3", "c4"} & written

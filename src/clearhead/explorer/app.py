@@ -14,20 +14,17 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from clearhead import __version__
 from clearhead.errors import ClearheadError
-from clearhead.explorer.architecture import architecture
+from clearhead.explorer.architecture import architecture, position_table
 from clearhead.explorer.arrays import Array
-from clearhead.explorer.beam import beam
-from clearhead.explorer.distribution import SamplingFilter
+from clearhead.explorer.distribution import SamplingFilter, next_token
+from clearhead.explorer.explorable import tokenize
 from clearhead.explorer.library import POLL_SECONDS, BusyError, DisconnectedError, Library
 from clearhead.explorer.limits import BodyLimit, SecurityHeaders
-from clearhead.explorer.measures import contributions, lens, summaries
-from clearhead.explorer.positions import position_table
+from clearhead.explorer.measures import beam, contributions, lens, summaries
 from clearhead.explorer.projection import projection
 from clearhead.explorer.requests import ContextsRequest, StepRequest, TraceRequest, error_line
 from clearhead.explorer.run import start_trace
 from clearhead.explorer.standalone import PAGE
-from clearhead.explorer.steps import next_token
-from clearhead.explorer.tokens import tokenize
 from clearhead.explorer.trace_session import UnknownTensorError
 from clearhead.explorer.traces import TraceCache, UnknownTraceError
 from clearhead.explorer.vectors import in_contexts, neighbours

@@ -1,10 +1,14 @@
-"""The map of a model: its parts and their sizes, read from its anatomy."""
+"""The map of a model, read from its anatomy, and its positional encoding."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
+from clearhead.explorer.arrays import Array, array_of
 from clearhead.explorer.explorable import DEFAULT_ABOUT, Explorable, about
 from clearhead.layers.attention import Attention
+from clearhead.layers.positions import Alibi, Rotary
 from clearhead.layers.scores import ProductScore
 from clearhead.models.anatomy import AttentionPart
 from clearhead.text.tokenizer import Tokenizer
@@ -70,6 +74,34 @@ def attentions(model: Any) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+@torch.no_grad()
+def position_table(model: Any, positions: int) -> tuple[str, Array]:
+    """The kind and one row per position: the vector that is added.
+
+    Rotary positions give cosines and sines instead, ALiBi the penalty of each distance per head.
+    """
+    anatomy, config = model.anatomy(), model.config
+    kind = getattr(config, "position", None) or "none"
+    device = next(model.parameters()).device
+    limit = getattr(config, "max_positions", positions)
+    numbers = torch.arange(min(positions, limit), device=device)
+    relative = model.get_submodule(anatomy.attentions[0].path(0)).relative
+    match relative:
+        case Rotary():
+            table = torch.cat((relative.cosines[: len(numbers)], relative.sines[: len(numbers)]), -1)
+        case Alibi():
+            bias = relative.bias(1, len(numbers))
+            assert bias is not None
+            table = bias[:, 0].flip(-1).T
+        case _ if kind == "none":
+            table = torch.zeros(0, 0)
+        case _:
+            embedding = model.get_submodule(next(iter(anatomy.embeddings.values())))
+            empty = torch.zeros(1, len(numbers), config.width, device=device)
+            table = embedding.position(empty, numbers, torch.tensor([len(numbers)], device=device))[0]
+    return kind, array_of(table)
 
 
 def _attention(model: Any, part: AttentionPart) -> Attention:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from clearhead.errors import SettingsError
-from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.explanation import Explanation, text_tokens
 from clearhead.text.tokenizer import Tokenizer
 
 DEFAULT_ABOUT = {
@@ -51,3 +51,19 @@ def tokenizer_of(model: Explorable) -> Tokenizer:
     if not isinstance(tokenizer, Tokenizer):
         raise SettingsError(f"model: {model.name!r} has no tokenizer, so it cannot do this")
     return tokenizer
+
+
+def tokenize(model: Explorable, text: str) -> dict[str, Any]:
+    """The tokens of a text, whether it fits the model or not."""
+    tokenizer = tokenizer_of(model)
+    ids = tokenizer.encode(text)
+    return {
+        "text": text,
+        "normalized": tokenizer.normalized(text),
+        "tokens": [
+            {"id": one.id, "piece": one.piece, "word": one.word, "special": one.special}
+            for one in text_tokens(tokenizer, ids)
+        ],
+        "count": len(ids),
+        "max_tokens": about(model)["max_tokens"],
+    }

@@ -1,4 +1,4 @@
-"""Measures of a trace: roles of heads, aligners, the residual stream, the logit lens, contributions."""
+"""A trace as JSON: roles of heads, aligners, the residual stream, the logit lens, contributions, the beam."""
 
 import math
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.errors import SettingsError
 from clearhead.explorer.catalogue import pattern_of
 from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
@@ -69,6 +70,33 @@ def contributions(session: TraceSession, connected: Callable[[], bool] = lambda:
                 {"attention": names[path], "layer": layer or 0, "head": one.head, "change": one.change}
             )
     return {"heads": heads, "log_prob": session.explanation.sum_log_prob}
+
+
+def beam(session: TraceSession) -> dict[str, Any]:
+    """Every hypothesis the search looked at, in the order it found them."""
+    tree: Any = session.explanation.tree
+    if tree is None:
+        raise SettingsError("beam: this output was not searched for; leave out the target")
+    pieces = session.explanation.pieces([node.token for node in tree.nodes])
+    nodes = [
+        {
+            "node": number,
+            "parent": node.parent,
+            "step": node.step,
+            "id": node.token,
+            "piece": piece,
+            "log_prob": _finite(node.log_prob),
+            "sum_log_prob": _finite(node.sum_log_prob),
+            "score": _finite(node.score),
+            "state": node.state,
+            "reason": node.reason,
+            "rank": node.rank,
+            "best": node.best,
+        }
+        for number, (node, piece) in enumerate(zip(tree.nodes, pieces, strict=True))
+    ]
+    penalty = session.explanation.settings.get("length_penalty")
+    return {"beam": tree.beam, "length_penalty": penalty, "nodes": nodes}
 
 
 def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) -> list[dict[str, Any]]:
@@ -142,3 +170,7 @@ def _cell(session: TraceSession, ids: list[int], probabilities: list[float]) -> 
         {"id": one, "piece": piece, "probability": probability}
         for one, piece, probability in zip(ids, session.explanation.pieces(ids), probabilities, strict=True)
     ]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import ModelError
-from clearhead.explorer.architecture import module_map
+from clearhead.explorer.architecture import module_map, position_table
 from clearhead.explorer.arrays import array_of
-from clearhead.explorer.beam import beam
 from clearhead.explorer.distribution import SamplingFilter
-from clearhead.explorer.measures import lens, summaries
-from clearhead.explorer.positions import position_table
+from clearhead.explorer.measures import beam, lens, summaries
 from clearhead.explorer.run import ON_REQUEST
 from clearhead.explorer.trace_session import FORMAT, TraceSession
 from clearhead.inspection.explanation import Explanation
@@ -43,16 +41,16 @@ def data_of(session: TraceSession) -> dict[str, Any]:
     if size > 2 * EXACT_BYTES:
         kept = {name: entry for name, entry in kept.items() if entry.role not in ON_REQUEST}
     dtype = "f32" if size <= EXACT_BYTES else "f16"
-    tree = None if session.tree is None else beam(session)
+    tree = None if session.explanation.tree is None else beam(session)
     manifest = session.manifest()
     if tree:
         manifest["model"] |= {"beam": tree["beam"], "length_penalty": tree["length_penalty"]}
     manifest["tensors"] = [entry.record() for entry in kept.values()]
     stored = {"summaries", "logits", "lens", "beam"}
     manifest["parts"] = [part for part in manifest["parts"] if part in stored]
-    kind, table = position_table(session.model, max(map(len, session.sides.values())))
+    kind, table = position_table(session.model, max(map(len, session.explanation.sides.values())))
     has_logits = "logits" in manifest["parts"]
-    positions = range(len(session.output_tokens)) if has_logits else ()
+    positions = range(len(session.explanation.target)) if has_logits else ()
     return {
         "format": FORMAT,
         "manifest": manifest,

@@ -17,7 +17,7 @@ from clearhead.explorer.distribution import SamplingFilter, distribution
 from clearhead.explorer.interventions import Edits
 from clearhead.explorer.pending import PendingTrace
 from clearhead.inspection import intervene
-from clearhead.inspection.explanation import Explanation, Token
+from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.trace import captured_pass, first_tensors
 
 FORMAT = 2
@@ -54,11 +54,12 @@ class TraceSession:
 
     def __post_init__(self) -> None:
         captured = {name: self.explanation[name] for name in self.explanation.trace}
-        self._tensors, self._stopped = PendingTrace(captured), False
+        self._tensors, self.stopped = PendingTrace(captured), False
         self.pending, self._last_put = (), time.perf_counter()
         self.model = self.explanation.model
         self.device = next(self.model.parameters()).device
-        self.catalogue = catalogue(self.model, {side: len(tokens) for side, tokens in self.sides.items()})
+        sides = self.explanation.sides
+        self.catalogue = catalogue(self.model, {side: len(tokens) for side, tokens in sides.items()})
 
     def expect(self, entries: Sequence[Entry]) -> None:
         """Sets the tensors that `run` captures; readers wait for them from now on."""
@@ -89,14 +90,10 @@ class TraceSession:
         self.before = self.baseline() if self.baseline else None
 
     def _put(self, name: str, tensor: Tensor) -> None:
-        if self._stopped:
+        if self.stopped:
             raise StoppedError(f"{self.name}: the pass was stopped because the client disconnected")
         self._tensors.put(name, tensor[0].cpu())
         self._last_put = time.perf_counter()
-
-    def stop(self) -> None:
-        """Stops a running pass at its next tensor."""
-        self._stopped = True
 
     def finished(self, timeout: float) -> bool:
         """Whether no pass is running, after at most `timeout` seconds."""
@@ -109,32 +106,18 @@ class TraceSession:
 
     @property
     def bytes(self) -> int:
-        return self._tensors.bytes + NODE_BYTES * (len(self.tree.nodes) if self.tree else 0)
+        return self._tensors.bytes + NODE_BYTES * (len(tree.nodes) if (tree := self.explanation.tree) else 0)
 
     @property
     def name(self) -> str:
         """The name the model was loaded under."""
         return self.about["name"]
 
-    @property
-    def sides(self) -> dict[str, tuple[Token, ...]]:
-        """The tokens of each input, in the order the model reads them."""
-        return dict(self.explanation.sides)
-
-    @property
-    def output_tokens(self) -> tuple[Token, ...]:
-        """The tokens of the side that the readout predicts."""
-        return self.explanation.target
-
-    @property
-    def tree(self) -> Any:
-        return self.explanation.tree
-
     def manifest(self) -> dict[str, Any]:
         """Everything but the numbers; values that need the whole pass are None until it has finished."""
         explanation = self.explanation
         roles = {entry.role for entry in self.catalogue.values()}
-        absent = {*(() if "logits" in roles else NEED_LOGITS), *(() if self.tree else ("beam",))}
+        absent = {*(() if "logits" in roles else NEED_LOGITS), *(() if explanation.tree else ("beam",))}
         absent |= set() if {"embedding", "stream"} <= roles else {"projection"}
         return {
             "format": FORMAT,
@@ -144,7 +127,7 @@ class TraceSession:
             "text": explanation.text,
             "normalized": explanation.normalized,
             "to": explanation.settings.get("to"),
-            "sides": {side: [_record(one) for one in tokens] for side, tokens in self.sides.items()},
+            "sides": {side: [one.record() for one in tokens] for side, tokens in explanation.sides.items()},
             "output": self._output(),
             "before": self.before,
             "difference": None if math.isnan(explanation.difference) else explanation.difference,
@@ -212,11 +195,11 @@ class TraceSession:
     def logits(self, position: int, chosen: SamplingFilter) -> dict[str, Any]:
         """The distribution of the next token at one position."""
         self.check_position(position)
-        logits, following = self.values("logits")[position], self.output_tokens[position].next
+        logits, following = self.values("logits")[position], self.explanation.target[position].next
         return {"position": position, **distribution(self.explanation.pieces, logits, chosen, following)}
 
     def check_position(self, position: int, side: str | None = None) -> None:
-        length = len(self.output_tokens if side is None else self.sides[side])
+        length = len(self.explanation.target if side is None else self.explanation.sides[side])
         if not 0 <= position < length:
             raise SettingsError(f"position: {position} is not from 0 to {length - 1}")
 
@@ -230,10 +213,10 @@ class TraceSession:
 
     def _output(self) -> dict[str, Any]:
         explanation, found = self.explanation, self.explanation.found
-        predicted = [one for one in self.output_tokens if one.next is not None]
-        if len(self.sides) == 1:
+        predicted = [one for one in explanation.target if one.next is not None]
+        if len(explanation.sides) == 1:
             # A language model's prompt is read like its continuation, but is not output.
-            predicted = predicted[sum(not one.written for one in self.output_tokens) - 1 :]
+            predicted = predicted[sum(not one.generated for one in explanation.target) - 1 :]
         names = explanation.pieces([one.next or 0 for one in predicted])
         log_prob = sum(one.log_prob or 0.0 for one in predicted)
         return {
@@ -257,15 +240,3 @@ def output_summary(explanation: Explanation) -> dict[str, Any]:
     log_prob = None if math.isnan(explanation.difference) else explanation.sum_log_prob
     score = getattr(explanation.found, "score", None)
     return {"text": explanation.output, "score": score, "log_prob": log_prob}
-
-
-def _record(token: Token) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "piece": token.piece,
-        "word": token.word,
-        "special": token.special,
-        "next": token.next,
-        "log_prob": token.log_prob,
-        "generated": token.written,
-    }

@@ -49,7 +49,7 @@ class TraceCache:
         with self._lock:
             session = self._sessions.pop(key, None)
         if session is not None:
-            session.stop()
+            session.stopped = True
 
     def _evict(self) -> None:
         while len(self._sessions) > 1 and self.bytes > self.max_bytes:

@@ -34,7 +34,7 @@ class Token:
     """The token that is to follow, on the output side; None where it is not known."""
     log_prob: float | None = None
     """Of the next token."""
-    written: bool = False
+    generated: bool = False
     """Whether the model generated it."""
 
     @property
@@ -139,9 +139,9 @@ class Explanation:
 
     def page(self, height: int = 760) -> "NotebookPage":
         """The explorer's page for a notebook, with all data inside."""
-        from clearhead.inspection.save import notebook_page
+        from clearhead.inspection.save import NotebookPage
 
-        return notebook_page(self, height)
+        return NotebookPage(f"{self.name}: {self.text}", WRITERS["html"](self), height)
 
     def _repr_html_(self) -> str:
         from clearhead.inspection.save import notebook_html
@@ -244,11 +244,5 @@ def _with_log_probs(tokens: Sequence[Token], logits: Tensor | None) -> tuple[Tok
     return (*known, *tokens[len(known) :])
 
 
-def _json(explanation: Explanation) -> str:
-    from clearhead.inspection.save import json_text
-
-    return json_text(explanation)
-
-
-WRITERS: dict[str, Callable[[Explanation], str]] = {"json": _json}
-"""Writers of a whole explanation as text, by file ending; the explorer adds html."""
+WRITERS: dict[str, Callable[[Explanation], str]] = {}
+"""Writers of a whole explanation as text, by file ending; save.py adds json, the explorer html."""

@@ -1,7 +1,7 @@
 """Summaries of an explanation: head roles, word alignment, residual contributions and the logit lens."""
 
 from collections.abc import Generator, Sequence
-from functools import cached_property
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,14 +17,33 @@ from clearhead.inspection.alignment import (
     merge_words,
     rank_aligners,
 )
-from clearhead.inspection.contributions import Contribution, contributions
+from clearhead.inspection.edits import Mute
 from clearhead.inspection.explanation import Explanation, Token, not_captured
-from clearhead.inspection.lens import Lens, logit_lens
+from clearhead.inspection.intervene import intervene
 from clearhead.inspection.sites import sites
-from clearhead.inspection.summaries import ResidualContribution, Role, head_roles, residual_share
+from clearhead.inspection.summaries import (
+    Lens,
+    ResidualContribution,
+    Role,
+    head_roles,
+    logit_lens,
+    residual_share,
+)
+from clearhead.layers.attention import Attention
 from clearhead.layers.block import Stack
 from clearhead.models.anatomy import AttentionPart, StackPart
 from clearhead.text.tokenizer import UNK, Tokenizer
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """How the target's log-probability changes when a head is muted."""
+
+    attention: str
+    """The path of the attention."""
+    head: int
+    change: float
+    """Negative if the head helps."""
 
 
 class Summaries:
@@ -34,6 +53,7 @@ class Summaries:
         self.explanation = explanation
         self.model = explanation.model
         self.anatomy = explanation.anatomy
+        self._tensors = set(sites(explanation.model))
         self._roles: dict[str, list[list[Role]]] = {}
 
     @property
@@ -45,11 +65,6 @@ class Summaries:
     def cross(self) -> AttentionPart | None:
         """The attention from one side to another, if the model has one."""
         return next((part for part in self.anatomy.attentions if part.crosses), None)
-
-    @cached_property
-    def available_tensors(self) -> set[str]:
-        """The names of all tensors that can be captured."""
-        return set(sites(self.model))
 
     def part(self, kind: str) -> AttentionPart:
         """An attention by name."""
@@ -136,7 +151,7 @@ class Summaries:
             return False
         part = self.anatomy.stack(stack)
         names = {part.stream(layer, one) for layer in range(part.layers) for one in part.sublayers}
-        return {self._embedded(part), *names} <= self.available_tensors
+        return {self._embedded(part), *names} <= self._tensors
 
     @property
     def has_lens(self) -> bool:
@@ -159,8 +174,13 @@ class Summaries:
         return logit_lens(streams, lambda x: read(module.norm(x[None]))[0], following, top)
 
     def contributions(self) -> Generator[Contribution, None, None]:
-        """How the target's log-probability changes when each head is muted; one pass per head."""
-        return contributions(self.model, self._sum_log_prob)
+        """The contribution of each head, by muting it while all others stay (Michel et al. 2019)."""
+        baseline = self._sum_log_prob()
+        for path, attention in self.model.named_modules():
+            if isinstance(attention, Attention):
+                for head in range(attention.project.sizes[0] // attention.head_size):
+                    with intervene(self.model, {f"{path}.head_output": Mute([head])}):
+                        yield Contribution(path, head, self._sum_log_prob() - baseline)
 
     @torch.no_grad()
     def _sum_log_prob(self) -> float:

@@ -59,11 +59,6 @@ def _ending(path: Path) -> str:
     return path.suffix.removeprefix(".").lower()
 
 
-def json_text(explanation: Explanation) -> str:
-    """An explanation as the text of a JSON file."""
-    return json.dumps(record(explanation), ensure_ascii=False) + "\n"
-
-
 def record(explanation: Explanation) -> dict[str, Any]:
     """Tokens, weights and summaries as JSON."""
     summaries = Summaries(explanation)
@@ -96,16 +91,10 @@ def record(explanation: Explanation) -> dict[str, Any]:
 
 def notebook_html(explanation: Explanation) -> str:
     """The most informative picture, below the text and the output."""
-    picture = draw(explanation)._repr_html_()
-    texts = (
-        f"<p><b>{escape(explanation.text)}</b> → {escape(explanation.output)}</p>"
-        if explanation.output
-        else ""
-    )
+    texts = f"<p><b>{escape(explanation.text)}</b> → {escape(explanation.output)}</p>"
     others = ", ".join(f"<code>{name}</code>" for name in views(explanation)[1:])
-    return (
-        f"<div>{texts}{picture}<p><small>More views for <code>.picture(…)</code>: {others}.</small></p></div>"
-    )
+    more = f"<p><small>More views for <code>.picture(…)</code>: {others}.</small></p>"
+    return f"<div>{texts if explanation.output else ''}{draw(explanation)._repr_html_()}{more}</div>"
 
 
 @dataclass(frozen=True)
@@ -119,11 +108,6 @@ class NotebookPage:
     def _repr_html_(self) -> str:
         style = f"width: 100%; height: {self.height}px; border: 0"
         return f'<iframe title="{escape(self.title)}" srcdoc="{escape(self.page)}" style="{style}"></iframe>'
-
-
-def notebook_page(explanation: Explanation, height: int) -> NotebookPage:
-    """The stand-alone page, which needs no server and no network."""
-    return NotebookPage(f"{explanation.name}: {explanation.text}", WRITERS["html"](explanation), height)
 
 
 def _heads(summaries: Summaries, kind: str) -> list[dict[str, Any]]:
@@ -150,3 +134,6 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | bool):
         return value
     return value if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+WRITERS["json"] = lambda explanation: json.dumps(record(explanation), ensure_ascii=False) + "\n"

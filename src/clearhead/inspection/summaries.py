@@ -1,5 +1,6 @@
-"""Summaries of attention weights (entropy, distance, roles, rollout) and of the residual stream."""
+"""Summaries of attention weights (entropy, roles, rollout) and of the residual stream; the logit lens."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,7 +48,11 @@ def entropy(weights: Weights) -> Float[Tensor, "heads queries"]:
 
 def mean_distance(weights: Weights) -> Float[Tensor, "heads queries"]:
     """The mean distance, in positions, between a query of self-attention and the keys it attends to."""
-    return (weights * _offsets(weights).abs()).sum(-1)
+    queries, keys = weights.shape[1:]
+    positions = torch.arange(keys, device=weights.device)
+    # The queries are the last of the keys.
+    offsets = (positions[keys - queries :, None] - positions).to(weights.dtype)
+    return (weights * offsets.abs()).sum(-1)
 
 
 def role_strengths(weights: Weights, cross: bool = False) -> dict[RoleName, Float[Tensor, " heads"]]:
@@ -116,6 +121,41 @@ def residual_share(
     return norm / (norm + before.norm(dim=-1)).clamp(min=1e-12)
 
 
+@dataclass(frozen=True)
+class Lens:
+    """The most probable tokens after every layer at every position (logit lens, nostalgebraist 2020)."""
+
+    rows: tuple[str, ...]
+    ids: Int[Tensor, "rows positions top"]
+    probabilities: Float[Tensor, "rows positions top"]
+    next_probabilities: Float[Tensor, "rows positions"]
+    """The probability of the actual next token; NaN where it is unknown."""
+
+
+@torch.no_grad()
+def logit_lens(
+    streams: Mapping[str, Float[Tensor, "positions width"]],
+    readout: Callable[[Tensor], Tensor],
+    following: Sequence[int | None],
+    top: int = 3,
+) -> Lens:
+    """The predictions of a model if it stopped after a layer; `following` are the actual next tokens.
+
+    `readout` turns a stream into logits, including the final norm.
+    """
+    ids, probabilities, next_probabilities = [], [], []
+    known = torch.tensor([-1 if one is None else one for one in following])
+    for stream in streams.values():
+        # One row at a time, because with a large vocabulary all rows together take too much memory.
+        softmax = readout(stream).float().softmax(-1).cpu()
+        best = softmax.topk(min(top, softmax.shape[-1]))
+        ids.append(best.indices)
+        probabilities.append(best.values)
+        actual = softmax.gather(1, known.clamp(min=0)[:, None])[:, 0]
+        next_probabilities.append(actual.masked_fill(known < 0, float("nan")))
+    return Lens(tuple(streams), torch.stack(ids), torch.stack(probabilities), torch.stack(next_probabilities))
+
+
 def _shares(weights: Weights, cross: bool) -> dict[RoleName, tuple[Tensor, Tensor]]:
     """By role, the share of each head's weight, and the share that uniform weights would have.
 
@@ -150,10 +190,3 @@ def _role_keys(weights: Weights, cross: bool) -> dict[RoleName, Int[Tensor, "que
         return {**ends, "diagonal": near.masked_fill((near - line).abs() > 1, -1).long()}
     around = torch.cat([own - 1, own, own + 1], 1)
     return {"previous": own - 1, "self": own, "next": own + 1, **ends, "diagonal": around}
-
-
-def _offsets(weights: Weights) -> Float[Tensor, "queries keys"]:
-    """How many positions each key lies before each query; the queries are the last of the keys."""
-    queries, keys = weights.shape[1:]
-    positions = torch.arange(keys, device=weights.device)
-    return (positions[keys - queries :, None] - positions).to(weights.dtype)

@@ -8,18 +8,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.layers.positions import (
-    Alibi,
-    Fraction,
-    Learned,
-    Order,
-    PositionKind,
-    Relative,
-    Rotary,
-    Sinusoidal,
-)
+from clearhead.layers.positions import Alibi, Fraction, Learned, Order, Relative, Rotary, Sinusoidal
 
 Matrix = Float[Tensor, "rows width"]
+POSITIONS = (Rotary, Alibi, Sinusoidal, Learned, Order, Fraction)
+"""The kinds of position, whose names are those of the settings."""
 
 
 def nearest(
@@ -36,24 +29,17 @@ def nearest(
 class PositionSimilarity:
     """The encoding of each position, and how similar it makes any two of them."""
 
-    kind: PositionKind
+    kind: str
     rows: Float[Tensor, "positions features"]
     """The added vectors; for rotary, the cosines of the angles; for ALiBi, each head's bias by distance."""
     similarity: Float[Tensor, "positions positions"]
     """The cosine of two rows; for rotary, of two equal vectors after rotation; for ALiBi, the mean bias."""
 
 
-def position_kind(position: nn.Module, relative: nn.Module) -> PositionKind:
+def position_kind(position: nn.Module, relative: nn.Module) -> str:
     """The kind of position that an embedding and an attention implement."""
-    kinds: dict[type, PositionKind] = {
-        Rotary: "rotary",
-        Alibi: "alibi",
-        Sinusoidal: "sinusoidal",
-        Learned: "learned",
-        Order: "order",
-        Fraction: "fraction",
-    }
-    return kinds.get(type(relative)) or kinds.get(type(position)) or "none"
+    kinds = (type(one) for one in (relative, position))
+    return next((kind.__name__.lower() for kind in kinds if kind in POSITIONS), "none")
 
 
 @torch.no_grad()

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from clearhead.errors import ModelError, SettingsError, TextError
-from clearhead.explorer.distribution import SamplingFilter
-from clearhead.explorer.steps import next_token
+from clearhead.explorer.distribution import SamplingFilter, next_token
 from clearhead.layers.attention import AttentionConfig
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.generation import GenerateOptions

@@ -12,22 +12,9 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from clearhead.errors import SettingsError
-from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures import style
+from clearhead.inspection.pictures.context import PictureContext, Subject
 from clearhead.inspection.pictures.picture import Picture, make_picture
-from clearhead.inspection.pictures.style import (
-    FAINT,
-    GRID,
-    INK,
-    SIGNED,
-    TINY,
-    WEIGHT,
-    bare,
-    shortened,
-    signed_scale,
-    weight_scale,
-    write,
-)
-from clearhead.inspection.pictures.subject import Subject
 from clearhead.layers.attention import Attention
 from clearhead.layers.scores import Scaled
 
@@ -70,7 +57,7 @@ class Line:
     name: str
     texts: list[str]
     colours: Sequence[Any]
-    inks: list[str]
+    inks: Sequence[str]
 
 
 def row_view(context: PictureContext) -> Picture:
@@ -101,15 +88,14 @@ def _scale(attention: nn.Module) -> float | None:
 def arithmetic_picture(subject: Subject, row: Arithmetic) -> Picture:
     """The steps from scores to weights for each key of one query; of many keys, the rest share a column."""
     shown: list[int] = row.weights.topk(min(MAX_KEYS, len(row.keys))).indices.sort().values.tolist()
-    labels = [shortened(row.keys[position], 10) for position in shown]
+    labels = [style.shortened(row.keys[position], 10) for position in shown]
     if rest := len(row.keys) - len(shown):
         labels.append(f"{rest} others")
 
     def draw(figure: Figure) -> None:
-        title = f"{row.name}, head {row.head}: the attention of “{row.query}”, step by step"
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
         _table(figure.subplots(), _lines(row, shown), labels)
 
+    title = f"{row.name}, head {row.head}: the attention of “{row.query}”, step by step"
     caption = (
         f"{subject} the query “{row.query}” in {row.name}, head {row.head}. The softmax is over all "
         f"{len(row.keys)} keys; the weights sum to {float(row.weights.sum()):.4f}."
@@ -120,7 +106,7 @@ def arithmetic_picture(subject: Subject, row: Arithmetic) -> Picture:
         for key, weight in zip(best.indices.tolist(), best.values.tolist(), strict=True)
     )
     alt = f"From scores to weights for the query {row.query} in {row.name}, head {row.head}: {scored}."
-    return make_picture(draw, (2.0 + 0.72 * max(len(labels), 5), 3.3), caption, alt)
+    return make_picture(title, draw, (2.0 + 0.72 * max(len(labels), 5), 3.3), caption, alt)
 
 
 def _lines(row: Arithmetic, shown: list[int]) -> list[Line]:
@@ -136,15 +122,16 @@ def _lines(row: Arithmetic, shown: list[int]) -> list[Line]:
     if bool(masked.any()):
         texts = ["masked" if masked[position] else "visible" for position in shown]
         texts += [f"{int(masked[others].sum())} masked"] * rest
-        inks = [FAINT if "masked" in text else INK for text in texts]
+        inks = [style.FAINT if "masked" in text else style.INK for text in texts]
         lines.append(Line("mask", texts, ["white"] * len(texts), inks))
     powers = [f"{float(row.exponentials[position]):.3g}" for position in shown]
     powers += [f"{float(row.exponentials[others].sum()):.3g}"] * rest
     power = f"e^(score − {row.shift:.1f})" if row.shift else "e^score"
-    lines.append(Line(f"{power}, Σ = {total:.4g}", powers, ["white"] * len(powers), [INK] * len(powers)))
+    plain = ["white"] * len(powers), [style.INK] * len(powers)
+    lines.append(Line(f"{power}, Σ = {total:.4g}", powers, *plain))
     weights = [float(row.weights[position]) for position in shown] + [float(row.weights[others].sum())] * rest
-    colours = [WEIGHT(weight_scale()(weight)) for weight in weights]
-    inks = ["white" if weight > 0.3 else INK for weight in weights]
+    colours = [style.WEIGHT(style.weight_scale()(weight)) for weight in weights]
+    inks = ["white" if weight > 0.3 else style.INK for weight in weights]
     lines.append(Line(f"÷ {total:.4g} = weight", [f"{weight:.4f}" for weight in weights], colours, inks))
     return lines
 
@@ -152,27 +139,26 @@ def _lines(row: Arithmetic, shown: list[int]) -> list[Line]:
 def _signed(name: str, values: Float[Tensor, " keys"], shown: list[int], rest: bool) -> Line:
     """Signed numbers in pale colours; the column of the rest stays empty."""
     numbers = [float(values[position]) for position in shown]
-    scale = signed_scale(1.6 * max(map(abs, numbers)))
+    scale = style.signed_scale(1.6 * max(map(abs, numbers)))
     texts = [f"{value:.2f}" for value in numbers] + ["…"] * rest
-    return Line(
-        name, texts, [SIGNED(scale(value)) for value in numbers] + ["white"] * rest, [INK] * len(texts)
-    )
+    colours = [style.SIGNED(scale(value)) for value in numbers] + ["white"] * rest
+    return Line(name, texts, colours, [style.INK] * len(texts))
 
 
 def _table(axes: Axes, lines: list[Line], labels: list[str]) -> None:
     for column, label in enumerate(labels):
-        write(axes, column, -0.85, label, weight="bold")
+        style.write(axes, column, -0.85, label, weight="bold")
     for number, line in enumerate(lines):
-        write(axes, -0.62, number, line.name, ha="right")
+        style.write(axes, -0.62, number, line.name, ha="right")
         for column, (text, colour, ink) in enumerate(zip(line.texts, line.colours, line.inks, strict=True)):
-            style = {
+            look = {
                 "facecolor": colour,
-                "edgecolor": GRID,
+                "edgecolor": style.GRID,
                 "lw": 0.6,
                 "hatch": "////" if text == "masked" else None,
             }
-            axes.add_patch(Rectangle((column - 0.5, number - 0.43), 1.0, 0.86, **style))
-            write(axes, column, number, text, fontsize=7.5, color=ink)
-    write(axes, -0.62, -0.85, "key", ha="right", fontsize=TINY, color=FAINT)
+            axes.add_patch(Rectangle((column - 0.5, number - 0.43), 1.0, 0.86, **look))
+            style.write(axes, column, number, text, fontsize=7.5, color=ink)
+    style.write(axes, -0.62, -0.85, "key", ha="right", fontsize=style.TINY, color=style.FAINT)
     axes.set(xlim=(-2.5, max(len(labels), 5) - 0.4), ylim=(len(lines) - 0.4, -1.3))
-    bare(axes)
+    axes.set_axis_off()

@@ -10,11 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
-from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.context import AttentionView, PictureContext, Subject
 from clearhead.inspection.pictures.matrix import draw_cells, mask_legend, weight_legend
 from clearhead.inspection.pictures.picture import Picture, make_picture
-from clearhead.inspection.pictures.style import FAINT, GRID, SMALL, TINY, bare, write
-from clearhead.inspection.pictures.subject import AttentionView, Subject
+from clearhead.inspection.pictures.style import FAINT, GRID, SMALL, TINY, write
 from clearhead.inspection.summaries import entropy
 
 # Inches of a thumbnail, of the gap between two, and of the text above and below one.
@@ -41,19 +40,18 @@ def atlas_picture(subject: Subject, layers: Sequence[AttentionView]) -> Picture:
     size = heads * (side + GAP) + 0.3, len(layers) * (tall + ABOVE + BELOW)
 
     def draw(figure: Figure) -> None:
-        title = f"{_pattern(first)}: {len(layers)} layers × {heads} heads"
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
         axes = figure.subplots()
         images = [
             _draw_layer(axes, layer, number * (tall + ABOVE + BELOW) + ABOVE, side, tall)
             for number, layer in enumerate(layers)
         ]
         axes.set(xlim=(-0.3, size[0] - 0.3), ylim=(size[1], 0))
-        bare(axes)
+        axes.set_axis_off()
         weight_legend(figure, images[-1], axes, aspect=40)
         if legend := mask_legend(layers[0]):
             figure.legend(handles=legend, loc="outside upper right", fontsize=TINY, frameon=False)
 
+    title = f"{_pattern(first)}: {len(layers)} layers × {heads} heads"
     roles = "Above each head: its role by measurement; below: its mean entropy."
     pooled = (
         f" Each cell is the maximum of several: {queries} × {keys} weights."
@@ -66,7 +64,7 @@ def atlas_picture(subject: Subject, layers: Sequence[AttentionView]) -> Picture:
     )
     counts = "; ".join(f"layer {layer.layer}: {layer.role_counts() or 'no roles'}" for layer in layers)
     alt = f"Thumbnails of {len(layers) * heads} heads, {first} to {last}. Roles by measurement: {counts}."
-    return make_picture(draw, (size[0] + 0.9, size[1] + 0.9), caption, alt)
+    return make_picture(title, draw, (size[0] + 0.9, size[1] + 0.9), caption, alt)
 
 
 def _draw_layer(axes: Axes, attention: AttentionView, top: float, side: float, tall: float) -> AxesImage:

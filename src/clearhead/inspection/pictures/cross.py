@@ -7,12 +7,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from clearhead.inspection.alignment import WordAlignment
-from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.context import AttentionView, PictureContext, Subject
 from clearhead.inspection.pictures.head import CELL, draw_curves
 from clearhead.inspection.pictures.matrix import MAX_NUMBERED, draw_weights, weight_legend
 from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import HEADS, SMALL, TINY
-from clearhead.inspection.pictures.subject import AttentionView, Subject
 
 MARK = "#d55e00"
 MAX_CURVED = 40
@@ -41,7 +40,6 @@ def cross_picture(subject: Subject, words: WordAlignment) -> Picture:
     when = "is the decoder's input" if aligner.reads else "is predicted"
 
     def draw(figure: Figure) -> None:
-        figure.suptitle(f"{words.name}: words aligned", fontsize=10, x=0.01, ha="left", parse_math=False)
         wide = CELL * columns + 1.7
         axes = figure.subplots(1, 2, width_ratios=(2.4, max(wide, 2.6))) if curved else [figure.subplots()]
         if curved:
@@ -64,7 +62,7 @@ def cross_picture(subject: Subject, words: WordAlignment) -> Picture:
         max(CELL * columns + 1.7, 2.6) + (2.8 if curved else 0.8),
         max(3.0, CELL * max(rows, 0.7 * columns) + 1.8),
     )
-    return make_picture(draw, size, caption, alt)
+    return make_picture(f"{words.name}: words aligned", draw, size, caption, alt)
 
 
 def _mark(axes: Axes, words: WordAlignment) -> None:

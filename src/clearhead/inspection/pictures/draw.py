@@ -8,15 +8,15 @@ from clearhead.errors import SettingsError
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.pictures.arithmetic import row_view
 from clearhead.inspection.pictures.atlas import atlas_view
-from clearhead.inspection.pictures.beam import beam_view, has_tree
+from clearhead.inspection.pictures.beam import beam_view
 from clearhead.inspection.pictures.context import PictureContext, Selection
 from clearhead.inspection.pictures.cross import cross_view, has_words_on_both_sides
-from clearhead.inspection.pictures.head import has_attention, head_view
-from clearhead.inspection.pictures.lens import has_lens, lens_view
+from clearhead.inspection.pictures.head import head_view
+from clearhead.inspection.pictures.lens import lens_view
 from clearhead.inspection.pictures.neighbours import has_neighbours, neighbours_view
 from clearhead.inspection.pictures.picture import Picture
 from clearhead.inspection.pictures.positions import has_positions, positions_view
-from clearhead.inspection.pictures.residual import has_residual, residual_view
+from clearhead.inspection.pictures.residual import residual_view
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,23 @@ class View:
     """The fields of `Selection` that it uses."""
 
 
+def _has_attention(context: PictureContext) -> bool:
+    return bool(context.anatomy.attentions)
+
+
+def _has_residual(context: PictureContext) -> bool:
+    return any(context.summaries.has_streams(part.stack) for part in context.anatomy.attentions)
+
+
 VIEWS: Mapping[str, View] = MappingProxyType(
     {
         "cross": View(cross_view, has_words_on_both_sides, ("layer", "head")),
-        "atlas": View(atlas_view, has_attention, ("attention",)),
-        "head": View(head_view, has_attention, ("attention", "layer", "head")),
-        "row": View(row_view, has_attention, ("attention", "layer", "head", "query")),
-        "residual": View(residual_view, has_residual, ("attention",)),
-        "lens": View(lens_view, has_lens),
-        "beam": View(beam_view, has_tree),
+        "atlas": View(atlas_view, _has_attention, ("attention",)),
+        "head": View(head_view, _has_attention, ("attention", "layer", "head")),
+        "row": View(row_view, _has_attention, ("attention", "layer", "head", "query")),
+        "residual": View(residual_view, _has_residual, ("attention",)),
+        "lens": View(lens_view, lambda context: context.summaries.has_lens),
+        "beam": View(beam_view, lambda context: context.explanation.tree is not None),
         "positions": View(positions_view, has_positions),
         "neighbours": View(neighbours_view, has_neighbours),
     }

@@ -9,11 +9,10 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from torch import Tensor
 
-from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.context import AttentionView, PictureContext, Subject
 from clearhead.inspection.pictures.matrix import draw_weights, mask_legend, weight_legend
 from clearhead.inspection.pictures.picture import Picture, make_picture
-from clearhead.inspection.pictures.style import FAINT, HEADS, TINY, bare, shortened, write
-from clearhead.inspection.pictures.subject import AttentionView, Subject
+from clearhead.inspection.pictures.style import FAINT, HEADS, TINY, shortened, write
 
 MAX_CURVED = 64
 """With more tokens, curves are unreadable and only the matrix is drawn."""
@@ -21,10 +20,6 @@ MIN_DRAWN = 0.03
 """Curves of smaller weights would be invisible."""
 CELL = 0.28
 """Inches of a cell."""
-
-
-def has_attention(context: PictureContext) -> bool:
-    return bool(context.anatomy.attentions)
 
 
 def head_view(context: PictureContext) -> Picture:
@@ -41,7 +36,6 @@ def head_picture(subject: Subject, attention: AttentionView, head: int) -> Pictu
     title = f"{attention.name}, {attention.label(head)}"
 
     def draw(figure: Figure) -> None:
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
         if curved:
             left, right = figure.subplots(1, 2, width_ratios=(2.4, wide))
             draw_curves(left, weights, attention.queries, attention.keys, HEADS[head % len(HEADS)])
@@ -54,7 +48,7 @@ def head_picture(subject: Subject, attention: AttentionView, head: int) -> Pictu
 
     caption = f"{subject} weights of {attention.name}, head {head}: each row sums to 1; colour by √α, 0 to 1."
     alt = f"{title}. Each token attends most to: {attention.strongest(head)}."
-    return make_picture(draw, (wide + (2.8 if curved else 0.8), tall), caption, alt)
+    return make_picture(title, draw, (wide + (2.8 if curved else 0.8), tall), caption, alt)
 
 
 def draw_curves(
@@ -82,7 +76,7 @@ def draw_curves(
     write(axes, -0.04, -1.0, "query", ha="right", color=FAINT, fontsize=TINY)
     write(axes, 1.04, -1.0, "key", ha="left", color=FAINT, fontsize=TINY)
     axes.set(xlim=(-0.9, 1.9), ylim=(tall - 0.3, -1.5))
-    bare(axes)
+    axes.set_axis_off()
 
 
 def _centred(count: int, tall: int) -> list[float]:

@@ -4,19 +4,14 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.figure import Figure
 
-from clearhead.inspection.lens import Lens
-from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.context import PictureContext, Subject
 from clearhead.inspection.pictures.matrix import weight_legend
 from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import INK, SMALL, TINY, WEIGHT, shortened, weight_scale, write
-from clearhead.inspection.pictures.subject import Subject
+from clearhead.inspection.summaries import Lens
 
 MAX_POSITIONS = 24
 """Of longer texts, only the last positions are drawn."""
-
-
-def has_lens(context: PictureContext) -> bool:
-    return context.summaries.has_lens
 
 
 def lens_view(context: PictureContext) -> Picture:
@@ -42,8 +37,6 @@ def lens_picture(
     rows, positions = probabilities.shape
 
     def draw(figure: Figure) -> None:
-        title = "Logit lens: predictions if the model stopped here"
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
         axes = figure.subplots()
         style = {"cmap": WEIGHT, "norm": weight_scale(), "aspect": "auto", "origin": "lower"}
         image = axes.imshow(probabilities.numpy(), **style)
@@ -63,12 +56,13 @@ def lens_picture(
         f"{subject} the residual stream after each layer, read out as if it were the last (logit lens). "
         "Bold: the actual next token; colour by √p of the predicted token, 0 to 1."
     )
-    settled = [
+    finals = [
         f"{token}: {column[-1]} from {lens.rows[_since(column)]} on"
         for token, column in zip(tokens, zip(*predicted, strict=True), strict=True)
     ]
-    alt = f"Logit lens. The final prediction after each token, and since which row: {', '.join(settled)}."
-    return make_picture(draw, (0.72 * positions + 2.2, 0.3 * rows + 1.9), caption, alt)
+    alt = f"Logit lens. The final prediction after each token, and since which row: {', '.join(finals)}."
+    title = "Logit lens: predictions if the model stopped here"
+    return make_picture(title, draw, (0.72 * positions + 2.2, 0.3 * rows + 1.9), caption, alt)
 
 
 def _since(predicted: Sequence[str]) -> int:

@@ -14,19 +14,8 @@ from matplotlib.path import Path
 from matplotlib.transforms import Affine2D
 from torch import Tensor
 
-from clearhead.inspection.pictures.style import (
-    FAINT,
-    GRID,
-    SMALL,
-    TICKS,
-    TINY,
-    WEIGHT,
-    label_axes,
-    label_step,
-    weight_scale,
-    write,
-)
-from clearhead.inspection.pictures.subject import AttentionView
+from clearhead.inspection.pictures import style
+from clearhead.inspection.pictures.context import AttentionView
 
 MAX_NUMBERED = 12
 """Larger matrices have no numbers in their cells."""
@@ -45,7 +34,7 @@ def draw_weights(axes: Axes, weights: Cells, attention: AttentionView) -> AxesIm
     rows, columns = weights.shape
     image = draw_cells(axes, weights, attention, (-0.5, -0.5, columns, rows))
     for side in axes.spines.values():
-        side.set_color(GRID)
+        side.set_color(style.GRID)
     label_tokens(axes, attention.queries, attention.keys)
     write_numbers(axes, weights, attention.masked)
     return image
@@ -54,32 +43,38 @@ def draw_weights(axes: Axes, weights: Cells, attention: AttentionView) -> AxesIm
 def draw_cells(axes: Axes, weights: Cells, attention: AttentionView, box: Box) -> AxesImage:
     """Weights alone, in a box of left, top, width and height."""
     left, top, width, height = box
-    style = {"cmap": WEIGHT, "norm": weight_scale(), "aspect": "equal", "interpolation": "nearest"}
-    image = axes.imshow(weights.numpy(), extent=(left, left + width, top + height, top), **style)
+    colours = {"cmap": style.WEIGHT, "norm": style.weight_scale()}
+    extent = (left, left + width, top + height, top)
+    image = axes.imshow(weights.numpy(), extent=extent, aspect="equal", interpolation="nearest", **colours)
     rows, columns = weights.shape
-    place_cells = Affine2D().scale(width / columns, height / rows).translate(left, top)
+    to_box = Affine2D().scale(width / columns, height / rows).translate(left, top)
     for cells, hatch in ((attention.future, FUTURE), (attention.outside, OUTSIDE)):
         if cells is not None and bool(cells.any()):
             # One patch for all cells: thousands of patches would make a large vector file.
-            path = place_cells.transform_path(_outline(cells))
+            path = to_box.transform_path(_outline(cells))
             # As an artist, not a patch, it is skipped when matplotlib searches for the limits of the axes.
             axes.add_artist(PathPatch(path, facecolor="white", edgecolor="#c4c4c4", hatch=hatch, linewidth=0))
     if max(rows, columns) <= MAX_GRID:
-        lines = [place_cells.transform([(0, row), (columns, row)]) for row in range(1, rows)]
-        lines += [place_cells.transform([(column, 0), (column, rows)]) for column in range(1, columns)]
+        lines = [to_box.transform([(0, row), (columns, row)]) for row in range(1, rows)]
+        lines += [to_box.transform([(column, 0), (column, rows)]) for column in range(1, columns)]
         axes.add_collection(LineCollection(lines, colors="#eeeeee", linewidths=0.5), autolim=False)
     return image
 
 
 def label_tokens(axes: Axes, queries: Sequence[str], keys: Sequence[str]) -> None:
-    """Tokens along both sides; of many, only every second or third."""
-    size = SMALL if max(len(queries), len(keys)) <= 40 else TINY
-    label_axes(axes, queries, keys, size)
+    """Tokens along both sides, keys above; of many, only every second or third."""
+    slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor", "parse_math": False}
+    axes.set_xticks(range(len(keys)), list(map(style.shortened, keys)), **slanted)
+    axes.set_yticks(range(len(queries)), list(map(style.shortened, queries)), parse_math=False)
+    size = style.SMALL if max(len(queries), len(keys)) <= 40 else style.TINY
+    axes.tick_params(
+        labelsize=size, length=0, top=True, labeltop=True, bottom=False, labelbottom=False, pad=2
+    )
     for axis, count in ((axes.xaxis, len(keys)), (axes.yaxis, len(queries))):
-        step = label_step(count, MAX_LABELS)
+        step = max(1, -(-count // MAX_LABELS))
         for position, tick in enumerate(axis.get_ticklabels()):
             tick.set_visible(position % step == 0)
-    axes.set_ylabel("query ↓ attends to key →", fontsize=SMALL, color=FAINT)
+    axes.set_ylabel("query ↓ attends to key →", fontsize=style.SMALL, color=style.FAINT)
 
 
 def write_numbers(axes: Axes, weights: Cells, masked: Masked | None) -> None:
@@ -90,20 +85,13 @@ def write_numbers(axes: Axes, weights: Cells, masked: Masked | None) -> None:
         for column, weight in enumerate(line):
             if masked is None or not masked[row, column]:
                 text, colour = f"{weight:.2f}".removeprefix("0"), "white" if weight > 0.3 else "#333333"
-                write(axes, column, row, text, fontsize=TINY, color=colour)
+                style.write(axes, column, row, text, fontsize=style.TINY, color=colour)
 
 
-def weight_legend(
-    figure: Figure, image: AxesImage, axes: Axes | list[Axes], name: str = "α", **position: Any
-) -> None:
-    """The colour bar."""
-    bar = figure.colorbar(
-        image, ax=axes, ticks=TICKS, **{"shrink": 0.8, "pad": 0.02, "aspect": 30, **position}
-    )
-    bar.ax.set_title(name, fontsize=SMALL, color=FAINT)
-    bar.ax.tick_params(labelsize=TINY, length=2)
-    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    bar.ax.set_yticklabels([f"{tick:g}" for tick in TICKS])
+def weight_legend(figure: Figure, image: AxesImage, axes: Axes, name: str = "α", **position: Any) -> None:
+    """The scale of weights."""
+    scale = style.colour_bar(figure, image, axes, name, ticks=style.TICKS, **position)
+    scale.set_yticklabels([f"{tick:g}" for tick in style.TICKS])
 
 
 def mask_legend(attention: AttentionView) -> list[Patch]:
@@ -124,7 +112,7 @@ def _outline(cells: Masked) -> Path:
     paths = []
     for row, line in enumerate(cells.tolist()):
         changes = np.diff(np.array([False, *line, False]).astype(np.int8))
-        starts, ends = (np.flatnonzero(changes == sign).tolist() for sign in (1, -1))
+        starts, ends = (np.flatnonzero(changes == step).tolist() for step in (1, -1))
         for first, last in zip(starts, ends, strict=True):
             corners = [(first, row), (last, row), (last, row + 1), (first, row + 1)]
             paths.append(Path([*corners, corners[0]], closed=True))

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from clearhead.inspection.explanation import Token
-from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.context import PictureContext, Subject
 from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import SMALL, TINY, WEIGHT, shortened, write
-from clearhead.inspection.pictures.subject import Subject
 from clearhead.inspection.vectors import nearest
 from clearhead.layers.embedding import Embedding
 from clearhead.text.tokenizer import Tokenizer
@@ -68,7 +67,6 @@ def neighbours_picture(subject: Subject, tokens: Sequence[Neighbours]) -> Pictur
     count = max(len(one.near) for one in tokens)
 
     def draw(figure: Figure) -> None:
-        figure.suptitle("Nearest tokens of the vocabulary, by embedding", fontsize=10, x=0.01, ha="left")
         grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
         for axes, one in zip(grid.flat, tokens, strict=False):
             cosines = [cosine for _, cosine in one.near]
@@ -92,4 +90,5 @@ def neighbours_picture(subject: Subject, tokens: Sequence[Neighbours]) -> Pictur
         for one in tokens
     )
     alt = f"Nearest tokens of the vocabulary by cosine of their embeddings. {texts}."
-    return make_picture(draw, (2.4 * max(columns, 2), rows * (0.24 * count + 0.45) + 0.9), caption, alt)
+    size = (2.4 * max(columns, 2), rows * (0.24 * count + 0.45) + 0.9)
+    return make_picture("Nearest tokens of the vocabulary, by embedding", draw, size, caption, alt)

@@ -1,6 +1,7 @@
 """A picture: a figure with its caption and alt text, which can be saved and shown."""
 
 import base64
+import functools
 import io
 import textwrap
 import threading
@@ -9,21 +10,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, fontManager, get_font
 from matplotlib.text import Text
 from matplotlib.ticker import Formatter
 
 from clearhead.errors import SettingsError
 from clearhead.files import atomic_path
-from clearhead.inspection.pictures.fonts import families, readable
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 160
 """Resolution of a PNG."""
+FONTS = (
+    "DejaVu Sans",
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "Noto Sans Hebrew",
+)
+"""Matplotlib's own font, and some that are often installed."""
 _lock = threading.Lock()
 
 
@@ -40,7 +51,9 @@ class Picture:
     def save(self, path: Path | str) -> Path:
         """Writes a .png, .svg or .pdf file atomically."""
         path = Path(path)
-        kind = picture_kind(path)
+        kind = path.suffix.removeprefix(".").lower()
+        if kind not in FORMATS:
+            raise SettingsError(f"{path}: not a picture; use {', '.join('.' + one for one in FORMATS)}")
         data = self.content(kind)
         with atomic_path(path) as temporary:
             temporary.write_bytes(data)
@@ -86,12 +99,8 @@ class Picture:
             case "png":
                 return {"Title": self.caption, "Description": self.alt, "Software": "clearhead"}
             case "pdf":
-                return {
-                    "Title": self.caption,
-                    "Subject": self.alt,
-                    "Creator": "clearhead",
-                    "CreationDate": None,
-                }
+                texts = {"Title": self.caption, "Subject": self.alt}
+                return {**texts, "Creator": "clearhead", "CreationDate": None}
             case _:
                 return {"Date": None, "Creator": "clearhead"}
 
@@ -111,25 +120,41 @@ class Picture:
         )
 
 
-def picture_kind(path: Path) -> str:
-    """The kind of picture that a file's ending names: png, svg or pdf."""
-    kind = path.suffix.removeprefix(".").lower()
-    if kind not in FORMATS:
-        raise SettingsError(f"{path}: not a picture; use {', '.join('.' + one for one in FORMATS)}")
-    return kind
-
-
 def make_picture(
-    draw: Callable[[Figure], None], size: tuple[float, float], caption: str, alt: str
+    title: str, draw: Callable[[Figure], None], size: tuple[float, float], caption: str, alt: str
 ) -> Picture:
-    """A picture of a size in inches, with the caption below the figure."""
+    """A picture of a size in inches, with the title above the figure and the caption below."""
     with _settings():
         figure = Figure(figsize=size, layout="constrained")
+        figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
         draw(figure)
         figure.supxlabel(
             _wrapped(caption, figure), x=0.01, ha="left", fontsize=7.5, color="#444444", parse_math=False
         )
     return Picture(figure, caption, alt)
+
+
+@functools.cache
+def families() -> tuple[str, ...]:
+    """The installed fonts, in the order in which they are tried."""
+    installed = {font.name for font in fontManager.ttflist}
+    return tuple(name for name in FONTS if name in installed)
+
+
+@functools.cache
+def _drawable(character: str) -> bool:
+    return character == "\n" or any(
+        get_font(findfont(name)).get_char_index(ord(character)) for name in families()
+    )
+
+
+def readable(text: str) -> str:
+    """The text with characters that no font has replaced by a code point, the first of each run."""
+    parts = []
+    for drawable, characters in groupby(text, _drawable):
+        run = "".join(characters)
+        parts.append(run if drawable else f"U+{ord(run[0]):04X}" + "…" * (len(run) > 1))
+    return "".join(parts)
 
 
 def _wrapped(caption: str, figure: Figure) -> str:

@@ -1,13 +1,24 @@
 """Position encodings: all numbers, some of them as curves, and the similarity of positions."""
 
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
+from torch import Tensor
 
 from clearhead.errors import SettingsError
 from clearhead.inspection.pictures.context import PictureContext
 from clearhead.inspection.pictures.picture import Picture, make_picture
-from clearhead.inspection.pictures.style import FAINT, GRID, HEADS, SIGNED, SMALL, TINY, signed_scale, write
+from clearhead.inspection.pictures.style import (
+    FAINT,
+    GRID,
+    HEADS,
+    SIGNED,
+    SMALL,
+    TINY,
+    colour_bar,
+    signed_scale,
+    write,
+)
 from clearhead.inspection.vectors import PositionSimilarity, position_kind, position_similarity
 from clearhead.layers.attention import Attention
 from clearhead.layers.embedding import Embedding
@@ -23,6 +34,13 @@ DESCRIPTIONS = {
     "fraction": "the position as a fraction of the length in every dimension, added to the embedding",
     "rotary": "cosine of the angle by which each pair of dimensions of queries and keys is rotated",
     "alibi": "the bias that is added to a score, by distance and head",
+}
+
+COLUMNS = {"rotary": "pair of dimensions", "alibi": "head"}
+"""What a column of the numbers stands for; a dimension by default."""
+SIMILARITIES = {
+    "rotary": "cosine of equal vectors rotated to two positions",
+    "alibi": "mean bias of all heads on a score between two positions",
 }
 
 
@@ -56,20 +74,28 @@ def positions_picture(model: str, table: PositionSimilarity | None) -> Picture:
     if table is None:
         raise SettingsError(f"{model}: the model has no positions to draw")
     positions, features = table.rows.shape
+    column, alibi = COLUMNS.get(table.kind, "dimension"), table.kind == "alibi"
+    row, measure = ("distance", "mean bias") if alibi else ("position", "cosine")
 
     def draw(figure: Figure) -> None:
-        figure.suptitle(f"{table.kind} positions: {DESCRIPTIONS[table.kind]}", fontsize=10, x=0.01, ha="left")
         panels = figure.subplots(1, 4, width_ratios=(1.2, 1, 1.1, 1))
-        _heat(figure, panels[0], table)
-        _curves(panels[1], table)
-        _similarity(figure, panels[2], table)
+        _heat(figure, panels[0], table.rows)
+        panels[0].set_xlabel(f"{column} →", fontsize=SMALL)
+        panels[0].set_ylabel(f"{row} ↓", fontsize=SMALL)
+        _curves(panels[1], table, column)
+        panels[1].set_xlabel(f"{row} →", fontsize=SMALL)
+        _heat(figure, panels[2], table.similarity)
+        panels[2].set_title(f"{measure} between positions", fontsize=SMALL, color=FAINT)
         _from_positions(panels[3], table)
         for axes in panels:
             axes.tick_params(labelsize=TINY, length=2)
+        for axes in panels[2:]:
+            axes.set_xlabel("position →", fontsize=SMALL)
 
+    similarity = SIMILARITIES.get(table.kind, "cosine of two positions")
     caption = (
         f"Model {model}: the first {positions} of its {table.kind} positions. From left to right: all "
-        f"numbers; some columns as curves; {_similarity_name(table)}, for all positions and for three of "
+        f"numbers; some columns as curves; {similarity}, for all positions and for three of "
         "them. Blue is negative, white zero, orange positive."
     )
     near, far = float(table.similarity[0, 1]), float(table.similarity[0, -1])
@@ -77,42 +103,17 @@ def positions_picture(model: str, table: PositionSimilarity | None) -> Picture:
         f"{table.kind} positions, {positions} rows and {features} columns: {DESCRIPTIONS[table.kind]}. The "
         f"similarity of the first and second position is {near:.2f}, of the first and last {far:.2f}."
     )
-    return make_picture(draw, (13.0, 3.9), caption, alt)
+    title = f"{table.kind} positions: {DESCRIPTIONS[table.kind]}"
+    return make_picture(title, draw, (13.0, 3.9), caption, alt)
 
 
-def _column_name(table: PositionSimilarity) -> str:
-    match table.kind:
-        case "rotary":
-            return "pair of dimensions →"
-        case "alibi":
-            return "head →"
-        case _:
-            return "dimension →"
+def _heat(figure: Figure, axes: Axes, values: Float[Tensor, "rows columns"]) -> None:
+    style = {"cmap": SIGNED, "norm": signed_scale(float(values.abs().max()))}
+    image = axes.imshow(values.numpy(), aspect="auto", interpolation="nearest", **style)
+    colour_bar(figure, image, axes)
 
 
-def _row_name(table: PositionSimilarity) -> str:
-    return "distance ↓" if table.kind == "alibi" else "position ↓"
-
-
-def _similarity_name(table: PositionSimilarity) -> str:
-    match table.kind:
-        case "rotary":
-            return "cosine of equal vectors rotated to two positions"
-        case "alibi":
-            return "mean bias of all heads on a score between two positions"
-        case _:
-            return "cosine of two positions"
-
-
-def _heat(figure: Figure, axes: Axes, table: PositionSimilarity) -> None:
-    style = {"cmap": SIGNED, "norm": signed_scale(float(table.rows.abs().max()))}
-    image = axes.imshow(table.rows.numpy(), aspect="auto", interpolation="nearest", **style)
-    axes.set_xlabel(_column_name(table), fontsize=SMALL)
-    axes.set_ylabel(_row_name(table), fontsize=SMALL)
-    _scale(figure, image, axes)
-
-
-def _curves(axes: Axes, table: PositionSimilarity) -> None:
+def _curves(axes: Axes, table: PositionSimilarity, column_name: str) -> None:
     """Some columns, one above the other, so that none hides another."""
     features = table.rows.shape[1]
     uniform = table.kind in ("order", "fraction")
@@ -124,18 +125,8 @@ def _curves(axes: Axes, table: PositionSimilarity) -> None:
         axes.plot(table.rows[:, column].numpy() - lane * tall, color=HEADS[lane % len(HEADS)], lw=1.2)
         write(axes, -1.5, -lane * tall, "" if uniform else str(column), ha="right", fontsize=TINY)
     axes.set_yticks([])
-    axes.set_xlabel(_row_name(table).replace("↓", "→"), fontsize=SMALL)
-    named = f"{'every ' if uniform else ''}{_column_name(table).removesuffix(' →')}"
-    axes.set_title(f"{named} as a curve", fontsize=SMALL, color=FAINT)
+    axes.set_title(f"{'every ' if uniform else ''}{column_name} as a curve", fontsize=SMALL, color=FAINT)
     axes.spines[["top", "right", "left"]].set_visible(False)
-
-
-def _similarity(figure: Figure, axes: Axes, table: PositionSimilarity) -> None:
-    style = {"cmap": SIGNED, "norm": signed_scale(float(table.similarity.abs().max()))}
-    image = axes.imshow(table.similarity.numpy(), aspect="auto", interpolation="nearest", **style)
-    axes.set_title(_title(table), fontsize=SMALL, color=FAINT)
-    axes.set_xlabel("position →", fontsize=SMALL)
-    _scale(figure, image, axes)
 
 
 def _from_positions(axes: Axes, table: PositionSimilarity) -> None:
@@ -145,16 +136,5 @@ def _from_positions(axes: Axes, table: PositionSimilarity) -> None:
         colour = HEADS[number]
         axes.plot(table.similarity[position].numpy(), color=colour, lw=1.2)
         axes.plot([position], [float(table.similarity[position, position])], "o", color=colour, markersize=3)
-    axes.set_xlabel("position →", fontsize=SMALL)
     axes.set_title("the same from three positions", fontsize=SMALL, color=FAINT)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _title(table: PositionSimilarity) -> str:
-    return "mean bias between positions" if table.kind == "alibi" else "cosine between positions"
-
-
-def _scale(figure: Figure, image: AxesImage, axes: Axes) -> None:
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, aspect=30)
-    bar.ax.tick_params(labelsize=TINY, length=2)
-    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]

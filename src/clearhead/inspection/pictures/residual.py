@@ -4,17 +4,12 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from clearhead.inspection.pictures.context import PictureContext
+from clearhead.inspection.pictures.context import PictureContext, Subject
 from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import HEADS, SMALL, TINY, write
-from clearhead.inspection.pictures.subject import Subject
 from clearhead.inspection.summaries import ResidualContribution
 
 COLOURS = {"attention": HEADS[0], "cross_attention": HEADS[1], "feedforward": HEADS[2]}
-
-
-def has_residual(context: PictureContext) -> bool:
-    return any(context.summaries.has_streams(part.stack) for part in context.anatomy.attentions)
 
 
 def residual_view(context: PictureContext) -> Picture:
@@ -26,8 +21,6 @@ def residual_picture(subject: Subject, stack: str, sublayers: Sequence[ResidualC
     """The share of every sublayer, and the norm of the stream after it; each dot is a position."""
 
     def draw(figure: Figure) -> None:
-        title = f"{stack}: what each sublayer adds to the residual stream"
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
         above, below = figure.subplots(2, 1, sharex=True)
         for number, one in enumerate(sublayers):
             colour = COLOURS[one.kind]
@@ -52,4 +45,5 @@ def residual_picture(subject: Subject, stack: str, sublayers: Sequence[ResidualC
     )
     shares = ", ".join(f"{one.name} {float(one.share.mean()):.0%}" for one in sublayers)
     alt = f"What each sublayer of the {stack} adds to the residual stream, on average: {shares}."
-    return make_picture(draw, (0.62 * len(sublayers) + 2.0, 5.0), caption, alt)
+    title = f"{stack}: what each sublayer adds to the residual stream"
+    return make_picture(title, draw, (0.62 * len(sublayers) + 2.0, 5.0), caption, alt)

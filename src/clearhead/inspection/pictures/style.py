@@ -1,10 +1,11 @@
 """The style of all pictures: colours, scales, and text that is never parsed as a formula."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 WEIGHT = LinearSegmentedColormap.from_list(
     "weight", ["#ffffff", "#d3e3f3", "#8fbbde", "#4189c1", "#145a9e", "#08306b"]
@@ -38,27 +39,16 @@ def shortened(text: str, max_length: int = 16) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def label_axes(axes: Axes, queries: Sequence[str], keys: Sequence[str], size: float = SMALL) -> None:
-    """Tokens along both sides of a matrix, keys above it."""
-    slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor", "parse_math": False}
-    axes.set_xticks(range(len(keys)), list(map(shortened, keys)), **slanted)
-    axes.set_yticks(range(len(queries)), list(map(shortened, queries)), parse_math=False)
-    axes.tick_params(
-        labelsize=size, length=0, top=True, labeltop=True, bottom=False, labelbottom=False, pad=2
-    )
-
-
 def write(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
     """Writes text, in which a dollar sign starts no formula."""
     merged = {"fontsize": SMALL, "color": INK, "ha": "center", "va": "center", **style}
     axes.text(x, y, text, parse_math=False, **merged)
 
 
-def bare(axes: Axes) -> None:
-    """Removes frame and ticks."""
-    axes.set_axis_off()
-
-
-def label_step(count: int, limit: int) -> int:
-    """The step between written labels that keeps them to a limit."""
-    return max(1, -(-count // limit))
+def colour_bar(figure: Figure, image: AxesImage, axes: Axes, name: str = "", **style: Any) -> Axes:
+    """Adds the scale of an image beside its axes and returns the axes of the scale."""
+    bar = figure.colorbar(image, ax=axes, **{"shrink": 0.8, "pad": 0.02, "aspect": 30, **style})
+    bar.ax.set_title(name, fontsize=SMALL, color=FAINT)
+    bar.ax.tick_params(labelsize=TINY, length=2)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    return bar.ax

@@ -310,5 +310,5 @@ def read_tokens(
     """The tokens of a prompt and its continuation, each with the next one; the last is followed by `end`."""
     ids = [*prompt, *written]
     tokens = text_tokens(tokenizer, ids)
-    tokens[len(prompt) :] = [replace(token, written=True) for token in tokens[len(prompt) :]]
+    tokens[len(prompt) :] = [replace(token, generated=True) for token in tokens[len(prompt) :]]
     return with_next(tokens, ids[1:] if end is None else [*ids[1:], end])

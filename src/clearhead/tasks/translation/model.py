@@ -460,7 +460,7 @@ def target_tokens(
     tokenizer: Tokenizer, ids: Sequence[int], complete: bool, written: bool
 ) -> tuple[Token, ...]:
     """The tokens that the decoder reads, each with the next one; a complete target ends with </s>."""
-    tokens = [replace(token, written=written) for token in text_tokens(tokenizer, ids)]
+    tokens = [replace(token, generated=written) for token in text_tokens(tokenizer, ids)]
     return with_next([*text_tokens(tokenizer, [BOS]), *tokens], [*ids, EOS] if complete else ids)
 
 
