@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from anyio import from_thread
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
@@ -157,15 +157,8 @@ def _measure_routes(library: Library, traces: TraceCache) -> APIRouter:
         return JSONResponse(summaries(traces.get(key).wait()))
 
     @router.get("/trace/{key}/logits")
-    def logits(
-        key: str,
-        position: int,
-        top: int = 20,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-    ) -> Response:
-        return JSONResponse(traces.get(key).logits(position, SamplingFilter(top, temperature, top_k, top_p)))
+    def logits(key: str, position: int, chosen: Annotated[SamplingFilter, Depends()]) -> Response:
+        return JSONResponse(traces.get(key).logits(position, chosen))
 
     @router.get("/trace/{key}/lens")
     def logit_lens(key: str, top: Annotated[int, Query(ge=1, le=20)] = 3) -> Response:

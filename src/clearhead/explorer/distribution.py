@@ -50,11 +50,7 @@ def distribution(
     following: int | None,
     suppressed_tokens: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """The logits of one position as JSON.
-
-    `pieces` labels ids; `following` is the next token, if it is known. Suppressed tokens are listed, but
-    never sampled.
-    """
+    """One position's logits as JSON; `following` is the next token. Suppressed tokens are never sampled."""
     logits = logits.float()
     log_probs = (logits / (chosen.temperature or 1.0)).log_softmax(-1)
     never = torch.tensor(suppressed_tokens, dtype=torch.long, device=log_probs.device)

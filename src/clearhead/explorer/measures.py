@@ -6,13 +6,12 @@ from contextlib import closing
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.catalogue import pattern_of
 from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
-from clearhead.inspection.alignment import SPECIAL, Aligner, cross_roles
+from clearhead.inspection.alignment import Aligner
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 
@@ -27,7 +26,7 @@ MAX_ROLLOUT = 128
 def summaries(session: TraceSession) -> dict[str, Any]:
     """Everything cheap to measure, for every attention and sub-layer."""
     found, anatomy = Summaries(session.explanation), session.explanation.anatomy
-    aligners = _aligners(found)
+    aligners = found.aligners if found.has_words else []
     own = [part.name for part in anatomy.attentions if not part.crosses]
     return {
         "attentions": {
@@ -102,16 +101,11 @@ def beam(session: TraceSession) -> dict[str, Any]:
 def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) -> list[dict[str, Any]]:
     records = []
     scores = {(one.layer, one.head): one.agreement for one in aligners}
-    layers = found.weights(kind)
-    roles = (
-        [cross_roles(one, at, aligners) for at, one in enumerate(layers)] if crosses else found.roles(kind)
-    )
-    for layer, weights in enumerate(layers):
+    for layer, weights in enumerate(found.weights(kind)):
         bits = entropy(weights).mean(-1).tolist()
-        distance = _diagonal_distance(weights) if crosses else mean_distance(weights)
-        distance = distance.mean(-1).tolist()
+        distance = mean_distance(weights, crosses).mean(-1).tolist()
         shares = {name: share.tolist() for name, share in role_strengths(weights, crosses).items()}
-        for head, role in enumerate(roles[layer]):
+        for head, role in enumerate(found.roles(kind)[layer]):
             aligns = {"alignment": scores.get((layer, head), 0.0)} if crosses else {}
             records.append(
                 {
@@ -125,21 +119,6 @@ def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) 
                 }
             )
     return records
-
-
-def _diagonal_distance(weights: Tensor) -> Tensor:
-    """The mean distance from the diagonal, by weight, for queries and keys of different lengths."""
-    queries, keys = weights.shape[1:]
-    diagonal = torch.linspace(0, keys - 1, queries)[:, None]
-    return (weights * (torch.arange(keys) - diagonal).abs()).sum(-1)
-
-
-def _aligners(found: Summaries) -> list[Aligner]:
-    """The heads of cross-attention as aligners; empty without cross-attention or without words."""
-    if found.cross is None:
-        return []
-    words = found.words
-    return found.aligners() if max(words.source) > SPECIAL and max(words.target) > SPECIAL else []
 
 
 def _alignment(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:

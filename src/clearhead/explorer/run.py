@@ -7,7 +7,6 @@ from typing import Any
 
 from clearhead.errors import TextError
 from clearhead.explorer.architecture import architecture
-from clearhead.explorer.catalogue import Entry
 from clearhead.explorer.explorable import Explorable, about, explain_options
 from clearhead.explorer.interventions import as_python, parse_edits
 from clearhead.explorer.trace_session import TraceSession, output_summary
@@ -40,7 +39,9 @@ def start_trace(model: Explorable, name: str, request: Mapping[str, Any]) -> Tra
         as_python(model, name, text, options, edits),
         baseline=baseline if edits else None,
     )
-    session.expect(kept_entries(session))
+    entries = session.catalogue.values()
+    size = sum(4 * math.prod(entry.shape) for entry in entries)
+    session.expect([one for one in entries if size <= KEPT_BYTES or one.role not in ON_REQUEST])
     session.seconds = time.perf_counter() - started
     return session
 
@@ -52,10 +53,3 @@ def check_length(model: Explorable, text: str) -> None:
         return
     if (length := len(tokenizer.encode(text))) > limit:
         raise TextError(f"text: {length} tokens, but the model takes at most {limit}; shorten it")
-
-
-def kept_entries(session: TraceSession) -> list[Entry]:
-    """The tensors that a pass captures."""
-    entries = session.catalogue.values()
-    size = sum(4 * math.prod(entry.shape) for entry in entries)
-    return [entry for entry in entries if size <= KEPT_BYTES or entry.role not in ON_REQUEST]

@@ -67,10 +67,7 @@ class TraceSession:
         self._tensors.expect(name for entry in entries for name in entry.names)
 
     def run(self, lock: AbstractContextManager[Any] | None = None) -> None:
-        """Captures the expected tensors, then runs a fused pass to compare; readers get the errors.
-
-        `lock` is held meanwhile.
-        """
+        """Captures the expected tensors and compares with a fused pass, under `lock`; readers get errors."""
         try:
             with lock or nullcontext():
                 self._run()

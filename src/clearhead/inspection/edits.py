@@ -5,16 +5,14 @@ Positions count from the first token, in a full pass as in the cached steps of a
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.errors import SettingsError
 from clearhead.inspection.sites import ATTENTION, Site
 from clearhead.layers.attention import Attention
-from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
-from clearhead.layers.positions import Rotary
 
 BY_QUERY = ("scores", "masked", "weights")
 """Steps of an attention whose last axes are queries and keys."""
@@ -65,13 +63,8 @@ class Mute(Edit):
 
 
 @dataclass(frozen=True)
-class KeepOnly(Edit):
+class KeepOnly(Mute):
     """Sets all heads but these to zero."""
-
-    heads: Sequence[int]
-
-    def check(self, site: Site) -> None:
-        _check_heads(site, self.heads)
 
     def apply(self, tensor: Tensor, context: EditContext) -> Tensor:
         others = [head for head in range(tensor.shape[1]) if head not in self.heads]
@@ -101,25 +94,19 @@ class SetRow(Edit):
 
     def check(self, site: Site) -> None:
         if site.tensor != "weights":
-            raise SettingsError(
-                f"{site.name}: not attention weights; edit {site.path}.weights of an attention"
-            )
+            raise site.error(f"not attention weights; edit {site.path}.weights of an attention")
         if not isinstance(self.weights, Sequence | Tensor | Mapping):
-            raise SettingsError(
-                f"{site.name}: {self.weights!r} is not a row; pass a weight for each key, or {{key: weight}}"
-            )
+            raise site.error(f"{self.weights!r} is not a row; pass a weight for each key, or {{key: weight}}")
         _check_heads(site, [] if self.head is None else [self.head])
         _check_positions(site, [self.query, *self.by_key])
         for weight in self.by_key.values():
             if not (isinstance(weight, int | float) and 0 <= weight <= MAX_WEIGHT):
-                raise SettingsError(
-                    f"{site.name}: {weight!r} is not a weight; pass numbers from 0 to {MAX_WEIGHT:g}"
-                )
+                raise site.error(f"{weight!r} is not a weight; pass numbers from 0 to {MAX_WEIGHT:g}")
         total = sum(self.by_key.values())
         if isinstance(self.weights, Mapping) and total > 1:
-            raise SettingsError(f"{site.name}: the weights sum to {total:g}; their sum must not exceed 1")
+            raise site.error(f"the weights sum to {total:g}; their sum must not exceed 1")
         if not isinstance(self.weights, Mapping) and not total:
-            raise SettingsError(f"{site.name}: all weights are 0; at least one must be positive")
+            raise site.error("all weights are 0; at least one must be positive")
 
     def apply(self, tensor: Tensor, context: EditContext) -> Tensor:
         row = self.query - context.offset
@@ -128,10 +115,10 @@ class SetRow(Edit):
         heads = slice(None) if self.head is None else slice(self.head, self.head + 1)
         masked = None if context.masked is None else context.masked[:, heads, row]
         changed = tensor.clone()
-        changed[:, heads, row] = self._rows(tensor[:, heads, row], masked, context.site.name)
+        changed[:, heads, row] = self._rows(tensor[:, heads, row], masked, context.site)
         return changed
 
-    def _rows(self, rows: Tensor, masked: Tensor | None, name: str) -> Tensor:
+    def _rows(self, rows: Tensor, masked: Tensor | None, site: Site) -> Tensor:
         """Rows with the weights that are set, and the rest of 1 on the other keys."""
         keys = rows.shape[-1]
         new = rows.clone() if isinstance(self.weights, Mapping) else torch.zeros_like(rows)
@@ -142,16 +129,14 @@ class SetRow(Edit):
         for key, weight in self.by_key.items():
             if weight and (key >= keys or (masked is not None and bool(masked[..., key].any()))):
                 reason = f"keys are 0 to {keys - 1}" if key >= keys else "it is masked"
-                raise SettingsError(
-                    f"{name}: query {self.query} cannot attend to key {key} ({reason}); leave its weight at 0"
+                raise site.error(
+                    f"query {self.query} cannot attend to key {key} ({reason}); leave its weight at 0"
                 )
             if key < keys:
                 new[..., key] = weight
         total = new.sum(-1, keepdim=True)
         if not bool(total.all()):
-            raise SettingsError(
-                f"{name}: query {self.query} has no other key to attend to; leave it some weight"
-            )
+            raise site.error(f"query {self.query} has no other key to attend to; leave it some weight")
         return new / total
 
 
@@ -176,15 +161,13 @@ class Patch(Edit):
         copied = self.positions.values() if isinstance(self.positions, Mapping) else self.positions or ()
         _check_positions(site, [*(self.positions or ()), *copied])
         if not isinstance(self.trace, Mapping):
-            raise SettingsError(f"{site.name}: {self.trace!r:.40} is not a trace; pass the result of capture")
+            raise site.error(f"{self.trace!r:.40} is not a trace; pass the result of capture")
         if not isinstance(self.trace.get(site.name), Tensor):
-            raise SettingsError(f"{site.name}: not in the patched trace; capture it there")
+            raise site.error("not in the patched trace; capture it there")
         length = position_count(site, self.trace[site.name])
         for position in copied:
             if position >= length:
-                raise SettingsError(
-                    f"{site.name}: position {position} is not in the patched trace; it has 0 to {length - 1}"
-                )
+                raise site.error(f"position {position} is not in the patched trace; it has 0 to {length - 1}")
 
     def apply(self, tensor: Tensor, context: EditContext) -> Tensor:
         name, axis = context.site.tensor, 2 if context.site.tensor in ATTENTION else 1
@@ -192,7 +175,7 @@ class Patch(Edit):
         # A cached step has the logits of one position, without an axis for it.
         here = tensor.unsqueeze(1) if tensor.dim() < other.dim() else tensor
         other = other[..., : here.shape[-1]] if name in BY_QUERY else other
-        self._check_shape(here, other, axis, context.site.name)
+        self._check_shape(here, other, axis, context.site)
         offset = 0 if name in BY_KEY else context.offset
         pairs = self._pairs(range(offset, offset + here.shape[axis]), other.shape[axis])
         copied = other.index_select(axis, _index([at for _, at in pairs], tensor))
@@ -208,12 +191,12 @@ class Patch(Edit):
         pairs = positions.items() if isinstance(positions, Mapping) else ((one, one) for one in positions)
         return [(to, at) for to, at in pairs if to in here and at < length]
 
-    def _check_shape(self, here: Tensor, other: Tensor, axis: int, name: str) -> None:
+    def _check_shape(self, here: Tensor, other: Tensor, axis: int, site: Site) -> None:
         expected = list(here.shape)
         expected[axis] = other.shape[axis]
         if list(other.shape) not in (expected, [1, *expected[1:]]):
-            raise SettingsError(
-                f"{name}: {tuple(other.shape)} in the trace does not fit {tuple(here.shape)} in the model; "
+            raise site.error(
+                f"{tuple(other.shape)} in the trace does not fit {tuple(here.shape)} in the model; "
                 "patch from a pass of the same model, with as many keys if the tensor has an axis of keys"
             )
 
@@ -231,17 +214,13 @@ class Swap(Edit):
     def check(self, site: Site) -> None:
         _check_mapping(site, self.vectors, "{position: vector}")
         if site.tensor in (*ATTENTION, "logits", "position_ids"):
-            raise SettingsError(
-                f"{site.name}: has no vector for each token; swap token_embeddings, stream, added or states"
-            )
+            raise site.error("has no vector for each token; swap token_embeddings, stream, added or states")
         _check_positions(site, self.vectors)
         for position, vector in self.vectors.items():
             if isinstance(vector, int):
                 _check_token(site, vector)
             elif not _is_finite(vector):
-                raise SettingsError(
-                    f"{site.name}: the vector for position {position} is not of finite numbers"
-                )
+                raise site.error(f"the vector for position {position} is not of finite numbers")
 
     def apply(self, tensor: Tensor, context: EditContext) -> Tensor:
         changed = tensor.clone()
@@ -264,17 +243,16 @@ class SetPosition(Edit):
     def check(self, site: Site) -> None:
         _check_mapping(site, self.positions, "{position: new position}")
         if site.tensor != "position_ids":
-            raise SettingsError(
-                f"{site.name}: has no positions; edit the position_ids of an embedding, or of a stack "
-                "with rotary positions"
+            raise site.error(
+                "has no positions; edit the position_ids of an embedding, or of a stack with rotary positions"
             )
         _check_positions(site, [*self.positions, *self.positions.values()])
-        max_length = _max_length(site)
+        module: Any = site.module
+        rotary = None if isinstance(module, Embedding) else module.blocks[0].attention.relative
+        max_length = module.max_positions if rotary is None else len(rotary.cosines)
         for position in (*self.positions, *self.positions.values()):
             if position >= max_length:
-                raise SettingsError(
-                    f"{site.name}: position {position} is beyond the model's last, {max_length - 1}"
-                )
+                raise site.error(f"position {position} is beyond the model's last, {max_length - 1}")
 
     def apply(self, tensor: Tensor, context: EditContext) -> Tensor:
         changed = tensor.clone()
@@ -305,19 +283,8 @@ def _vector(vector: int | Sequence[float] | Tensor, like: Tensor, site: Site) ->
         return embedding.weight[vector] * embedding.scale
     given = torch.as_tensor(vector).to(like)
     if given.shape != like.shape[-1:]:
-        raise SettingsError(f"{site.name}: the vector has {given.numel()} numbers, not {like.shape[-1]}")
+        raise site.error(f"the vector has {given.numel()} numbers, not {like.shape[-1]}")
     return given
-
-
-def _max_length(site: Site) -> int:
-    """The number of positions that an embedding or a stack with rotary positions has."""
-    if isinstance(site.module, Embedding):
-        return site.module.max_positions
-    assert isinstance(site.module, Stack)
-    block = site.module.blocks[0]
-    assert isinstance(block, Block)
-    assert isinstance(block.attention.relative, Rotary)
-    return len(block.attention.relative.cosines)
 
 
 def _is_finite(vector: object) -> bool:
@@ -329,32 +296,28 @@ def _is_finite(vector: object) -> bool:
 
 def _check_heads(site: Site, heads: Sequence[int]) -> None:
     if not isinstance(site.module, Attention) or site.tensor not in ATTENTION:
-        raise SettingsError(
-            f"{site.name}: has no heads; edit a step of an attention, such as decoder.*.attention.head_output"
-        )
+        raise site.error("has no heads; edit a step of an attention, such as decoder.*.attention.head_output")
     if not isinstance(heads, Sequence):
-        raise SettingsError(f"{site.name}: {heads!r} is not a list of heads; pass [{heads!r}]")
+        raise site.error(f"{heads!r} is not a list of heads; pass [{heads!r}]")
     count = site.module.output.in_features // site.module.head_size
     for head in heads:
         if head not in range(count):
-            raise SettingsError(f"{site.name}: there is no head {head}; heads are 0 to {count - 1}")
+            raise site.error(f"there is no head {head}; heads are 0 to {count - 1}")
 
 
 def _check_positions(site: Site, positions: Sequence[int] | Mapping[int, object]) -> None:
     for position in positions:
         if not isinstance(position, int) or position < 0:
-            raise SettingsError(f"{site.name}: {position!r} is not a position; positions count from 0")
+            raise site.error(f"{position!r} is not a position; positions count from 0")
 
 
 def _check_mapping(site: Site, given: object, form: str) -> None:
     if not isinstance(given, Mapping):
-        raise SettingsError(f"{site.name}: {given!r} is not a mapping of positions; pass {form}")
+        raise site.error(f"{given!r} is not a mapping of positions; pass {form}")
 
 
 def _check_token(site: Site, token: int) -> None:
     if not isinstance(site.module, Embedding) or site.tensor != "token_embeddings":
-        raise SettingsError(f"{site.name}: takes vectors; only token_embeddings takes the id of a token")
+        raise site.error("takes vectors; only token_embeddings takes the id of a token")
     if token not in range(len(site.module.weight)):
-        raise SettingsError(
-            f"{site.name}: there is no token {token}; ids are 0 to {len(site.module.weight) - 1}"
-        )
+        raise site.error(f"there is no token {token}; ids are 0 to {len(site.module.weight) - 1}")

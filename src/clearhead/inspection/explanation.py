@@ -109,10 +109,7 @@ class Explanation:
         head: int | None = None,
         query: int | None = None,
     ) -> "Picture":
-        """A picture by name, of an attention, layer, head and query; without them, the clearest ones.
-
-        `VIEWS` in pictures/draw.py lists the names.
-        """
+        """A picture by its name in `VIEWS` (pictures/draw.py); what is not selected is chosen for clarity."""
         from clearhead.inspection.pictures.context import Selection
         from clearhead.inspection.pictures.draw import draw
 
@@ -128,10 +125,7 @@ class Explanation:
         head: int | None = None,
         query: int | None = None,
     ) -> Path:
-        """Writes a picture (.png, .svg, .pdf), the explorer's page (.html) or all numbers (.json).
-
-        A folder gets every picture.
-        """
+        """Writes a picture (.png, .svg, .pdf), the page (.html) or all numbers (.json); a folder of pictures."""
         from clearhead.inspection.pictures.context import Selection
         from clearhead.inspection.save import save_explanation
 

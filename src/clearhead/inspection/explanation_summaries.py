@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -94,11 +95,10 @@ class Summaries:
     def roles(self, kind: str) -> list[list[Role]]:
         """The roles of every layer's heads, measured once."""
         if kind not in self._roles:
-            crosses, weights = self.part(kind).crosses, self.weights(kind)
-            ranked = self.aligners() if crosses else []
+            crosses = self.part(kind).crosses
             self._roles[kind] = [
-                cross_roles(one, layer, ranked) if crosses else head_roles(one)
-                for layer, one in enumerate(weights)
+                cross_roles(one, layer, self.aligners) if crosses else head_roles(one)
+                for layer, one in enumerate(self.weights(kind))
             ]
         return self._roles[kind]
 
@@ -110,13 +110,20 @@ class Summaries:
             [_number(token) for token in keys], [*(_number(token) for token in queries[1:]), SPECIAL]
         )
 
+    @property
+    def has_words(self) -> bool:
+        """Whether both sides of the cross-attention have words, which can be aligned."""
+        sides = self.tokens(self.cross.name) if self.cross else ((),)
+        return all(any(not token.special for token in side) for side in sides)
+
+    @cached_property
     def aligners(self) -> list[Aligner]:
         """The heads of cross-attention, best aligner of this text first."""
         return rank_aligners([(self.weights(self._cross.name), self.words)])
 
     def alignment(self, aligner: Aligner | None = None) -> WordAlignment:
         """The word alignment by a head; by the best aligner if none is given."""
-        aligner, cross = aligner or self.aligners()[0], self._cross
+        aligner, cross = aligner or self.aligners[0], self._cross
         weights = self.weights(cross.name)[aligner.layer]
         merged = merge_words(weights, self.words, aligner.reads)[aligner.head]
         target, source = (self._spelled(tokens) for tokens in self.tokens(cross.name))

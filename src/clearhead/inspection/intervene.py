@@ -46,13 +46,9 @@ def _check(site: Site, change: object) -> None:
     if isinstance(change, Edit):
         change.check(site)
     elif isinstance(change, type) and issubclass(change, Edit):
-        raise SettingsError(
-            f"{site.name}: {change.__name__} is a class; pass an instance, {change.__name__}(…)"
-        )
+        raise site.error(f"{change.__name__} is a class; pass an instance, {change.__name__}(…)")
     elif not callable(change):
-        raise SettingsError(
-            f"{site.name}: {change!r} is not a change; pass an edit or a function of a tensor"
-        )
+        raise site.error(f"{change!r} is not a change; pass an edit or a function of a tensor")
 
 
 class PositionOffset:
@@ -93,8 +89,8 @@ class AppliedChange:
         """Raises an error if the change names a position that no tensor had."""
         for position in self.change.positions_used if isinstance(self.change, Edit) else ():
             if self.positions and position >= self.positions:
-                raise SettingsError(
-                    f"{self.site.name}: nothing changed at position {position}; the text has positions 0 to "
+                raise self.site.error(
+                    f"nothing changed at position {position}; the text has positions 0 to "
                     f"{self.positions - 1}"
                 )
 
@@ -111,5 +107,5 @@ class AppliedChange:
         changed = self.change(tensor)
         if not isinstance(changed, Tensor) or changed.shape != tensor.shape:
             got = tuple(changed.shape) if isinstance(changed, Tensor) else changed
-            raise SettingsError(f"{self.site.name}: the change returned {got}, not {tuple(tensor.shape)}")
+            raise self.site.error(f"the change returned {got}, not {tuple(tensor.shape)}")
         return changed

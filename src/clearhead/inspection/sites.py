@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -38,14 +39,9 @@ def _output(module: nn.Module, hook: Hook) -> Remove:
     return module.register_forward_hook(output_hook).remove
 
 
-def _ffn_hidden(feedforward: nn.Module, hook: Hook) -> Remove:
-    outer = feedforward.get_submodule("outer")
-    return outer.register_forward_pre_hook(lambda _, args: (hook(args[0]),)).remove
-
-
-def _token_embeddings(embedding: nn.Module, hook: Hook) -> Remove:
-    position = embedding.get_submodule("position")
-    return position.register_forward_pre_hook(lambda _, args: (hook(args[0]), *args[1:])).remove
+def _input(submodule: str, module: nn.Module, hook: Hook) -> Remove:
+    inner = module.get_submodule(submodule)
+    return inner.register_forward_pre_hook(lambda _, args: (hook(args[0]), *args[1:])).remove
 
 
 def _position_ids(embedding: nn.Module, hook: Hook) -> Remove:
@@ -84,7 +80,7 @@ def _batched(positions: Tensor) -> Tensor:
 
 Register = Callable[[nn.Module, Hook], Remove] | None
 """How to hook a tensor of a module; None: through the module's tap."""
-EMBEDDING: dict[str, Register] = {"token_embeddings": _token_embeddings, "stream": _output}
+EMBEDDING: dict[str, Register] = {"token_embeddings": partial(_input, "position"), "stream": _output}
 POSITION: dict[str, Register] = {"position_embeddings": _position_embeddings, "position_ids": _position_ids}
 
 
@@ -94,7 +90,7 @@ def _tensors(module: nn.Module) -> dict[str, Register]:
         case Attention():
             return {**dict.fromkeys(ATTENTION), "added": _output}
         case FeedForward() | SwiGLU():
-            return {"hidden": _ffn_hidden, "added": _output}
+            return {"hidden": partial(_input, "outer"), "added": _output}
         case PostNorm() | PreNorm():
             return {"stream": _output}
         case Embedding():
@@ -169,6 +165,10 @@ class Site:
     @property
     def name(self) -> str:
         return f"{self.path}.{self.tensor}" if self.path else self.tensor
+
+    def error(self, problem: str) -> SettingsError:
+        """An error of a change at this site."""
+        return SettingsError(f"{self.name}: {problem}")
 
     def attach(self, hook: Hook, readonly: bool) -> Remove:
         """Calls a hook with each tensor that this thread computes here; returns a function that ends it."""

@@ -46,13 +46,13 @@ def entropy(weights: Weights) -> Float[Tensor, "heads queries"]:
     return -torch.xlogy(weights, weights).sum(-1) / torch.tensor(2.0).log()
 
 
-def mean_distance(weights: Weights) -> Float[Tensor, "heads queries"]:
-    """The mean distance, in positions, between a query of self-attention and the keys it attends to."""
+def mean_distance(weights: Weights, cross: bool = False) -> Float[Tensor, "heads queries"]:
+    """The mean distance, in positions, of a query from the keys it attends to; `cross`: of the diagonal."""
     queries, keys = weights.shape[1:]
     positions = torch.arange(keys, device=weights.device)
-    # The queries are the last of the keys.
-    offsets = (positions[keys - queries :, None] - positions).to(weights.dtype)
-    return (weights * offsets.abs()).sum(-1)
+    # The queries of self-attention are the last of the keys.
+    own = torch.linspace(0, keys - 1, queries, device=weights.device) if cross else positions[-queries:]
+    return (weights * (own[:, None] - positions).abs()).sum(-1)
 
 
 def role_strengths(weights: Weights, cross: bool = False) -> dict[RoleName, Float[Tensor, " heads"]]:
@@ -139,10 +139,7 @@ def logit_lens(
     following: Sequence[int | None],
     top: int = 3,
 ) -> Lens:
-    """The predictions of a model if it stopped after a layer; `following` are the actual next tokens.
-
-    `readout` turns a stream into logits, including the final norm.
-    """
+    """The readout of each stream, final norm included; `following` are the actual next tokens."""
     ids, probabilities, next_probabilities = [], [], []
     known = torch.tensor([-1 if one is None else one for one in following])
     for stream in streams.values():

@@ -14,10 +14,7 @@ Keep = Callable[[str, Tensor], None]
 
 
 class Trace(Mapping[str, Tensor]):
-    """Captured tensors by name, such as `decoder.blocks.3.cross_attention.weights`.
-
-    A tensor that is computed again replaces the earlier one.
-    """
+    """Captured tensors by name; a tensor that is computed again replaces the earlier one."""
 
     def __init__(self, tensors: Mapping[str, Tensor] | None = None):
         self._tensors = dict(tensors or {})
@@ -86,10 +83,7 @@ class CapturedPass:
 def captured_pass(
     model: nn.Module, run: Callable[[], Tensor], names: Sequence[str] = ("*",), keep: Keep | None = None
 ) -> CapturedPass:
-    """Runs a pass twice, once with its tensors captured and once without, and compares the results.
-
-    `run` returns the logits; `keep` as in `capture`.
-    """
+    """Captures a pass, whose `run` returns the logits, and compares them with those of a plain pass."""
     if not names:
         return CapturedPass(Trace(), None, float("nan"))
     with capture(model, names, keep) as trace:

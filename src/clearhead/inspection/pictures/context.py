@@ -128,7 +128,7 @@ class PictureContext:
             if value is not None and not 0 <= value < count:
                 raise SettingsError(f"{name}: {value} is out of range; {kind} has {name}s 0 to {count - 1}")
         if self.summaries.part(kind).crosses:
-            ranked = [(one.layer, one.head) for one in self.summaries.aligners()]
+            ranked = [(one.layer, one.head) for one in self.summaries.aligners]
         else:
             roles = self.summaries.roles(kind)
             heads = [

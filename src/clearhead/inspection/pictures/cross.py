@@ -18,18 +18,11 @@ MAX_CURVED = 40
 """Longer texts are drawn as a matrix only."""
 
 
-def has_words_on_both_sides(context: PictureContext) -> bool:
-    cross = context.summaries.cross
-    if cross is None:
-        return False
-    return all(any(not token.special for token in side) for side in context.summaries.tokens(cross.name))
-
-
 def cross_view(context: PictureContext) -> Picture:
     cross = context.summaries.cross
     assert cross is not None
     at = context.layer_and_head(cross.name)
-    aligner = next(one for one in context.summaries.aligners() if (one.layer, one.head) == at)
+    aligner = next(one for one in context.summaries.aligners if (one.layer, one.head) == at)
     return cross_picture(context.subject, context.summaries.alignment(aligner))
 
 

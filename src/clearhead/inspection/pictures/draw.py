@@ -10,7 +10,7 @@ from clearhead.inspection.pictures.arithmetic import row_view
 from clearhead.inspection.pictures.atlas import atlas_view
 from clearhead.inspection.pictures.beam import beam_view
 from clearhead.inspection.pictures.context import PictureContext, Selection
-from clearhead.inspection.pictures.cross import cross_view, has_words_on_both_sides
+from clearhead.inspection.pictures.cross import cross_view
 from clearhead.inspection.pictures.head import head_view
 from clearhead.inspection.pictures.lens import lens_view
 from clearhead.inspection.pictures.neighbours import has_neighbours, neighbours_view
@@ -40,7 +40,7 @@ def _has_residual(context: PictureContext) -> bool:
 
 VIEWS: Mapping[str, View] = MappingProxyType(
     {
-        "cross": View(cross_view, has_words_on_both_sides, ("layer", "head")),
+        "cross": View(cross_view, lambda context: context.summaries.has_words, ("layer", "head")),
         "atlas": View(atlas_view, _has_attention, ("attention",)),
         "head": View(head_view, _has_attention, ("attention", "layer", "head")),
         "row": View(row_view, _has_attention, ("attention", "layer", "head", "query")),
