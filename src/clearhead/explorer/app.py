@@ -218,17 +218,13 @@ def _handle_errors(app: FastAPI) -> None:
     def user_error(_: Request, error: ClearheadError) -> Response:
         text = "; ".join(str(error).splitlines())
         field = re.match(r"([a-z_]+(?:[.\[]\w+\]?)*): ", text)
-        statuses = {BusyError: 503, UnknownTensorError: 404}
-        return response(statuses.get(type(error), 400), text, field.group(1) if field else None)
+        statuses = {BusyError: 503, UnknownTensorError: 404, UnknownTraceError: 404}
+        gone = {"gone": True} if isinstance(error, UnknownTraceError) else {}
+        return response(statuses.get(type(error), 400), text, field.group(1) if field else None, **gone)
 
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> Response:
         return response(422, *error_line(error.errors()[0]))
-
-    @app.exception_handler(UnknownTraceError)
-    def unknown_trace(_: Request, error: UnknownTraceError) -> Response:
-        text = f"trace {str(error)!r:.40}: is not in memory any more; request it again"
-        return response(404, text, None, gone=True)
 
     @app.exception_handler(HTTPException)
     def other(_: Request, error: HTTPException) -> Response:

@@ -65,9 +65,7 @@ def distribution(
             "probability": float(probabilities[number]),
         }
 
-    rows = [
-        {**token(one), "sampling_probability": float(kept[one]), "kept": bool(kept[one] > 0)} for one in best
-    ]
+    sampled = {one: {"sampling_probability": float(kept[one]), "kept": bool(kept[one] > 0)} for one in best}
     rank = None if following is None else int((logits > logits[following]).sum())
     return {
         "vocabulary": len(logits),
@@ -75,7 +73,7 @@ def distribution(
         "temperature": chosen.temperature,
         "kept": int((kept > 0).sum()),
         "kept_mass": min(float(probabilities[kept > 0].sum()), 1.0),
-        "top": rows,
+        "top": [{**token(one), **sampled[one]} for one in best],
         "next": None if following is None else {**token(following), "rank": rank},
     }
 
@@ -125,11 +123,11 @@ def _check(model: Explorable, generated: Sequence[int], seed: int) -> Any:
 
 
 def _choose(
-    logits: Tensor, position: int, chosen: SamplingFilter, seed: int, suppressed_tokens: Sequence[int]
+    logits: Tensor, position: int, chosen: SamplingFilter, seed: int, suppressed: Sequence[int]
 ) -> int:
     """The token that a continuation of the text would have at this position."""
     start = torch.tensor([BOS], device=logits.device)
-    constraints = Constraints(start, EOS, position + 1, suppressed_tokens=suppressed_tokens)
+    constraints = Constraints(start, EOS, position + 1, suppressed_tokens=suppressed)
     sampling = (chosen.temperature, chosen.top_k, chosen.top_p)
     choose = sampler(constraints, [seed], *sampling) if chosen.temperature else most_probable
     rows = torch.zeros(1, dtype=torch.long, device=logits.device)

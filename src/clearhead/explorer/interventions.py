@@ -49,10 +49,9 @@ def _source(value: Any) -> str:
 
 def _edit(model: Explorable, given: Mapping[str, Any], field: str) -> tuple[str, Edit]:
     match given["kind"]:
-        case "mute":
-            return f"{_path(model, given['attention'], field)}.head_output", Mute(tuple(given["heads"]))
-        case "keep":
-            return f"{_path(model, given['attention'], field)}.head_output", KeepOnly(tuple(given["heads"]))
+        case "mute" | "keep" as kind:
+            edit = (Mute if kind == "mute" else KeepOnly)(tuple(given["heads"]))
+            return f"{_path(model, given['attention'], field)}.head_output", edit
         case "row":
             row = SetRow(given["query"], tuple(given["weights"]), given["head"])
             return f"{_path(model, given['attention'], field)}.weights", row

@@ -39,9 +39,7 @@ class Slot:
     kind: str
     model: Explorable | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
-    waiting: threading.BoundedSemaphore = field(
-        default_factory=lambda: threading.BoundedSemaphore(MAX_WAITING)
-    )
+    waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MAX_WAITING))
 
 
 class Library:

@@ -65,9 +65,8 @@ def contributions(session: TraceSession, connected: Callable[[], bool] = lambda:
             if not connected():
                 raise StoppedError(f"{session.name}: stopped muting heads because the client disconnected")
             path, layer = pattern_of(one.attention)
-            heads.append(
-                {"attention": names[path], "layer": layer or 0, "head": one.head, "change": one.change}
-            )
+            at = {"attention": names[path], "layer": layer or 0, "head": one.head}
+            heads.append({**at, "change": one.change})
     return {"heads": heads, "log_prob": session.explanation.sum_log_prob}
 
 

@@ -93,9 +93,8 @@ def error_line(problem: ErrorDetails) -> tuple[str, str | None]:
         reason = problem.get("ctx", {})["error"]
         return f"the request is not JSON ({reason}, character {problem['loc'][-1]})", None
     # After the index of an intervention pydantic puts its kind, which is not part of the path.
-    path = [
-        str(part) for before, part in pairwise([None, *problem["loc"][1:]]) if not isinstance(before, int)
-    ]
+    parts = pairwise([None, *problem["loc"][1:]])
+    path = [str(part) for before, part in parts if not isinstance(before, int)]
     if not path:
         return "the request is not a JSON object with content-type application/json; send one", None
     field = ".".join(path)

@@ -4,11 +4,15 @@ import secrets
 import threading
 from collections import OrderedDict
 
+from clearhead.errors import ClearheadError
 from clearhead.explorer.trace_session import TraceSession
 
 
-class UnknownTraceError(Exception):
+class UnknownTraceError(ClearheadError):
     """There is no such trace, or not any more."""
+
+    def __init__(self, key: str):
+        super().__init__(f"trace {key!r:.40}: is not in memory any more; request it again")
 
 
 class TraceCache:

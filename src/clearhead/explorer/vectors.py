@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clearhead.errors import TextError
 from clearhead.explorer.explorable import Explorable, explain_options, tokenizer_of
-from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.explanation import Explanation, words_of
 from clearhead.inspection.vectors import nearest
 
 PUNCTUATION = ".,;:!?\"'»«„“”()"
@@ -77,15 +77,10 @@ def _nearest(model: Explorable, vector: Tensor, count: int, without: set[int]) -
 
 def _positions(explanation: Explanation, word: str, number: int) -> list[int]:
     """The positions of a word's pieces in a text, at its first occurrence."""
-    tokens = explanation.source or explanation.target
-    words: dict[int, list[int]] = {}
-    for position, token in enumerate(tokens):
-        if token.word is not None:
-            words.setdefault(token.word, []).append(position)
-    for positions in words.values():
-        spelled = "".join(tokens[position].piece for position in positions).replace("▁", "")
+    for tokens in words_of(explanation.source or explanation.target):
+        spelled = "".join(token.piece for token in tokens.values()).replace("▁", "")
         if _plain(spelled) == _plain(word):
-            return positions
+            return list(tokens)
     raise TextError(f"texts.{number}: does not contain the word {word!r:.40}; use it in every text")
 
 

@@ -125,7 +125,7 @@ class Explanation:
         head: int | None = None,
         query: int | None = None,
     ) -> Path:
-        """Writes a picture (.png, .svg, .pdf), the page (.html) or all numbers (.json); a folder of pictures."""
+        """Writes a picture (.png, .svg, .pdf), the page (.html), the numbers (.json), or a folder of all."""
         from clearhead.inspection.pictures.context import Selection
         from clearhead.inspection.save import save_explanation
 
@@ -196,9 +196,7 @@ def explain_pass(
     """
     expected = {side for part in anatomy_of(model).attentions for side in (part.queries, part.keys)}
     if missing := sorted(expected.difference(sides)):
-        raise SettingsError(
-            f"sides: {', '.join(missing)} missing; pass the tokens of each side of the anatomy"
-        )
+        raise SettingsError(f"sides: {', '.join(missing)} missing; pass the tokens of each side")
     tokens = {side: tuple(given) for side, given in sides.items()}
     if text is None:
         text = " ".join(token.piece for token in next(iter(tokens.values())))
@@ -220,6 +218,15 @@ def with_next(tokens: Sequence[Token], ids: Sequence[int]) -> tuple[Token, ...]:
     """Tokens with the ids that follow them; the last token may have none."""
     known = [replace(token, next=number) for token, number in zip(tokens, ids, strict=False)]
     return (*known, *tokens[len(known) :])
+
+
+def words_of(tokens: Sequence[Token]) -> list[dict[int, Token]]:
+    """The tokens of each word by position."""
+    words: dict[int, dict[int, Token]] = {}
+    for position, token in enumerate(tokens):
+        if token.word is not None:
+            words.setdefault(token.word, {})[position] = token
+    return list(words.values())
 
 
 def not_captured(name: str) -> SettingsError:

@@ -19,7 +19,7 @@ from clearhead.inspection.alignment import (
     rank_aligners,
 )
 from clearhead.inspection.edits import Mute
-from clearhead.inspection.explanation import Explanation, Token, not_captured
+from clearhead.inspection.explanation import Explanation, Token, not_captured, words_of
 from clearhead.inspection.intervene import intervene
 from clearhead.inspection.sites import sites
 from clearhead.inspection.summaries import (
@@ -106,9 +106,7 @@ class Summaries:
     def words(self) -> Words:
         """The word of each source token, and of each token that the target is to continue with."""
         queries, keys = self.tokens(self._cross.name)
-        return Words(
-            [_number(token) for token in keys], [*(_number(token) for token in queries[1:]), SPECIAL]
-        )
+        return Words([_number(one) for one in keys], [*(_number(one) for one in queries[1:]), SPECIAL])
 
     @property
     def has_words(self) -> bool:
@@ -131,8 +129,8 @@ class Summaries:
         if isinstance(tokenizer, Tokenizer):
             # Only the text knows the spelling of words that are not in the vocabulary.
             spelled = tokenizer.word_texts(self.explanation.text)
-            for number, tokens in enumerate(_by_word(self.explanation.sides[cross.keys])):
-                if any(token.id == UNK for token in tokens):
+            for number, tokens in enumerate(words_of(self.explanation.sides[cross.keys])):
+                if any(token.id == UNK for token in tokens.values()):
                     source[number] = spelled[number] or source[number]
         path = cross.path(aligner.layer)
         return WordAlignment(path, aligner, source, target, merged, agreements(merged))
@@ -209,7 +207,7 @@ class Summaries:
     def _spelled(self, tokens: Sequence[Token]) -> list[str]:
         """The words of a side as the tokenizer spells them; words without text appear as their pieces."""
         tokenizer, spelled = self.explanation.processor, []
-        for word in _by_word(tokens):
+        for word in (one.values() for one in words_of(tokens)):
             text = tokenizer.decode([token.id for token in word]) if isinstance(tokenizer, Tokenizer) else ""
             spelled.append(text.strip() or "".join(token.piece for token in word).lstrip("▁") or "▁")
         return spelled
@@ -217,12 +215,3 @@ class Summaries:
 
 def _number(token: Token) -> int:
     return SPECIAL if token.word is None else token.word
-
-
-def _by_word(tokens: Sequence[Token]) -> list[list[Token]]:
-    """The tokens of each word."""
-    words: dict[int, list[Token]] = {}
-    for token in tokens:
-        if token.word is not None:
-            words.setdefault(token.word, []).append(token)
-    return list(words.values())

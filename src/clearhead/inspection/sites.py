@@ -178,9 +178,8 @@ class Site:
             return hook(tensor) if threading.get_ident() == thread else tensor
 
         with _lock:
-            _registries.setdefault(self.module, HookRegistry(self.module)).add(
-                self.tensor, in_thread, readonly
-            )
+            registry = _registries.setdefault(self.module, HookRegistry(self.module))
+            registry.add(self.tensor, in_thread, readonly)
         return lambda: self._detach(in_thread)
 
     def _detach(self, hook: Hook) -> None:
@@ -210,9 +209,7 @@ def attached(hooks: Iterable[tuple[Site, Hook]], readonly: bool) -> ExitStack:
 def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
     """The names that match any pattern; a pattern without a match is an error."""
     if not isinstance(patterns, Iterable):
-        raise SettingsError(
-            f"names: {patterns!r} is not a list of names; pass ['decoder.*.weights', …] or '*'"
-        )
+        raise SettingsError(f"names: {patterns!r} is not a list; pass ['decoder.*.weights', …] or '*'")
     patterns, names = [patterns] if isinstance(patterns, str) else patterns, list(names)
     matches: set[str] = set()
     for pattern in patterns:
@@ -220,9 +217,8 @@ def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:
             raise SettingsError(f"names: {pattern!r} is not a string; pass names such as 'decoder.*.weights'")
         found = {name for name in names if fnmatchcase(name, pattern)}
         if not found:
-            raise SettingsError(
-                f"{pattern}: no tensor of the model has this name{similar_name(pattern, names)}"
-            )
+            similar = similar_name(pattern, names)
+            raise SettingsError(f"{pattern}: no tensor of the model has this name{similar}")
         matches |= found
     return [name for name in names if name in matches]
 

@@ -167,9 +167,8 @@ def _shares(weights: Weights, cross: bool) -> dict[RoleName, tuple[Tensor, Tenso
         gathered = weights.gather(-1, index) * exists
         counted = (visible > 1) & exists.any(-1, keepdim=True)
         count = counted.sum((1, 2)).clamp(min=1)
-        share, uniform = (
-            ((one * counted).sum((1, 2)) / count) for one in (gathered, (gathered > 0) / visible)
-        )
+        both = (gathered, (gathered > 0) / visible)
+        share, uniform = ((one * counted).sum((1, 2)) / count for one in both)
         found[name] = share, uniform
     return found
 

@@ -62,9 +62,8 @@ class AttentionView:
         """The pairs that are masked because the key comes after the query."""
         if self.masked is None:
             return None
-        return self.masked & torch.ones_like(self.masked).triu(
-            1 + self.masked.shape[1] - self.masked.shape[0]
-        )
+        queries, keys = self.masked.shape
+        return self.masked & torch.ones_like(self.masked).triu(1 + keys - queries)
 
     @functools.cached_property
     def outside(self) -> Bool[Tensor, "queries keys"] | None:
@@ -131,9 +130,7 @@ class PictureContext:
             ranked = [(one.layer, one.head) for one in self.summaries.aligners]
         else:
             roles = self.summaries.roles(kind)
-            heads = [
-                (one, other) for one, layer_roles in enumerate(roles) for other in range(len(layer_roles))
-            ]
+            heads = [(one, other) for one in range(len(roles)) for other in range(len(roles[one]))]
             ranked = sorted(heads, key=lambda at: -roles[at[0]][at[1]].strength)
         return next((one, other) for one, other in ranked if layer in (None, one) and head in (None, other))
 

@@ -60,15 +60,14 @@ def cross_picture(subject: Subject, words: WordAlignment) -> Picture:
 
 def _mark(axes: Axes, words: WordAlignment) -> None:
     """A dot on each row's largest weight, a frame around each link."""
-    corner = 0.0 if max(words.weights.shape) > MAX_NUMBERED else 0.34
+    shift = 0.0 if max(words.weights.shape) > MAX_NUMBERED else 0.34
     largest = words.weights.argmax(-1).tolist()
-    across = [position + corner for position in largest]
-    down = [position - corner for position in range(len(largest))]
+    across = [position + shift for position in largest]
+    down = [position - shift for position in range(len(largest))]
     axes.scatter(across, down, s=9, color=MARK, zorder=3)
     for source, target in words.links:
-        axes.add_patch(
-            Rectangle((source - 0.45, target - 0.45), 0.9, 0.9, fill=False, edgecolor=MARK, lw=1.2)
-        )
+        corner = (source - 0.45, target - 0.45)
+        axes.add_patch(Rectangle(corner, 0.9, 0.9, fill=False, edgecolor=MARK, lw=1.2))
 
 
 def _legend() -> list[Artist]:

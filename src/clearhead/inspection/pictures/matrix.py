@@ -67,9 +67,8 @@ def label_tokens(axes: Axes, queries: Sequence[str], keys: Sequence[str]) -> Non
     axes.set_xticks(range(len(keys)), list(map(style.shortened, keys)), **slanted)
     axes.set_yticks(range(len(queries)), list(map(style.shortened, queries)), parse_math=False)
     size = style.SMALL if max(len(queries), len(keys)) <= 40 else style.TINY
-    axes.tick_params(
-        labelsize=size, length=0, top=True, labeltop=True, bottom=False, labelbottom=False, pad=2
-    )
+    axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.tick_params(labelsize=size, length=0, pad=2)
     for axis, count in ((axes.xaxis, len(keys)), (axes.yaxis, len(queries))):
         step = max(1, -(-count // MAX_LABELS))
         for position, tick in enumerate(axis.get_ticklabels()):

@@ -63,9 +63,8 @@ class Picture:
         """The content of a file of this kind."""
         buffer = io.BytesIO()
         with _settings(), self._drawable(kind):
-            self.figure.savefig(
-                buffer, format=kind, dpi=DPI, metadata=self._metadata(kind), facecolor="white"
-            )
+            about = self._metadata(kind)
+            self.figure.savefig(buffer, format=kind, dpi=DPI, metadata=about, facecolor="white")
         return self._described(buffer.getvalue()) if kind == "svg" else buffer.getvalue()
 
     @contextmanager
@@ -73,17 +72,16 @@ class Picture:
         """Replaces characters that no font here has; an SVG keeps them, as its viewer may have the font."""
         texts = [(text, text.get_text()) for text in self.figure.findobj(Text)]
         # matplotlib writes tick labels again whenever it draws.
-        axes = [
-            (axis, axis.get_major_formatter()) for one in self.figure.axes for axis in (one.xaxis, one.yaxis)
-        ]
+        axes = [axis for one in self.figure.axes for axis in (one.xaxis, one.yaxis)]
+        formatters = [axis.get_major_formatter() for axis in axes]
         try:
             if kind != "svg":
+                caption, shown = (
+                    _wrapped(one, self.figure) for one in (self.caption, readable(self.caption))
+                )
                 for text, original in texts:
-                    caption = original == _wrapped(self.caption, self.figure)
-                    text.set_text(
-                        _wrapped(readable(self.caption), self.figure) if caption else readable(original)
-                    )
-                for axis, formatter in axes:
+                    text.set_text(shown if original == caption else readable(original))
+                for axis, formatter in zip(axes, formatters, strict=True):
                     axis.set_major_formatter(_ReadableTicks(formatter))
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Glyph .* missing")
@@ -91,7 +89,7 @@ class Picture:
         finally:
             for text, original in texts:
                 text.set_text(original)
-            for axis, formatter in axes:
+            for axis, formatter in zip(axes, formatters, strict=True):
                 axis.set_major_formatter(formatter)
 
     def _metadata(self, kind: str) -> dict[str, Any]:
@@ -128,9 +126,8 @@ def make_picture(
         figure = Figure(figsize=size, layout="constrained")
         figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
         draw(figure)
-        figure.supxlabel(
-            _wrapped(caption, figure), x=0.01, ha="left", fontsize=7.5, color="#444444", parse_math=False
-        )
+        below = {"fontsize": 7.5, "color": "#444444", "parse_math": False}
+        figure.supxlabel(_wrapped(caption, figure), x=0.01, ha="left", **below)
     return Picture(figure, caption, alt)
 
 
@@ -143,9 +140,8 @@ def families() -> tuple[str, ...]:
 
 @functools.cache
 def _drawable(character: str) -> bool:
-    return character == "\n" or any(
-        get_font(findfont(name)).get_char_index(ord(character)) for name in families()
-    )
+    fonts = (get_font(findfont(name)) for name in families())
+    return character == "\n" or any(font.get_char_index(ord(character)) for font in fonts)
 
 
 def readable(text: str) -> str:
