@@ -38,9 +38,12 @@ def make_app(library: Library, cache_bytes: int = CACHE_BYTES, hosts: tuple[str,
     """The application; it refuses requests to other hosts, so that no foreign web page can use it."""
     app = FastAPI(title="clearhead explorer", version=__version__, openapi_url=None)
     traces = TraceCache(cache_bytes)
-    for router in (_model_routes(library), _trace_routes(library, traces), _measure_routes(library, traces)):
-        app.include_router(router, prefix="/api")
-    app.include_router(_page_routes())
+    api = APIRouter(prefix="/api")
+    _add_model_routes(api, library)
+    _add_trace_routes(api, library, traces)
+    _add_measure_routes(api, library, traces)
+    app.include_router(api)
+    _add_page(app)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_middleware(BodyLimit)
     app.add_middleware(SecurityHeaders)
@@ -48,9 +51,7 @@ def make_app(library: Library, cache_bytes: int = CACHE_BYTES, hosts: tuple[str,
     return app
 
 
-def _model_routes(library: Library) -> APIRouter:
-    router = APIRouter()
-
+def _add_model_routes(router: APIRouter, library: Library) -> None:
     @router.get("/models")
     def models() -> Response:
         return JSONResponse({"version": __version__, "models": library.records()})
@@ -89,12 +90,8 @@ def _model_routes(library: Library) -> APIRouter:
         with library.using(body.model) as (used, _):
             return JSONResponse(in_contexts(used, body.word, body.texts, body.count))
 
-    return router
 
-
-def _trace_routes(library: Library, traces: TraceCache) -> APIRouter:
-    router = APIRouter()
-
+def _add_trace_routes(router: APIRouter, library: Library, traces: TraceCache) -> None:
     @router.post("/trace")
     def trace(body: TraceRequest, request: Request) -> Response:
         with library.using(body.model, _connection(request)) as (used, name):
@@ -146,12 +143,8 @@ def _trace_routes(library: Library, traces: TraceCache) -> APIRouter:
         with library.using(session.name):
             return JSONResponse(projection(session, attention, layer, head, position, part, dimension))
 
-    return router
 
-
-def _measure_routes(library: Library, traces: TraceCache) -> APIRouter:
-    router = APIRouter()
-
+def _add_measure_routes(router: APIRouter, library: Library, traces: TraceCache) -> None:
     @router.get("/trace/{key}/summaries")
     def all_summaries(key: str) -> Response:
         return JSONResponse(summaries(traces.get(key).wait()))
@@ -176,16 +169,13 @@ def _measure_routes(library: Library, traces: TraceCache) -> APIRouter:
         with library.using(session.name, connected):
             return JSONResponse(contributions(session, connected))
 
-    return router
 
-
-def _page_routes() -> APIRouter:
+def _add_page(app: FastAPI) -> None:
     """The built page and the files beside it."""
-    router = APIRouter()
     # Looked up by name, so that no path from outside reaches the disk.
     built = {file.relative_to(PAGE).as_posix(): file for file in PAGE.rglob("*") if file.is_file()}
 
-    @router.get("/{path:path}")
+    @app.get("/{path:path}")
     def page(path: str) -> Response:
         file = built.get(path or "index.html")
         if file is None:
@@ -193,8 +183,6 @@ def _page_routes() -> APIRouter:
         # Unless the icon is cached, browsers ask for it at every step of the history.
         cache = "max-age=86400" if file.suffix == ".svg" else "no-cache"
         return FileResponse(file, headers={"Cache-Control": cache})
-
-    return router
 
 
 def _connection(request: Request) -> Callable[[], bool]:

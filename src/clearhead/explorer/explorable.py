@@ -7,13 +7,8 @@ from clearhead.errors import SettingsError
 from clearhead.inspection.explanation import Explanation, text_tokens
 from clearhead.text.tokenizer import Tokenizer
 
-DEFAULT_ABOUT = {
-    "languages": [],
-    "max_tokens": None,
-    "beam": None,
-    "length_penalty": None,
-    "generates": False,
-}
+SEARCH = {"beam": None, "length_penalty": None}
+DEFAULT_ABOUT = {"languages": [], "max_tokens": None, **SEARCH, "generates": False}
 
 
 class Explorable(Protocol):

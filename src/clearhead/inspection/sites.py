@@ -112,20 +112,20 @@ class HookRegistry:
     def __init__(self, module: nn.Module):
         self.module, self.tensors = module, _tensors(module)
         self.previous_tap: Any = None
-        self._hooks: dict[str, tuple[tuple[bool, Hook], ...]] = {}
+        self.hooks: dict[str, tuple[tuple[bool, Hook], ...]] = {}
         self._removes: dict[str, Remove] = {}
 
     def __call__(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor after all hooks; the registry itself serves as the module's tap."""
         if self.previous_tap and self.tensors[name] is None:
             tensor = self.previous_tap(name, tensor)
-        for _, hook in self._hooks.get(name, ()):
+        for _, hook in self.hooks.get(name, ()):
             tensor = hook(tensor)
         return tensor
 
     def add(self, name: str, hook: Hook, readonly: bool) -> None:
-        hooks = (*self._hooks.get(name, ()), (readonly, hook))
-        self._hooks[name] = tuple(sorted(hooks, key=lambda one: one[0]))
+        hooks = (*self.hooks.get(name, ()), (readonly, hook))
+        self.hooks[name] = tuple(sorted(hooks, key=lambda one: one[0]))
         register = self.tensors[name]
         if register is None and self.module.tap is not self:
             self.previous_tap = self.module.tap
@@ -134,19 +134,15 @@ class HookRegistry:
             self._removes[name] = register(self.module, lambda tensor: self(name, tensor))
 
     def remove(self, name: str, hook: Hook) -> None:
-        rest = tuple(one for one in self._hooks[name] if one[1] is not hook)
+        rest = tuple(one for one in self.hooks[name] if one[1] is not hook)
         if rest:
-            self._hooks[name] = rest
+            self.hooks[name] = rest
             return
-        del self._hooks[name]
+        del self.hooks[name]
         if name in self._removes:
             self._removes.pop(name)()
-        elif not any(self.tensors[other] is None for other in self._hooks):
+        elif not any(self.tensors[other] is None for other in self.hooks):
             self.module.tap = self.previous_tap
-
-    @property
-    def empty(self) -> bool:
-        return not self._hooks
 
 
 _registries: WeakKeyDictionary[nn.Module, HookRegistry] = WeakKeyDictionary()
@@ -186,7 +182,7 @@ class Site:
         with _lock:
             registry = _registries[self.module]
             registry.remove(self.tensor, hook)
-            if registry.empty:
+            if not registry.hooks:
                 del _registries[self.module]
 
 

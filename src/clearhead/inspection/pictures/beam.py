@@ -2,18 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 
 from clearhead.inspection.explanation import SearchNode
 from clearhead.inspection.pictures.context import PictureContext, Subject
 from clearhead.inspection.pictures.picture import Picture, make_picture
-from clearhead.inspection.pictures.style import FAINT, INK, TINY, shortened, write
+from clearhead.inspection.pictures.style import FAINT, INK, TINY, curve, shortened, write
 
 COLOURS = {"best": "#d55e00", "kept": "#145a9e", "finished": "#009e73", "dropped": "#a8a8a8"}
 LABELS = {
@@ -100,7 +97,9 @@ def _tree(
         if parent is not None:
             start = -0.75 if one.parent is None else nodes[one.parent].step + 0.36
             style = {"edgecolor": colour, "lw": 2.0 if one.best else 0.9, "zorder": 2 if one.best else 1}
-            axes.add_patch(_curve(start, parent, one.step - 0.36, row, **style))
+            end = one.step - 0.36
+            middle = (start + end) / 2
+            axes.add_patch(curve([(start, parent), (middle, parent), (middle, row), (end, row)], **style))
         faint = one.state == "dropped" and not one.best
         ink = {"color": colour if faint else INK, "weight": "bold" if one.best else "normal"}
         write(axes, one.step, row - 0.13, shortened(pieces[number], 12), **ink)
@@ -110,10 +109,3 @@ def _tree(
         write(axes, step, -0.95, f"step {step}", fontsize=TINY, color=FAINT)
     axes.set(xlim=(-0.9, steps - 0.4), ylim=(tall - 0.3, -1.3))
     axes.set_axis_off()
-
-
-def _curve(x: float, y: float, to_x: float, to_y: float, **style: Any) -> PathPatch:
-    middle = (x + to_x) / 2
-    points = [(x, y), (middle, y), (middle, to_y), (to_x, to_y)]
-    path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
-    return PathPatch(path, facecolor="none", **style)

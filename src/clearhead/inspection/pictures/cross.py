@@ -8,8 +8,8 @@ from matplotlib.patches import Patch, Rectangle
 
 from clearhead.inspection.alignment import WordAlignment
 from clearhead.inspection.pictures.context import AttentionView, PictureContext, Subject
-from clearhead.inspection.pictures.head import CELL, draw_curves
-from clearhead.inspection.pictures.matrix import MAX_NUMBERED, draw_weights, weight_legend
+from clearhead.inspection.pictures.head import CELL, draw_head
+from clearhead.inspection.pictures.matrix import MAX_NUMBERED
 from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import HEADS, SMALL, TINY
 
@@ -33,15 +33,10 @@ def cross_picture(subject: Subject, words: WordAlignment) -> Picture:
     when = "is the decoder's input" if aligner.reads else "is predicted"
 
     def draw(figure: Figure) -> None:
-        wide = CELL * columns + 1.7
-        axes = figure.subplots(1, 2, width_ratios=(2.4, max(wide, 2.6))) if curved else [figure.subplots()]
-        if curved:
-            draw_curves(axes[0], words.weights, words.target, words.source, HEADS[aligner.head % len(HEADS)])
         attention = AttentionView(words.name, words.weights[None], words.target, words.source)
-        image = draw_weights(axes[-1], words.weights, attention)
-        axes[-1].set_ylabel("target word ↓ attends to source word →", fontsize=SMALL)
-        _mark(axes[-1], words)
-        weight_legend(figure, image, axes[-1])
+        axes = draw_head(figure, words.weights, attention, HEADS[aligner.head % len(HEADS)], curved)
+        axes.set_ylabel("target word ↓ attends to source word →", fontsize=SMALL)
+        _mark(axes, words)
         figure.legend(handles=_legend(), loc="outside upper right", fontsize=TINY, frameon=False)
 
     caption = (

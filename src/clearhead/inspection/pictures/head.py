@@ -2,17 +2,13 @@
 
 from collections.abc import Sequence
 
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
-from torch import Tensor
 
 from clearhead.inspection.pictures.context import AttentionView, PictureContext, Subject
-from clearhead.inspection.pictures.matrix import draw_weights, mask_legend, weight_legend
+from clearhead.inspection.pictures.matrix import Cells, draw_weights, mask_legend, weight_legend
 from clearhead.inspection.pictures.picture import Picture, make_picture
-from clearhead.inspection.pictures.style import FAINT, HEADS, TINY, shortened, write
+from clearhead.inspection.pictures.style import FAINT, HEADS, TINY, curve, shortened, write
 
 MAX_CURVED = 64
 """With more tokens, curves are unreadable and only the matrix is drawn."""
@@ -36,13 +32,7 @@ def head_picture(subject: Subject, attention: AttentionView, head: int) -> Pictu
     title = f"{attention.name}, {attention.label(head)}"
 
     def draw(figure: Figure) -> None:
-        if curved:
-            left, right = figure.subplots(1, 2, width_ratios=(2.4, wide))
-            draw_curves(left, weights, attention.queries, attention.keys, HEADS[head % len(HEADS)])
-        else:
-            right = figure.subplots()
-        image = draw_weights(right, weights, attention)
-        weight_legend(figure, image, right)
+        draw_head(figure, weights, attention, HEADS[head % len(HEADS)], curved)
         if legend := mask_legend(attention):
             figure.legend(handles=legend, loc="outside upper right", fontsize=TINY, frameon=False)
 
@@ -51,13 +41,19 @@ def head_picture(subject: Subject, attention: AttentionView, head: int) -> Pictu
     return make_picture(title, draw, (wide + (2.8 if curved else 0.8), tall), caption, alt)
 
 
-def draw_curves(
-    axes: Axes,
-    weights: Float[Tensor, "queries keys"],
-    queries: Sequence[str],
-    keys: Sequence[str],
-    colour: str,
-) -> None:
+def draw_head(figure: Figure, weights: Cells, attention: AttentionView, colour: str, curved: bool) -> Axes:
+    """Draws the weights of a head, beside their curves unless there are too many; returns the matrix."""
+    if curved:
+        ratios = (2.4, max(2.6, CELL * weights.shape[1] + 1.7))
+        left, right = figure.subplots(1, 2, width_ratios=ratios)
+        draw_curves(left, weights, attention.queries, attention.keys, colour)
+    else:
+        right = figure.subplots()
+    weight_legend(figure, draw_weights(right, weights, attention), right)
+    return right
+
+
+def draw_curves(axes: Axes, weights: Cells, queries: Sequence[str], keys: Sequence[str], colour: str) -> None:
     """Queries on the left, keys on the right, and a curve for each weight, whose width grows with it."""
     rows, columns = weights.shape
     tall = max(rows, columns)
@@ -66,9 +62,8 @@ def draw_curves(
         for key, weight in enumerate(row):
             if weight >= MIN_DRAWN:
                 points = [(0.0, left[query]), (0.45, left[query]), (0.55, right[key]), (1.0, right[key])]
-                path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
                 style = {"lw": 0.3 + 3.2 * weight, "alpha": 0.15 + 0.75 * weight**0.5}
-                axes.add_patch(PathPatch(path, facecolor="none", edgecolor=colour, **style))
+                axes.add_patch(curve(points, edgecolor=colour, **style))
     for position, token in enumerate(queries):
         write(axes, -0.04, left[position], shortened(token), ha="right")
     for position, token in enumerate(keys):

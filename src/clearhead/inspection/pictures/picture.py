@@ -76,9 +76,8 @@ class Picture:
         formatters = [axis.get_major_formatter() for axis in axes]
         try:
             if kind != "svg":
-                caption, shown = (
-                    _wrapped(one, self.figure) for one in (self.caption, readable(self.caption))
-                )
+                caption = _wrapped(self.caption, self.figure)
+                shown = _wrapped(readable(self.caption), self.figure)
                 for text, original in texts:
                     text.set_text(shown if original == caption else readable(original))
                 for axis, formatter in zip(axes, formatters, strict=True):

@@ -1,11 +1,14 @@
 """The style of all pictures: colours, scales, and text that is never parsed as a formula."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 
 WEIGHT = LinearSegmentedColormap.from_list(
     "weight", ["#ffffff", "#d3e3f3", "#8fbbde", "#4189c1", "#145a9e", "#08306b"]
@@ -52,3 +55,9 @@ def colour_bar(figure: Figure, image: AxesImage, axes: Axes, name: str = "", **s
     bar.ax.tick_params(labelsize=TINY, length=2)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     return bar.ax
+
+
+def curve(points: Sequence[tuple[float, float]], **style: Any) -> PathPatch:
+    """A Bézier curve with four points."""
+    path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+    return PathPatch(path, facecolor="none", **style)
