@@ -79,7 +79,7 @@ def test_an_edited_row_is_the_row_in_the_trace(client, make_trace):
 def test_tensors_computed_on_request_include_the_edits(client, make_trace, monkeypatch):
     path = "t/decoder.blocks.0.cross_attention.head_output"
     whole = client.get(f"/api/trace/{make_trace(interventions=EDITS)['id']}/{path}").content
-    monkeypatch.setattr("clearhead.explorer.run.KEPT_BYTES", 1000)
+    monkeypatch.setattr("clearhead.explorer.trace_session.KEPT_BYTES", 1000)
     assert client.get(f"/api/trace/{make_trace(interventions=EDITS)['id']}/{path}").content == whole
     assert client.get(f"/api/trace/{make_trace()['id']}/{path}").content != whole
 

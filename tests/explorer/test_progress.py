@@ -18,9 +18,8 @@ from clearhead.explorer.app import make_app
 from clearhead.explorer.library import DisconnectedError, Library
 from clearhead.explorer.measures import contributions
 from clearhead.explorer.pending import PendingTrace
-from clearhead.explorer.run import start_trace
 from clearhead.explorer.server import _wait_until_ready, in_background
-from clearhead.explorer.trace_session import StoppedError, TraceSession
+from clearhead.explorer.trace_session import StoppedError, TraceSession, start_trace
 from clearhead.explorer.traces import TraceCache, UnknownTraceError
 
 FIRST = "encoder.blocks.0.attention.weights"
@@ -67,7 +66,7 @@ def test_without_names_nothing_is_captured(translator):
 
 
 def test_a_tensor_on_request_runs_the_pass_no_further(translator, monkeypatch):
-    monkeypatch.setattr("clearhead.explorer.run.KEPT_BYTES", 1000)
+    monkeypatch.setattr("clearhead.explorer.trace_session.KEPT_BYTES", 1000)
     session, seen, name = start_trace(translator, "numbers", {"text": "three one"}), [], FIRST[:-7] + "scores"
     session.run()
 

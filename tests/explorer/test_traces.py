@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clearhead.explorer.library import Library
-from clearhead.explorer.run import start_trace
+from clearhead.explorer.trace_session import start_trace
 from clearhead.explorer.traces import TraceCache
 
 TYPES = {"f32": "<f4", "f16": "<f2", "u8s": "u1"}
@@ -108,7 +108,7 @@ def test_the_input_times_a_row_of_the_matrix_is_the_projection(make_trace, get_j
 
 
 def test_large_traces_compute_some_tensors_on_request(make_trace, client, monkeypatch, translator):
-    monkeypatch.setattr("clearhead.explorer.run.KEPT_BYTES", 1000)
+    monkeypatch.setattr("clearhead.explorer.trace_session.KEPT_BYTES", 1000)
     small = make_trace()
     explanation = translator.explain("three one four one")
     name = "encoder.blocks.0.attention.scores"
@@ -134,7 +134,7 @@ def test_the_oldest_traces_are_dropped_when_memory_is_full(models):
 
 
 def test_tensors_computed_on_request_count_as_memory(translator, monkeypatch):
-    monkeypatch.setattr("clearhead.explorer.run.KEPT_BYTES", 1000)
+    monkeypatch.setattr("clearhead.explorer.trace_session.KEPT_BYTES", 1000)
     first, second = (start_trace(translator, "numbers", {"text": text}) for text in ("one two", "two one"))
     for one in (first, second):
         one.run()

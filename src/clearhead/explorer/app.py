@@ -23,9 +23,8 @@ from clearhead.explorer.limits import BodyLimit, SecurityHeaders
 from clearhead.explorer.measures import beam, contributions, lens, summaries
 from clearhead.explorer.projection import projection
 from clearhead.explorer.requests import ContextsRequest, StepRequest, TraceRequest, error_line
-from clearhead.explorer.run import start_trace
 from clearhead.explorer.standalone import PAGE
-from clearhead.explorer.trace_session import UnknownTensorError
+from clearhead.explorer.trace_session import UnknownTensorError, start_trace
 from clearhead.explorer.traces import TraceCache, UnknownTraceError
 from clearhead.explorer.vectors import in_contexts, neighbours
 

@@ -10,12 +10,8 @@ from clearhead.inspection import sites
 from clearhead.models.anatomy import RESIDUALS
 
 SQUARE = ("scores", "masked", "weights")
-EMBEDDINGS = {
-    "token_embeddings": "token_embeddings",
-    "position_embeddings": "position_embeddings",
-    "stream": "embedding",
-}
-"""The sites of an embedding and their roles."""
+EMBEDDINGS = ("token_embeddings", "position_embeddings", "stream")
+"""The sites of an embedding."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +59,10 @@ def pattern_of(name: str) -> tuple[str, int | None]:
 def _embeddings(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
     axes, width = ("positions", "width"), _width(model)
     return [
-        Entry(f"{path}.{site}", role, axes, (lengths[side], width), {"side": side})
+        Entry(f"{path}.{site}", "embedding" if site == "stream" else site, axes, shape, {"side": side})
         for side, path in model.anatomy().embeddings.items()
-        for site, role in EMBEDDINGS.items()
+        for shape in [(lengths[side], width)]
+        for site in EMBEDDINGS
     ]
 
 

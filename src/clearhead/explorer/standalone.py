@@ -13,8 +13,7 @@ from clearhead.explorer.architecture import module_map, position_table
 from clearhead.explorer.arrays import array_of
 from clearhead.explorer.distribution import SamplingFilter
 from clearhead.explorer.measures import beam, lens, summaries
-from clearhead.explorer.run import ON_REQUEST
-from clearhead.explorer.trace_session import FORMAT, TraceSession
+from clearhead.explorer.trace_session import FORMAT, ON_REQUEST, TraceSession
 from clearhead.inspection.explanation import Explanation
 
 PAGE = Path(str(files("clearhead.explorer") / "page"))

@@ -10,16 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.errors import ClearheadError, ModelError, SettingsError
+from clearhead.errors import ClearheadError, ModelError, SettingsError, TextError
+from clearhead.explorer.architecture import architecture
 from clearhead.explorer.arrays import Array, array_of, max_pool, select
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
 from clearhead.explorer.distribution import SamplingFilter, distribution
-from clearhead.explorer.interventions import Edits
+from clearhead.explorer.explorable import Explorable, about, explain_options
+from clearhead.explorer.interventions import Edits, as_python, parse_edits
 from clearhead.explorer.pending import PendingTrace
 from clearhead.inspection import intervene
 from clearhead.inspection.explanation import Explanation
 from clearhead.inspection.trace import captured_pass, first_tensors
 
+KEPT_BYTES = 96_000_000
+"""A larger trace keeps what pictures need and computes the rest on request."""
+ON_REQUEST = ("scores", "masked", "queries", "keys", "values", "head_output")
 FORMAT = 2
 PARTS = ("summaries", "logits", "lens", "beam", "contributions", "projection")
 NEED_LOGITS = ("logits", "lens", "contributions")
@@ -237,3 +242,41 @@ def output_summary(explanation: Explanation) -> dict[str, Any]:
     log_prob = None if math.isnan(explanation.difference) else explanation.sum_log_prob
     score = getattr(explanation.found, "score", None)
     return {"text": explanation.output, "score": score, "log_prob": log_prob}
+
+
+def start_trace(model: Explorable, name: str, request: Mapping[str, Any]) -> TraceSession:
+    """The trace of a request (fields as in docs/trace.md); its `run` then captures the tensors."""
+    started = time.perf_counter()
+    text, options = request["text"], explain_options(model, request)
+    check_length(model, text)
+    interventions = request.get("interventions", ())
+    edits = parse_edits(model, interventions)
+    with intervene(model.model, edits):
+        explanation = model.explain(text, names=(), **options)
+
+    def baseline() -> Mapping[str, Any]:
+        names = ["logits"] if "logits" in session.catalogue else ()
+        return output_summary(model.explain(text, names=names, **options))
+
+    session = TraceSession(
+        explanation,
+        architecture(model, name),
+        interventions,
+        edits,
+        as_python(model, name, text, options, edits),
+        baseline=baseline if edits else None,
+    )
+    entries = session.catalogue.values()
+    size = sum(4 * math.prod(entry.shape) for entry in entries)
+    session.expect([one for one in entries if size <= KEPT_BYTES or one.role not in ON_REQUEST])
+    session.seconds = time.perf_counter() - started
+    return session
+
+
+def check_length(model: Explorable, text: str) -> None:
+    """Refuses a text that is too long for the model."""
+    tokenizer, limit = getattr(model, "tokenizer", None), about(model)["max_tokens"]
+    if tokenizer is None or limit is None:
+        return
+    if (length := len(tokenizer.encode(text))) > limit:
+        raise TextError(f"text: {length} tokens, but the model takes at most {limit}; shorten it")

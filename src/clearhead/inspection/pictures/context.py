@@ -58,17 +58,14 @@ class AttentionView:
         return len(self.weights)
 
     @functools.cached_property
-    def future(self) -> Bool[Tensor, "queries keys"] | None:
-        """The pairs that are masked because the key comes after the query."""
+    def hidden(self) -> dict[str, Bool[Tensor, "queries keys"]]:
+        """The masked pairs by reason: the key comes later, or it is padding or outside the window."""
         if self.masked is None:
-            return None
+            return {}
         queries, keys = self.masked.shape
-        return self.masked & torch.ones_like(self.masked).triu(1 + keys - queries)
-
-    @functools.cached_property
-    def outside(self) -> Bool[Tensor, "queries keys"] | None:
-        """The pairs that are masked for another reason: padding, or outside the window."""
-        return None if self.masked is None or self.future is None else self.masked & ~self.future
+        future = self.masked & torch.ones_like(self.masked).triu(1 + keys - queries)
+        pairs = {"comes later": future, "padding or outside the window": self.masked & ~future}
+        return {reason: cells for reason, cells in pairs.items() if bool(cells.any())}
 
     def label(self, head: int) -> str:
         """A head's number, and its role if it has one."""

@@ -23,7 +23,8 @@ MAX_LABELS = 64
 """The most tokens written along a side."""
 MAX_GRID = 40
 """Larger matrices have no lines between cells."""
-FUTURE, OUTSIDE = "////", "...."
+HATCHES = {"comes later": "////", "padding or outside the window": "...."}
+"""The hatch of masked cells by `AttentionView.hidden`."""
 Cells = Float[Tensor, "queries keys"]
 Masked = Bool[Tensor, "queries keys"]
 Box = tuple[float, float, float, float]
@@ -48,12 +49,12 @@ def draw_cells(axes: Axes, weights: Cells, attention: AttentionView, box: Box) -
     image = axes.imshow(weights.numpy(), extent=extent, aspect="equal", interpolation="nearest", **colours)
     rows, columns = weights.shape
     to_box = Affine2D().scale(width / columns, height / rows).translate(left, top)
-    for cells, hatch in ((attention.future, FUTURE), (attention.outside, OUTSIDE)):
-        if cells is not None and bool(cells.any()):
-            # One patch for all cells: thousands of patches would make a large vector file.
-            path = to_box.transform_path(_outline(cells))
-            # As an artist, not a patch, it is skipped when matplotlib searches for the limits of the axes.
-            axes.add_artist(PathPatch(path, facecolor="white", edgecolor="#c4c4c4", hatch=hatch, linewidth=0))
+    for reason, cells in attention.hidden.items():
+        # One patch for all cells: thousands of patches would make a large vector file.
+        path = to_box.transform_path(_outline(cells))
+        hatched = {"facecolor": "white", "edgecolor": "#c4c4c4", "hatch": HATCHES[reason], "linewidth": 0}
+        # As an artist, not a patch, it is skipped when matplotlib searches for the limits of the axes.
+        axes.add_artist(PathPatch(path, **hatched))
     if max(rows, columns) <= MAX_GRID:
         lines = [to_box.transform([(0, row), (columns, row)]) for row in range(1, rows)]
         lines += [to_box.transform([(column, 0), (column, rows)]) for column in range(1, columns)]
@@ -95,15 +96,8 @@ def weight_legend(figure: Figure, image: AxesImage, axes: Axes, name: str = "α"
 
 def mask_legend(attention: AttentionView) -> list[Patch]:
     """The meaning of the hatches in a matrix."""
-    kinds = (
-        (attention.future, FUTURE, "masked: comes later"),
-        (attention.outside, OUTSIDE, "masked: padding or outside the window"),
-    )
-    return [
-        Patch(facecolor="white", edgecolor="#b0b0b0", hatch=hatch, label=label, linewidth=0.5)
-        for cells, hatch, label in kinds
-        if cells is not None and bool(cells.any())
-    ]
+    style = {"facecolor": "white", "edgecolor": "#b0b0b0", "linewidth": 0.5}
+    return [Patch(hatch=HATCHES[reason], label=f"masked: {reason}", **style) for reason in attention.hidden]
 
 
 def _outline(cells: Masked) -> Path:
