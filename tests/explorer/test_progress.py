@@ -15,12 +15,11 @@ from fastapi.testclient import TestClient
 
 from clearhead.errors import ModelError, SettingsError
 from clearhead.explorer.app import make_app
-from clearhead.explorer.library import DisconnectedError, Library
+from clearhead.explorer.library import DisconnectedError, Library, TraceCache, UnknownTraceError
 from clearhead.explorer.measures import contributions
 from clearhead.explorer.pending import PendingTrace
 from clearhead.explorer.server import _wait_until_ready, in_background
 from clearhead.explorer.trace_session import StoppedError, TraceSession, start_trace
-from clearhead.explorer.traces import TraceCache, UnknownTraceError
 
 FIRST = "encoder.blocks.0.attention.weights"
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from clearhead.explorer.library import Library
+from clearhead.explorer.library import Library, TraceCache
 from clearhead.explorer.trace_session import start_trace
-from clearhead.explorer.traces import TraceCache
 
 TYPES = {"f32": "<f4", "f16": "<f2", "u8s": "u1"}
 

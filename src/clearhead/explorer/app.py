@@ -18,14 +18,13 @@ from clearhead.explorer.architecture import architecture, position_table
 from clearhead.explorer.arrays import Array
 from clearhead.explorer.distribution import SamplingFilter, next_token
 from clearhead.explorer.explorable import tokenize
-from clearhead.explorer.library import POLL_SECONDS, BusyError, DisconnectedError, Library
+from clearhead.explorer.library import POLL_SECONDS, DisconnectedError, Library, TraceCache, UnknownTraceError
 from clearhead.explorer.limits import BodyLimit, SecurityHeaders
 from clearhead.explorer.measures import beam, contributions, lens, summaries
 from clearhead.explorer.projection import projection
 from clearhead.explorer.requests import ContextsRequest, StepRequest, TraceRequest, error_line
 from clearhead.explorer.standalone import PAGE
-from clearhead.explorer.trace_session import UnknownTensorError, start_trace
-from clearhead.explorer.traces import TraceCache, UnknownTraceError
+from clearhead.explorer.trace_session import start_trace
 from clearhead.explorer.vectors import in_contexts, neighbours
 
 CACHE_BYTES = 512_000_000
@@ -205,9 +204,8 @@ def _handle_errors(app: FastAPI) -> None:
     def user_error(_: Request, error: ClearheadError) -> Response:
         text = "; ".join(str(error).splitlines())
         field = re.match(r"([a-z_]+(?:[.\[]\w+\]?)*): ", text)
-        statuses = {BusyError: 503, UnknownTensorError: 404, UnknownTraceError: 404}
         gone = {"gone": True} if isinstance(error, UnknownTraceError) else {}
-        return response(statuses.get(type(error), 400), text, field.group(1) if field else None, **gone)
+        return response(getattr(error, "status", 400), text, field.group(1) if field else None, **gone)
 
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> Response:

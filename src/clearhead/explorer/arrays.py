@@ -1,6 +1,7 @@
 """Tensors as bytes for the page: sliced, pooled for thumbnails, in one of three types."""
 
 import base64
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,11 @@ from torch import Tensor
 
 from clearhead.errors import SettingsError
 
-DTYPES = ("f32", "f16", "u8s")
+ENCODERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "f32": Tensor.float,
+    "f16": Tensor.half,
+    "u8s": lambda weights: (weights.clamp(0, 1).sqrt() * 255).round().byte(),
+}
 
 
 @dataclass(frozen=True)
@@ -28,15 +33,9 @@ class Array:
 def array_of(tensor: Tensor, dtype: str = "f32") -> Array:
     """A tensor as f32, as f16, or as round(255·√α) in one byte (u8s) for pictures of weights."""
     tensor = tensor.detach().float()
-    match dtype:
-        case "f32":
-            encoded = tensor
-        case "f16":
-            encoded = tensor.half()
-        case "u8s":
-            encoded = (tensor.clamp(0, 1).sqrt() * 255).round().byte()
-        case _:
-            raise SettingsError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    if dtype not in ENCODERS:
+        raise SettingsError(f"dtype: {dtype!r} is not one of {', '.join(ENCODERS)}")
+    encoded = ENCODERS[dtype](tensor)
     return Array(tuple(tensor.shape), dtype, encoded.cpu().contiguous().numpy().tobytes())
 
 

@@ -57,13 +57,12 @@ def pattern_of(name: str) -> tuple[str, int | None]:
 
 
 def _embeddings(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
-    axes, width = ("positions", "width"), _width(model)
-    return [
-        Entry(f"{path}.{site}", "embedding" if site == "stream" else site, axes, shape, {"side": side})
-        for side, path in model.anatomy().embeddings.items()
-        for shape in [(lengths[side], width)]
-        for site in EMBEDDINGS
-    ]
+    found, axes, width = [], ("positions", "width"), _width(model)
+    for side, path in model.anatomy().embeddings.items():
+        for site in EMBEDDINGS:
+            role = "embedding" if site == "stream" else site
+            found.append(Entry(f"{path}.{site}", role, axes, (lengths[side], width), {"side": side}))
+    return found
 
 
 def _attentions(model: Any, lengths: Mapping[str, int]) -> list[Entry]:

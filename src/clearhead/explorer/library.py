@@ -1,6 +1,8 @@
-"""The models a server offers: loaded on first use, each used by one request at a time."""
+"""What a server holds: models, each used by one request at a time, and traces, up to a limit in bytes."""
 
+import secrets
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from clearhead.checkpoint import SETTINGS
 from clearhead.config import read_toml
 from clearhead.errors import ClearheadError, SettingsError
 from clearhead.explorer.explorable import Explorable
+from clearhead.explorer.trace_session import TraceSession
 from clearhead.tasks.load import load_built_in
 from clearhead.tasks.zoo import built_in_names
 
@@ -23,12 +26,23 @@ POLL_SECONDS = 0.2
 class BusyError(ClearheadError):
     """Too many requests wait for one model."""
 
+    status = 503
+
 
 class DisconnectedError(ClearheadError):
     """The client disconnected before its request was answered."""
 
     def __init__(self, name: str):
         super().__init__(f"{name}: the client disconnected")
+
+
+class UnknownTraceError(ClearheadError):
+    """There is no such trace, or not any more."""
+
+    status = 404
+
+    def __init__(self, key: str):
+        super().__init__(f"trace {key!r:.40}: is not in memory any more; request it again")
 
 
 @dataclass
@@ -43,7 +57,7 @@ class Slot:
 
 
 class Library:
-    """Models by name; the first is the default."""
+    """Models by name, loaded on first use; the first is the default."""
 
     def __init__(self, models: Sequence[tuple[str, Explorable]], device: torch.device | str = "cpu"):
         self.device = device
@@ -88,3 +102,48 @@ class Library:
         if name not in self._slots:
             raise SettingsError(f"model: {name!r:.80} is not one of {', '.join(self._slots)}")
         return self._slots[name]
+
+
+class TraceCache:
+    """Traces by id, safe for several threads; beyond the limit, the least recently used are dropped."""
+
+    def __init__(self, max_bytes: int):
+        self.max_bytes = max_bytes
+        self._sessions: OrderedDict[str, TraceSession] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def bytes(self) -> int:
+        return sum(session.bytes for session in self._sessions.values())
+
+    def add(self, session: TraceSession, key: str | None = None) -> str:
+        """Stores a trace and returns its id; the newest stays even if it alone exceeds the limit."""
+        key = key or f"t{secrets.token_hex(4)}"
+        with self._lock:
+            self._sessions[key] = session
+            self._evict()
+        return key
+
+    def get(self, key: str) -> TraceSession:
+        """The trace with an id, which becomes the most recently used."""
+        with self._lock:
+            if key not in self._sessions:
+                raise UnknownTraceError(key)
+            self._sessions.move_to_end(key)
+            # Traces grow: tensors that were not kept at first may have been computed since.
+            self._evict()
+            return self._sessions[key]
+
+    def drop(self, key: str) -> None:
+        """Forgets a trace and stops its pass if it is still running."""
+        with self._lock:
+            session = self._sessions.pop(key, None)
+        if session is not None:
+            session.stopped = True
+
+    def _evict(self) -> None:
+        while len(self._sessions) > 1 and self.bytes > self.max_bytes:
+            self._sessions.popitem(last=False)

@@ -35,6 +35,8 @@ NODE_BYTES = 500
 class UnknownTensorError(SettingsError):
     """A trace has no tensor of this name."""
 
+    status = 404
+
 
 class StoppedError(ClearheadError):
     """A pass was stopped before its end."""

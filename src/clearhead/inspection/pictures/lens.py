@@ -17,13 +17,8 @@ MAX_POSITIONS = 24
 def lens_view(context: PictureContext) -> Picture:
     explanation, target = context.explanation, context.explanation.target
     following = ["" if token.next is None else explanation.pieces([token.next])[0] for token in target]
-    return lens_picture(
-        context.subject,
-        context.summaries.lens(1),
-        [token.piece for token in target],
-        following,
-        lambda one: explanation.pieces([one])[0],
-    )
+    tokens, lens = [token.piece for token in target], context.summaries.lens(1)
+    return lens_picture(context.subject, lens, tokens, following, lambda one: explanation.pieces([one])[0])
 
 
 def lens_picture(
