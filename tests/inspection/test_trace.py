@@ -96,7 +96,7 @@ def test_an_unknown_name_is_an_error_with_a_suggestion(model):
 
 
 def test_names_must_be_strings(model):
-    with pytest.raises(SettingsError, match="names: None is not a list of names"), capture(model, None):
+    with pytest.raises(SettingsError, match="names: None is not a list"), capture(model, None):
         pass
     with pytest.raises(SettingsError, match="names: 3 is not a string"), capture(model, ["logits", 3]):
         pass

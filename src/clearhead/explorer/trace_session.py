@@ -44,7 +44,7 @@ class StoppedError(ClearheadError):
 
 @dataclass
 class TraceSession:
-    """An explanation and what the page requests of it; `run` captures its tensors."""
+    """An explanation and the data that the page requests; `run` captures its tensors."""
 
     explanation: Explanation
     about: Mapping[str, Any]
