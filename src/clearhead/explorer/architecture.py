@@ -92,9 +92,7 @@ def position_table(model: Any, positions: int) -> tuple[str, Array]:
         case Rotary():
             table = torch.cat((relative.cosines[: len(numbers)], relative.sines[: len(numbers)]), -1)
         case Alibi():
-            bias = relative.bias(1, len(numbers))
-            assert bias is not None
-            table = bias[:, 0].flip(-1).T
+            table = -relative.head_slopes[:, 0, 0] * numbers[:, None]
         case _ if kind == "none":
             table = torch.zeros(0, 0)
         case _:
