@@ -128,6 +128,5 @@ class Tree:
                 node.state = "dropped"
                 node.reason = f"none of its continuations is among the {2 * self.beam} best of the next step"
         for number in finished.values():
-            self.nodes[number].reason = (
-                self.nodes[number].reason or "another finished hypothesis scores better"
-            )
+            node = self.nodes[number]
+            node.reason = node.reason or "another finished hypothesis scores better"
