@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 
 import torch
+from hansards import HANSARDS, read_hansards
 
 import clearhead
-from clearhead.evaluation.alignment import HANSARDS, AlignedPair, alignment_score, read_hansards
+from clearhead.evaluation.alignment import AlignedPair, alignment_score
 from clearhead.inspection.alignment import LINKED, Aligner, align, align_by_layer, links, merge_words
 from clearhead.tasks.translation.alignment import CapturedPair, best_aligners, capture_pairs
 

@@ -11,7 +11,7 @@ import argparse
 import shutil
 import sys
 import typing
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from clearhead.checkpoint import SETTINGS
 from clearhead.config import Settings, read_toml
 from clearhead.errors import ClearheadError
 from clearhead.files import check_new_folder, write_text
-from clearhead.retired import converted, is_first_edition
+from clearhead.retired import current_name, current_value, is_first_edition
 from clearhead.tasks.language.recipe import LanguageRecipe
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.training.tensors import read_tree, write_tree
@@ -78,6 +78,17 @@ def _convert_state(path: Path, known: Collection[str]) -> bool:
     state |= {new: state[old] for old, new in STATE_KEYS.items() if old in state}
     write_tree(path, state | {"settings": converted(state["settings"], known)})
     return True
+
+
+def converted(settings: Mapping[str, Any], known: Collection[str], group: str = "") -> dict[str, Any]:
+    """Settings under their current names, in the same order; `known` are the paths of all settings."""
+    result = {}
+    for name, value in settings.items():
+        path = group + name
+        current = (current_name(path, known) or path).removeprefix(group)
+        inner = isinstance(value, Mapping)
+        result[current] = converted(value, known, f"{path}.") if inner else current_value(path, value)
+    return result
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ WORDS = (
     (
         "signs?",
         "special token",
-        r"(torch|np|math|Math)\.(copy)?sign|\.sign\(|(minus|plus|dollar|opposite) signs?|sign of (an?|the)|\"signs\"|(const |return |: )sign|sign \*",
+        r"(torch|np|math|Math)\.(copy)?sign|\.sign\(|(minus|plus|dollar|opposite) signs?|sign of (an?|the)|"
+        r"\"signs\"|(const |return |: )sign|sign \*",
     ),
     ("unsaid", "suppressed_tokens", ""),
     ("foresee(n|s|ing)?|foresight", "perplexity, prediction", ""),

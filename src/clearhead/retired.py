@@ -47,17 +47,6 @@ def renaming(path: str, value: Any, known: Collection[str]) -> str | None:
     return f"{value!r} was renamed to {current!r}" if current != value else None
 
 
-def converted(settings: Mapping[str, Any], known: Collection[str], group: str = "") -> dict[str, Any]:
-    """Settings under their current names, in the same order; `known` are the paths of all settings."""
-    result = {}
-    for name, value in settings.items():
-        path = group + name
-        current = (current_name(path, known) or path).removeprefix(group)
-        inner = isinstance(value, Mapping)
-        result[current] = converted(value, known, f"{path}.") if inner else current_value(path, value)
-    return result
-
-
 def is_first_edition(settings: Mapping[str, Any]) -> bool:
     """Whether a folder's settings, which are always complete, are those of the first edition."""
     model = settings.get("model")

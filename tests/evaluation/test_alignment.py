@@ -1,9 +1,10 @@
 """The alignment error rate, and the Hansards."""
 
 import pytest
+from hansards import HANSARDS, read_hansards
 
 from clearhead.errors import DataError
-from clearhead.evaluation.alignment import HANSARDS, AlignedPair, alignment_score, read_hansards
+from clearhead.evaluation.alignment import AlignedPair, alignment_score
 
 PAIR = AlignedPair(
     ("the", "dog"), ("le", "chien"), frozenset({(1, 1)}), possible=frozenset({(0, 0), (1, 1), (0, 1)})

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -49,7 +48,6 @@ class Tokenizer:
         self.eos_ids = self._special.several_eos or (() if self.eos_id is None else (self.eos_id,))
         """All ids that end a text."""
         self.config, self.special_tokens, self._inner = config, special_tokens, inner
-        _silence_fork_warning()
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
@@ -60,7 +58,6 @@ class Tokenizer:
                 raise SettingsError(f"tokenizer: tag {tag!r} is not of the form <2de>")
             if special_tokens.count(tag) > 1:
                 raise SettingsError(f"tokenizer: tag {tag} is given twice; name each tag once")
-        _silence_fork_warning()
         trained = training.train(texts, config, special_tokens)
         inner = serialization.library_tokenizer(json.loads(trained.to_str()), "tokenizer")
         return cls(inner, config, special_tokens)
@@ -226,23 +223,3 @@ def _grouped(ids: Sequence[int], encoded: list[int], numbers: Sequence[int | Non
 @functools.cache
 def _byte_of() -> dict[str, int]:
     return {character: byte for byte, character in enumerate(byte_characters())}
-
-
-@functools.cache
-def _silence_fork_warning() -> None:
-    """Makes forked processes encode on one core, without the warning of tokenizers before 0.23."""
-    name = "TOKENIZERS_PARALLELISM"
-    chosen_here = False
-
-    def before() -> None:
-        nonlocal chosen_here
-        chosen_here = name not in os.environ
-        if chosen_here:
-            os.environ[name] = "false"
-
-    def after_in_parent() -> None:
-        if chosen_here:
-            del os.environ[name]
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=before, after_in_parent=after_in_parent)

@@ -1,10 +1,11 @@
 """Cross-attention aligns the words of sentence pairs."""
 
 import pytest
+from hansards import HANSARDS, read_hansards
 
 import clearhead
 from clearhead.errors import TextError
-from clearhead.evaluation.alignment import HANSARDS, alignment_score, read_hansards
+from clearhead.evaluation.alignment import alignment_score
 from clearhead.tasks.translation.alignment import best_aligners, capture_pairs
 from clearhead.tasks.zoo import BUILT_IN
 
