@@ -21,19 +21,12 @@ from clearhead.training import DivergedError, Feed, Interrupt, Prefetcher, Repor
 
 INTERRUPTED = "interrupted"
 # Settings that a resumed run may change: device, length and intervals, and remedies for divergence.
-CHANGEABLE = (
-    "training.average",
-    "training.clip_norm",
-    "training.device",
-    "training.keep_best",
-    "training.keep_last",
-    "training.parallel",
-    "training.patience",
-    "training.report_every",
-    "training.save_every",
-    "training.save_minutes",
-    "training.schedule",
-    "training.steps",
+CHANGEABLE = tuple(
+    f"training.{name}"
+    for name in (
+        "average clip_norm device keep_best keep_last parallel patience report_every save_every save_minutes "
+        "schedule steps"
+    ).split()
 )
 
 

@@ -104,8 +104,8 @@ def layout(batch: Batch, times: int = 1) -> PairLayout:
 
     if isinstance(batch, PairBatch):
         return Padded(repeated(batch.source_lengths))
-    source = (batch.source_segments, batch.source_positions)
-    return Packed(*map(repeated, (*source, batch.target_segments, batch.target_positions)))
+    source = repeated(batch.source_segments), repeated(batch.source_positions)
+    return Packed(*source, repeated(batch.target_segments), repeated(batch.target_positions))
 
 
 class TranslationTask(Task):
