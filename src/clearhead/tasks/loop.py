@@ -21,13 +21,11 @@ from clearhead.training import DivergedError, Feed, Interrupt, Prefetcher, Repor
 
 INTERRUPTED = "interrupted"
 # Settings that a resumed run may change: device, length and intervals, and remedies for divergence.
-CHANGEABLE = tuple(
-    f"training.{name}"
-    for name in (
-        "average clip_norm device keep_best keep_last parallel patience report_every save_every save_minutes "
-        "schedule steps"
-    ).split()
+_NAMES = (
+    *("average", "clip_norm", "device", "keep_best", "keep_last", "parallel", "patience"),
+    *("report_every", "save_every", "save_minutes", "schedule", "steps"),
 )
+CHANGEABLE = tuple(f"training.{name}" for name in _NAMES)
 
 
 def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, Finished]:
