@@ -48,7 +48,8 @@ def test_every_file_that_readme_links_to_is_there():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", text)
     assert [link for link in links if not (ROOT / link).exists()] == []
-    recipes = set(re.findall(r"recipes/[\w/-]+\.toml", text))
+    training = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    recipes = set(re.findall(r"recipes/[\w/-]+\.toml", text + training))
     assert recipes
     assert [recipe for recipe in recipes if not (ROOT / recipe).exists()] == []
 

@@ -1,6 +1,8 @@
 """clearhead explain, as a user calls it."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -75,3 +77,11 @@ def test_options_of_translators_are_rejected_for_a_language_model(error_of, babb
 
 def test_a_blank_text_is_rejected(error_of, number_model, tmp_path):
     assert "blank" in error_of("explain", number_model, " ", "--out", tmp_path / "x.png")
+
+
+def test_a_fresh_process_writes_the_page(number_model, tmp_path):
+    """Nothing but the command itself may have imported the explorer, which adds the format."""
+    command = [sys.executable, "-m", "clearhead", "explain", str(number_model), "one two"]
+    result = subprocess.run([*command, "--out", str(tmp_path / "x.html")], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "x.html").read_text().startswith("<!doctype html>")

@@ -56,6 +56,7 @@ def explain(
       clearhead explain en-de "I closed the windows." --view atlas --out heads.png
       clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
     """
+    import clearhead.explorer  # noqa: F401, adds the format html
     from clearhead.inspection.save import check_path
     from clearhead.tasks.load import load
 

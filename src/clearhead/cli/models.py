@@ -13,7 +13,7 @@ from clearhead.errors import ModelError
 if TYPE_CHECKING:
     from clearhead.tasks.zoo import ModelInfo
 
-HEADER = ("MODEL", "LANGUAGES", "SIZE", "QUALITY", "LICENCE")
+HEADER = ("MODEL", "TASK", "SIZE", "QUALITY", "LICENCE")
 
 
 def models(
@@ -56,7 +56,7 @@ def models(
 
 def _row(model: "ModelInfo", inside: bool) -> tuple[str, ...]:
     return (
-        "built-in" if inside else model.folder,
+        f"{Path(model.folder).name} (built-in)" if inside else model.folder,
         ", ".join(model.variants) or model.task,
         f"{model.megabytes} MB",
         model.quality() or "unknown",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 TRANSLATOR, MULTILINGUAL, LANGUAGE_MODEL = "en-de", "en-de-fr", "shakespeare"
 """The built-in models that commands use by default."""
-MODEL_HELP = "Model folder or built-in model: en-de, de-en, en-fr, fr-en, shakespeare."
+MODEL_HELP = "Model folder or built-in name; clearhead models lists them."
 PAIRS_HELP = (
     "Sentence pairs: a .tsv, .csv, .jsonl, .parquet or .tmx file (also .gz, .xz, .zst), two aligned files as "
     "SOURCE,TARGET, or the name of a shipped data set."

@@ -24,12 +24,13 @@ STATES = "training"
 LOCK = "lock"
 
 
-def train(recipe: Recipe, out: Path, progress: ProgressCallback = ignore_progress) -> Iterator[Event]:
+def train(recipe: Recipe, out: Path | str, progress: ProgressCallback = ignore_progress) -> Iterator[Event]:
     """Trains a model into a new folder, reporting events; `progress` follows the reading of files.
 
     Under torchrun all processes train together: rank 0 does what is done once, and every rank reports the
     same events.
     """
+    out = Path(out)
     recipe = recipe.absolute().inherited().resolved(on_gpu(recipe.training.device))
     with join_ranks(recipe.training.device) as ranks:
         ranks.first(lambda: check_new_run(out))

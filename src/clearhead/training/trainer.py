@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, Generic
@@ -66,7 +66,7 @@ class Report:
     learning_rate: float
     seconds: float
     """Duration of the step, including the wait for its batches."""
-    measured: DeviceNumbers
+    measured: DeviceNumbers = field(repr=False)
 
     @property
     def ready(self) -> bool:
