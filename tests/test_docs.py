@@ -15,19 +15,17 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/pictures.md"])
 def test_the_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    for table in (MODELS, SCORES, TASKS):  # examples add to them
-        for name in list(table):
-            monkeypatch.setitem(table, name, table[name])
-    before = {id(table): dict(table) for table in (MODELS, SCORES, TASKS)}
+    tables: list[dict] = [MODELS, SCORES, TASKS]  # examples add to them
+    before = [dict(table) for table in tables]
     text = (ROOT / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     try:
         exec(compile("\n".join(blocks), page, "exec"), {"__name__": "docs"})
     finally:
-        for table in (MODELS, SCORES, TASKS):
-            for name in set(table) - set(before[id(table)]):
-                del table[name]
+        for table, rows in zip(tables, before, strict=True):
+            table.clear()
+            table.update(rows)
 
 
 def test_complete_examples_are_short():
