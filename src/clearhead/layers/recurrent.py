@@ -19,8 +19,8 @@ Reading = Literal["forward", "backward", "both"]
 Lengths = Int[Tensor, " batch"]
 Inputs = Float[Tensor, "batch positions inputs"]
 Outputs = Float[Tensor, "batch positions outputs"]
-State = tuple[Float[Tensor, "batch directions width"], ...]
-"""The hidden state, and the cell state of an LSTM."""
+State = tuple[Float[Tensor, "batch _ width"], ...]
+"""The hidden state, and the cell state of an LSTM: (batch, directions, width)."""
 Vectors = Float[Tensor, "batch width"]
 Gates = Float[Tensor, "batch gates"]
 Step = Callable[[Gates, Gates, tuple[Vectors, ...], Tap], tuple[Vectors, ...]]
