@@ -5,6 +5,7 @@ from typing import Any
 
 from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
+from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
@@ -12,6 +13,7 @@ from clearhead.models.translator import Translator, TranslatorConfig
 __all__ = [
     "GPT",
     "MODELS",
+    "EncoderDecoder",
     "GPTConfig",
     "Seq2Seq",
     "Seq2SeqConfig",

@@ -9,9 +9,8 @@ from jaxtyping import Float, Int
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from clearhead.config import PresetSettings
 from clearhead.errors import ModelError
-from clearhead.layers.attention import Attention, AttentionConfig, Tap
+from clearhead.layers.attention import Attention, AttentionConfig
 from clearhead.layers.block import Source
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.layout import PairLayout
@@ -21,13 +20,15 @@ from clearhead.layers.recurrent import CELLS, CellKind, Recurrent, State
 from clearhead.layers.scores import ScoreKind
 from clearhead.layers.unrolling import Unrolling
 from clearhead.models.anatomy import Anatomy, AttentionPart, RecurrentPart
+from clearhead.models.encoder_decoder import (
+    EncoderDecoder,
+    EncoderDecoderConfig,
+    SourceTokens,
+    TargetStates,
+    TargetTokens,
+)
 from clearhead.models.state import Seq2SeqState
-from clearhead.text.tokenizer import Tokenizer
 
-SourceTokens = Int[Tensor, "batch source"]
-TargetTokens = Int[Tensor, "batch target"]
-TargetStates = Float[Tensor, "batch target width"]
-Logits = Float[Tensor, "batch target vocabulary"]
 Vectors = Float[Tensor, "batch width"]
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -70,7 +71,7 @@ class SourceAttentionConfig(AttentionConfig):
     score: ScoreKind = "additive"
 
 
-class Seq2SeqConfig(PresetSettings):
+class Seq2SeqConfig(EncoderDecoderConfig):
     """The settings of a recurrent encoder-decoder."""
 
     PRESETS: ClassVar = PRESETS
@@ -97,19 +98,6 @@ class Seq2SeqConfig(PresetSettings):
     both (Cho et al. 2014)."""
     dropout: float = Field(default=0.3, ge=0, lt=1)
     """Of embeddings, between recurrent layers, of encoded states, and before the readout."""
-    tied: Literal["all", "target", "none"] = "all"
-    """Which matrices are shared: source, target and readout; target and readout; none."""
-    max_length: PositiveInt = 512
-    """The most tokens of a source or target, its special token included."""
-
-    @property
-    def max_positions(self) -> int:
-        return self.max_length
-
-    @property
-    def max_tokens(self) -> int:
-        """The most tokens of a text without its special token, </s> in a source and <s> in a target."""
-        return self.max_length - 1
 
     @property
     def packs(self) -> bool:
@@ -124,6 +112,13 @@ class Seq2SeqConfig(PresetSettings):
     @property
     def _given_context(self) -> bool:
         return self.attend == "none" and self.fixed_vector != "start"
+
+    @property
+    def summary(self) -> str:
+        """The main settings in words."""
+        reads = "bidirectional " if self.bidirectional else ""
+        attention = "a fixed vector" if self.attend == "none" else f"{self.attention.score} attention"
+        return f"{reads}{self.cell} of width {self.width}, {self.layers} + {self.layers} layers, {attention}"
 
     def tensor_sizes(self, vocabulary: int) -> dict[str, int]:
         """The number of values in each of the largest tensors, by what it holds."""
@@ -154,16 +149,14 @@ class Seq2SeqConfig(PresetSettings):
         return self
 
 
-class Seq2Seq(nn.Module):
+class Seq2Seq(EncoderDecoder):
     """Embeddings, a recurrent encoder, a recurrent decoder, which may attend to the source, and a readout."""
 
     Config = Seq2SeqConfig
-    Processor = Tokenizer
+    config: Seq2SeqConfig
 
     def __init__(self, config: Seq2SeqConfig, vocabulary: int):
-        super().__init__()
-        self.config = config
-        self.tap: Tap | None = None
+        super().__init__(config)
         width, cell, layers = config.width, config.cell, config.layers
         shape = (vocabulary, width, "none", config.max_positions, config.dropout)
         self.source_embedding = Embedding(*shape)
@@ -185,16 +178,7 @@ class Seq2Seq(nn.Module):
         self.combine = None
         if config.attend != "none" or config.given:
             self.combine = nn.Linear(features * width, width)
-        self.readout_weight = nn.Parameter(torch.randn(vocabulary, width) * width**-0.5)
-        if config.tied == "all":
-            self.target_embedding.weight = self.source_embedding.weight
-        if config.tied != "none":
-            self.readout_weight = self.target_embedding.weight
-
-    @classmethod
-    def build(cls, config: Seq2SeqConfig, processor: Tokenizer) -> "Seq2Seq":
-        """A model with new weights for a vocabulary that both sides share."""
-        return cls(config, processor.size)
+        self._add_readout(vocabulary)
 
     def anatomy(self) -> Anatomy:
         config = self.config
@@ -221,15 +205,6 @@ class Seq2Seq(nn.Module):
             steps = self.config.attend == "before" or self.config.input_feeding
             found = self._step_by_step(x, state) if steps else self._at_once(x, state)
             return F.dropout(found, self.config.dropout, self.training)
-
-    def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
-        """The logits of states."""
-        logits, tap = F.linear(states, self.readout_weight), self.tap
-        return logits if tap is None else tap("logits", logits)
-
-    def forward(self, source: SourceTokens, layout: PairLayout, target: TargetTokens) -> Logits:
-        """The logits of the next token at every target position."""
-        return self.readout(self.states(source, layout, target))
 
     def start(self, source: SourceTokens, lengths: Int[Tensor, " batch"]) -> Seq2SeqState:
         """The state after encoding the source; the first `step` takes <s>."""
