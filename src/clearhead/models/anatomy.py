@@ -62,16 +62,16 @@ class AttentionPart:
 
 @dataclass(frozen=True)
 class RecurrentPart:
-    """Recurrent layers that one side of the input runs through."""
+    """A stack of recurrent layers that one side of the input runs through, token after token."""
 
     path: str
     """The module whose `layers` are the layers."""
     side: str
-    """The input it reads."""
     layers: int
     cell: str
-    """rnn, gru or lstm."""
-    directions: int
+    """"rnn", "gru" or "lstm"."""
+    directions: int = 1
+    """2 if a second set of cells reads the input backwards."""
 
 
 @dataclass(frozen=True)
