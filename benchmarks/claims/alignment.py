@@ -47,7 +47,7 @@ def cases(options: Options) -> list[Record]:
 def measure(options: Options, case: Record) -> Record:
     corpus = tatoeba("fr", options.tiny)
     settings = MODELS[case["model"]] | ({"width": 32} if options.tiny else {})
-    training = TINY if options.tiny else Training(steps=3000)
+    training = TINY if options.tiny else Training(steps=2500)
     model = trained(corpus, settings, training, options, case["seed"])
     gold = read_hansards(data_folder() / HANSARDS)[: 5 if options.tiny else None]
     captured = list(capture_pairs(model, [(pair.source, pair.target) for pair in gold]))

@@ -60,7 +60,7 @@ def main(*claims: Claim) -> None:
     else:
         seeds = tuple(arguments.seeds or ((1,) if arguments.tiny else (1, 2, 3)))
         options = Options(arguments.device, seeds, arguments.tiny)
-        results = _measured(chosen, options, arguments.processes, out)
+        results = _measured(chosen, options, arguments.processes, out, arguments.resume)
     for claim in chosen:
         _show(claim, results[claim.name], out)
 
@@ -75,24 +75,36 @@ def _show(claim: Claim, result: Record, out: Path) -> None:
     print(out / f"claims-{claim.name}.png", flush=True)
 
 
-def _measured(claims: Sequence[Claim], options: Options, processes: int, out: Path) -> dict[str, Record]:
+def _measured(
+    claims: Sequence[Claim], options: Options, processes: int, out: Path, resume: bool
+) -> dict[str, Record]:
     """The results of all cases, written after each, so that an interrupted measurement loses little.
 
-    They replace earlier results of the same cases in the folder, and leave those of other cases.
+    They replace earlier results of the same cases in the folder, and leave those of other cases; `resume`
+    measures only the cases that the folder has no results of.
     """
     started = time.perf_counter()
     results = {claim.name: _earlier(claim, options, out) for claim in claims}
-    cases = [(claim, case) for claim in claims for case in claim.cases(options)]
+    cases = [
+        (claim, case)
+        for claim in claims
+        for case in claim.cases(options)
+        if not (resume and any(_is_of(one, case) for one in results[claim.name]["records"]))
+    ]
     # All cases with one seed before the next seed: an interrupted measurement has fewer seeds.
     cases.sort(key=lambda both: both[1].get("seed", 0))
     for done, (claim, case, found) in enumerate(_run(cases, options, processes), start=1):
         result = results[claim.name]
-        others = [one for one in result["records"] if any(one.get(name) != case[name] for name in case)]
+        others = [one for one in result["records"] if not _is_of(one, case)]
         result["records"] = sorted([*others, {**case, **found}], key=lambda one: list(map(str, one.values())))
         _file(claim, options, out).write_text(json.dumps(result, indent=1) + "\n")
         seconds = time.perf_counter() - started
         print(f"{done}/{len(cases)} {seconds:.0f} s {claim.name}: {case}", file=sys.stderr, flush=True)
     return results
+
+
+def _is_of(record: Record, case: Record) -> bool:
+    return all(record.get(name) == value for name, value in case.items())
 
 
 def _file(claim: Claim, options: Options, out: Path) -> Path:
@@ -156,6 +168,7 @@ def _arguments(claims: Sequence[Claim]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", help="default: 1 2 3")
     parser.add_argument("--processes", type=int, default=1, help="cases measured at the same time")
     parser.add_argument("--tiny", action="store_true", help="a smoke test: the figures mean nothing")
+    parser.add_argument("--resume", action="store_true", help="measure only cases without results in --out")
     parser.add_argument("--out", type=Path, help="folder of the results; default: benchmarks/results")
     parser.add_argument(
         "--from", dest="read", type=Path, nargs="+", help="report on these files or folders, measure nothing"
@@ -174,11 +187,7 @@ def about_machine(device: str) -> str:
 
 def values(records: Sequence[Record], measured: str, **case: Any) -> list[float]:
     """What was measured in the runs of a case, one value per seed."""
-    return [
-        record[measured]
-        for record in records
-        if measured in record and all(record.get(name) == value for name, value in case.items())
-    ]
+    return [record[measured] for record in records if measured in record and _is_of(record, case)]
 
 
 def mean(found: Sequence[float]) -> float:

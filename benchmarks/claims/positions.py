@@ -141,7 +141,7 @@ def cases(options: Options) -> list[Record]:
 
 
 def measure(options: Options, case: Record) -> Record:
-    steps, rows = (5, 20) if options.tiny else (4000, 2000)
+    steps, rows = (5, 20) if options.tiny else (2500, 2000)
     task = case["task"]
     model = trained(task, case["position"], steps, case["seed"], options.device)
     found = {

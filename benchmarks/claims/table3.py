@@ -38,6 +38,7 @@ def layers(count: int) -> dict[str, Any]:
     return {"encoder_layers": count, "decoder_layers": count}
 
 
+SMALL = {"width": 32, "ffn_width": 32, **layers(1)}
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "base": ("", {}),
     **{f"{count} heads": ("A", heads(count)) for count in (1, 2, 8, 16)},
@@ -67,9 +68,9 @@ def measure(options: Options, case: Record) -> Record:
     row = case["row"]
     smoothing = float(row.removeprefix("label smoothing ")) if "smoothing" in row else SMOOTHING
     training = replace(
-        TINY if options.tiny else Training(steps=2000, learning_rate=2e-3), label_smoothing=smoothing
+        TINY if options.tiny else Training(steps=1500, learning_rate=2e-3), label_smoothing=smoothing
     )
-    settings = BASE | ROWS[row][1] | ({"width": 32, "ffn_width": 32} if options.tiny else {})
+    settings = BASE | ROWS[row][1] | (SMALL if options.tiny else {})
     model = trained(corpus, settings, training, options, case["seed"])
     return {"parameters": parameters(model), "bleu": score(model, corpus.test)}
 

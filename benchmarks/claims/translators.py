@@ -49,7 +49,7 @@ def tatoeba(language: str, tiny: bool, test: int = 1000) -> Corpus:
     direction = Direction("en", language)
     pairs = list(read_pairs(shipped_file(f"tatoeba-en-{language}"), direction))
     if tiny:
-        pairs, test = pairs[:: len(pairs) // TINY_PAIRS], 20
+        pairs, test = pairs[:: len(pairs) // TINY_PAIRS], test // 150
     (split,) = hold_out([UnsplitCorpus(pairs, direction, validation=0, test=test)], seed=0)
     held: HeldOut = {"validation": [], "test": []}
     train = list(split.train(pairs, held))

@@ -113,6 +113,13 @@ def test_another_seed_adds_to_the_results_and_the_same_seed_replaces_them(tmp_pa
     assert sorted(record["seed"] for record in records) == [1, 1, 2, 2]
 
 
+def test_resuming_measures_only_what_is_missing(tmp_path, monkeypatch, capsys):
+    run("positions", tmp_path, monkeypatch, "--tiny")
+    capsys.readouterr()
+    run("positions", tmp_path, monkeypatch, "--tiny", "--seeds", "1", "2", "--resume")
+    assert [line.split("/")[0] for line in capsys.readouterr().err.splitlines()] == ["1", "2"]
+
+
 def test_alignment_on_a_tiny_scale(measuring_data, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CLEARHEAD_DATA", str(measuring_data))
     run("alignment", tmp_path, monkeypatch, "--tiny")
