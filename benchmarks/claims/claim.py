@@ -181,7 +181,7 @@ def _arguments(claims: Sequence[Claim]) -> argparse.Namespace:
 
 def about_machine(device: str) -> str:
     """Date, device and version of torch."""
-    name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine()
+    name = torch.cuda.get_device_name() if device == "cuda" else f"one thread of a CPU ({platform.machine()})"
     return f"{date.today()}, {name}, torch {torch.__version__}"
 
 
