@@ -213,7 +213,7 @@ class Seq2Seq(EncoderDecoder):
         blocks, given, layers = [], None, self._bridged(ends)
         if config.attend != "none":
             encoded = F.dropout(self.merge(outputs), config.dropout, self.training)
-            blocks = [self.attention.project_kv(encoded)]
+            blocks = [self.attention.prepare(self.attention.project_kv(encoded))]
             given = encoded.new_zeros(len(source), config.width) if config.input_feeding else None
         elif config.given:
             given = self.summary(ends[-1][0].flatten(1)).tanh()
