@@ -9,6 +9,7 @@ every clearhead model; "uniform" means torch's defaults. In float64, because the
 float32.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -137,13 +138,9 @@ def measure(options: Options, case: Record) -> Record:
     return found | {f"trained_{words}": gradient(model.double(), words) for words in lengths}
 
 
-def scientific(found: Sequence[float]) -> str:
-    """The geometric mean, and the factor by which the seeds differ."""
-    if not found:
-        return "–"
-    logs = torch.tensor(found, dtype=torch.float64).clamp(min=1e-300).log10()
-    factor = f" (×/÷ {10 ** logs.std().item():.1f})" if len(found) > 1 else ""
-    return f"{10 ** logs.mean().item():.1e}{factor}"
+def exponents(found: Sequence[float]) -> list[float]:
+    """Decimal exponents: -3 for a thousandth."""
+    return [math.log10(max(one, 1e-300)) for one in found]
 
 
 def report(records: Sequence[Record]) -> str:
@@ -152,16 +149,17 @@ def report(records: Sequence[Record]) -> str:
     parts = []
     for state in ("untrained", "trained"):
         rows = [
-            [name, *(scientific(values(records, f"{state}_{words}", network=name)) for words in lengths)]
+            [name, *(text(exponents(values(records, f"{state}_{n}", network=name))) for n in lengths)]
             for name in networks
         ]
-        parts.append(table([f"{state}: first / last word, n =", *map(str, lengths)], rows))
+        parts.append(table([f"{state}, words:", *map(str, lengths)], rows))
     rows = [
         [name, *(text([100 * v for v in values(records, f"recall_{n}", network=name)]) for n in lengths)]
         for name in networks
     ]
-    parts.append(table(["recall of the first word in %, n =", *map(str, lengths)], rows))
-    return "\n\n".join([*parts, finding(records, lengths[-2])])
+    parts.append(table(["recall in %, words:", *map(str, lengths)], rows))
+    about = "Decimal exponent of the gradient at the first word, divided by that at the last:"
+    return "\n\n".join([about, *parts, finding(records, lengths[-2])])
 
 
 def finding(records: Sequence[Record], words: int) -> str:
@@ -198,9 +196,7 @@ def draw(records: Sequence[Record], picture: Figure) -> None:
         for axes, state in ((left, "untrained"), (middle, "trained")):
             found = [values(records, f"{state}_{words}", network=name) for words in LENGTHS]
             kept = [(n, one) for n, one in zip(LENGTHS, found, strict=True) if one]
-            middles = [
-                torch.tensor(one).double().clamp(min=1e-60).log().mean().exp().item() for _, one in kept
-            ]
+            middles = [10 ** mean(exponents(one)) for _, one in kept]
             axes.plot([n for n, _ in kept], middles, marker="o", markersize=3, label=name)
             axes.set(xscale="log", yscale="log", xlabel="words", title=state, ylim=(1e-20, 1e3))
         found = [(n, values(records, f"recall_{n}", network=name)) for n in LENGTHS]
