@@ -1,6 +1,7 @@
 """Recurrent layers: RNN, GRU and LSTM; torch's fused kernels by default, step by step while a tap watches."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -145,12 +146,15 @@ class RecurrentLayer(nn.Module):
         x = x if order is None else x.gather(1, order.expand_as(x))
         given: Any = None if state is None else tuple(part.transpose(0, 1).contiguous() for part in state)
         given = given[0] if given and self.cell.parts == 1 else given
-        if lengths is None:
-            outputs, after = self.kernel(x, given)
-        else:
-            packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            outputs, after = self.kernel(packed, given)
-            outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
+        # cuDNN has no backward pass in evaluation mode.
+        native = x.is_cuda and torch.is_grad_enabled() and not self.training
+        with torch.backends.cudnn.flags(enabled=False) if native else nullcontext():
+            if lengths is None:
+                outputs, after = self.kernel(x, given)
+            else:
+                packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+                outputs, after = self.kernel(packed, given)
+                outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
         outputs = outputs if order is None else outputs.gather(1, order.expand_as(outputs))
         after = (after,) if self.cell.parts == 1 else after
         return outputs, tuple(part.transpose(0, 1) for part in after)
