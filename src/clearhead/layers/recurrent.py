@@ -125,7 +125,7 @@ class RecurrentLayer(nn.Module):
     def step(self, x: Float[Tensor, "batch inputs"], state: State) -> tuple[Vectors, State]:
         """The next hidden state, and the state; of a layer that reads forward."""
         with torch.autocast(x.device.type, enabled=False):
-            weights, now = self._weights(0), tuple(part[:, 0] for part in state)
+            weights, now = self._weights(0), tuple(part.squeeze(1) for part in state)
             x = x.to(weights[0].dtype)
             if self.tap is None:
                 after = self.cell.fused_step(x, now, *weights)
@@ -252,7 +252,7 @@ class Recurrent(nn.Module):
 
 
 def _reversal(x: Inputs, lengths: Lengths | None) -> Int[Tensor, "_ positions 1"]:
-    """The position that each position changes places with when every row is reversed; padding stays."""
+    """The position whose vector each position gets when every row is reversed; padding stays."""
     positions = torch.arange(x.shape[1], device=x.device)[None]
     ends = positions[:, -1:] + 1 if lengths is None else lengths[:, None]
     return torch.where(positions < ends, ends - 1 - positions, positions)[:, :, None].expand(len(x), -1, -1)

@@ -59,7 +59,7 @@ def gates_view(context: PictureContext) -> Picture:
 
 def gates_picture(subject: Subject, recurrences: Sequence[Recurrence]) -> Picture:
     """For each recurrence the mean of each gate at each token, and all units of the hidden state."""
-    longest = max(len(one.tokens) for one in recurrences)
+    max_tokens = max(len(one.tokens) for one in recurrences)
     largest = max(float(one.hidden.abs().max()) for one in recurrences)
 
     def draw(figure: Figure) -> None:
@@ -83,7 +83,7 @@ def gates_picture(subject: Subject, recurrences: Sequence[Recurrence]) -> Pictur
     ]
     names = ", ".join(one.name for one in recurrences)
     alt = f"Gates and hidden states of {names}. Mean gates, in order: {', '.join(means) or 'none'}."
-    size = (len(recurrences) * max(2.4, CELL * longest + 0.8), 4.8)
+    size = (len(recurrences) * max(2.4, CELL * max_tokens + 0.8), 4.8)
     return make_picture("Gates and hidden states over time", draw, size, caption, alt)
 
 
