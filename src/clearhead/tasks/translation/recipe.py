@@ -257,6 +257,10 @@ class TranslationRecipe(Recipe):
                 "batches.kind is 'packed', but fraction positions, the location score and recurrent models "
                 "need a row for each sentence; use 'padded'"
             )
+        if self.training.parallel == "fsdp" and not self.model.shards:
+            raise ValueError(
+                "training.parallel is 'fsdp', but recurrent models cannot be sharded; use 'data_parallel'"
+            )
         held_out = self.data.holds_out("validation")
         if self.training.monitor == "bleu" and not held_out:
             raise ValueError("training.monitor is 'bleu', but no pairs are held out for validation")
