@@ -227,9 +227,10 @@ class TranslationTraining(TrainingConfig):
     """Validation metric that selects the best weights."""
 
 
-def _kind_of_model(values: Any) -> str | None:
+def _kind_of_model(values: Any) -> str:
     """The kind that settings name; a translator by default."""
-    return values.get("kind", "translator") if isinstance(values, Mapping) else getattr(values, "kind", None)
+    default = TranslatorConfig().kind
+    return values.get("kind", default) if isinstance(values, Mapping) else getattr(values, "kind", default)
 
 
 ModelConfig = Annotated[
