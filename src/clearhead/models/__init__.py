@@ -7,10 +7,11 @@ from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.models.word_vectors import WordVectors
 
 __all__ = ["GPT", "MODELS", "GPTConfig", "Translator", "TranslatorConfig", "build", "read_config"]
 
-MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT}
+MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT, "word_vectors": WordVectors}
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 
 
