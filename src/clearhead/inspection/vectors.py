@@ -1,7 +1,8 @@
 """Comparing vectors: nearest rows of a matrix, sums and maps of them, and the similarity of positions."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,26 @@ from clearhead.layers.positions import Alibi, Fraction, Learned, Order, Relative
 Matrix = Float[Tensor, "rows width"]
 POSITIONS = (Rotary, Alibi, Sinusoidal, Learned, Order, Fraction)
 """The kinds of position, whose names are those of the settings."""
+
+
+class Neighbour(NamedTuple):
+    """A word or token, the cosine of its vector with another one, and its row."""
+
+    word: str
+    cosine: float
+    id: int
+
+
+@dataclass(frozen=True, eq=False)
+class WordInText:
+    """A word in the context of a text."""
+
+    text: str
+    vector: Float[Tensor, " width"]
+    near: Sequence[Neighbour]
+    """The nearest by static vectors."""
+    weights: Sequence[tuple[str, float]] = ()
+    """How much it attends to the words of the text, where one attention made the vector."""
 
 
 def nearest(

@@ -121,8 +121,14 @@ class Windows(PlannedBatches[int, WindowBatch]):
         left, right = np.zeros((2, blocks * config.block), dtype=np.int8)
         before, after = self._neighbours(start, kept)
         left[:count], right[:count] = np.minimum(reach, before), np.minimum(reach, after)
-        sides = (torch.from_numpy(side).view(blocks, config.block) for side in (left, right))
-        return WindowBatch(surroundings, torch.from_numpy(negatives), *sides, len(words))
+        shape = (blocks, config.block)
+        return WindowBatch(
+            surroundings,
+            torch.from_numpy(negatives),
+            torch.from_numpy(left).view(shape),
+            torch.from_numpy(right).view(shape),
+            len(words),
+        )
 
     def _neighbours(self, start: int, kept: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The numbers of kept words before and after each one in its sequence, within the stretch."""

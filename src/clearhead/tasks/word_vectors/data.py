@@ -52,10 +52,10 @@ def check_sources(data: WordsConfig) -> None:
     """Raises DataError for missing and unusable files, before any long work."""
     named = [path for path in data.train if not is_shipped(path, SHIPPED)]
     check_texts(named)
-    for path in (file for path in named for file in files(path)):
-        if suffix(path) in TABLES and data.field is None:
+    for file in (file for path in named for file in files(path)):
+        if suffix(file) in TABLES and data.field is None:
             raise DataError(
-                f"{path}: has columns; name the one that holds the text, by its number from 0 or its name: "
+                f"{file}: has columns; name the one that holds the text, by its number from 0 or its name: "
                 "--set data.field=NUMBER"
             )
 
@@ -90,7 +90,9 @@ def read_words(data: WordsConfig) -> WordCorpus:
     ids = new[ids]
     kept = np.concatenate([[0], np.cumsum(ids >= 0)])
     offsets = np.unique(kept[np.cumsum([0, *lengths])])
-    return WordCorpus(TokenSequences(ids[ids >= 0].astype(np.uint32), offsets), vocabulary, len(ids), len(counts))
+    return WordCorpus(
+        TokenSequences(ids[ids >= 0].astype(np.uint32), offsets), vocabulary, len(ids), len(counts)
+    )
 
 
 def _check_enough(data: WordsConfig, counts: NDArray[np.int64], kept: int) -> None:

@@ -51,6 +51,7 @@ def evaluate(
             score = similarity_score(test, unit, find)
             lines.append(f"  {test.name}: {_similarity(score)}")
             records.append(_record(score, "correlation"))
+            progress(done + test.size, size)
         else:
             sections = analogy_scores(test, unit, find, partial(_add, progress, done, size))
             whole = total(sections, test.name)
@@ -59,7 +60,6 @@ def evaluate(
             parts = [_record(one, "accuracy", "right") for one in sections]
             records.append({**_record(whole, "accuracy", "right"), "sections": parts})
         done += test.size
-        progress(done, size)
     notes = (SKIPPED,) if any(record["skipped"] for record in records) else ()
     return Evaluation(tuple(lines), {"tests": records}, notes)
 
@@ -74,9 +74,7 @@ def _similarity(score: SimilarityScore) -> str:
 
 
 def _accuracy(score: AnalogyScore) -> str:
-    return (
-        f"{score.accuracy:.1%} right ({score.right:,} of {score.asked:,} asked, {score.skipped:,} skipped)"
-    )
+    return f"{score.accuracy:.1%} right ({score.right:,} of {score.asked:,} asked, {score.skipped:,} skipped)"
 
 
 def _record(score: SimilarityScore | AnalogyScore, *names: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -13,25 +13,19 @@ from torch import Tensor
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import SettingsError, TextError
-from clearhead.inspection.vectors import combined, nearest
+from clearhead.inspection.vectors import Neighbour, WordInText, combined, nearest
 from clearhead.layers.attention import Attention, AttentionConfig
 from clearhead.layers.mask import Mask
+from clearhead.layers.scores import Cosine
 from clearhead.models.word_vectors import WordVectors
 from clearhead.tasks.evaluation import Evaluation
-from clearhead.text.vocabulary import Vocabulary, split_words
+from clearhead.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from clearhead.inspection.pictures.picture import Picture
 
 SCORES = ("scaled", "dot", "cosine")
 """Scores that need no training."""
-
-
-class Neighbour(NamedTuple):
-    """A word and the cosine of its vector with another one."""
-
-    word: str
-    cosine: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +42,9 @@ class WordsInContext:
     def position(self, word: str) -> int:
         """The first position of a word."""
         if word not in self.words:
-            raise TextError(f"{word}: not in the text, or without a vector; the text has {', '.join(self.words)}")
+            raise TextError(
+                f"{word}: not in the text, or without a vector; the text has {', '.join(self.words)}"
+            )
         return self.words.index(word)
 
 
@@ -81,7 +77,9 @@ class WordVectorsModel:
         """The cosine of two words."""
         return float(F.cosine_similarity(self.vector(first), self.vector(second), dim=0))
 
-    def neighbours(self, words: str | Sequence[str], minus: Sequence[str] = (), n: int = 10) -> list[Neighbour]:
+    def neighbours(
+        self, words: str | Sequence[str], minus: Sequence[str] = (), n: int = 10
+    ) -> list[Neighbour]:
         """The nearest words to a word, or to the sum of words less others; these themselves are left out."""
         plus = [self.vocabulary.id(word) for word in ([words] if isinstance(words, str) else words)]
         less = [self.vocabulary.id(word) for word in minus]
@@ -98,7 +96,7 @@ class WordVectorsModel:
         if n < 1:
             raise SettingsError(f"n: {n} is less than 1")
         found = nearest(self.matrix, vector, n, without)
-        return [Neighbour(self.vocabulary.words[one], cosine) for one, cosine in found]
+        return [Neighbour(self.vocabulary.words[one], cosine, one) for one, cosine in found]
 
     @torch.no_grad()
     def in_context(self, text: str, score: str = "scaled") -> WordsInContext:
@@ -124,20 +122,20 @@ class WordVectorsModel:
         words = tuple(self.vocabulary.words[one] for one in ids)
         return WordsInContext(words, seen["weights"][0, 0], mixed[0])
 
-    def neighbours_in(self, word: str, text: str, n: int = 10, score: str = "scaled") -> list[Neighbour]:
-        """The nearest words to a word in the context of a text."""
+    def in_text(self, word: str, text: str, n: int = 10, score: str = "scaled") -> WordInText:
+        """A word in the context of a text, with the words nearest to it there."""
         context, one = self.in_context(text, score), self.vocabulary.id(word)
         position = context.position(self.vocabulary.words[one])
-        return self.nearest(context.vectors[position], n, {one})
+        weights = tuple(zip(context.words, context.weights[position].tolist(), strict=True))
+        vector = context.vectors[position]
+        return WordInText(text, vector, self.nearest(vector, n, {one}), weights)
 
     def picture(self, words: Sequence[str], n: int = 0) -> "Picture":
-        """A map of words, each with its `n` nearest neighbours, along the two directions they vary most in."""
-        from clearhead.inspection.pictures.word_map import word_map
+        """A map of words, each with its `n` nearest, along the two directions in which they vary most."""
+        from clearhead.inspection.pictures.word_map import neighbour_map
 
-        names = dict.fromkeys(self.vocabulary.words[self.vocabulary.id(word)] for word in words)
-        near = {one.word: None for word in names for one in (self.neighbours(word, n=n) if n else ())}
-        shown = [*names, *(word for word in near if word not in names)]
-        return word_map(self.name or "word vectors", shown, self.matrix[[*map(self.vocabulary.id, shown)]], len(names))
+        near = [one for word in words for one in (self.neighbours(word, n=n) if n else ())]
+        return neighbour_map(self.name, self.matrix, [(word, self.vector(word)) for word in words], near)
 
     def evaluate(
         self,
@@ -158,4 +156,7 @@ def _identity_attention(width: int, score: str) -> Attention:
     attention = Attention(width, AttentionConfig(heads=1, score=score), max_positions=1, bias=False)
     for matrix in (*attention.project.weight.split(attention.project.sizes), attention.output.weight):
         matrix.copy_(torch.eye(width))
+    if isinstance(attention.score, Cosine):
+        # Nothing has trained it: the plain cosine.
+        attention.score.sharpness.fill_(1.0)
     return attention

@@ -91,7 +91,7 @@ class SkipGramTrainer(Trainer[WordVectors, WindowBatch]):
     def _check(self, report: Report) -> None:
         if not math.isfinite(report.loss):
             raise TrainingError(
-                f"step {report.step}: the run diverged (loss {report.loss:g}); start it again in a new folder "
+                f"step {report.step}: the run diverged (loss {report.loss:g}); start again in a new folder "
                 "with a lower training.schedule.learning_rate"
             )
 

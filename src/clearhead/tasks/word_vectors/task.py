@@ -67,15 +67,15 @@ class WordVectorsTask(Task):
         batches = recipe.batches
         return card(
             title="Word vectors",
-            about=f"Trained with clearhead: skip-gram with negative sampling, {corpus.vocabulary.size:,} words "
-            f"of width {recipe.model.width}, window {batches.window}, {batches.negatives} negatives, "
+            about="Trained with clearhead: skip-gram with negative sampling, "
+            f"{corpus.vocabulary.size:,} words of width {recipe.model.width}, window {batches.window}, {batches.negatives} negatives, "
             f"{step:,} steps of {batches.words:,} words.",
             use=[
                 f"clearhead neighbours {corpus.vocabulary.words[0]} --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER --words EN-WS-353-ALL.txt",
                 "clearhead export THIS-FOLDER --to word2vec --out vectors.bin",
             ],
-            data=[f"{data_line(file)}; {corpus.words:,} words in all" for file in recipe.data.train],
+            data=[*map(data_line, recipe.data.train), f"{corpus.words:,} words in all"],
             held_out="",
             scores=scores,
             metrics=self.metrics,
