@@ -135,6 +135,11 @@ def _text_entries(path: Path, stream: BinaryIO, count: int, width: int) -> Itera
         place = f"{path}, line {found + 1}"
         if found > count:
             raise ModelError(f"{place}: a vector more than the {count:,} of line 1; correct that line")
+        if not line.endswith(b"\n"):
+            raise ModelError(
+                f"{place}: has no line feed at its end; it was cut short, or lacks only that; copy the file "
+                "again, or add it"
+            )
         word, *numbers = line.rstrip(b" \r\n").split(b" ")
         if len(numbers) != width:
             raise ModelError(

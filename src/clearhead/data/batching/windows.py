@@ -116,8 +116,8 @@ class Windows(PlannedBatches[int, WindowBatch]):
         padded = np.zeros(blocks * config.block + 2 * config.window, dtype=np.int64)
         padded[config.window : config.window + count] = words[kept]
         surroundings = torch.from_numpy(padded).unfold(0, config.block + 2 * config.window, config.block)
-        negatives = self._cumulative.searchsorted(rng.random((blocks, config.shared_negatives)))
         reach = rng.integers(1, config.window, count, endpoint=True)
+        negatives = self._cumulative.searchsorted(rng.random((blocks, config.shared_negatives)))
         left, right = np.zeros((2, blocks * config.block), dtype=np.int8)
         before, after = self._neighbours(start, kept)
         left[:count], right[:count] = np.minimum(reach, before), np.minimum(reach, after)

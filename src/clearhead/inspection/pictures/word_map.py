@@ -40,8 +40,8 @@ def word_map(
         axes.spines[:].set_visible(False)
 
     caption = (
-        f"Model {model or 'without a name'}: {len(words)} vectors of length 1 along the two directions in which "
-        f"they vary most, which hold {share:.0%} of the variance."
+        f"Model {model or 'without a name'}: {len(words)} vectors of length 1 along the two directions in "
+        f"which they vary most, which hold {share:.0%} of the variance."
     )
     places = ", ".join(f"{word} ({x:.2f}, {y:.2f})" for word, (x, y) in zip(words[:12], points, strict=False))
     alt = f"A map of word vectors by their first two principal components. {places}."

@@ -19,7 +19,7 @@ from clearhead.training import Ranks, Report, Trainer, TrainingConfig
 from clearhead.training.schedule import learning_rate_at
 from clearhead.training.trainer import DeviceNumbers
 
-MEASURED = 8
+MEASURED = 2
 """Blocks of a step whose loss is reported; measuring all of them would slow training down."""
 MAX_STEP = 1.0
 """Limit of learning rate times terms, for one word in one update. A word that occurs a hundred times would
@@ -35,6 +35,14 @@ def skip_gram_loss(model: WordVectors, batch: WindowBatch, negatives: int) -> Te
     weights, true = _pair_weights(batch, negatives), batch.surroundings.shape[1]
     # -log σ(s) is softplus(s) - s.
     return (weights * F.softplus(scores)).sum() - (weights * scores)[..., :true].sum()
+
+
+class SkipGramReport(Report):
+    """The measurements of a step that has no whole gradient, only one for each word."""
+
+    @property
+    def gradient(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return None
 
 
 class SkipGramTrainer(Trainer[WordVectors, WindowBatch]):
@@ -62,7 +70,7 @@ class SkipGramTrainer(Trainer[WordVectors, WindowBatch]):
         measured = DeviceNumbers(torch.stack([loss, *(loss.new_full((), count) for count in counts)]))
         # On a GPU a step lasts until the one before it is done.
         self.synchronize(max(0, self._lag - 1))
-        return Report(self.step, learning_rate, time.perf_counter() - started, measured)
+        return SkipGramReport(self.step, learning_rate, time.perf_counter() - started, measured)
 
     def update(self, batch: WindowBatch, learning_rate: float) -> None:
         """One step down the gradient, for all words of a batch at once."""

@@ -68,8 +68,8 @@ class WordVectorsTask(Task):
         return card(
             title="Word vectors",
             about="Trained with clearhead: skip-gram with negative sampling, "
-            f"{corpus.vocabulary.size:,} words of width {recipe.model.width}, window {batches.window}, {batches.negatives} negatives, "
-            f"{step:,} steps of {batches.words:,} words.",
+            f"{corpus.vocabulary.size:,} words of width {recipe.model.width}, window {batches.window}, "
+            f"{batches.negatives} negatives, {step:,} steps of {batches.words:,} words.",
             use=[
                 f"clearhead neighbours {corpus.vocabulary.words[0]} --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER --words EN-WS-353-ALL.txt",
