@@ -2,7 +2,7 @@
 
     python benchmarks/word_vectors.py --words EN-WS-353-ALL.txt questions-words.txt [--epochs 3] [--lines N]
 
-CLEARHEAD_DATA names the folder with IMDb; without it, both are trained on the shipped Tatoeba sentences. On a GPU
+CLEARHEAD_DATA names the folder with IMDb; without it, both train on the shipped Tatoeba sentences. On a GPU
 (--device cuda) the rates are words per second, and gensim is left out.
 """
 

@@ -5,13 +5,31 @@ from typing import Any
 
 from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
+from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
+from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.models.word_vectors import WordVectors
 
-__all__ = ["GPT", "MODELS", "GPTConfig", "Translator", "TranslatorConfig", "build", "read_config"]
+__all__ = [
+    "GPT",
+    "MODELS",
+    "EncoderDecoder",
+    "GPTConfig",
+    "Seq2Seq",
+    "Seq2SeqConfig",
+    "Translator",
+    "TranslatorConfig",
+    "build",
+    "read_config",
+]
 
-MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT, "word_vectors": WordVectors}
+MODELS: dict[str, Any] = {
+    "translator": Translator,
+    "gpt": GPT,
+    "seq2seq": Seq2Seq,
+    "word_vectors": WordVectors,
+}
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 
 
