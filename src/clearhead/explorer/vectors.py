@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.errors import TextError
+from clearhead.errors import ModelError, TextError
 from clearhead.explorer.explorable import Explorable, explain_options, tokenizer_of
 from clearhead.inspection.explanation import Explanation, words_of
 from clearhead.inspection.vectors import Neighbour, WordInText, combined, nearest
@@ -94,6 +94,10 @@ def _in_contexts(
     Texts have names, for error messages.
     """
     anatomy = model.model.anatomy()
+    if not anatomy.stacks:
+        raise ModelError(
+            f"{model.name}: has no stack of blocks whose states could be compared; use a Transformer"
+        )
     stack = anatomy.stacks[0]
     embedding = f"{anatomy.embeddings[stack.side]}.token_embeddings"
     path = stack.stream("*", stack.sublayers[-1])
