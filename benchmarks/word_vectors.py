@@ -132,7 +132,7 @@ def gensim(corpus: WordCorpus, epochs: int) -> tuple[Epoch, Vectors]:
 
     return epoch, lambda: torch.stack(
         [
-            torch.from_numpy(model.wv[name]) if name in model.wv else torch.zeros(100)  # left out by --lines
+            torch.tensor(model.wv[name]) if name in model.wv else torch.zeros(100)  # left out by --lines
             for name in names
         ]
     )

@@ -8,11 +8,18 @@ from clearhead.errors import ModelError, TextError
 from clearhead.text.vocabulary import Vocabulary, split_words
 
 
-def test_words_are_runs_of_letters_in_any_script():
-    assert split_words("Don't worry, 3 Äpfel kosten 2€!", lower=True) == [
-        *("don", "t", "worry", "äpfel", "kosten")
+def test_words_are_letters_in_any_script_with_apostrophes_inside():
+    assert split_words("Don't worry: 3 'Äpfel' _kosten_ 2€!", lower=True) == [
+        "don't",
+        "worry",
+        "äpfel",
+        "kosten",
     ]
     assert split_words("Привет, Мир_1", lower=False) == ["Привет", "Мир"]
+
+
+def test_html_tags_and_letters_after_digits_are_no_words():
+    assert split_words("so<br /><br />the 5th of the 1990s</i>", lower=True) == ["so", "the", "of", "the"]
 
 
 def test_a_word_is_found_as_written_or_else_in_lower_case():

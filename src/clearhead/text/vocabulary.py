@@ -12,13 +12,13 @@ from typing import Any, Self
 from clearhead.errors import ModelError, TextError, closest_match, did_you_mean
 from clearhead.files import write_text
 
-LETTERS = re.compile(r"[^\W\d_]+")
-"""A word of running text: a run of letters in any script."""
+WORD = re.compile(r"(?<![<\d])(?<!</)(?<![^\W\d_])[^\W\d_]+(?:['’][^\W\d_]+)*")
+"""Letters in any script, with apostrophes between them; not the name of an HTML tag, nor the th of 5th."""
 
 
 def split_words(text: str, lower: bool) -> list[str]:
     """The words of a text."""
-    return LETTERS.findall(text.lower() if lower else text)
+    return WORD.findall(text.lower() if lower else text)
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,7 @@ class SkipGramReport(Report):
     """The measurements of a step that has no whole gradient, only one for each word."""
 
     @property
-    def gradient(self) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def gradient(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         return None
 
 
