@@ -27,7 +27,7 @@ from clearhead.models.word_vectors import WordVectors, WordVectorsConfig
 from clearhead.tasks.word_vectors.data import WordCorpus, read_words
 from clearhead.tasks.word_vectors.recipe import WordsConfig, WordVectorsTraining
 from clearhead.tasks.word_vectors.skip_gram import SkipGramTrainer
-from clearhead.training import Ranks
+from clearhead.training import Feed, Prefetcher, Ranks
 from clearhead.training.schedule import StableSchedule
 
 Epoch = Callable[[], None]
@@ -104,8 +104,8 @@ def clearhead(corpus: WordCorpus, options: argparse.Namespace) -> tuple[Epoch, V
     trainer = SkipGramTrainer(
         WordVectors(WordVectorsConfig(), corpus.vocabulary.size), training, config, Ranks()
     )
-    batches = (batch for number in range(options.epochs) for batch in windows.epoch(number))
-    reports = trainer.steps(batches)
+    feed = Feed(windows.epoch)
+    reports = trainer.steps(feed if trainer.device.type == "cpu" else Prefetcher(feed, lambda one: one.pin()))
 
     def epoch() -> None:
         for _ in islice(reports, windows.batches):

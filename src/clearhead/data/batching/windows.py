@@ -115,7 +115,7 @@ class Windows(PlannedBatches[int, WindowBatch]):
         blocks = max(1, -(-count // config.block))
         padded = np.zeros(blocks * config.block + 2 * config.window, dtype=np.int64)
         padded[config.window : config.window + count] = words[kept]
-        surroundings = torch.from_numpy(padded).unfold(0, config.block + 2 * config.window, config.block)
+        around = torch.from_numpy(padded).unfold(0, config.block + 2 * config.window, config.block)
         reach = rng.integers(1, config.window, count, endpoint=True)
         negatives = self._cumulative.searchsorted(rng.random((blocks, config.shared_negatives)))
         left, right = np.zeros((2, blocks * config.block), dtype=np.int8)
@@ -123,7 +123,7 @@ class Windows(PlannedBatches[int, WindowBatch]):
         left[:count], right[:count] = np.minimum(reach, before), np.minimum(reach, after)
         shape = (blocks, config.block)
         return WindowBatch(
-            surroundings,
+            around.contiguous(),
             torch.from_numpy(negatives),
             torch.from_numpy(left).view(shape),
             torch.from_numpy(right).view(shape),
