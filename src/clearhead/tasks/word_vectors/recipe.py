@@ -43,12 +43,12 @@ class WordsConfig(Settings):
 
 
 class WordVectorsTraining(TrainingConfig):
-    """Defaults of the authors' word2vec: the learning rate falls linearly to zero."""
+    """The learning rate falls linearly to zero, as in word2vec, from twice its value there."""
 
     epochs: PositiveInt = 5
     steps: PositiveInt | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
     """Default: all steps of the epochs."""
-    schedule: ScheduleConfig = StableSchedule(learning_rate=0.025, warmup=0, decay=1.0)
+    schedule: ScheduleConfig = StableSchedule(learning_rate=0.05, warmup=0, decay=1.0)
     precision: Literal["fp32"] = "fp32"  # pyright: ignore[reportIncompatibleVariableOverride]
     compile: Literal["off"] = "off"  # pyright: ignore[reportIncompatibleVariableOverride]
     save_every: PositiveInt = 5000

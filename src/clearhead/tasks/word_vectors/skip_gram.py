@@ -21,7 +21,7 @@ from clearhead.training.trainer import DeviceNumbers
 
 MEASURED = 2
 """Blocks of a step whose loss is reported; measuring all of them would slow training down."""
-MAX_STEP = 2.0
+MAX_STEP = 1.0
 """Limit of learning rate times terms, for one word in one update. A word that occurs a hundred times would
 otherwise take a hundred steps from the same point, and overshoot."""
 
