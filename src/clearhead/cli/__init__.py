@@ -20,6 +20,7 @@ from clearhead.cli import (
     generate,
     imports,
     models,
+    neighbours,
     train,
     translate,
 )
@@ -78,6 +79,7 @@ def _callback(
 
 app.command("translate", cls=Command)(translate.translate)
 app.command("generate", cls=Command)(generate.generate)
+app.command("neighbours", cls=Command)(neighbours.neighbours)
 app.command("explain", cls=Command)(explain.explain)
 app.command("explore", cls=Command)(explore.explore)
 app.command("train", cls=Command)(train.train)

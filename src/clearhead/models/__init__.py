@@ -9,6 +9,7 @@ from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.models.word_vectors import WordVectors
 
 __all__ = [
     "GPT",
@@ -23,7 +24,12 @@ __all__ = [
     "read_config",
 ]
 
-MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT, "seq2seq": Seq2Seq}
+MODELS: dict[str, Any] = {
+    "translator": Translator,
+    "gpt": GPT,
+    "seq2seq": Seq2Seq,
+    "word_vectors": WordVectors,
+}
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 
 

@@ -3,6 +3,11 @@
 from clearhead.tasks.language.task import LanguageTask
 from clearhead.tasks.task import Task
 from clearhead.tasks.translation.task import TranslationTask
+from clearhead.tasks.word_vectors.task import WordVectorsTask
 
-TASKS: dict[str, type[Task]] = {"translation": TranslationTask, "language": LanguageTask}
+TASKS: dict[str, type[Task]] = {
+    "translation": TranslationTask,
+    "language": LanguageTask,
+    "word_vectors": WordVectorsTask,
+}
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""
