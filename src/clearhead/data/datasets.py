@@ -27,6 +27,7 @@ class Dataset:
     licence: str
     description: str
     archive: str = ""
+    """In a mirror folder: a .tar.xz file, or a folder with an .xz file for each of the files."""
     address: str = ""
     listing: str = ""
     suffix: str = ".tsv"

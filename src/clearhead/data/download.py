@@ -32,9 +32,11 @@ def get_dataset(name: str, out: Path) -> list[Path]:
         if not dataset.archive:
             with lzma.open(shipped_file(name)) as content:
                 return [_write(content, out / f"{name}{dataset.suffix}")]
-        mirror = os.environ.get(MIRROR)
-        if mirror and (archive := Path(mirror, dataset.archive)).is_file():
+        archive = Path(os.environ.get(MIRROR) or "", dataset.archive)
+        if os.environ.get(MIRROR) and archive.is_file():
             return list(_extract(archive, dataset.files, out))
+        if os.environ.get(MIRROR) and archive.is_dir():
+            return [_decompress(archive / f"{file.name}.xz", file, out) for file in dataset.files]
         return [_download(file, out / file.name) for file in dataset.files]
     except OSError as error:
         raise DataError(f"{out}: cannot be written ({error.strerror or error})") from None
@@ -54,6 +56,17 @@ def _extract(archive: Path, files: tuple[PublicFile, ...], out: Path) -> Iterato
         raise DataError(f"{archive}: cut short or not a .tar.xz file ({error})") from None
     if wanted:
         raise DataError(f"{archive}: lacks {', '.join(wanted)}; download the archive again")
+
+
+def _decompress(packed: Path, file: PublicFile, out: Path) -> Path:
+    """Unpacks one file of a mirror that holds each file by itself."""
+    try:
+        with lzma.open(packed) as content:
+            return _write(content, out / file.name, file.sha256)
+    except FileNotFoundError:
+        raise DataError(f"{packed}: is missing; copy it there, or unset {MIRROR}") from None
+    except (lzma.LZMAError, EOFError) as error:
+        raise DataError(f"{packed}: cut short or not an .xz file ({error})") from None
 
 
 def _download(file: PublicFile, path: Path) -> Path:
