@@ -72,7 +72,8 @@ def count_skips(text: Ids, reach: int, vocabulary: int) -> NgramCounts:
     for distance in range(2, reach + 2):
         here = position[(position - distance > first) & (tokens != BOS)]
         pairs.append(here * vocabulary + tokens[here - distance])
-    here, earlier = np.divmod(np.unique(np.concatenate(pairs)), vocabulary)
+    distinct, _ = np.unique(np.concatenate(pairs), return_counts=True)  # sorts; without counts it is slow
+    here, earlier = np.divmod(distinct, vocabulary)
     keys = (tokens[here - 1] * vocabulary + earlier) * vocabulary + tokens[here]
     return NgramCounts(*np.unique(keys, return_counts=True))
 

@@ -6,11 +6,15 @@ from typing import Any
 from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
 from clearhead.models.gpt import GPT, GPTConfig
+from clearhead.models.ngram import Ngram, NgramConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 
-__all__ = ["GPT", "MODELS", "GPTConfig", "Translator", "TranslatorConfig", "build", "read_config"]
+__all__ = [
+    *("GPT", "MODELS", "GPTConfig", "Ngram", "NgramConfig", "Translator", "TranslatorConfig"),
+    *("build", "read_config"),
+]
 
-MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT}
+MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT, "ngram": Ngram}
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 
 

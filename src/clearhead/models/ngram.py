@@ -1,6 +1,5 @@
 """N-gram models: Markov chains, Kneser-Ney smoothing, skips with a selective mask, and a cache."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -25,6 +24,8 @@ from clearhead.text.tokenizer import BOS, PAD, Tokenizer
 MAX_ORDER = 6
 # Positions that are scored at once, where each needs the words before it.
 CHUNK = 1 << 16
+# The probability of what cannot follow, in logits: its logarithm is a number, unlike that of 0.
+IMPOSSIBLE = 1e-300
 # Larger transition matrices are not written out.
 MAX_CELLS = 1 << 24
 
@@ -40,21 +41,8 @@ class NgramConfig(Settings):
     skips: SkipConfig | None = None
     cache: CacheConfig | None = None
 
-    @property
-    def context_length(self) -> int:
-        """No text is too long: what lies too far back has no influence."""
-        return sys.maxsize
-
-    @property
-    def packs(self) -> bool:
-        return True
-
-
 class NgramState:
     """The n-grams that each row ends with, and its last tokens, where skips or a cache look at them."""
-
-    length = 0
-    """No text is too long."""
 
     def __init__(self, nodes: Nodes, recent: Recent):
         self.nodes, self.recent = nodes, recent
@@ -155,9 +143,7 @@ class Ngram(nn.Module):
         if self.cache:
             self.cache.check(location)
 
-    def start(
-        self, tokens: Int[Tensor, "rows positions"], lengths: Tensor | None = None, capacity: int = 0
-    ) -> NgramState:
+    def start(self, tokens: Int[Tensor, "rows positions"]) -> NgramState:
         """The state after these tokens; rows may start with padding, which has no influence."""
         rows = len(tokens)
         recent = torch.full((rows, self._span), PAD, dtype=torch.long, device=tokens.device)
@@ -174,7 +160,7 @@ class Ngram(nn.Module):
             found = self.skips.vote(found, state.recent[:, -self.skips.config.reach - 1 :])
         if self.cache:
             found = self.cache.mix(found, state.recent[:, -self.cache.span - 1 :])
-        return found.log()
+        return found.clamp(min=IMPOSSIBLE).log()
 
     def forward(self, tokens: Int[Tensor, "rows positions"]) -> Float[Tensor, "rows positions vocabulary"]:
         """The log-probabilities of the next token at every position."""
