@@ -75,6 +75,8 @@ class Kind:
     has_merges: bool = False
     limits_alphabet: bool = False
     byte_level: bool = False
+    by_word: bool = False
+    """Whether each word between spaces has the same ids wherever it is, so that looking it up once is enough."""
     normalizes: bool = True
 
 
@@ -168,7 +170,7 @@ KINDS: dict[KindName, Kind] = {
         ),
     ),
     "word": Kind(_words, _word_trainer),
-    "whitespace": Kind(_whitespace, _word_trainer),
+    "whitespace": Kind(_whitespace, _word_trainer, by_word=True),
     # Byte pair encoding without merges.
     "character": Kind(
         lambda steps: _tokenizer(models.BPE(unk_token=SPECIAL_TOKENS[UNK]), steps, None, decoders.Fuse()),

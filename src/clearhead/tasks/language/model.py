@@ -288,6 +288,10 @@ class LanguageModel:
         ids = self.encode(prompt)
         return len(ids) - len(self.visible(ids, options or GenerateOptions()))
 
+    def unknown(self, prompt: str) -> int:
+        """The number of tokens of a prompt outside the vocabulary; always 0 where `encode` refuses them."""
+        return 0
+
     def encode(self, prompt: str, number: int = 1) -> list[int]:
         """The ids of a prompt in the prompt format; raises TextError at an unknown character."""
         check_text(prompt, f"prompt {number}")
