@@ -112,7 +112,7 @@ class Ngram(nn.Module):
         if self.skips:
             found = count_skips(text, self.skips.config.reach, self.vocabulary)
             if not len(found.keys):
-                raise DataError("no sentence has three words, so there is nothing to skip; drop model.skips")
+                raise DataError("no sentence has two words, so there is nothing to skip; drop model.skips")
             self.skips.fill(found)
         self._derive("model")
 
