@@ -1,4 +1,4 @@
-"""The lectures' tables of Markov chains, skips and masks, counted by our n-gram model from their sentences."""
+"""The lectures' tables of Markov chains, skips and masks, counted by our model from their sentences."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,9 @@ from clearhead.models.ngram import Ngram, NgramConfig, TransitionMatrix
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 # Each sentence as often as the lecture's proportions say.
-SHOW = ["show me my directories please"] * 2 + ["show me my files please"] * 3 + ["show me my photos please"] * 5
+SHOW = (
+    ["show me my directories please"] * 2 + ["show me my files please"] * 3 + ["show me my photos please"] * 5
+)
 RAN = ["check whether the battery ran down please"] * 2 + ["check whether the program ran please"] * 3
 PROGRAM = "check the program log and find out whether it ran please"
 BATTERY = "check the battery log and find out whether it ran down please"
@@ -30,6 +32,7 @@ class Chain:
         ids = self.tokenizer.encode_batch(sentences)
         self.model.count(np.array([one for sentence in ids for one in (BOS, *sentence, EOS)]))
         self.transitions: TransitionMatrix = self.model.transitions()
+        self.mask = self.model.skips.mask if self.model.skips else torch.ones(len(self.transitions.contexts))
 
     def ids(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer.encode(text))
@@ -107,13 +110,12 @@ def test_the_second_order_chain_is_certain_after_ran():
     assert {context: chain.row(context, chain.words(RAN)) for context in rows} == rows
 
 
-# After "ran": the lecture's 13 rows. Its figure has the votes for "down" and "please" one column too far left.
-EVEN = [0.5, 0.5]
+# After "ran": the lecture's 13 rows, of which its text has the columns one place too far left.
 SKIPS = {
-    **dict.fromkeys(("and", "check", "find", "it", "log", "out", "the", "whether"), EVEN),
+    **{word: [0.5, 0.5] for word in ("and", "check", "find", "it", "log", "out", "the", "whether")},
     "battery": [1.0, 0.0],
     "program": [0.0, 1.0],
-    **dict.fromkeys(("down", "please", "ran"), [0.0, 0.0]),  # never seen before "ran": no vote
+    **{word: [0.0, 0.0] for word in ("down", "please", "ran")},  # never seen before "ran": no vote
 }
 
 
@@ -144,7 +146,7 @@ def test_the_mask_leaves_the_two_rows_that_matter():
         by_context = dict(zip(chain.transitions.contexts, features.tolist(), strict=True))
         return [by_context.get(feature, 0.0) for feature in everything]
 
-    activities, mask = chain.transitions.one_hot(*_features(chain, before)), chain.model.skips.mask
+    activities, mask = chain.transitions.one_hot(*_features(chain, before)), chain.mask
     assert of_ran(activities) == [1, 0, 1, 0, 1, 1, 1, 1, 0, 1, 0, 1, 1]
     assert of_ran(mask) == [0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]
     assert of_ran(activities * mask) == [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]
@@ -159,7 +161,7 @@ def test_the_masked_votes_are_attention():
     """The query "ran" pulls its row of masks; as scores of 0 and -∞, our attention has the same weights."""
     chain = Chain([PROGRAM, BATTERY], order=2, skips={"reach": 10, "informative": 0.5})
     tokens = chain.ids(PROGRAM.removesuffix(" please"))
-    earlier = dict(zip(chain.transitions.contexts, chain.model.skips.mask.tolist(), strict=True))
+    earlier = dict(zip(chain.transitions.contexts, chain.mask.tolist(), strict=True))
     scores = torch.tensor([[earlier.get((word, tokens[-1]), 0.0) for word in tokens[:-1]]]).log()
     seen: list[Tensor] = []
 

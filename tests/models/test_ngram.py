@@ -1,4 +1,4 @@
-"""N-gram models against a plain implementation with dictionaries, and their two ways of scoring against each other."""
+"""N-gram models against plain dictionaries, and their two ways of scoring against each other."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,7 +16,7 @@ from clearhead.decoding import Constraints, beam_search, greedy_search, sample
 from clearhead.errors import DataError, ModelError, SettingsError
 from clearhead.inspection import capture
 from clearhead.models.backoff import FALLBACK, discounts
-from clearhead.models.ngram import IMPOSSIBLE, Ngram, NgramConfig
+from clearhead.models.ngram import IMPOSSIBLE, Ngram, NgramConfig, NgramState
 from clearhead.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerConfig
 
 VOCABULARY = 40
@@ -148,7 +148,7 @@ def test_padding_before_a_row_has_no_influence(model: Ngram):
 
 
 def test_searches_and_sampling_work_on_steps(model: Ngram):
-    def start() -> tuple[object, Constraints]:
+    def start() -> tuple[NgramState, Constraints]:
         empty = torch.zeros(2, 0, dtype=torch.long)
         return model.start(empty), Constraints(torch.tensor([BOS, BOS]), EOS, 8)
 
@@ -220,6 +220,7 @@ def folder(model: Ngram, tmp_path: Path) -> Path:
 
 def test_a_saved_model_scores_the_same(model: Ngram, folder: Path):
     loaded = load_checkpoint(folder).model
+    assert isinstance(loaded, Ngram)
     assert torch.equal(loaded.probabilities(TEST), model.probabilities(TEST))
     counts = [tensor for name, tensor in load_file(folder / WEIGHTS).items() if "cache" not in name]
     assert not any(tensor.is_floating_point() for tensor in counts)
@@ -286,7 +287,8 @@ def test_damaged_tables_are_refused(folder: Path, damage, message: str):
 
 @pytest.mark.parametrize("model", ["everything"], indirect=True)
 @pytest.mark.parametrize(
-    ("name", "message"), [("skips.counts", "the table of skips is damaged"), ("cache.settings", "of the cache")]
+    ("name", "message"),
+    [("skips.counts", "the table of skips is damaged"), ("cache.settings", "of the cache")],
 )
 def test_damaged_skips_and_caches_are_refused(folder: Path, name: str, message: str):
     values = load_file(folder / WEIGHTS)
@@ -306,7 +308,10 @@ def test_damaged_skips_and_caches_are_refused(folder: Path, name: str, message: 
         ({"order": 7}, "order: 7 should be less than or equal to 6"),
         ({"smoothing": "laplace"}, "smoothing: 'laplace' is not one of kneser-ney, none"),
         ({"skips": {"reach": 0}}, "skips.reach: 0 should be greater than or equal to 1"),
-        ({"cache": {"unigram": 0.1}}, "cache: unigram and bigram are weights of one mixture; set both or neither"),
+        (
+            {"cache": {"unigram": 0.1}},
+            "cache: unigram and bigram are weights of one mixture; set both or neither",
+        ),
         ({"cache": {"unigram": 0.6, "bigram": 0.4}}, "cache: unigram and bigram leave nothing to the model"),
     ],
 )

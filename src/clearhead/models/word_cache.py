@@ -15,6 +15,8 @@ from clearhead.text.tokenizer import BOS, PAD
 Text = Int[Tensor, " positions"]
 # A word that is this many half-lives old counts less than a thousandth.
 HALF_LIVES = 10
+# Half-life and weights without validation text to tune them on.
+UNTUNED = (100.0, 0.1, 0.1)
 # 2 to this power is still a double.
 MAX_HALF_LIVES = 500
 
@@ -29,12 +31,15 @@ class CacheConfig(Settings):
     bigram: float | None = Field(default=None, ge=0, lt=1)
     """The weight of words that recently followed the most recent one. Default: tuned on validation text."""
 
+    @property
+    def weights(self) -> tuple[float, float] | None:
+        return None if self.unigram is None or self.bigram is None else (self.unigram, self.bigram)
 
     @model_validator(mode="after")
     def _check_weights(self) -> "CacheConfig":
         if (self.unigram is None) != (self.bigram is None):
             raise ValueError("unigram and bigram are weights of one mixture; set both or neither")
-        if self.unigram is not None and self.bigram is not None and self.unigram + self.bigram >= 1:
+        if self.weights and sum(self.weights) >= 1:
             raise ValueError("unigram and bigram leave nothing to the model; lower them")
         return self
 
@@ -48,13 +53,8 @@ class WordCache(nn.Module):
     def __init__(self, config: CacheConfig):
         super().__init__()
         self.config = config
-        # Without validation text to tune them on; the order of the fields.
-        chosen = (config.half_life or 100.0, *(0.1 if one is None else one for one in self.given[1:]))
+        chosen = (config.half_life or UNTUNED[0], *(config.weights or UNTUNED[1:]))
         self.register_buffer("settings", torch.tensor(chosen, dtype=torch.double))
-
-    @property
-    def given(self) -> tuple[float | None, float | None, float | None]:
-        return self.config.half_life, self.config.unigram, self.config.bigram
 
     @property
     def span(self) -> int:

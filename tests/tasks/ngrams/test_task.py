@@ -1,4 +1,4 @@
-"""N-grams are counted by a recipe, loaded, evaluated, generated from and explained like any language model."""
+"""N-grams are counted by a recipe, loaded, evaluated, continued and explained like any language model."""
 
 import hashlib
 import json
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def recipe(file: Path, changes: dict[str, object] | None = None, **model: object):
+def recipe(file: Path, changes: Mapping[str, object] | None = None, **model: object):
     values = {
         "kind": "ngrams",
         "data": {"train": [str(file)], **(changes or {})},
@@ -80,7 +81,9 @@ def test_evaluation_counts_every_end_of_a_sentence(model: NgramModel, tmp_path: 
     found = model.evaluate(tmp_path, text=[str(test)])
     assert (found.record["tokens"], found.record["sentences"], found.notes) == (7, 2, ())
     assert "on 7 tokens in 2 sentences: 5 of text, and 2 </s>" in found.lines[0]
-    ids = torch.tensor([BOS, *model.tokenizer.encode("the cat sat"), EOS, BOS, *model.encode("the dog")[1:], EOS])
+    ids = torch.tensor(
+        [BOS, *model.tokenizer.encode("the cat sat"), EOS, BOS, *model.encode("the dog")[1:], EOS]
+    )
     likely = model.model.probabilities(ids)[ids != BOS]
     assert found.record["loss"] == pytest.approx(float(-likely.log().mean()))
     assert sum(found.record["longest_ngram"]) == pytest.approx(1)
@@ -123,7 +126,9 @@ def test_unknown_words_back_off_and_are_counted(model: NgramModel, tmp_path: Pat
     test.write_text("the zebra sat\n")
     found = model.evaluate(tmp_path, text=[str(test)])
     assert found.notes == ("1 of 3 tokens are not in the model's vocabulary; it backs off to <unk>",)
-    with pytest.raises(TextError, match="prompt 1: no word of 'zebra' is in the model's vocabulary; use others"):
+    with pytest.raises(
+        TextError, match="prompt 1: no word of 'zebra' is in the model's vocabulary; use others"
+    ):
         model.generate("zebra")
 
 
@@ -162,7 +167,9 @@ def test_every_variant_runs_from_recipe_to_text(text: Path, tmp_path: Path, sett
 def test_the_cache_is_tuned_on_validation_text(tmp_path: Path):
     """In a text that changes its subject, a cache helps."""
     subjects = ["cat mouse purr milk", "ship sail wind port", "bread oven flour salt", "court judge law case"]
-    lines = [f"the {one} and the {other}" for topic in subjects for one in topic.split() for other in topic.split()]
+    lines = [
+        f"the {one} and the {other}" for topic in subjects for one in topic.split() for other in topic.split()
+    ]
     files = [tmp_path / name for name in ("train.txt", "valid.txt")]
     for file in files:
         file.write_text("\n".join(lines * 3))
@@ -172,7 +179,7 @@ def test_the_cache_is_tuned_on_validation_text(tmp_path: Path):
         made = recipe(files[0], data, **{"order": 2, **settings})
         (found,) = (event for event in train(made, tmp_path / name) if isinstance(event, Validation))
         scores[name] = found.scores["perplexity"]
-    half_life, unigram, bigram = clearhead.load(tmp_path / "cache").model.cache.settings.tolist()
+    _, unigram, bigram = clearhead.load(tmp_path / "cache").model.cache.settings.tolist()
     assert unigram + bigram > 0.05
     assert scores["cache"] < scores["plain"]
 
@@ -240,7 +247,10 @@ def test_a_run_killed_while_it_counts_is_resumed_to_the_same_bits(text: Path, tm
         ("", "text.txt: contains no text; name another file"),
         ("\n \n", "text.txt: contains no text; name another file"),
         ("a b", "text.txt: 3 characters of text; a language model needs at least 100"),
-        ("word " * 50, "text.txt: 1 distinct word in the training text, so nothing can be learned; give more text"),
+        (
+            "word " * 50,
+            "text.txt: 1 distinct word in the training text, so nothing can be learned; give more text",
+        ),
     ],
 )
 def test_unusable_texts_are_reported(tmp_path: Path, content: str, message: str):
@@ -259,7 +269,9 @@ def test_unusable_texts_are_reported(tmp_path: Path, content: str, message: str)
         ("xyz zyx\n", "no word of it is in the model's vocabulary; give text in its language"),
     ],
 )
-def test_text_that_cannot_be_scored_is_reported(model: NgramModel, tmp_path: Path, content: str, message: str):
+def test_text_that_cannot_be_scored_is_reported(
+    model: NgramModel, tmp_path: Path, content: str, message: str
+):
     file = tmp_path / "test.txt"
     file.write_text(content)
     with pytest.raises(DataError, match=message):
@@ -271,7 +283,10 @@ def test_text_that_cannot_be_scored_is_reported(model: NgramModel, tmp_path: Pat
     [
         ({"training": {"steps": 5}}, "training: steps has no meaning for n-grams, which are counted once"),
         ({"tokenizer": {"kind": "bpe", "dropout": 0.1}}, "tokenizer: dropout would change the text"),
-        ({"tokenizer": {"kind": "character", "normalize": True}}, "tokenizer: normalize would change the text"),
+        (
+            {"tokenizer": {"kind": "character", "normalize": True}},
+            "tokenizer: normalize would change the text",
+        ),
         ({"model": {"kind": "ngram", "order": 9}}, "model.order: 9 should be less than or equal to 6"),
     ],
 )
