@@ -7,6 +7,7 @@ from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
 from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
+from clearhead.models.ngram import Ngram, NgramConfig
 from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.models.word_vectors import WordVectors
@@ -16,6 +17,8 @@ __all__ = [
     "MODELS",
     "EncoderDecoder",
     "GPTConfig",
+    "Ngram",
+    "NgramConfig",
     "Seq2Seq",
     "Seq2SeqConfig",
     "Translator",
@@ -28,6 +31,7 @@ MODELS: dict[str, Any] = {
     "translator": Translator,
     "gpt": GPT,
     "seq2seq": Seq2Seq,
+    "ngram": Ngram,
     "word_vectors": WordVectors,
 }
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
