@@ -152,10 +152,10 @@ def direction_report(
     hard = HARD.get(direction.source, [])
     return DirectionReport(
         direction,
-        evaluate.evaluate(pairs, before, direction.target),
-        evaluate.evaluate(pairs, after, direction.target),
+        evaluate.scored(pairs, before, direction.target),
+        evaluate.scored(pairs, after, direction.target),
         len(pairs) - len(fresh),
-        evaluate.evaluate([pairs[row] for row in fresh], [after[row] for row in fresh], direction.target),
+        evaluate.scored([pairs[row] for row in fresh], [after[row] for row in fresh], direction.target),
         examples,
         list(zip(hard, translated(quantized, hard, direction), strict=True)),
     )

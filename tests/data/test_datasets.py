@@ -4,9 +4,11 @@ import io
 import lzma
 import tarfile
 import urllib.error
+from dataclasses import replace
 
 import pytest
 
+from clearhead.data import download
 from clearhead.data.datasets import Dataset, list_datasets, shipped_file
 from clearhead.data.download import get_dataset
 from clearhead.data.sources.corpus import Pair, read_pairs
@@ -75,7 +77,7 @@ def test_a_shipped_dataset_is_written_as_a_plain_file(tmp_path):
     assert path.read_bytes() == lzma.decompress(shipped_file("tatoeba-en-de").read_bytes())
 
 
-@pytest.mark.parametrize(("name", "files"), [("multi30k", 15), ("newstest", 6)])
+@pytest.mark.parametrize(("name", "files"), [("multi30k", 15), ("newstest", 6), ("sst2", 6), ("trec", 4), ("imdb", 3)])
 def test_the_mirror_holds_the_published_files(measuring_data, monkeypatch, tmp_path, name, files):
     monkeypatch.setenv("CLEARHEAD_DATA", str(measuring_data))
     assert len(get_dataset(name, tmp_path)) == files
@@ -148,3 +150,21 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"file: cannot be written \(File exists\)"):
         get_dataset("tatoeba-en-de", tmp_path / "file")
+
+
+def test_a_mirror_may_hold_each_file_by_itself(tiny, monkeypatch, tmp_path):
+    """Penn Treebank's mirror is a folder of .xz files."""
+    mirror, out = tmp_path / "mirror" / "tiny", tmp_path / "out"
+    mirror.mkdir(parents=True)
+    for name in ("train.en", "train.de"):
+        (mirror / f"{name}.xz").write_bytes(lzma.compress((tmp_path / name).read_bytes()))
+    [dataset] = download.DATASETS
+    monkeypatch.setattr("clearhead.data.download.DATASETS", (replace(dataset, archive="tiny"),))
+    monkeypatch.setenv("CLEARHEAD_DATA", str(mirror.parent))
+    assert [path.read_text() for path in get_dataset("tiny", out)] == ["yes\n", "ja\n"]
+    (mirror / "train.de.xz").write_bytes(b"broken")
+    with pytest.raises(DataError, match=r"train.de.xz: cut short or not an \.xz file"):
+        get_dataset("tiny", out)
+    (mirror / "train.de.xz").unlink()
+    with pytest.raises(DataError, match=r"train.de.xz: is missing; copy it there, or unset CLEARHEAD_DATA"):
+        get_dataset("tiny", out)

@@ -1,13 +1,14 @@
 """clearhead explain: attention and everything behind it, as a picture, a page or numbers."""
 
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearhead.cli.console import print_result, print_status, read_stdin
-from clearhead.cli.options import Device, Json, ModelArgument, check_task_options, device_named, given, option
-from clearhead.errors import SettingsError
+from clearhead.cli.options import Device, Json, ModelArgument, check_taken, device_named, given, option
+from clearhead.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
     from clearhead.inspection.explanation import Explanation
@@ -21,8 +22,6 @@ VIEW_HELP = (
     "residual, lens, beam, positions or neighbours; default: the most informative one."
 )
 PICTURES = (".png", ".svg", ".pdf")
-OPTIONS = {"translation": ("to", "target"), "language": ("tokens",)}
-"""The parameters that only models of one task take."""
 
 
 def explain(
@@ -58,15 +57,22 @@ def explain(
     """
     import clearhead.explorer  # noqa: F401, adds the format html
     from clearhead.inspection.save import check_path
+    from clearhead.tasks import TASKS
     from clearhead.tasks.load import load
 
     check_path(out)
     text = read_stdin("text").strip("\n") if text is None else text
     loaded: Any = load(model, device_named(device))
-    check_task_options(context, model, loaded.task, OPTIONS)
+    if not hasattr(loaded, "explain"):
+        raise ModelError(
+            f"{model}: a {loaded.task} model has no explanations; use {TASKS[loaded.task].command}"
+        )
+    options = given(to=to, target=target, tokens=tokens)
+    taken = [name for name in ("to", "target", "tokens") if name in signature(loaded.explain).parameters]
+    check_taken(context, model, loaded.task, options, taken)
     if target is not None and not loaded.tokenizer.encode(target):
         raise SettingsError("--target: is blank; pass a translation, or omit it to explain the model's own")
-    explanation = loaded.explain(text, **given(to=to, target=target, tokens=tokens))
+    explanation = loaded.explain(text, **options)
     if tokens is not None and (generated := explanation.settings["tokens"]) < tokens:
         print_status(
             f"--tokens {tokens}: only {generated} fit into the context of {loaded.context_length} tokens"

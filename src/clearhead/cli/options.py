@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,12 +70,12 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def check_task_options(
-    context: typer.Context, model: str, task: str, only: dict[str, tuple[str, ...]]
+def check_taken(
+    context: typer.Context, model: str, task: str, options: Iterable[str], taken: Sequence[str]
 ) -> None:
-    """Raise SettingsError for an option that belongs to another task; `only` has the parameters of each."""
+    """Raise SettingsError for an option that models of this task do not take."""
     written = {str(param.name): param.opts[0] for param in context.command.params}
-    for name in (name for other, names in only.items() if other != task for name in names):
-        if context.params[name] not in (None, [], ()):
-            allowed = ", ".join(written[name] for name in only[task])
-            raise SettingsError(f"{written[name]}: {model} is a {task} model; it takes {allowed}")
+    for name in options:
+        if name not in taken:
+            allowed = ", ".join(written[name] for name in taken)
+            raise SettingsError(f"{written[name]}: {model} is a {task} model; it takes {allowed or 'none'}")

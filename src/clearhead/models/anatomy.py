@@ -61,6 +61,20 @@ class AttentionPart:
 
 
 @dataclass(frozen=True)
+class RecurrentPart:
+    """A stack of recurrent layers that one side of the input runs through, token after token."""
+
+    path: str
+    """The module whose `layers` are the layers."""
+    side: str
+    layers: int
+    cell: str
+    """"rnn", "gru" or "lstm"."""
+    directions: int = 1
+    """2 if a second set of cells reads the input backwards."""
+
+
+@dataclass(frozen=True)
 class Anatomy:
     """The parts of a model by path, with sides in the order in which the input runs through them."""
 
@@ -70,6 +84,7 @@ class Anatomy:
     attentions: tuple[AttentionPart, ...]
     readout: str | None = "readout"
     """The method that turns states of the last stack into logits; None where there is no vocabulary."""
+    recurrences: tuple[RecurrentPart, ...] = ()
 
     @property
     def output_side(self) -> str:

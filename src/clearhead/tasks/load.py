@@ -22,11 +22,11 @@ def load_built_in(name: str, device: torch.device | str = "cpu") -> Any:
 
 
 def load_for(task: str, name: str | Path, device: torch.device | str = "cpu") -> Any:
-    """The model by its name or folder, which must be of this task; the error names the right command."""
+    """The model by its name or folder, of this task or another with the same command."""
     folder, variant = find(name)
     found = describe(folder)
-    if found and found.task != task:
-        other = tasks.TASKS[found.task]
+    other = tasks.TASKS[found.task if found else task]
+    if other.command != tasks.TASKS[task].command:
         raise ModelError(f"{name}: this model {other.does}; use {other.command}")
     return _load(str(name), folder, variant, device)
 

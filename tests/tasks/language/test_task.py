@@ -17,7 +17,7 @@ from clearhead.errors import DataError, SettingsError, TextError
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.events import Note, Started, Validation
 from clearhead.tasks.language.data import Instructions
-from clearhead.tasks.language.evaluate import evaluate
+from clearhead.tasks.language.evaluate import text_perplexity
 from clearhead.tasks.language.recipe import LanguageRecipe, TextConfig
 from clearhead.tasks.language.task import language_loss
 from clearhead.tasks.load import load_for
@@ -139,7 +139,9 @@ def test_the_loss_covers_only_the_answers():
 def test_the_perplexity_of_held_out_answers_is_close_to_the_validation_loss(tmp_path, texts):
     data = {"train": [str(texts / "pairs.jsonl")], "template": "{prompt}+{answer}"}
     *_, validation = (one for one in train(recipe(data), tmp_path / "run") if isinstance(one, Validation))
-    found = evaluate(load_for("language", tmp_path / "run"), [str(tmp_path / "run" / "validation.jsonl")])
+    found = text_perplexity(
+        load_for("language", tmp_path / "run"), [str(tmp_path / "run" / "validation.jsonl")]
+    )
     lines = (tmp_path / "run" / "validation.jsonl").read_text().splitlines()
     assert found.documents == len(lines) == 20
     assert found.measured.bytes == sum(len(json.loads(line)["answer"]) for line in lines)
@@ -166,16 +168,16 @@ def test_evaluation_reads_text_whatever_the_file_is_called(tmp_path, texts):
     )
     named.write_text('{"answer": "1 and one", "text": "2 is one"}\n')
     other.write_text("1 and 2")
-    assert evaluate(language, [str(named)]).measured.bytes == len("2 is one")
+    assert text_perplexity(language, [str(named)]).measured.bytes == len("2 is one")
     named.write_text('{"prompt": "1 and", "answer": "2"}\n')
-    assert evaluate(language, [str(named)], field="prompt").measured.bytes == 5
-    assert evaluate(language, [str(named), str(other)], field="prompt").documents == 2
+    assert text_perplexity(language, [str(named)], field="prompt").measured.bytes == 5
+    assert text_perplexity(language, [str(named), str(other)], field="prompt").documents == 2
     named.write_text('{"question": "1", "answer": "2"}\n')
     with pytest.raises(DataError, match="the field that holds the text is unclear; it has question, answer"):
-        evaluate(language, [str(named)])
+        text_perplexity(language, [str(named)])
     named.write_text("{")
     with pytest.raises(DataError, match="line 1: not valid JSON"):
-        evaluate(language, [str(named)])
+        text_perplexity(language, [str(named)])
 
 
 def test_other_pairs_are_evaluated_like_the_held_out_ones(tmp_path, texts):
@@ -189,10 +191,14 @@ def test_other_pairs_are_evaluated_like_the_held_out_ones(tmp_path, texts):
     ]
     (tmp_path / "validation.jsonl").write_text("".join(json.dumps(one) + "\n" for one in bare))
     language = load_for("language", tmp_path / "run")
-    assert evaluate(language, [str(tmp_path / "validation.jsonl")]) == evaluate(language, [str(held_out)])
+    assert text_perplexity(language, [str(tmp_path / "validation.jsonl")]) == text_perplexity(
+        language, [str(held_out)]
+    )
     numbered = [{"id": number, **one} for number, one in enumerate(bare)]
     (tmp_path / "numbered.jsonl").write_text("".join(json.dumps(one) + "\n" for one in numbered))
-    assert evaluate(language, [str(tmp_path / "numbered.jsonl")]) == evaluate(language, [str(held_out)])
+    assert text_perplexity(language, [str(tmp_path / "numbered.jsonl")]) == text_perplexity(
+        language, [str(held_out)]
+    )
 
 
 def test_pairs_are_evaluated_by_the_column_names_of_training(tmp_path, texts):
@@ -203,7 +209,7 @@ def test_pairs_are_evaluated_by_the_column_names_of_training(tmp_path, texts):
     with pytest.raises(DataError, match="line 1: no field 'prompt'; it has q, a, id"):
         finish(train(recipe(data), tmp_path / "refused"))
     finish(train(recipe(data | {"columns": ["q", "a"]}), tmp_path / "run"))
-    found = evaluate(load_for("language", tmp_path / "run"), [str(tmp_path / "named.jsonl")])
+    found = text_perplexity(load_for("language", tmp_path / "run"), [str(tmp_path / "named.jsonl")])
     assert found.measured.bytes == sum(len(one["a"]) for one in named)
 
 

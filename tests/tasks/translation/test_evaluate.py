@@ -15,8 +15,8 @@ from clearhead.tasks.load import load
 from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.evaluate import (
     Validator,
-    evaluate,
     held_out_pairs,
+    scored,
 )
 from clearhead.tasks.translation.model import TranslateOptions
 from clearhead.tasks.translation.task import translation_loss
@@ -151,7 +151,7 @@ def test_a_source_that_is_too_long_has_an_empty_translation(trained):
 
 def test_the_report_holds_the_scores_of_the_evaluation():
     ours = [pair.target.replace("steht", "liegt") for pair in PAIRS]
-    report = evaluate(PAIRS, ours, "de")
+    report = scored(PAIRS, ours, "de")
     assert report.sentences == 12
     assert report.scores == scores(ours, [pair.target for pair in PAIRS], "de")
     assert sum(bucket.sentences for bucket in report.by_length) == 12
@@ -161,6 +161,6 @@ def test_the_report_holds_the_scores_of_the_evaluation():
 def test_a_better_system_is_significantly_better():
     ours = [pair.target.replace("steht", "liegt") for pair in PAIRS]
     theirs = [pair.target for pair in PAIRS]
-    comparison = evaluate(PAIRS, ours, "de", theirs).comparisons[0]
+    comparison = scored(PAIRS, ours, "de", theirs).comparisons[0]
     assert comparison.ours.value < comparison.theirs.value
     assert comparison.p_value < 0.05

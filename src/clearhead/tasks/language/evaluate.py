@@ -18,6 +18,8 @@ from clearhead.data.sources.streams import suffix
 from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError
 from clearhead.evaluation.perplexity import Perplexity, perplexity
+from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.language.data import counted
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION
 from clearhead.tasks.records import cache_folder
@@ -46,6 +48,31 @@ def held_out_text(named: Sequence[str], folder: Path) -> list[str]:
 
 
 def evaluate(
+    language: LanguageModel,
+    folder: Path,
+    *,
+    text: Sequence[str] = (),
+    field: str | None = None,
+    stride: int | None = None,
+    progress: ProgressCallback = ignore_progress,
+    reading: ProgressCallback = ignore_progress,
+) -> Evaluation:
+    """Perplexity on text, or on that held out in the model's folder."""
+    report = text_perplexity(language, held_out_text(text, folder), field, stride, progress, reading)
+    measured, documents = report.measured, counted(report.documents, "document")
+    lines = (
+        f"{language.name} on {measured.tokens:,} tokens ({measured.bytes:,} bytes) in {documents}",
+        f"  loss per token  {measured.loss:.4f}",
+        f"  perplexity      {measured.perplexity:.3f}",
+        f"  bits per byte   {measured.bits_per_byte:.4f}",
+        f"  (window {measured.window} tokens, stride {measured.stride})",
+    )
+    unknown = f"{report.unknown:,} characters of the text are not in the model's vocabulary"
+    record = {**measured.record(), "documents": report.documents, "unknown": report.unknown}
+    return Evaluation(lines, record, (unknown,) if report.unknown else ())
+
+
+def text_perplexity(
     language: LanguageModel,
     files: Sequence[str],
     field: str | None = None,

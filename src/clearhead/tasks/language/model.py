@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, overload
 
 import torch
@@ -10,12 +11,14 @@ from torch import Tensor
 from clearhead.accel import enabled
 from clearhead.accel.packing import Packed
 from clearhead.checkpoint import Checkpoint
+from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped, supports_cuda_graph
 from clearhead.options import as_texts, check_text
+from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
 from clearhead.text.tokenizer import UNK, Tokenizer
 
@@ -58,6 +61,8 @@ class LanguageModel:
     """A language model with its tokenizer and its prompt format."""
 
     task = "language"
+    evaluate_options = ("text", "field", "stride")
+    evaluate_unit = "window"
     name = ""
     """The name or folder it was loaded from."""
 
@@ -220,6 +225,19 @@ class LanguageModel:
             name=self.name,
             found=found,
         )
+
+    def evaluate(
+        self,
+        folder: Path,
+        *,
+        progress: ProgressCallback = ignore_progress,
+        reading: ProgressCallback = ignore_progress,
+        **options: Any,
+    ) -> Evaluation:
+        """Perplexity on test text; the options are those of tasks/language/evaluate.py."""
+        from clearhead.tasks.language.evaluate import evaluate
+
+        return evaluate(self, folder, progress=progress, reading=reading, **options)
 
     def about(self) -> dict[str, Any]:
         """The limits of the model, for the explorer."""

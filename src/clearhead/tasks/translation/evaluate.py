@@ -1,8 +1,8 @@
 """Evaluation of translators: validation during training, scores and comparisons on test pairs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,14 @@ from torch import Tensor
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import read_toml
 from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
+from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.corpus import DataPath, Pair, read_pairs
+from clearhead.data.sources.streams import lines
 from clearhead.data.store import PairStore
-from clearhead.errors import DataError
-from clearhead.tasks.translation.directions import Direction, file_name, saved_directions, tag_ids
-from clearhead.tasks.translation.model import SearchConfig, TranslationModel
+from clearhead.errors import DataError, ModelError
+from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.translation.directions import Direction, chosen, file_name, saved_directions, tag_ids
+from clearhead.tasks.translation.model import SearchConfig, TranslateOptions, TranslationModel
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer
@@ -140,7 +143,7 @@ def held_out_pairs(path: DataPath | None, folder: Path, direction: Direction) ->
     return HeldOutPairs([pairs[line] for line in lines], lines, len(pairs))
 
 
-def evaluate(
+def scored(
     pairs: Sequence[Pair], translations: Sequence[str], language: str, against: Sequence[str] | None = None
 ) -> EvaluationReport:
     """Scores of translations, and a comparison with those of another system if given."""
@@ -155,6 +158,99 @@ def evaluate(
         by_length(sources, translations, references, language),
         paired_bootstrap(translations, against, references, language) if against is not None else [],
     )
+
+
+def evaluate(
+    model: TranslationModel,
+    folder: Path,
+    *,
+    pairs: DataPath | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    against: Path | None = None,
+    out: Path | None = None,
+    progress: ProgressCallback = ignore_progress,
+    **search: Any,
+) -> Evaluation:
+    """Scores on pairs, or on those held out in the model's folder; `out` receives the translations."""
+    direction = chosen(model.directions, source, target, settings=("--from", "--to"))
+    test = held_out_pairs(pairs, folder, direction)
+    # Errors in the other system or the output file are reported before the work begins.
+    other = _other_system(against, direction, test, model.device) if against else None
+    if out:
+        out.touch()
+    options, notes = TranslateOptions(**search), []
+    if test.blank:
+        notes.append(f"skipped {test.blank:,} of {test.read:,} pairs with a blank side")
+    translations, too_long = _translations(model, test, direction.target, options, progress, notes)
+    if out:
+        out.write_text("".join(f"{line}\n" for line in test.spread(translations)), encoding="utf-8")
+    if isinstance(other, TranslationModel):
+        other, _ = _translations(other, test, direction.target, options, progress, notes)
+    report = scored(test.pairs, translations, direction.target, other)
+    title = f"{model.name}, {direction}," if len(model.directions) > 1 else model.name
+    record = {**asdict(report), "blank": test.blank, "too_long": too_long}
+    return Evaluation(tuple(_lines(report, title, against)), record, tuple(notes))
+
+
+def _other_system(
+    location: Path, direction: Direction, test: HeldOutPairs, device: torch.device
+) -> TranslationModel | list[str]:
+    """The model in a folder, or the translations in a file."""
+    from clearhead.tasks.load import load_for
+
+    if not location.is_file():
+        other = load_for("translation", location, device)
+        if direction not in other.directions:
+            directions = ", ".join(map(str, other.directions))
+            raise ModelError(f"{location}: translates {directions}, not {direction}; pass a model that does")
+        return other
+    translations = list(lines(location))
+    if len(translations) != test.read:
+        raise DataError(
+            f"{location}: {len(translations)} lines for {test.read} test pairs; one line per pair is needed"
+        )
+    return test.kept(translations)
+
+
+def _translations(
+    model: TranslationModel,
+    test: HeldOutPairs,
+    to: str,
+    options: TranslateOptions,
+    progress: ProgressCallback,
+    notes: list[str],
+) -> tuple[list[str], int]:
+    """A model's translations of the sources, and the number of sources that are too long for it."""
+    sources = [pair.source for pair in test.pairs]
+    progress(0, len(sources))
+    translations = []
+    for one in model.translations(sources, to, batch_size=256, options=options):
+        translations.append(one)
+        progress(len(translations), len(sources))
+    too_long = sum(one.too_long for one in translations)
+    if too_long:
+        notes.append(
+            f"{model.name}: {too_long:,} of {len(translations):,} sources exceed the model's limit of "
+            f"{model.max_length} tokens and count as empty translations"
+        )
+    return list(map(str, translations)), too_long
+
+
+def _lines(report: EvaluationReport, title: str, against: Path | None) -> Iterator[str]:
+    yield f"{title} on {report.sentences:,} sentences"
+    for score in report.scores:
+        yield f"  {score.name:<26}{score.value:6.2f}  {score.signature}"
+    yield "by source length in words"
+    yield f"  {'words':<10}{'sentences':>10}{'BLEU':>8}{'chrF':>8}{'length':>8}"
+    for row in report.by_length:
+        scores = f"{row.bleu:8.2f}{row.chrf:8.2f}{row.length_ratio:8.2f}"
+        yield f"  {row.label:<10}{row.sentences:>10,}{scores}"
+    if report.comparisons:
+        yield f"against {against} (95 % confidence intervals, paired bootstrap)"
+    for row in report.comparisons:
+        ours, theirs = (f"{e.value:.2f} [{e.low:.2f}, {e.high:.2f}]" for e in (row.ours, row.theirs))
+        yield f"  {row.name:<6} {ours} against {theirs}  p = {row.p_value:.4f}"
 
 
 def _evenly(pairs: Sequence[Pair], count: int) -> Sequence[Pair]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, overload
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from clearhead.checkpoint import Checkpoint
 from clearhead.config import Settings, parse_settings
 from clearhead.data.batch import PairBatch
+from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.decoding import (
     MAX_SEED,
     Adjust,
@@ -32,6 +34,7 @@ from clearhead.inspection.explanation import Explanation, Token, explain_pass, t
 from clearhead.layers.layout import Padded
 from clearhead.models import Translator
 from clearhead.options import Options, as_texts, check_text
+from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
@@ -143,6 +146,8 @@ class TranslationModel:
     """A translator with its tokenizer and its directions."""
 
     task = "translation"
+    evaluate_options = ("pairs", "against", "source", "target", "beam", "length_penalty", "out")
+    evaluate_unit = "sentence"
     name = ""
     """The name or folder it was loaded from."""
 
@@ -338,6 +343,19 @@ class TranslationModel:
             found=self._translation(text, found) if found else None,
             tree=tree,
         )
+
+    def evaluate(
+        self,
+        folder: Path,
+        *,
+        progress: ProgressCallback = ignore_progress,
+        reading: ProgressCallback = ignore_progress,
+        **options: Any,
+    ) -> Evaluation:
+        """Scores on test pairs; the options are those of tasks/translation/evaluate.py."""
+        from clearhead.tasks.translation.evaluate import evaluate
+
+        return evaluate(self, folder, progress=progress, **options)
 
     def about(self) -> dict[str, Any]:
         """The directions, limits and search settings, for the explorer."""
