@@ -143,7 +143,7 @@ class CountedTexts:
                 "lower model.max_ngram, or raise model.min_documents"
             )
         found, documents = ngrams_of(sequences, base, config.max_ngram)
-        table, columns = np.unique(found, return_inverse=True)
+        table, columns = _distinct(found)
         bags = _bags(documents, columns, len(texts), len(table))
         frequent = np.bincount(bags.columns, minlength=len(table)) >= config.min_documents
         if not frequent.any():
@@ -221,7 +221,7 @@ class Bag(nn.Module):
         found, documents = ngrams_of(words, self.base, self.config.max_ngram)
         table = self.ngrams.cpu().numpy()
         # Looking up each n-gram once, in order, is several times faster than looking all of them up.
-        distinct, inverse = np.unique(found, return_inverse=True)
+        distinct, inverse = _distinct(found)
         at = np.minimum(np.searchsorted(table, distinct), len(table) - 1)
         columns = np.where(table[at] == distinct, at, -1)[inverse]
         known = columns >= 0
@@ -355,8 +355,8 @@ def _number_words(
     )
     words = list(numbers)
     rows = np.repeat(np.arange(len(texts)), sequences.lengths)
-    distinct = np.unique(rows * max(1, len(words)) + sequences.ids) % max(1, len(words))
-    frequent = np.bincount(distinct, minlength=len(words)) >= min_documents
+    bags = _bags(rows, sequences.ids.astype(np.int64), len(texts), len(words))
+    frequent = np.bincount(bags.columns, minlength=len(words)) >= min_documents
     renumbered = np.where(frequent, np.cumsum(frequent), UNKNOWN)
     kept = [word for word, keep in zip(words, frequent.tolist(), strict=True) if keep]
     return TokenSequences(renumbered[sequences.ids].astype(np.uint32), sequences.offsets), kept
@@ -372,7 +372,26 @@ def _sequences(texts: Iterable[Sequence[int]]) -> TokenSequences:
 
 def _bags(documents: Numbers, columns: Numbers, texts: int, width: int) -> Bags:
     """Entries of texts and columns, in any order and repeated, as bags."""
-    cells, counts = np.unique(documents * width + columns, return_counts=True)
-    rows, columns = np.divmod(cells, max(1, width))
-    offsets = np.searchsorted(rows, np.arange(texts + 1))
-    return Bags(columns, counts.astype(np.float32), offsets)
+    cells = np.sort(documents * width + columns)
+    first = _first_of_runs(cells)
+    starts = np.flatnonzero(first)
+    counts = np.diff(starts, append=len(cells)).astype(np.float32)
+    rows, columns = np.divmod(cells[starts], max(1, width))
+    return Bags(columns, counts, np.searchsorted(rows, np.arange(texts + 1)))
+
+
+def _distinct(numbers: Numbers) -> tuple[Numbers, Numbers]:
+    """The distinct numbers in order, and where each number is among them; np.unique takes twice as long."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    first = _first_of_runs(ordered)
+    inverse = np.empty(len(numbers), dtype=np.int64)
+    inverse[order] = np.cumsum(first) - 1
+    return ordered[first], inverse
+
+
+def _first_of_runs(ordered: Numbers) -> NDArray[np.bool_]:
+    """Where an ordered array has another number than before."""
+    first = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return first
