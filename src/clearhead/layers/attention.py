@@ -38,6 +38,15 @@ class AttentionConfig(Settings):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout of the attention weights."""
 
+    def check_width(self, width: int) -> None:
+        """Raises ValueError if heads do not divide a model's width, or each other."""
+        if self.head_size is None and width % self.heads:
+            raise ValueError(f"width {width} is not divisible by attention.heads {self.heads}")
+        if self.kv_heads and self.heads % self.kv_heads:
+            raise ValueError(
+                f"attention.heads {self.heads} is not divisible by attention.kv_heads {self.kv_heads}"
+            )
+
 
 @dataclass(frozen=True)
 class KeyValues:
