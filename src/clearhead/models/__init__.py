@@ -5,6 +5,9 @@ from typing import Any
 
 from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
+from clearhead.models.bag import Bag, BagConfig
+from clearhead.models.bilstm import BiLSTM, BiLSTMConfig
+from clearhead.models.encoder import Encoder, EncoderConfig
 from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -13,6 +16,12 @@ from clearhead.models.translator import Translator, TranslatorConfig
 __all__ = [
     "GPT",
     "MODELS",
+    "Bag",
+    "BagConfig",
+    "BiLSTM",
+    "BiLSTMConfig",
+    "Encoder",
+    "EncoderConfig",
     "EncoderDecoder",
     "GPTConfig",
     "Seq2Seq",
@@ -23,7 +32,14 @@ __all__ = [
     "read_config",
 ]
 
-MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT, "seq2seq": Seq2Seq}
+MODELS: dict[str, Any] = {
+    "translator": Translator,
+    "gpt": GPT,
+    "seq2seq": Seq2Seq,
+    "encoder": Encoder,
+    "bilstm": BiLSTM,
+    "bag": Bag,
+}
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 
 
