@@ -10,6 +10,7 @@ from clearhead.cli.options import (
     Beam,
     Device,
     Json,
+    Labels,
     LengthPenalty,
     ModelArgument,
     Pairs,
@@ -42,6 +43,7 @@ def evaluate(
     text: Texts = None,
     field: Annotated[str | None, option("Field of .jsonl or .parquet that holds the text.", "NAME")] = None,
     stride: Annotated[int | None, option("Stride of the window; default: half of it.", "N", min=1)] = None,
+    labels: Labels = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -54,6 +56,9 @@ def evaluate(
     A language model gets its loss, perplexity and bits per byte on --text, or on the text held out from its
     training. A sliding window predicts each token once, with at least window minus stride tokens of context.
 
+    A classifier gets its accuracy, macro-F1 and confusion matrix on --labels, or on the test files of its
+    recipe, or on the texts held out from its training.
+
     \b
     Examples:
       clearhead evaluate fr-en --pairs test.fr-en.tsv
@@ -63,6 +68,7 @@ def evaluate(
       clearhead evaluate runs/multilingual --from en --to fr
       clearhead evaluate shakespeare --text my.txt
       clearhead evaluate runs/mine --text other.jsonl --field story
+      clearhead evaluate runs/reviews --labels test.tsv
     """
     from clearhead.tasks.load import load
     from clearhead.tasks.zoo import find
@@ -70,7 +76,7 @@ def evaluate(
     loaded: Evaluable = load(model, device_named(device))
     test = pairs_location(pairs) if pairs else None
     options = given(pairs=test, against=against, source=source, target=target, beam=beam, out=out)
-    options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
+    options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride, labels=labels)
     check_taken(context, model, loaded.task, options, loaded.evaluate_options)
     if field and not text:
         raise SettingsError(f"--field {field}: needs --text FILE; the held-out text has no fields")
