@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -91,7 +91,7 @@ class Vocabulary:
         write_text(path, self._json())
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> "Vocabulary":
         found = read_json(path, {"words": list, "ngrams": int, "labels": list, "lowercase": bool})
         words, ngrams = found["words"], found["ngrams"]
         if not all(isinstance(word, str) for word in words) or len({*words}) < len(words) or ngrams < 0:
