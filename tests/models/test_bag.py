@@ -114,7 +114,10 @@ def test_the_temperature_makes_held_out_labels_most_likely():
     logits = torch.randn(500, 3, generator=generator) * 5
     classes = torch.multinomial((logits / 4).softmax(-1), 1, generator=generator)[:, 0]
     found = calibrated_temperature(logits, classes.numpy())
-    loss = [float(torch.nn.functional.cross_entropy(logits / t, classes)) for t in (found, 0.97 * found, 1.03 * found)]
+    loss = [
+        float(torch.nn.functional.cross_entropy(logits / t, classes))
+        for t in (found, 0.97 * found, 1.03 * found)
+    ]
     assert min(loss) == loss[0]
     assert 3 < found < 5.5
 
@@ -125,7 +128,9 @@ def test_a_vocabulary_is_saved_as_plain_data(tmp_path):
     loaded = Vocabulary.load(tmp_path / Vocabulary.FILE)
     assert loaded.fingerprint == vocabulary.fingerprint
     assert loaded.encode(["BÖSE neu gut"]).ids.tolist() == [2, 0, 1]
-    (tmp_path / Vocabulary.FILE).write_text('{"words": ["a", "a"], "ngrams": 1, "labels": [], "lowercase": true}')
+    (tmp_path / Vocabulary.FILE).write_text(
+        '{"words": ["a", "a"], "ngrams": 1, "labels": [], "lowercase": true}'
+    )
     with pytest.raises(ModelError, match="'words' are not distinct texts"):
         Vocabulary.load(tmp_path / Vocabulary.FILE)
     (tmp_path / Vocabulary.FILE).write_text("[]")

@@ -15,7 +15,7 @@ REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos|unsup)/(\d+)_(\d+)\.txt")
 
 
 def aclimdb(archive: Path, md5: str = ACLIMDB_MD5) -> Iterator[tuple[str, bytes]]:
-    """The reviews of aclImdb_v1.tar.gz, a file each there, as lines of three files, in the order of their ids."""
+    """The reviews of aclImdb_v1.tar.gz, a file each, as lines of three files in the order of their ids."""
     with archive.open("rb") as stream:
         if hashlib.file_digest(stream, "md5").hexdigest() != md5:
             raise DataError(f"{archive.name}: cut short or another edition; download it again")

@@ -30,7 +30,7 @@ Logits = Float[Tensor, "texts classes"]
 TOKEN = re.compile(r"\w+|[^\w\s]")
 UNKNOWN = 0
 MAX_ITERATIONS = 1000
-SKLEARN = "a bag of words is fitted by scikit-learn; install it: pip install scikit-learn"
+SKLEARN = "a bag of words is fitted by scikit-learn; install it: pip install 'clearhead[bags]'"
 
 
 class BagConfig(Settings):
@@ -245,7 +245,9 @@ class Bag(nn.Module):
             torch.from_numpy(array).to(self.weight.device)
             for array in (bags.columns, bags.offsets[:-1], self.values(bags))
         )
-        return F.embedding_bag(columns, self.weight, offsets, mode="sum", per_sample_weights=values) + self.bias
+        return (
+            F.embedding_bag(columns, self.weight, offsets, mode="sum", per_sample_weights=values) + self.bias
+        )
 
     def logits(self, bags: Bags) -> Logits:
         """The logits of the classes, calibrated by the temperature."""
@@ -342,7 +344,8 @@ def _linear(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         solver.fit(matrix, chosen)
-    return solver.coef_[0], float(solver.intercept_[0]), int(np.max(solver.n_iter_)) < MAX_ITERATIONS
+    bias = float(np.ravel(solver.intercept_)[0])
+    return solver.coef_[0], bias, int(np.max(solver.n_iter_)) < MAX_ITERATIONS
 
 
 def _number_words(

@@ -1,4 +1,4 @@
-"""Heads: what a model reads out of the states of a text. To add one, add a settings class and a row to HEADS."""
+"""Heads: what a model reads out of the states of a text; to add one, add its settings and a row to HEADS."""
 
 from collections.abc import Callable
 from typing import Any, Literal

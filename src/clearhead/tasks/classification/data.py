@@ -67,9 +67,7 @@ class LabelledTexts:
 
 def read_labelled(files: Sequence[str], config: LabelledConfig) -> tuple[list[Example], int]:
     """The labelled texts of files, and the number of those that were left out because they are blank."""
-    found = [
-        example for file in files for example in read_examples(file, config.columns, config.encoding)
-    ]
+    found = [example for file in files for example in read_examples(file, config.columns, config.encoding)]
     kept = [example for example in found if example.label and example.text.strip()]
     if not kept:
         raise DataError(f"{' and '.join(files)}: no text with a label; name another file, or data.columns")
@@ -114,8 +112,8 @@ def split(
     missing = {*labels}.difference(example.label for example in train)
     if missing:
         raise DataError(
-            f"label '{min(missing)[:40]}' has no text left to train on after validation, because other labels "
-            "have the same texts; remove copies, or set data.hold_out.share to 0"
+            f"label '{min(missing)[:40]}' has no text left to train on after validation, because other "
+            "labels have the same texts; remove copies, or set data.hold_out.share to 0"
         )
     return train, [example for example in texts if _hash(example.text, seed) in held]
 
@@ -166,8 +164,8 @@ class LabelledBatches(PlannedBatches[Rows, LabelledBatch]):
         self.texts, self.classes, self.config = texts, classes, config
         if len(texts) < self.share.batches_per_step:
             raise DataError(
-                f"{len(texts)} texts are too few for the {self.share.batches_per_step} batches of a step; use "
-                "fewer ranks, a lower training.accumulate or more texts"
+                f"{len(texts)} texts are too few for the {self.share.batches_per_step} batches of a step; "
+                "use fewer ranks, a lower training.accumulate or more texts"
             )
 
     def plan(self, epoch: int) -> list[Rows]:
@@ -189,12 +187,13 @@ def _labels(texts: Sequence[Example], files: str) -> tuple[str, ...]:
     counts = Counter(example.label for example in texts)
     if len(counts) == 1:
         raise DataError(
-            f"{files}: all {len(texts):,} texts have the label {_shown(counts)}; a classifier needs two or more"
+            f"{files}: all {len(texts):,} texts have the label {_shown(counts)}; a classifier needs two or "
+            "more labels"
         )
     if len(counts) > MAX_LABELS or len(texts) < MIN_TEXTS_PER_LABEL * len(counts):
         raise DataError(
-            f"{files}: {len(counts):,} different labels in {len(texts):,} texts, such as {_shown(counts)}, are "
-            "not labels; name the columns, for example --set data.columns='[0, 1]'"
+            f"{files}: {len(counts):,} different labels in {len(texts):,} texts, such as {_shown(counts)}, "
+            "are not labels; name the columns, for example --set data.columns='[0, 1]'"
         )
     if all(label.lstrip("-").isdecimal() for label in counts):
         return tuple(sorted(counts, key=int))
@@ -208,5 +207,7 @@ def _shown(labels: Iterable[str]) -> str:
 
 
 def _hash(text: str, seed: int) -> int:
-    key = hashlib.blake2b(" ".join(text.casefold().split()).encode(), digest_size=8, salt=seed.to_bytes(8, "little"))
+    key = hashlib.blake2b(
+        " ".join(text.casefold().split()).encode(), digest_size=8, salt=seed.to_bytes(8, "little")
+    )
     return int.from_bytes(key.digest(), "little")

@@ -1,7 +1,7 @@
 """A trained classifier in use: texts in, labels and probabilities out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, overload
@@ -76,8 +76,8 @@ class ClassificationModel(ABC):
     @overload
     def classify(self, texts: str) -> Classification: ...
     @overload
-    def classify(self, texts: Iterable[str]) -> list[Classification]: ...
-    def classify(self, texts: str | Iterable[str]) -> Classification | list[Classification]:
+    def classify(self, texts: list[str]) -> list[Classification]: ...
+    def classify(self, texts: str | list[str]) -> Classification | list[Classification]:
         """The class of a text, or of each of several; a blank text gets that of nothing at all."""
         several = as_texts(texts)
         if not several:
@@ -177,9 +177,7 @@ class SequenceModel(ClassificationModel):
         if UNK not in (ids := self.tokenizer.encode(text)):
             return ()
         words, numbers = self.tokenizer.word_texts(text), self.tokenizer.word_numbers(text)
-        return tuple(
-            dict.fromkeys(words[n] for n, number in zip(numbers, ids, strict=True) if number == UNK)
-        )
+        return tuple(dict.fromkeys(words[n] for n, number in zip(numbers, ids, strict=True) if number == UNK))
 
     def evidence(self, text: str, label: str | None = None) -> dict[str, float]:
         """How much the log-probability of a label falls when each word is left out."""

@@ -61,7 +61,8 @@ class FittedLabels(FittedRecipe):
         )
         if isinstance(model, BagConfig):
             found.append(
-                f"model: bag of n-grams up to {model.max_ngram}, {model.weighting}, {model.classifier}, C {model.C:g}"
+                f"model: bag of n-grams up to {model.max_ngram}, {model.weighting}, {model.classifier}, "
+                f"C {model.C:g}"
             )
             return found
         run = self.recipe.training
@@ -82,7 +83,7 @@ class FittedLabels(FittedRecipe):
 def fit_labels(
     paths: Sequence[str], changes: Sequence[str] = (), progress: ProgressCallback = ignore_progress
 ) -> FittedLabels:
-    """Reads the texts once and sizes a recipe to them; changes such as 'model.kind=bilstm' take precedence."""
+    """Reads the texts once and sizes a recipe to them; changes such as 'model.kind=bilstm' come first."""
     requested = apply_overrides({"data": {"train": list(paths)}}, changes)
     data = parse_settings(LabelledConfig, requested["data"], group="data")
     check_examples(data.paths)
@@ -110,7 +111,9 @@ def _bag(texts: LabelledTexts, words: int) -> BagConfig:
 def _encoder(data: LabelledConfig, lengths: np.ndarray, requested_steps: int) -> ClassificationRecipe:
     # Punctuation marks are tokens of their own.
     longest = int(min(512, max(16, 1.25 * np.quantile(lengths, 0.98))))
-    steps = requested_steps or max(200, int(EPOCHS * np.minimum(1.25 * lengths, longest).sum() / BATCH_TOKENS))
+    steps = requested_steps or max(
+        200, int(EPOCHS * np.minimum(1.25 * lengths, longest).sum() / BATCH_TOKENS)
+    )
     every = max(20, steps // 20)
     return ClassificationRecipe(
         data=data,
