@@ -5,6 +5,9 @@ from typing import Any
 
 from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
+from clearhead.models.bag import Bag, BagConfig
+from clearhead.models.bilstm import BiLSTM, BiLSTMConfig
+from clearhead.models.encoder import Encoder, EncoderConfig
 from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.models.ngram import Ngram, NgramConfig
@@ -15,6 +18,12 @@ from clearhead.models.word_vectors import WordVectors
 __all__ = [
     "GPT",
     "MODELS",
+    "Bag",
+    "BagConfig",
+    "BiLSTM",
+    "BiLSTMConfig",
+    "Encoder",
+    "EncoderConfig",
     "EncoderDecoder",
     "GPTConfig",
     "Ngram",
@@ -33,6 +42,9 @@ MODELS: dict[str, Any] = {
     "seq2seq": Seq2Seq,
     "ngram": Ngram,
     "word_vectors": WordVectors,
+    "encoder": Encoder,
+    "bilstm": BiLSTM,
+    "bag": Bag,
 }
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 

@@ -1,5 +1,6 @@
 """Tasks: what models are trained for, one folder each, and the one table of them."""
 
+from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.language.task import LanguageTask
 from clearhead.tasks.ngrams.task import NgramTask
 from clearhead.tasks.task import Task
@@ -11,5 +12,6 @@ TASKS: dict[str, type[Task]] = {
     "language": LanguageTask,
     "ngrams": NgramTask,
     "word_vectors": WordVectorsTask,
+    "classification": ClassificationTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""
