@@ -89,24 +89,28 @@ def next_token(
     shown = distribution(tokenizer.pieces, logits, chosen, token, suppressed)
     ends, anatomy = tokenizer.eos_ids, model.model.anatomy()
     output = tokenizer.decode([one for one in (*generated, token) if one not in ends])
-    stack = anatomy.stacks[-1]
-    attention = model.model.get_submodule(f"{stack.path}.blocks.0.{stack.sublayers[0]}")
-    numbers = stack.layers * attention.project.sizes[1] * positions
     return {
         "next": {name: shown["next"][name] for name in ("id", "piece", "probability")},
         "top": shown["top"],
         "kept": shown["kept"],
         # With one side, the output continues the text.
-        "text": text + output if len(anatomy.embeddings) == 1 else output,
+        "text": text + output if len(anatomy.embeddings) <= 1 else output,
         "ended": token in ends,
         "positions": positions,
-        "cache": {
-            "layers": stack.layers,
-            "heads": attention.project.sizes[1] // attention.head_size,
-            "head_size": attention.head_size,
-            "positions": positions,
-            "bytes": 2 * numbers * logits.element_size(),
-        },
+        "cache": _cache(model.model, positions, logits.element_size()) if anatomy.stacks else None,
+    }
+
+
+def _cache(model: Any, positions: int, number_bytes: int) -> dict[str, int]:
+    """The size of the keys and values that the last stack keeps."""
+    stack = model.anatomy().stacks[-1]
+    attention = model.get_submodule(f"{stack.path}.blocks.0.{stack.sublayers[0]}")
+    return {
+        "layers": stack.layers,
+        "heads": attention.project.sizes[1] // attention.head_size,
+        "head_size": attention.head_size,
+        "positions": positions,
+        "bytes": 2 * stack.layers * attention.project.sizes[1] * positions * number_bytes,
     }
 
 

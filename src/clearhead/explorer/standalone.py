@@ -54,7 +54,7 @@ def data_of(session: TraceSession) -> dict[str, Any]:
         "format": FORMAT,
         "manifest": manifest,
         "summaries": summaries(session),
-        "lens": lens(session, 3) if has_logits else None,
+        "lens": lens(session, 3) if "lens" in manifest["parts"] else None,
         "beam": tree,
         "logits": {str(position): session.logits(position, SamplingFilter()) for position in positions},
         "tensors": {name: array_of(session.values(name), dtype).record() for name in kept},

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import ClearheadError, ModelError, SettingsError, TextError
-from clearhead.explorer.architecture import architecture
+from clearhead.explorer.architecture import architecture, device_of
 from clearhead.explorer.arrays import Array, array_of, max_pool, select
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
 from clearhead.explorer.distribution import SamplingFilter, distribution
@@ -20,14 +20,13 @@ from clearhead.explorer.interventions import Edits, as_python, parse_edits
 from clearhead.explorer.pending import PendingTrace
 from clearhead.inspection import intervene
 from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.trace import captured_pass, first_tensors
 
 KEPT_BYTES = 96_000_000
 """A larger trace keeps what pictures need and computes the rest on request."""
 ON_REQUEST = ("scores", "masked", "queries", "keys", "values", "head_output")
 FORMAT = 2
-PARTS = ("summaries", "logits", "lens", "beam", "contributions", "projection")
-NEED_LOGITS = ("logits", "lens", "contributions")
 NODE_BYTES = 500
 """Memory of one hypothesis of a beam search, roughly."""
 
@@ -64,7 +63,7 @@ class TraceSession:
         self._tensors, self.stopped = PendingTrace(captured), False
         self.pending, self._last_put = (), time.perf_counter()
         self.model = self.explanation.model
-        self.device = next(self.model.parameters()).device
+        self.device = device_of(self.model)
         sides = self.explanation.sides
         self.catalogue = catalogue(self.model, {side: len(tokens) for side, tokens in sides.items()})
 
@@ -120,9 +119,6 @@ class TraceSession:
     def manifest(self) -> dict[str, Any]:
         """Everything but the numbers; values that need the whole pass are None until it has finished."""
         explanation = self.explanation
-        roles = {entry.role for entry in self.catalogue.values()}
-        absent = {*(() if "logits" in roles else NEED_LOGITS), *(() if explanation.tree else ("beam",))}
-        absent |= set() if {"embedding", "stream"} <= roles else {"projection"}
         return {
             "format": FORMAT,
             "id": "",
@@ -140,7 +136,7 @@ class TraceSession:
             "bytes": self.bytes,
             "seconds": self.seconds,
             "tensors": [entry.record() for entry in self.catalogue.values()],
-            "parts": [part for part in PARTS if part not in absent],
+            "parts": self._parts(),
         }
 
     def entry(self, name: str) -> tuple[Entry, list[str], tuple[str, ...]]:
@@ -206,6 +202,20 @@ class TraceSession:
         length = len(self.explanation.target if side is None else self.explanation.sides[side])
         if not 0 <= position < length:
             raise SettingsError(f"position: {position} is not from 0 to {length - 1}")
+
+    def _parts(self) -> list[str]:
+        """The measures that this trace supports."""
+        explanation, roles = self.explanation, {entry.role for entry in self.catalogue.values()}
+        predicts = "logits" in roles
+        there = {
+            "summaries": True,
+            "logits": predicts,
+            "lens": predicts and Summaries(explanation).has_lens,
+            "beam": explanation.tree is not None,
+            "contributions": predicts and "weights" in roles,
+            "projection": {"embedding", "stream"} <= roles,
+        }
+        return [part for part, supported in there.items() if supported]
 
     def _names(self, name: str, layer: int | None) -> list[str]:
         _, names, axes = self.entry(name)

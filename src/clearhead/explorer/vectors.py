@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clearhead.errors import TextError
+from clearhead.errors import SettingsError, TextError
 from clearhead.explorer.explorable import Explorable, explain_options, tokenizer_of
 from clearhead.inspection.explanation import Explanation, words_of
 from clearhead.inspection.vectors import nearest
+from clearhead.models.anatomy import StackPart
 
 PUNCTUATION = ".,;:!?\"'»«„“”()"
 
@@ -34,12 +35,14 @@ def neighbours(model: Explorable, word: str, count: int) -> dict[str, Any]:
 
 @torch.no_grad()
 def in_contexts(model: Explorable, word: str, texts: Sequence[str], count: int) -> dict[str, Any]:
-    """The same word in several texts: how similar its vectors are after each layer of the first stack."""
+    """The same word in several texts: how similar its vectors are after each layer of the first side."""
     anatomy = model.model.anatomy()
-    stack = anatomy.stacks[0]
-    embedding = f"{anatomy.embeddings[stack.side]}.token_embeddings"
-    path = stack.stream("*", stack.sublayers[-1])
-    names = [embedding, *(path.replace("*", str(layer)) for layer in range(stack.layers))]
+    if not (parts := (*anatomy.stacks, *anatomy.recurrences)):
+        raise SettingsError(f"model: {model.name!r} has no layers, so a word is the same in every text")
+    part = parts[0]
+    embedding = f"{anatomy.embeddings[part.side]}.token_embeddings"
+    path = part.stream("*", part.sublayers[-1]) if isinstance(part, StackPart) else part.site("*", "hidden")
+    names = [embedding, *(path.replace("*", str(layer)) for layer in range(part.layers))]
     # Only the first side is read; an empty target is the fastest.
     options = explain_options(model, {"target": ""})
     positions, rows = [], []
@@ -47,22 +50,26 @@ def in_contexts(model: Explorable, word: str, texts: Sequence[str], count: int) 
         explanation = model.explain(text, names=[embedding, path], **options)
         found = _positions(explanation, word, number)
         positions.append(found)
-        rows.append(torch.stack([explanation[name][found].mean(0) for name in names]))
-    vectors = torch.stack(rows, 1)
-    unit, device = F.normalize(vectors.float(), dim=-1), _matrix(model).device
+        # The two directions of a recurrence make one vector.
+        rows.append([explanation[name][..., found, :].mean(-2).flatten().float() for name in names])
+    units = [F.normalize(torch.stack(vectors), dim=-1) for vectors in zip(*rows, strict=True)]
+    last = [row[-1].to(_matrix(model).device) for row in rows] if anatomy.stacks else []
     return {
         "word": word,
-        "layers": stack.layers,
+        "layers": part.layers,
         "positions": positions,
-        "similarity": (unit @ unit.mT).clamp(-1, 1).tolist(),
-        "nearest": [_nearest(model, vector.to(device), count, set()) for vector in vectors[-1]],
+        "similarity": [(unit @ unit.mT).clamp(-1, 1).tolist() for unit in units],
+        "nearest": [_nearest(model, vector, count, set()) for vector in last],
     }
 
 
 def _matrix(model: Explorable) -> Tensor:
     """The embedding matrix of the first side."""
-    path = next(iter(model.model.anatomy().embeddings.values()))
-    return model.model.get_parameter(f"{path}.weight")
+    path = next(iter(model.model.anatomy().embeddings.values()), "")
+    matrix = getattr(model.model.get_submodule(path), "weight", None)
+    if matrix is None:
+        raise SettingsError(f"model: {model.name!r} has no embedding, so words have no neighbours")
+    return matrix
 
 
 def _nearest(model: Explorable, vector: Tensor, count: int, without: set[int]) -> list[dict[str, Any]]:
