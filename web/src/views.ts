@@ -28,6 +28,8 @@ const part =
   (trace: Manifest): boolean =>
     trace.parts.includes(name);
 
+const attends = (trace: Manifest): boolean => trace.model.attentions.length > 0;
+
 export const VIEWS: View[] = [
   { id: "tokens", title: "Text → tokens", says: "what the model reads", show: TextTokens },
   {
@@ -38,9 +40,9 @@ export const VIEWS: View[] = [
     has: (trace) => trace.tensors.some((one) => one.role === "embedding"),
   },
   { id: "projections", title: "Q, K, V", says: "x · W with real numbers", show: Projections, has: part("projection") },
-  { id: "softmax", title: "Scores → softmax", says: "one row as arithmetic", show: Softmax },
-  { id: "heads", title: "Heads", says: "all of them, by role", show: Heads },
-  { id: "head", title: "One head", says: "lines, matrix, text", show: Head },
+  { id: "softmax", title: "Scores → softmax", says: "one row as arithmetic", show: Softmax, has: attends },
+  { id: "heads", title: "Heads", says: "all of them, by role", show: Heads, has: attends },
+  { id: "head", title: "One head", says: "lines, matrix, text", show: Head, has: attends },
   {
     id: "cross",
     title: "Cross-attention",
@@ -69,7 +71,8 @@ export const VIEWS: View[] = [
     title: "Vectors",
     says: "neighbours, in context",
     show: Vectors,
-    has: (trace, source) => source.live && trace.model.tokenizer !== null && trace.model.tokenizer !== "character",
+    has: ({ model }, source) =>
+      source.live && model.width !== null && model.tokenizer !== null && model.tokenizer !== "character",
   },
 ];
 

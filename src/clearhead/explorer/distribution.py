@@ -1,5 +1,6 @@
 """The next token: its full softmax, what temperature, top-k and top-p leave of it, and the choice."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,8 @@ from clearhead.decoding.sampling import keep_top_k, keep_top_p
 from clearhead.errors import SettingsError
 from clearhead.explorer.explorable import Explorable, tokenizer_of
 from clearhead.inspection.summaries import entropy
-from clearhead.text.tokenizer import BOS, EOS
+from clearhead.text.detokenizer import StreamDetokenizer
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 MAX_TOP = 200
 
@@ -61,7 +63,7 @@ def distribution(
         return {
             "id": number,
             "piece": pieces([number])[0],
-            "logit": float(logits[number]),
+            "logit": finite(float(logits[number])),
             "probability": float(probabilities[number]),
         }
 
@@ -88,13 +90,13 @@ def next_token(
     token = _choose(logits, len(generated), chosen, seed, suppressed)
     shown = distribution(tokenizer.pieces, logits, chosen, token, suppressed)
     ends, anatomy = tokenizer.eos_ids, model.model.anatomy()
-    output = tokenizer.decode([one for one in (*generated, token) if one not in ends])
+    one_side = len(anatomy.embeddings) <= 1
+    output = [one for one in (*generated, token) if one not in ends]
     return {
         "next": {name: shown["next"][name] for name in ("id", "piece", "probability")},
         "top": shown["top"],
         "kept": shown["kept"],
-        # With one side, the output continues the text.
-        "text": text + output if len(anatomy.embeddings) <= 1 else output,
+        "text": continued(tokenizer, text, output) if one_side else tokenizer.decode(output),
         "ended": token in ends,
         "positions": positions,
         "cache": _cache(model.model, positions, logits.element_size()) if anatomy.stacks else None,
@@ -112,6 +114,20 @@ def _cache(model: Any, positions: int, number_bytes: int) -> dict[str, int]:
         "positions": positions,
         "bytes": 2 * stack.layers * attention.project.sizes[1] * positions * number_bytes,
     }
+
+
+def continued(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> str:
+    """A text and the ids that follow it."""
+    stream = StreamDetokenizer(tokenizer, tokenizer.encode(text))
+    for one in ids:
+        stream.add(one)
+    stream.rest()
+    return text + stream.text
+
+
+def finite(value: float | None) -> float | None:
+    """A number as JSON, which has no infinity: None for the logarithm of 0."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _check(model: Explorable, generated: Sequence[int], seed: int) -> Any:

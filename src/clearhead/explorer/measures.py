@@ -9,6 +9,7 @@ import torch
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.catalogue import pattern_of
+from clearhead.explorer.distribution import finite
 from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
 from clearhead.inspection.alignment import Aligner
@@ -83,9 +84,9 @@ def beam(session: TraceSession) -> dict[str, Any]:
             "step": node.step,
             "id": node.token,
             "piece": piece,
-            "log_prob": _finite(node.log_prob),
-            "sum_log_prob": _finite(node.sum_log_prob),
-            "score": _finite(node.score),
+            "log_prob": finite(node.log_prob),
+            "sum_log_prob": finite(node.sum_log_prob),
+            "score": finite(node.score),
             "state": node.state,
             "reason": node.reason,
             "rank": node.rank,
@@ -148,7 +149,3 @@ def _cell(session: TraceSession, ids: list[int], probabilities: list[float]) -> 
         {"id": one, "piece": piece, "probability": probability}
         for one, piece, probability in zip(ids, session.explanation.pieces(ids), probabilities, strict=True)
     ]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -14,12 +14,12 @@ from clearhead.errors import ClearheadError, ModelError, SettingsError, TextErro
 from clearhead.explorer.architecture import architecture, device_of
 from clearhead.explorer.arrays import Array, array_of, max_pool, select
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
-from clearhead.explorer.distribution import SamplingFilter, distribution
+from clearhead.explorer.distribution import SamplingFilter, distribution, finite
 from clearhead.explorer.explorable import Explorable, about, explain_options
 from clearhead.explorer.interventions import Edits, as_python, parse_edits
 from clearhead.explorer.pending import PendingTrace
 from clearhead.inspection import intervene
-from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.explanation import Explanation, Token
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.trace import captured_pass, first_tensors
 
@@ -127,7 +127,7 @@ class TraceSession:
             "text": explanation.text,
             "normalized": explanation.normalized,
             "to": explanation.settings.get("to"),
-            "sides": {side: [one.record() for one in tokens] for side, tokens in explanation.sides.items()},
+            "sides": {side: [_record(one) for one in tokens] for side, tokens in explanation.sides.items()},
             "output": self._output(),
             "before": self.before,
             "difference": None if math.isnan(explanation.difference) else explanation.difference,
@@ -236,10 +236,10 @@ class TraceSession:
         return {
             "text": explanation.output,
             "score": getattr(found, "score", None),
-            "log_prob": None if math.isnan(explanation.difference) else log_prob,
+            "log_prob": None if math.isnan(explanation.difference) else finite(log_prob),
             "complete": getattr(found, "complete", True),
             "tokens": [
-                {"id": one.next, "piece": piece, "log_prob": one.log_prob}
+                {"id": one.next, "piece": piece, "log_prob": finite(one.log_prob)}
                 for one, piece in zip(predicted, names, strict=True)
             ],
             "nbest": [
@@ -249,9 +249,13 @@ class TraceSession:
         }
 
 
+def _record(token: Token) -> dict[str, Any]:
+    return {**token.record(), "log_prob": finite(token.log_prob)}
+
+
 def output_summary(explanation: Explanation) -> dict[str, Any]:
     """The output with its score and log-probability."""
-    log_prob = None if math.isnan(explanation.difference) else explanation.sum_log_prob
+    log_prob = None if math.isnan(explanation.difference) else finite(explanation.sum_log_prob)
     score = getattr(explanation.found, "score", None)
     return {"text": explanation.output, "score": score, "log_prob": log_prob}
 

@@ -9,6 +9,7 @@ import pytest
 from clearhead.explorer.server import in_background
 
 from ..test_own_family import SorterInUse
+from ..test_without_attention import BigramsInUse
 
 TEXT = "The dog runs through the big garden."
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
@@ -115,5 +116,22 @@ def test_a_family_outside_the_package_has_every_view_it_supports(browser, watche
         assert page.locator("#output").inner_text() == "1 2 3"
         page.get_by_role("button", name="mute head 0", exact=True).click()
         page.wait_for_selector("button[aria-label='mute head 0'][aria-pressed=true]:enabled")
+        page.close()
+    assert opened.problems == []
+
+
+def test_a_family_without_attention_shows_what_there_is(browser, watched):
+    with in_background([("bigrams", BigramsInUse())]) as address:
+        opened = watched(browser.new_page(), address)
+        page = opened.go(text="the dog runs")
+        views = page.locator("nav.views button b").all_inner_texts()
+        assert views == ["Text → tokens", "Next token", "Generate"]
+        assert page.get_by_text("This model has no attention").count() == 1
+        opened.turn("logits")
+        assert page.locator(".bars .piece").first.inner_text() == "runs"
+        opened.turn("generate")
+        page.get_by_role("button", name="Next token").last.click()
+        page.get_by_text("as text:").wait_for()
+        assert page.get_by_text("The cache").count() == 0
         page.close()
     assert opened.problems == []
