@@ -5,6 +5,7 @@ import type { Manifest, TraceSource } from "./contract";
 import Beam from "./views/Beam.svelte";
 import Cross from "./views/Cross.svelte";
 import Embedding from "./views/Embedding.svelte";
+import Gates from "./views/Gates.svelte";
 import Generate from "./views/Generate.svelte";
 import Head from "./views/Head.svelte";
 import Heads from "./views/Heads.svelte";
@@ -56,6 +57,13 @@ export const VIEWS: View[] = [
     says: "who adds how much",
     show: Residual,
     has: (trace) => trace.tensors.some((one) => one.role === "stream"),
+  },
+  {
+    id: "gates",
+    title: "Gates",
+    says: "what is kept over time",
+    show: Gates,
+    has: (trace) => trace.tensors.some((one) => one.recurrence),
   },
   { id: "logits", title: "Next token", says: "logits, filters, logit lens", show: Logits, has: part("logits") },
   { id: "beam", title: "Beam tree", says: "every path the search tried", show: Beam, has: part("beam") },
