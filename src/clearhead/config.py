@@ -5,10 +5,10 @@ import types
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from clearhead.errors import SettingsError, closest_match, did_you_mean
@@ -24,6 +24,30 @@ class Settings(BaseModel):
     def names(cls) -> Collection[str]:
         """The settings of this group."""
         return cls.model_fields
+
+
+class PresetSettings(Settings):
+    """Settings with named presets: `preset = "base"` stands for all of its settings."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_preset(cls, values: Any) -> Any:
+        """Replaces a preset by its settings; settings beside it take precedence, also within a group."""
+        if not isinstance(values, dict) or "preset" not in values:
+            return values
+        values = dict(values)
+        name = values.pop("preset")
+        if name not in cls.PRESETS:
+            raise ValueError(f"preset {name!r} is not one of {', '.join(cls.PRESETS)}")
+        preset = cls.PRESETS[name]
+        groups = {
+            group: {**preset[group], **given}
+            for group, given in values.items()
+            if isinstance(given, dict) and isinstance(preset.get(group), dict)
+        }
+        return {**preset, **values, **groups}
 
 
 S = TypeVar("S", bound=Settings)

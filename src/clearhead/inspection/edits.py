@@ -10,14 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.inspection.sites import ATTENTION, Site
+from clearhead.inspection.sites import ATTENTION, BY_KEY, Site, position_axis
 from clearhead.layers.attention import Attention
 from clearhead.layers.embedding import Embedding
 
 BY_QUERY = ("scores", "masked", "weights")
 """Steps of an attention whose last axes are queries and keys."""
-BY_KEY = ("keys", "values")
-"""Steps that cover all positions so far, even in a cached step."""
 MAX_WEIGHT = 1e30
 """A row of such weights still sums to a finite number in single precision."""
 
@@ -170,7 +168,7 @@ class Patch(Edit):
                 raise site.error(f"position {position} is not in the patched trace; it has 0 to {length - 1}")
 
     def apply(self, tensor: Tensor, context: EditContext) -> Tensor:
-        name, axis = context.site.tensor, 2 if context.site.tensor in ATTENTION else 1
+        name, axis = context.site.tensor, position_axis(context.site.module, context.site.tensor)
         other = self.trace[context.site.name].to(tensor)
         # A cached step has the logits of one position, without an axis for it.
         here = tensor.unsqueeze(1) if tensor.dim() < other.dim() else tensor
@@ -224,9 +222,10 @@ class Swap(Edit):
 
     def apply(self, tensor: Tensor, context: EditContext) -> Tensor:
         changed = tensor.clone()
+        rows = changed.movedim(position_axis(context.site.module, context.site.tensor), 1)
         for position, vector in self.vectors.items():
-            if 0 <= position - context.offset < tensor.shape[1]:
-                changed[:, position - context.offset] = _vector(vector, tensor, context.site)
+            if 0 <= position - context.offset < rows.shape[1]:
+                rows[:, position - context.offset] = _vector(vector, tensor, context.site)
         return changed
 
 
@@ -263,12 +262,11 @@ class SetPosition(Edit):
 
 def position_count(site: Site, tensor: Tensor) -> int:
     """The number of positions in a tensor of a site."""
-    if site.tensor in ATTENTION:
-        return tensor.shape[2]
     if site.tensor == "position_ids":
         return tensor.shape[-1]
     # A cached step has the logits of one position, without an axis for it.
-    return 1 if site.tensor == "logits" and tensor.dim() < 3 else tensor.shape[1]
+    one = site.tensor == "logits" and tensor.dim() < 3
+    return 1 if one else tensor.shape[position_axis(site.module, site.tensor)]
 
 
 def _index(values: Sequence[int], like: Tensor) -> Tensor:

@@ -8,9 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from clearhead.errors import SettingsError
-from clearhead.inspection.edits import BY_KEY, Edit, EditContext, position_count
-from clearhead.inspection.sites import Hook, Site, attached, matching, sites
+from clearhead.inspection.edits import Edit, EditContext, position_count
+from clearhead.inspection.sites import BY_KEY, Hook, Site, attached, matching, sites
 from clearhead.layers.embedding import Embedding
+from clearhead.layers.unrolling import unrolling
 
 Change = Edit | Callable[[Tensor], Tensor]
 """An edit, or any function of the tensor at a site."""
@@ -99,7 +100,8 @@ class AppliedChange:
         return masked
 
     def _apply(self, tensor: Tensor) -> Tensor:
-        first = self.offset.first
+        loop = unrolling()
+        first = self.offset.first + (loop.position if loop else 0)
         before = 0 if self.site.tensor in BY_KEY else first
         self.positions = max(self.positions, before + position_count(self.site, tensor))
         if isinstance(self.change, Edit):

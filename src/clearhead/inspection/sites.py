@@ -22,6 +22,8 @@ from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import FeedForward, SwiGLU
 from clearhead.layers.norm import PostNorm, PreNorm
 from clearhead.layers.positions import NoPosition, Rotary
+from clearhead.layers.recurrent import RecurrentLayer
+from clearhead.layers.unrolling import unrolling
 from clearhead.models.anatomy import anatomy_of
 
 Hook = Callable[[Tensor], Tensor]
@@ -30,6 +32,8 @@ Remove = Callable[[], None]
 
 ATTENTION = ("queries", "keys", "values", "scores", "masked", "weights", "head_output")
 """The steps of an attention; a hook on one of them switches the attention to its explicit path."""
+BY_KEY = ("keys", "values")
+"""Steps that cover all positions so far, even in a cached step."""
 
 
 def _output(module: nn.Module, hook: Hook) -> Remove:
@@ -89,6 +93,8 @@ def _tensors(module: nn.Module) -> dict[str, Register]:
     match module:
         case Attention():
             return {**dict.fromkeys(ATTENTION), "added": _output}
+        case RecurrentLayer():
+            return dict.fromkeys(module.cell.tensors)
         case FeedForward() | SwiGLU():
             return {"hidden": partial(_input, "outer"), "added": _output}
         case PostNorm() | PreNorm():
@@ -106,6 +112,11 @@ def _tensors(module: nn.Module) -> dict[str, Register]:
             return {}
 
 
+def position_axis(module: nn.Module, tensor: str) -> int:
+    """The axis of positions in a tensor of a module; after heads or directions, if it has them."""
+    return 2 if isinstance(module, Attention | RecurrentLayer) and tensor != "added" else 1
+
+
 class HookRegistry:
     """The hooks on one module; those that change a tensor run before those that only read it."""
 
@@ -119,9 +130,18 @@ class HookRegistry:
         """The tensor after all hooks; the registry itself serves as the module's tap."""
         if self.previous_tap and self.tensors[name] is None:
             tensor = self.previous_tap(name, tensor)
-        for _, hook in self.hooks.get(name, ()):
-            tensor = hook(tensor)
+        loop = unrolling()
+        for readonly, hook in self.hooks.get(name, ()):
+            if readonly and loop:
+                # It reads the whole sequence, when the loop is done.
+                loop.add((self.module, name, hook), tensor, self._step_axis(name), hook)
+            else:
+                tensor = hook(tensor)
         return tensor
+
+    def _step_axis(self, name: str) -> int | None:
+        """The axis of positions, of which a loop computes one at a time; None where each step has all."""
+        return None if name in BY_KEY else position_axis(self.module, name)
 
     def add(self, name: str, hook: Hook, readonly: bool) -> None:
         hooks = (*self.hooks.get(name, ()), (readonly, hook))

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
 from jaxtyping import Float
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from clearhead.config import Settings
+from clearhead.config import PresetSettings
 from clearhead.layers.attention import Attention, AttentionConfig, KeyValues
 from clearhead.layers.cache import Cache
 from clearhead.layers.feedforward import ActivationKind, make_feedforward
@@ -23,10 +23,8 @@ Encoded = Float[Tensor, "batch source width"]
 Init = Literal["xavier", "gpt2", "zero"]
 
 
-class BlockConfig(Settings):
+class BlockConfig(PresetSettings):
     """The settings that all blocks of a model share; the base of every Transformer's settings."""
-
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
 
     width: PositiveInt = 512
     ffn_width: PositiveInt = 2048
@@ -83,29 +81,9 @@ class BlockConfig(Settings):
             f"{self.max_positions:,} positions": self.max_positions * per_position,
         }
 
-    @model_validator(mode="before")
-    @classmethod
-    def _apply_preset(cls, values: Any) -> Any:
-        """Replaces `preset = "base"` by its settings; settings beside it take precedence."""
-        if not isinstance(values, dict) or "preset" not in values:
-            return values
-        values = dict(values)
-        name = values.pop("preset")
-        if name not in cls.PRESETS:
-            raise ValueError(f"preset {name!r} is not one of {', '.join(cls.PRESETS)}")
-        preset = cls.PRESETS[name]
-        merged = {**preset, **values}
-        if isinstance(values.get("attention"), dict):
-            merged["attention"] = {**preset.get("attention", {}), **values["attention"]}
-        return merged
-
     @model_validator(mode="after")
     def _check_heads(self) -> "BlockConfig":
-        heads, kv_heads = self.attention.heads, self.attention.kv_heads
-        if self.attention.head_size is None and self.width % heads:
-            raise ValueError(f"width {self.width} is not divisible by attention.heads {heads}")
-        if kv_heads and heads % kv_heads:
-            raise ValueError(f"attention.heads {heads} is not divisible by attention.kv_heads {kv_heads}")
+        self.attention.check_width(self.width)
         if self.position == "rotary" and self.head_size % 2:
             raise ValueError(f"rotary positions need an even head size, not {self.head_size}")
         return self
@@ -187,8 +165,8 @@ class Stack(nn.Module):
 
     def project_source(self, states: Encoded, mask: Mask) -> Source:
         """The keys and values of encoded states, projected once before decoding."""
-        blocks = (cast(Block, block) for block in self.blocks)
-        return Source([block.cross_attention.project_kv(states) for block in blocks], mask)
+        attentions = [cast(Block, block).cross_attention for block in self.blocks]
+        return Source([one.prepare(one.project_kv(states)) for one in attentions], mask)
 
     def forward(
         self,

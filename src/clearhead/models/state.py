@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.layers.block import Source
 from clearhead.layers.cache import Cache, KVCache
 from clearhead.layers.mask import Causal, LeftPadding, LengthMask, Mask
+from clearhead.layers.recurrent import State as RecurrentState
 
 Rows = Int[Tensor, " rows"]
+Vectors = Float[Tensor, "rows width"]
 
 
 @runtime_checkable
@@ -69,13 +71,29 @@ class GPTState:
             self.shared_padding = int(self.padding.min()) if len(rows) else 0
 
 
-class TranslatorState:
-    """A cache for each decoder block, and the source that each row translates."""
+class SourceState:
+    """The source that each row translates."""
 
     def __init__(self, source: Source, lengths: Rows):
         self.source, self.lengths = source, lengths
-        self.caches = [KVCache() for _ in source.blocks]
         self.sentences = torch.arange(len(lengths), device=lengths.device)
+
+    def select_source(self, rows: Int[Tensor, " chosen"]) -> None:
+        sentences = self.sentences[rows]
+        # Beams mostly swap rows within their sentence; then the source, the larger part, can stay.
+        if torch.equal(sentences, self.sentences):
+            return
+        self.sentences, self.lengths = sentences, self.lengths[rows]
+        selected = [kv.select(rows) for kv in self.source.blocks]
+        self.source = Source(selected, LengthMask(self.lengths))
+
+
+class TranslatorState(SourceState):
+    """A cache for each decoder block, and the source."""
+
+    def __init__(self, source: Source, lengths: Rows):
+        super().__init__(source, lengths)
+        self.caches = [KVCache() for _ in source.blocks]
 
     @property
     def length(self) -> int:
@@ -86,10 +104,22 @@ class TranslatorState:
         """Keeps these rows, in this order; rows may repeat."""
         for cache in self.caches:
             cache.select(rows)
-        sentences = self.sentences[rows]
-        # Beams mostly swap rows within their sentence; then the source, the larger part, can stay.
-        if torch.equal(sentences, self.sentences):
-            return
-        self.sentences, self.lengths = sentences, self.lengths[rows]
-        selected = [kv.select(rows) for kv in self.source.blocks]
-        self.source = Source(selected, LengthMask(self.lengths))
+        self.select_source(rows)
+
+
+class Seq2SeqState(SourceState):
+    """The state of each recurrent layer, the vector that the next step is given, and the source."""
+
+    def __init__(
+        self, source: Source, lengths: Rows, layers: Sequence[RecurrentState], given: Vectors | None
+    ):
+        super().__init__(source, lengths)
+        self.layers, self.given = layers, given
+        self.length = 0
+        """The number of target tokens processed."""
+
+    def select(self, rows: Int[Tensor, " chosen"]) -> None:
+        """Keeps these rows, in this order; rows may repeat."""
+        self.layers = [tuple(part.index_select(0, rows) for part in layer) for layer in self.layers]
+        self.given = None if self.given is None else self.given.index_select(0, rows)
+        self.select_source(rows)

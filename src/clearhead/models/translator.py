@@ -3,26 +3,26 @@
 from typing import Any, ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from pydantic import PositiveInt
-from torch import Tensor, nn
+from torch import Tensor
 
-from clearhead.layers.attention import Tap
 from clearhead.layers.block import BlockConfig, Source, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.layout import Padded, PairLayout
 from clearhead.layers.mask import Causal
 from clearhead.layers.positions import check_length
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
+from clearhead.models.encoder_decoder import (
+    EncoderDecoder,
+    EncoderDecoderConfig,
+    SourceTokens,
+    TargetStates,
+    TargetTokens,
+)
 from clearhead.models.state import TranslatorState
-from clearhead.text.tokenizer import Tokenizer
 
-SourceTokens = Int[Tensor, "batch source"]
-TargetTokens = Int[Tensor, "batch target"]
 SourceStates = Float[Tensor, "batch source width"]
-TargetStates = Float[Tensor, "batch target width"]
-Logits = Float[Tensor, "batch target vocabulary"]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {  # Wu et al. 2021
@@ -45,7 +45,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class TranslatorConfig(BlockConfig):
+class TranslatorConfig(EncoderDecoderConfig, BlockConfig):
     """The settings of a translator; the defaults are the paper's base model."""
 
     PRESETS: ClassVar = PRESETS
@@ -53,50 +53,32 @@ class TranslatorConfig(BlockConfig):
     kind: Literal["translator"] = "translator"
     encoder_layers: PositiveInt = 6
     decoder_layers: PositiveInt = 6
-    max_length: PositiveInt = 512
-    """The most tokens of a source or target, its special token included."""
-    tied: Literal["all", "target", "none"] = "all"
-    """Which matrices are shared: source, target and readout; target and readout; none."""
-
-    @property
-    def max_positions(self) -> int:
-        return self.max_length
 
     @property
     def depth(self) -> int:
         return max(self.encoder_layers, self.decoder_layers)
 
     @property
-    def max_tokens(self) -> int:
-        """The most tokens of a text without its special token, </s> in a source and <s> in a target."""
-        return self.max_length - 1
+    def summary(self) -> str:
+        """The main settings in words."""
+        layers = f"{self.encoder_layers} + {self.decoder_layers} layers"
+        return f"width {self.width}, ffn_width {self.ffn_width}, {layers}, {self.attention.heads} heads"
 
 
-class Translator(nn.Module):
+class Translator(EncoderDecoder):
     """Embeddings, an encoder, a decoder with cross-attention, and a readout."""
 
     Config = TranslatorConfig
-    Processor = Tokenizer
+    config: TranslatorConfig
 
     def __init__(self, config: TranslatorConfig, vocabulary: int):
-        super().__init__()
-        self.config = config
-        self.tap: Tap | None = None
+        super().__init__(config)
         shape = (vocabulary, config.width, config.position, config.max_positions, config.dropout)
         self.source_embedding = Embedding(*shape)
         self.target_embedding = Embedding(*shape)
         self.encoder = Stack(config, config.encoder_layers)
         self.decoder = Stack(config, config.decoder_layers, cross=True)
-        self.readout_weight = nn.Parameter(torch.randn(vocabulary, config.width) * config.width**-0.5)
-        if config.tied == "all":
-            self.target_embedding.weight = self.source_embedding.weight
-        if config.tied != "none":
-            self.readout_weight = self.target_embedding.weight
-
-    @classmethod
-    def build(cls, config: TranslatorConfig, processor: Tokenizer) -> "Translator":
-        """A model with new weights for a vocabulary that both sides share."""
-        return cls(config, processor.size)
+        self._add_readout(vocabulary)
 
     def anatomy(self) -> Anatomy:
         config = self.config
@@ -124,15 +106,6 @@ class Translator(nn.Module):
         x = self.target_embedding(target, layout.target_positions)
         encoded = Source([self.encode(source, layout)] * self.config.decoder_layers, layout.cross_mask)
         return self.decoder(x, layout.target_mask, layout.target_positions, encoded)
-
-    def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
-        """The logits of hidden states."""
-        logits, tap = F.linear(states, self.readout_weight), self.tap
-        return logits if tap is None else tap("logits", logits)
-
-    def forward(self, source: SourceTokens, layout: PairLayout, target: TargetTokens) -> Logits:
-        """The logits of the next token at every target position."""
-        return self.readout(self.states(source, layout, target))
 
     def start(self, source: SourceTokens, lengths: Int[Tensor, " batch"]) -> TranslatorState:
         """The state after encoding the source; the first `step` takes <s>."""

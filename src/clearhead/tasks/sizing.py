@@ -16,9 +16,11 @@ R = TypeVar("R", bound=Recipe)
 
 
 def with_changes(recipe: R, requested: Mapping[str, Any], changes: Sequence[str]) -> R:
-    """The recipe after the user's changes; a requested preset or init_from replaces the sized model."""
-    values = recipe.model_dump(mode="json", exclude_none=True)
-    if setting(requested, "training", "init_from") or setting(requested, "model", "preset"):
+    """The recipe after the user's changes; a requested kind, preset or init_from replaces the sized model."""
+    values: dict[str, Any] = recipe.model_dump(mode="json", exclude_none=True)
+    kind = setting(requested, "model", "kind") or recipe.model.kind
+    preset = setting(requested, "model", "preset")
+    if setting(requested, "training", "init_from") or preset or kind != recipe.model.kind:
         del values["model"]
     return parse_settings(type(recipe), apply_overrides(values, changes)).inherited()
 

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clearhead.errors import TextError
+from clearhead.errors import ModelError, TextError
 from clearhead.inspection import capture
 from clearhead.inspection.alignment import SPECIAL, Aligner, Words, align, links, rank_aligners
+from clearhead.models.anatomy import anatomy_of
 from clearhead.tasks.translation.model import TranslationModel, pair_logits
 from clearhead.text.tokenizer import Tokenizer
-
-WEIGHTS = "decoder.blocks.*.cross_attention.weights"
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,10 @@ def capture_pairs(
     model: TranslationModel, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], to: str | None = None
 ) -> Iterator[CapturedPair]:
     """One captured pass over each pair of texts, given as lists of words."""
-    tags = model.tag(to)
+    tags, anatomy = model.tag(to), anatomy_of(model.model)
+    cross = next((part for part in anatomy.attentions if part.crosses), None)
+    if cross is None:
+        raise ModelError("the model does not attend to its source, so there is nothing to align words by")
     for number, (source, target) in enumerate(pairs, start=1):
         source_ids, source_numbers = _encode_words(model.tokenizer, source)
         target_ids, target_numbers = _encode_words(model.tokenizer, target)
@@ -39,7 +41,7 @@ def capture_pairs(
             raise TextError(
                 f"pair {number}: {length} tokens, but the model takes at most {model.max_length}; split it"
             )
-        with capture(model.model, [WEIGHTS]) as trace, torch.no_grad():
+        with capture(model.model, [f"{cross.path('*')}.weights"]) as trace, torch.no_grad():
             pair_logits(model.model, [*tags, *source_ids], target_ids)
         layers = [weights[0].cpu() for weights in trace.values()]
         source_words = [*[SPECIAL] * len(tags), *source_numbers, SPECIAL]

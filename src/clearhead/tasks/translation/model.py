@@ -32,7 +32,7 @@ from clearhead.decoding import (
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.layers.layout import Padded
-from clearhead.models import Translator
+from clearhead.models import EncoderDecoder
 from clearhead.options import Options, as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
@@ -152,7 +152,11 @@ class TranslationModel:
     """The name or folder it was loaded from."""
 
     def __init__(
-        self, model: Translator, tokenizer: Tokenizer, directions: Sequence[Direction], search: SearchConfig
+        self,
+        model: EncoderDecoder,
+        tokenizer: Tokenizer,
+        directions: Sequence[Direction],
+        search: SearchConfig,
     ):
         self.model = model.eval()
         self.tokenizer = tokenizer
@@ -164,7 +168,7 @@ class TranslationModel:
     def from_checkpoint(cls, checkpoint: Checkpoint) -> "TranslationModel":
         settings = checkpoint.settings
         search = parse_settings(SearchConfig, settings.get("search", {}), group="search")
-        assert isinstance(checkpoint.model, Translator)
+        assert isinstance(checkpoint.model, EncoderDecoder)
         return cls(checkpoint.model, checkpoint.processor, saved_directions(settings), search)
 
     def variant(self, name: str) -> "TranslationModel":
@@ -458,7 +462,7 @@ class TranslationModel:
         return replace(nbest[0], nbest=nbest)
 
 
-def pair_logits(model: Translator, source: Sequence[int], target: Sequence[int]) -> Tensor:
+def pair_logits(model: EncoderDecoder, source: Sequence[int], target: Sequence[int]) -> Tensor:
     """The logits of a pass in which the encoder reads the source and </s>, the decoder <s> and the target."""
     batch = PairBatch.of([source], [target]).to(model.readout_weight.device)
     return model(batch.source, Padded(batch.source_lengths), batch.inputs)[0]

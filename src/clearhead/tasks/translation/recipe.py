@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
+    Discriminator,
     Field,
     NonNegativeInt,
     PositiveInt,
+    Tag,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -22,7 +24,7 @@ from clearhead.data.cleaning import CleaningConfig
 from clearhead.data.datasets import SHIPPED
 from clearhead.data.sources.corpus import DataPath
 from clearhead.errors import ModelError, TextError
-from clearhead.models import TranslatorConfig
+from clearhead.models import Seq2SeqConfig, TranslatorConfig
 from clearhead.tasks.init_from import (
     INIT_FROM,
     model_folder,
@@ -225,13 +227,24 @@ class TranslationTraining(TrainingConfig):
     """Validation metric that selects the best weights."""
 
 
+def _kind_of_model(values: Any) -> str | None:
+    """The kind that settings name; a translator by default."""
+    return values.get("kind", "translator") if isinstance(values, Mapping) else getattr(values, "kind", None)
+
+
+ModelConfig = Annotated[
+    Annotated[TranslatorConfig, Tag("translator")] | Annotated[Seq2SeqConfig, Tag("seq2seq")],
+    Discriminator(_kind_of_model),
+]
+
+
 class TranslationRecipe(Recipe):
     """A run that trains a translator."""
 
     kind: Literal["translation"] = "translation"
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
-    model: TranslatorConfig = TranslatorConfig()
+    model: ModelConfig = TranslatorConfig()
     batches: BatchingConfig = BatchingConfig()
     training: TranslationTraining = TranslationTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
     validation: ValidationConfig = ValidationConfig()
@@ -241,8 +254,8 @@ class TranslationRecipe(Recipe):
     def _check_together(self) -> Self:
         if self.batches.kind == "packed" and not self.model.packs:
             raise ValueError(
-                "batches.kind is 'packed', but fraction positions and the location score need a row for each "
-                "sentence; use 'padded'"
+                "batches.kind is 'packed', but fraction positions, the location score and recurrent models "
+                "need a row for each sentence; use 'padded'"
             )
         held_out = self.data.holds_out("validation")
         if self.training.monitor == "bleu" and not held_out:

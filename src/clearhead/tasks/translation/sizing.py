@@ -67,8 +67,7 @@ class FittedPairs:
             f"corpus: {self.tally}",
             f"languages: {' and '.join(f'{one.source} to {one.target}' for one in recipe.data.directions)}",
             f"vocabulary: {recipe.tokenizer.vocabulary:,} subwords, shared",
-            f"model: width {model.width}, ffn_width {model.ffn_width}, {model.encoder_layers} + "
-            f"{model.decoder_layers} layers, {model.attention.heads} heads, dropout {model.dropout}",
+            f"model: {model.summary}, dropout {model.dropout}",
             f"run: {recipe.training.steps:,} steps of about {recipe.batches.tokens:,} tokens "
             f"({self.epochs:.3g} epochs), validated every {recipe.training.validate_every:,}, stopped after "
             f"{recipe.training.patience} validations without improvement",

@@ -19,7 +19,7 @@ from clearhead.data.sources.corpus import Pair, check_files
 from clearhead.errors import ModelError
 from clearhead.evaluation.metric import BLEU, LOSS
 from clearhead.layers.layout import Packed, Padded, PairLayout
-from clearhead.models import Translator
+from clearhead.models import EncoderDecoder
 from clearhead.tasks.card import card, data_line
 from clearhead.tasks.events import Note
 from clearhead.tasks.init_from import naming
@@ -54,9 +54,9 @@ class TranslationLoss:
 
     criterion: Criterion
     first_token: int = 0
-    teacher: Translator | None = None
+    teacher: EncoderDecoder | None = None
 
-    def __call__(self, model: Translator, batch: Batch) -> Tensor:
+    def __call__(self, model: EncoderDecoder, batch: Batch) -> Tensor:
         views = self.criterion.views
         source, inputs = self._views(batch.source), self._views(batch.inputs)
         states = model.states(source, layout(batch, views), inputs)
@@ -91,7 +91,7 @@ class TranslationLoss:
         return tokens.masked_fill(chosen & (tokens >= self.first_token), PAD)
 
 
-def translation_loss(model: Translator, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+def translation_loss(model: EncoderDecoder, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
     """The summed cross-entropy of a batch."""
     return TranslationLoss(Criterion(label_smoothing))(model, batch)
 
@@ -162,7 +162,7 @@ class TranslationTask(Task):
             encode = BPEDropout(self.store, self.processor, dropout, seed, recipe.model.max_tokens)
         return kind(self.store, recipe.batches, seed, Share(rank, ranks, batches_per_step), encode)
 
-    def loss(self, model: Translator, batch: Batch) -> Tensor:
+    def loss(self, model: EncoderDecoder, batch: Batch) -> Tensor:
         return self._loss(model, batch)
 
     def validate(self, model: nn.Module, autocast: AbstractContextManager) -> dict[str, float]:
@@ -178,8 +178,7 @@ class TranslationTask(Task):
         parameters = sum(parameter.numel() for parameter in model.parameters())
         return card(
             title=", ".join(f"{NAMES[source]} to {NAMES[target]}" for source, target in directions),
-            about=f"A translator trained with clearhead: width {config.width}, {config.encoder_layers} + "
-            f"{config.decoder_layers} layers, {config.attention.heads} heads, {recipe.tokenizer.kind} "
+            about=f"A translator trained with clearhead: {config.summary}, {recipe.tokenizer.kind} "
             f"vocabulary, {parameters:,} parameters; {step:,} training steps.",
             use=[
                 f"clearhead translate --model THIS-FOLDER{to} 'A sentence.'",
@@ -195,7 +194,7 @@ class TranslationTask(Task):
     def load(cls, checkpoint: Checkpoint) -> TranslationModel:
         return TranslationModel.from_checkpoint(checkpoint)
 
-    def _teacher(self) -> Translator | None:
+    def _teacher(self) -> EncoderDecoder | None:
         recipe = self.recipe
         if not recipe.training.distillation:
             return None
@@ -203,7 +202,7 @@ class TranslationTask(Task):
         with naming(TEACHER):
             checkpoint = load_checkpoint(folder)
         teacher = checkpoint.model
-        if not isinstance(teacher, Translator):
+        if not isinstance(teacher, EncoderDecoder):
             raise ModelError(f"{TEACHER}: {folder} does not translate; name a translator's folder")
         if checkpoint.processor.fingerprint != self.processor.fingerprint:
             raise ModelError(
