@@ -89,9 +89,11 @@ def _report(explanation: "Explanation", saved: Path, view: str | None, json: boo
         return
     if explanation.output:
         print_status(f"{explanation.text} -> {explanation.output}")
-    print_status(f"explicit and fused attention differ by at most {explanation.difference:.1e}")
+    if explanation.anatomy.attentions:
+        print_status(f"explicit and fused attention differ by at most {explanation.difference:.1e}")
     if saved.suffix in PICTURES:
         all_views = views(explanation)
         others = [name for name in all_views if name != (view or all_views[0])]
-        print_status(f"other pictures: --view {', '.join(others)}")
+        if others:
+            print_status(f"other pictures: --view {', '.join(others)}")
     print_result(str(saved))

@@ -172,7 +172,9 @@ def _finish(event: "Finished", folder: Path, json: bool) -> None:
     if event.interrupted:
         print_status(f"stopped after step {event.step:,} and saved; continue with: {_resume_command(folder)}")
         raise typer.Exit(INTERRUPTED)
-    print_status(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
+    curves = folder / "curves.png"
+    drawn = f", its curves in {curves}" if curves.exists() else ""
+    print_status(f"{event.reason}; the model is in {folder}{drawn}")
     settings = read_toml(folder / SETTINGS)
     task, name = TASKS[task_of(settings)], quote(str(folder))
     options = task.Recipe.usage(settings)

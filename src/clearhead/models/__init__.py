@@ -7,23 +7,16 @@ from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
 from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
+from clearhead.models.ngram import Ngram, NgramConfig
 from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 
 __all__ = [
-    "GPT",
-    "MODELS",
-    "EncoderDecoder",
-    "GPTConfig",
-    "Seq2Seq",
-    "Seq2SeqConfig",
-    "Translator",
-    "TranslatorConfig",
-    "build",
-    "read_config",
+    *("GPT", "MODELS", "EncoderDecoder", "GPTConfig", "Ngram", "NgramConfig", "Seq2Seq", "Seq2SeqConfig"),
+    *("Translator", "TranslatorConfig", "build", "read_config"),
 ]
 
-MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT, "seq2seq": Seq2Seq}
+MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT, "seq2seq": Seq2Seq, "ngram": Ngram}
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 
 

@@ -17,6 +17,7 @@ from clearhead.inspection.pictures.neighbours import has_neighbours, neighbours_
 from clearhead.inspection.pictures.picture import Picture
 from clearhead.inspection.pictures.positions import has_positions, positions_view
 from clearhead.inspection.pictures.residual import residual_view
+from clearhead.inspection.pictures.transitions import has_transitions, transitions_view
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ VIEWS: Mapping[str, View] = MappingProxyType(
         "beam": View(beam_view, lambda context: context.explanation.tree is not None),
         "positions": View(positions_view, has_positions),
         "neighbours": View(neighbours_view, has_neighbours),
+        "transitions": View(transitions_view, has_transitions),
     }
 )
 """The pictures by name, most informative first."""
