@@ -227,8 +227,12 @@ export function hides(attention: Attention): ((query: number, key: number) => "c
 /** A piece for display: without the space marker; `·` where it continues a word. */
 export function shown(token: Token | undefined, at = 1): string {
   if (!token) return "";
-  return token.special ? token.piece : plain(token.piece, at === 0 || explorer.trace?.model.tokenizer === "character");
+  return token.special ? token.piece : plain(token.piece, at === 0 || !hasSubwords(explorer.trace?.model.tokenizer));
 }
+
+/** Whether a tokenizer splits words, so that a token may continue one. */
+export const hasSubwords = (tokenizer: string | null | undefined): boolean =>
+  !["character", "word", "whitespace"].includes(tokenizer ?? "");
 
 export function plain(piece: string, first = false): string {
   const text = piece.replace(/\n/g, "⏎").replace(/\t/g, "⇥");

@@ -2,6 +2,7 @@
 
 import type { Component } from "svelte";
 import type { Manifest, TraceSource } from "./contract";
+import Backoff from "./views/Backoff.svelte";
 import Beam from "./views/Beam.svelte";
 import Cross from "./views/Cross.svelte";
 import Embedding from "./views/Embedding.svelte";
@@ -66,6 +67,13 @@ export const VIEWS: View[] = [
     has: (trace) => trace.tensors.some((one) => one.recurrence),
   },
   { id: "logits", title: "Next token", says: "logits, filters, logit lens", show: Logits, has: part("logits") },
+  {
+    id: "backoff",
+    title: "Backoff",
+    says: "which n-grams predict",
+    show: Backoff,
+    has: (trace) => trace.tensors.some((one) => one.role === "orders"),
+  },
   { id: "beam", title: "Beam tree", says: "every path the search tried", show: Beam, has: part("beam") },
   {
     id: "generate",

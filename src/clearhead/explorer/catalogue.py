@@ -45,9 +45,13 @@ def catalogue(model: Any, lengths: Mapping[str, int]) -> dict[str, Entry]:
     there = sites(model)
     found = [*_embeddings(model, lengths), *_attentions(model, lengths), *_streams(model, lengths)]
     found += _recurrences(model, lengths, there)
+    of = lengths[model.anatomy().output_side]
+    found += [
+        Entry(name, name, ("positions", name), (of, size), {})
+        for name, size in getattr(model, "tapped", {}).items()
+    ]
     if vocabulary := vocabulary_of(model):
-        shape = (lengths[model.anatomy().output_side], vocabulary)
-        found.append(Entry("logits", "logits", ("queries", "vocabulary"), shape, {}))
+        found.append(Entry("logits", "logits", ("queries", "vocabulary"), (of, vocabulary), {}))
     return {entry.name: entry for entry in found if all(name in there for name in entry.names)}
 
 

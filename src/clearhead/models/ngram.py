@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -69,13 +69,13 @@ class Ngram(nn.Module):
 
     Config = NgramConfig
     Processor = Tokenizer
-    tapped: ClassVar = ("orders",)
-    """Tensors that a pass shows to the tap beside the logits."""
 
     def __init__(self, config: NgramConfig, vocabulary: int):
         super().__init__()
         self.config, self.vocabulary = config, vocabulary
         self.tap: Tap | None = None
+        self.tapped = {"orders": config.order + 1}
+        """Tensors that a pass shows to the tap beside the logits, and how many numbers each has per position."""
         if config.skips and vocabulary > MAX_SKIP_VOCABULARY:
             raise SettingsError(
                 f"model.skips: a vocabulary of {vocabulary:,} exceeds {MAX_SKIP_VOCABULARY:,}; "
