@@ -19,7 +19,8 @@ OUT_HELP = (
 )
 VIEW_HELP = (
     "The picture: cross (word alignment), atlas (all heads), head, row (the arithmetic of one query), "
-    "residual, lens, beam, positions or neighbours; default: the most informative one."
+    "residual, lens, gates (of recurrent layers), gradient (at the source), beam, positions or neighbours; "
+    "default: the most informative one."
 )
 PICTURES = (".png", ".svg", ".pdf")
 
