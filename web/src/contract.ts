@@ -228,6 +228,11 @@ export interface Lens {
   next: (number | null)[][];
 }
 
+/** (predicted tokens, source tokens) */
+export interface Gradients {
+  norms: number[][];
+}
+
 export interface Contributions {
   heads: { attention: string; layer: number; head: number; change: number | null }[];
   log_prob: number;
@@ -304,6 +309,7 @@ export interface TraceSource {
     query: { position: number; top: number; temperature?: number; top_k?: number; top_p?: number },
   ): Promise<Logits>;
   lens(trace: Manifest): Promise<Lens>;
+  gradients(trace: Manifest): Promise<Gradients>;
   contributions(trace: Manifest): Promise<Contributions>;
   beam(trace: Manifest): Promise<Beam>;
   step(request: TraceRequest & { generated: number[] }): Promise<Step>;

@@ -8,6 +8,7 @@ import Cross from "./views/Cross.svelte";
 import Embedding from "./views/Embedding.svelte";
 import Gates from "./views/Gates.svelte";
 import Generate from "./views/Generate.svelte";
+import Gradient from "./views/Gradient.svelte";
 import Head from "./views/Head.svelte";
 import Heads from "./views/Heads.svelte";
 import Logits from "./views/Logits.svelte";
@@ -65,6 +66,13 @@ export const VIEWS: View[] = [
     says: "what is kept over time",
     show: Gates,
     has: (trace) => trace.tensors.some((one) => one.recurrence),
+  },
+  {
+    id: "gradient",
+    title: "Gradient",
+    says: "of each source word",
+    show: Gradient,
+    has: part("gradients"),
   },
   { id: "logits", title: "Next token", says: "logits, filters, logit lens", show: Logits, has: part("logits") },
   {

@@ -1,4 +1,4 @@
-"""A trace as JSON: roles of heads, aligners, the residual stream, the logit lens, contributions, the beam."""
+"""A trace as JSON: roles of heads, aligners, the residual stream, the logit lens, gradients, muted heads, the beam."""
 
 import math
 from collections.abc import Callable
@@ -54,6 +54,12 @@ def lens(session: TraceSession, top: int) -> dict[str, Any]:
         "cells": [[_cell(session, *cell) for cell in zip(*row, strict=True)] for row in rows],
         "next": [[None if math.isnan(one) else one for one in row] for row in following],
     }
+
+
+def gradients(session: TraceSession) -> dict[str, Any]:
+    """The norm of the gradient of each predicted token's log-probability at each source token."""
+    with intervene(session.model, session.edits):
+        return {"norms": Summaries(session.explanation).gradients.tolist()}
 
 
 def contributions(session: TraceSession, connected: Callable[[], bool] = lambda: True) -> dict[str, Any]:

@@ -27,6 +27,8 @@ KEPT_BYTES = 96_000_000
 """A larger trace keeps what pictures need and computes the rest on request."""
 ON_REQUEST = ("scores", "masked", "queries", "keys", "values", "head_output")
 FORMAT = 2
+MAX_GRADIENTS = 64
+"""The most predictions of which gradients are taken: each needs a backward pass."""
 NODE_BYTES = 500
 """Memory of one hypothesis of a beam search, roughly."""
 
@@ -206,11 +208,12 @@ class TraceSession:
     def _parts(self) -> list[str]:
         """The measures that this trace supports."""
         explanation, roles = self.explanation, {entry.role for entry in self.catalogue.values()}
-        predicts = "logits" in roles
+        predicts, found = "logits" in roles, Summaries(explanation)
         there = {
             "summaries": True,
             "logits": predicts,
-            "lens": predicts and Summaries(explanation).has_lens,
+            "lens": predicts and found.has_lens,
+            "gradients": predicts and found.has_gradients and len(explanation.target) <= MAX_GRADIENTS,
             "beam": explanation.tree is not None,
             "contributions": predicts and "weights" in roles,
             "projection": {"embedding", "stream"} <= roles,
