@@ -103,7 +103,9 @@ def _stream(language: "LanguageModel", prompt: str, options: "GenerateOptions") 
 def _print_unknown(number: int, words: int) -> None:
     if words:
         which = "1 word is" if words == 1 else f"{words:,} words are"
-        print_status(f"prompt {number}: {which} not in the model's vocabulary; it backs off to shorter n-grams")
+        print_status(
+            f"prompt {number}: {which} not in the model's vocabulary; it backs off to shorter n-grams"
+        )
 
 
 def _print_truncated(number: int, tokens: int, context: int) -> None:

@@ -1,6 +1,7 @@
 """Counting n-grams: sorted integer keys instead of dictionaries, so that a million words take a second."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class NgramCounts:
 
 
 def count_ngrams(text: Ids, order: int, vocabulary: int) -> list[NgramCounts]:
-    """The n-grams of each order from 1 up, within sentences; the words of order 1 are the whole vocabulary."""
+    """The n-grams of each order from 1 up, within sentences; those of order 1 are the whole vocabulary."""
     tokens, last = text.astype(np.int64), _sentence_ends(text)
     words = np.bincount(tokens, minlength=vocabulary)
     words[BOS] = 0  # never predicted
@@ -81,7 +82,7 @@ def count_skips(text: Ids, reach: int, vocabulary: int) -> NgramCounts:
 def _suffixes(counts: list[NgramCounts], vocabulary: int) -> list[Numbers]:
     """For each order from 2 up, the index of each n-gram without its first word in the order below."""
     found = [counts[1].keys % vocabulary] if len(counts) > 1 else []
-    for below, table in zip(counts[1:], counts[2:], strict=False):
+    for below, table in pairwise(counts[1:]):
         prefix, word = np.divmod(table.keys, vocabulary)
         found.append(np.searchsorted(below.keys, found[-1][prefix] * vocabulary + word))
     return found

@@ -12,8 +12,18 @@ from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 
 __all__ = [
-    *("GPT", "MODELS", "EncoderDecoder", "GPTConfig", "Ngram", "NgramConfig", "Seq2Seq", "Seq2SeqConfig"),
-    *("Translator", "TranslatorConfig", "build", "read_config"),
+    "GPT",
+    "MODELS",
+    "EncoderDecoder",
+    "GPTConfig",
+    "Ngram",
+    "NgramConfig",
+    "Seq2Seq",
+    "Seq2SeqConfig",
+    "Translator",
+    "TranslatorConfig",
+    "build",
+    "read_config",
 ]
 
 MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT, "seq2seq": Seq2Seq, "ngram": Ngram}

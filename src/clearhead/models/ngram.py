@@ -19,7 +19,7 @@ from clearhead.models.anatomy import Anatomy
 from clearhead.models.backoff import BackoffChain, BackoffTables, Nodes, Smoothing
 from clearhead.models.skips import Recent, SkipConfig, SkipTable
 from clearhead.models.word_cache import CacheConfig, WordCache
-from clearhead.text.tokenizer import BOS, PAD, Tokenizer
+from clearhead.text.tokenizer import PAD, Tokenizer
 
 MAX_ORDER = 6
 # Positions that are scored at once, where each needs the words before it.
@@ -40,6 +40,7 @@ class NgramConfig(Settings):
     """kneser-ney: interpolated with lower orders, modified discounts. none: relative frequencies."""
     skips: SkipConfig | None = None
     cache: CacheConfig | None = None
+
 
 class NgramState:
     """The n-grams that each row ends with, and its last tokens, where skips or a cache look at them."""
@@ -75,7 +76,7 @@ class Ngram(nn.Module):
         self.config, self.vocabulary = config, vocabulary
         self.tap: Tap | None = None
         self.tapped = {"orders": config.order + 1}
-        """Tensors that a pass shows to the tap beside the logits, and how many numbers each has per position."""
+        """What a pass shows to the tap beside the logits, and how many numbers each has per position."""
         if config.skips and vocabulary > MAX_SKIP_VOCABULARY:
             raise SettingsError(
                 f"model.skips: a vocabulary of {vocabulary:,} exceeds {MAX_SKIP_VOCABULARY:,}; "
@@ -106,13 +107,15 @@ class Ngram(nn.Module):
                 raise DataError(f"no sentence has {number} tokens; lower model.order {config.order}")
         smooth = config.smoothing == "kneser-ney"
         for table, found in zip(
-            self.backoff.tables, continuation_counts(counts, self.vocabulary) if smooth else counts, strict=True
+            self.backoff.tables,
+            continuation_counts(counts, self.vocabulary) if smooth else counts,
+            strict=True,
         ):
             table.fill(found)
         if self.skips:
             found = count_skips(text, self.skips.config.reach, self.vocabulary)
             if not len(found.keys):
-                raise DataError("no sentence has three words, so there is nothing to skip; drop model.skips")
+                raise DataError("no sentence has two words, so there is nothing to skip; drop model.skips")
             self.skips.fill(found)
         self._derive("model")
 

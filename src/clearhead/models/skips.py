@@ -1,5 +1,7 @@
 """The second-order model with skips: pairs of words vote for the next one, and a mask selects the votes."""
 
+from math import inf
+
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
@@ -41,7 +43,9 @@ class SkipTable(nn.Module):
     share: Tensor
     weight: Tensor
     information: Tensor
-    """How much a feature tells beyond its recent word, in nats: the divergence of its row from the mean row."""
+    """The nats that a feature tells beyond its recent word: the divergence of its row from the mean row."""
+    mask: Tensor
+    """1 for the features that may vote, 0 for those that are crossed out."""
 
     def __init__(self, config: SkipConfig, vocabulary: int, smoothing: Smoothing):
         super().__init__()
@@ -49,7 +53,7 @@ class SkipTable(nn.Module):
         self.smoothing: Smoothing = smoothing
         self.register_buffer("keys", torch.zeros(0, dtype=torch.long))
         self.register_buffer("counts", torch.zeros(0, dtype=torch.int32))
-        for name in ("features", "first", "share", "weight", "information"):
+        for name in ("features", "first", "share", "weight", "information", "mask"):
             self.register_buffer(name, torch.zeros(0), persistent=False)
 
     def fill(self, counts: NgramCounts) -> None:
@@ -62,8 +66,8 @@ class SkipTable(nn.Module):
         ordered = bool((keys[1:] > keys[:-1]).all()) and len(keys) == len(counts) > 0
         if not ordered or keys[0] < 0 or keys[-1] >= vocabulary**3 or counts.min() < 1:
             raise ModelError(
-                f"{location}: the table of skips is damaged: its keys are not in order or its counts below 1; "
-                "copy it again"
+                f"{location}: the table of skips is damaged: its keys are not in order or its counts below "
+                "1; copy it again"
             )
         self.features, row = torch.unique_consecutive(keys // vocabulary, return_inverse=True)
         size = len(self.features)
@@ -78,12 +82,7 @@ class SkipTable(nn.Module):
         mean = sums(index, counts, len(pair))[index] / sums(recent, counts, vocabulary)[recent]
         frequency = counts / total[row]
         self.information = sums(row, frequency * (frequency / mean).log(), size)
-
-    @property
-    def mask(self) -> Float[Tensor, " features"]:
-        """1 for the features that may vote, 0 for those that the mask crosses out."""
-        least = self.config.informative
-        return torch.ones_like(self.information) if least is None else (self.information >= least).double()
+        self.mask = (self.information >= (self.config.informative or -inf)).double()
 
     def words(self) -> Int[Tensor, "features 2"]:
         """The earlier and the recent word of each feature."""

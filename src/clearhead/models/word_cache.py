@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from clearhead.config import Settings
@@ -15,6 +15,10 @@ from clearhead.text.tokenizer import BOS, PAD
 Text = Int[Tensor, " positions"]
 # A word that is this many half-lives old counts less than a thousandth.
 HALF_LIVES = 10
+# Half-life and weights without validation text to tune them on.
+UNTUNED = (100.0, 0.1, 0.1)
+# 2 to this power is still a double.
+MAX_HALF_LIVES = 500
 
 
 class CacheConfig(Settings):
@@ -27,6 +31,18 @@ class CacheConfig(Settings):
     bigram: float | None = Field(default=None, ge=0, lt=1)
     """The weight of words that recently followed the most recent one. Default: tuned on validation text."""
 
+    @property
+    def weights(self) -> tuple[float, float] | None:
+        return None if self.unigram is None or self.bigram is None else (self.unigram, self.bigram)
+
+    @model_validator(mode="after")
+    def _check_weights(self) -> "CacheConfig":
+        if (self.unigram is None) != (self.bigram is None):
+            raise ValueError("unigram and bigram are weights of one mixture; set both or neither")
+        if self.weights and sum(self.weights) >= 1:
+            raise ValueError("unigram and bigram leave nothing to the model; lower them")
+        return self
+
 
 class WordCache(nn.Module):
     """A mixture of a model with two caches; where a cache is empty, the model has its weight."""
@@ -37,13 +53,8 @@ class WordCache(nn.Module):
     def __init__(self, config: CacheConfig):
         super().__init__()
         self.config = config
-        # Without validation text to tune them on; the order of the fields.
-        chosen = (config.half_life or 100.0, *(0.1 if one is None else one for one in self.given[1:]))
+        chosen = (config.half_life or UNTUNED[0], *(config.weights or UNTUNED[1:]))
         self.register_buffer("settings", torch.tensor(chosen, dtype=torch.double))
-
-    @property
-    def given(self) -> tuple[float | None, float | None, float | None]:
-        return self.config.half_life, self.config.unigram, self.config.bigram
 
     @property
     def span(self) -> int:
@@ -74,10 +85,8 @@ class WordCache(nn.Module):
     ) -> Float[Tensor, "positions 3"]:
         """For each token of a text: its probability by the model, and by both caches in place of it."""
         span = int(HALF_LIVES * half_life) + 1
-        events = (text != BOS).double()
         before = torch.cat([text.new_full((1,), PAD), text[:-1]])
-        kernel = torch.exp2(-torch.arange(span, 0, -1, device=text.device).double() / half_life)
-        all_words = F.conv1d(F.pad(events, (span, 0))[None, None, :-1], kernel[None, None])[0, 0]
+        all_words = _decayed_sum((text != BOS).double(), half_life, span)
         size = int(text.max()) + 1
         followed = torch.where(text == BOS, -1, before)
         found = [model]
@@ -94,6 +103,21 @@ class WordCache(nn.Module):
         half_life, unigram, bigram = self.settings.tolist()
         mixture = torch.tensor([1 - unigram - bigram, unigram, bigram], dtype=torch.double)
         return self.parts(model, text, half_life) @ mixture.to(text.device)
+
+
+def _decayed_sum(
+    events: Float[Tensor, " positions"], half_life: float, span: int
+) -> Float[Tensor, " positions"]:
+    """For each position, the sum of the events before it, each counted by its age."""
+    parts, carried = [], events.new_zeros(())
+    # In parts, because the decay of a long text is no double.
+    for part in events.split(max(1, int(MAX_HALF_LIVES * half_life))):
+        growth = torch.exp2(torch.arange(len(part), device=events.device).double() / half_life)
+        sums = (part * growth).cumsum(0)
+        parts.append((F.pad(sums, (1, 0))[:-1] + carried) / growth)
+        carried = (sums[-1] + carried) / growth[-1] * 2 ** (-1 / half_life)
+    found = torch.cat(parts)
+    return found - 2 ** (-span / half_life) * F.pad(found, (span, 0))[: len(found)]
 
 
 def _decayed(keys: Text, half_life: float, span: int) -> Float[Tensor, " positions"]:

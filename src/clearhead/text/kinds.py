@@ -76,7 +76,7 @@ class Kind:
     limits_alphabet: bool = False
     byte_level: bool = False
     by_word: bool = False
-    """Whether each word between spaces has the same ids wherever it is, so that looking it up once is enough."""
+    """Whether a word between spaces has the same ids wherever it is, so that one look-up is enough."""
     normalizes: bool = True
 
 
@@ -112,9 +112,7 @@ def _whitespace(steps: Steps) -> tokenizers.Tokenizer:
     return _word_level([*steps, *mark], pre_tokenizers.Split(" ", "removed"), JOINER)
 
 
-def _word_level(
-    steps: Steps, split: pre_tokenizers.PreTokenizer, removed: str
-) -> tokenizers.Tokenizer:
+def _word_level(steps: Steps, split: pre_tokenizers.PreTokenizer, removed: str) -> tokenizers.Tokenizer:
     """A vocabulary of words, joined by spaces; decoding removes what matches the pattern."""
     joins = [
         decoders.Replace(Regex("^"), " "),

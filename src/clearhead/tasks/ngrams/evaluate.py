@@ -96,20 +96,24 @@ def evaluate(
     found = score(model.model, read)
     thing = "sentence" if model.sentences == "lines" else "document"
     lines = [
-        f"{model.name} on {found.tokens:,} tokens in {counted(read.sentences, thing)}: {read.words:,} of text, "
-        f"and {read.sentences:,} </s>",
+        f"{model.name} on {found.tokens:,} tokens in {counted(read.sentences, thing)}: {read.words:,} of "
+        f"text, and {read.sentences:,} </s>",
         f"  loss per token  {found.loss:.4f}",
         f"  perplexity      {found.perplexity:.3f}",
         f"  bits per byte   {found.bits_per_byte:.4f}",
-        "  longest n-gram  " + ", ".join(f"{n}: {share:.1%}" for n, share in enumerate(found.matched) if share),
+        "  longest n-gram  "
+        + ", ".join(f"{n}: {share:.1%}" for n, share in enumerate(found.matched) if share),
     ]
     notes = []
     if read.unknown:
         notes.append(
-            f"{read.unknown:,} of {read.words:,} tokens are not in the model's vocabulary; it backs off to <unk>"
+            f"{read.unknown:,} of {read.words:,} tokens are not in the model's vocabulary; it backs off to "
+            "<unk>"
         )
     if found.impossible:
-        notes.append(f"{found.impossible:,} tokens are impossible without smoothing, so perplexity is infinite")
+        notes.append(
+            f"{found.impossible:,} tokens are impossible without smoothing, so perplexity is infinite"
+        )
     record = {
         **dict.fromkeys(("loss", "bits_per_byte", "perplexity")),
         **found.record(),
@@ -133,11 +137,11 @@ def tune_cache(model: Ngram, text: SentenceText) -> None:
     assert isinstance(cache, WordCache)
     tokens = text.to(model.device)
     base, predicted = model.without_cache(tokens), tokens != BOS
-    half_life, *given = cache.given
+    half_life, given = cache.config.half_life, cache.config.weights
     best = (-inf, cache.settings)
     for candidate in [half_life] if half_life else HALF_LIVES:
         parts = cache.parts(base, tokens, candidate)[predicted]
-        weights = _mixture(parts) if None in given else parts.new_tensor([1 - sum(given), *given])
+        weights = parts.new_tensor([1 - sum(given), *given]) if given else _mixture(parts)
         likelihood = float((parts @ weights).log().sum())
         settings = torch.cat([weights.new_tensor([candidate]), weights[1:]])
         best = max(best, (likelihood, settings), key=lambda one: one[0])

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,21 @@ from clearhead.tasks.language.model import LanguageModel, PromptFormat
 from clearhead.tasks.language.sliding_window import left_padded
 from clearhead.tasks.ngrams.recipe import Unit
 from clearhead.text.tokenizer import BOS, EOS, UNK, Tokenizer
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """How one token of a text was predicted."""
+
+    token: str
+    context: tuple[str, ...]
+    """The longest context after which the token was seen in training; empty if only the token itself was."""
+    order: int
+    """The number of words of that n-gram, the token included; 0 for a token that was never seen."""
+    probabilities: tuple[float, ...]
+    """By n-grams up to each order: the chain of interpolation from order 1 up."""
+    probability: float
+    """With skips and cache, if the model has them."""
 
 
 class NgramWindow:
@@ -87,6 +103,25 @@ class NgramModel(LanguageModel):
     def unknown(self, prompt: str) -> int:
         """The number of words of a prompt outside the vocabulary; the model backs off after them."""
         return self.tokenizer.encode(prompt).count(UNK)
+
+    @torch.no_grad()
+    def predictions(self, text: str) -> list[Prediction]:
+        """How each token of a text is predicted: by which n-grams, and with what probability."""
+        ids = [*self.encode(text), EOS]
+        tokens, pieces = torch.tensor(ids, device=self.device), self.tokenizer.pieces(ids)
+        chain, found = self.model.chain(tokens), self.model.probabilities(tokens).tolist()
+        rows = zip(chain.matched.tolist(), chain.probabilities.tolist(), strict=True)
+        return [
+            Prediction(
+                pieces[position],
+                tuple(pieces[position - max(order, 1) + 1 : position]),
+                order,
+                tuple(probabilities),
+                found[position],
+            )
+            for position, (order, probabilities) in enumerate(rows)
+            if ids[position] != BOS
+        ]
 
     def evaluate(
         self,

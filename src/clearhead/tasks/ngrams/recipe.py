@@ -41,7 +41,9 @@ class NgramRecipe(Recipe):
             raise ValueError("dropout would change the text from one pass to the next; leave it out")
         if tokenizer.kind in ("character", "bytes"):
             if tokenizer.normalize:
-                raise ValueError(f"normalize would change the text that kind {tokenizer.kind} keeps; leave it out")
+                raise ValueError(
+                    f"normalize would change the text that kind {tokenizer.kind} keeps; leave it out"
+                )
             return tokenizer.model_copy(update={"normalize": False})
         return tokenizer
 

@@ -65,7 +65,7 @@ class NgramTask(Task):
         self.validation = self._read("validation") if data.holds_out else None
 
     def fit(self, context: RunContext) -> Generator[Event, None, Finished]:
-        """Counts, tunes the cache if there is one, and writes the model; a killed run starts to count again."""
+        """Counts, tunes the cache if there is one, and writes the model; a killed run counts again."""
         started = process_time()
         model = self.build()
         assert isinstance(model, Ngram)
@@ -144,5 +144,7 @@ def _guessed(model: Ngram) -> str:
     tables = enumerate(model.backoff.tables, start=1)
     if model.config.smoothing == "none":
         return ""
-    orders = [number for number, table in tables if (*discounts(table.counts, "kneser-ney").tolist(),) == FALLBACK]
+    orders = [
+        number for number, table in tables if (*discounts(table.counts, "kneser-ney").tolist(),) == FALLBACK
+    ]
     return " and ".join(f"order {number}" for number in orders)
