@@ -1,4 +1,4 @@
-"""Recurrent translators in the explorer: their gates are tensors like all others, with attention or without."""
+"""Recurrent translators in the explorer, with attention and without: gates are tensors like all others."""
 
 import numpy as np
 import pytest

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -46,7 +47,7 @@ class BigramsInUse:
         self.model = Bigrams(self.tokenizer.size).eval()
         for sentence in SENTENCES:
             ids = self.tokenizer.encode(sentence)
-            for one, following in zip(ids, ids[1:], strict=False):
+            for one, following in pairwise(ids):
                 self.model.counts[one, following] += 1
 
     def explain(self, text: str, *, names: Sequence[str] = ("*",)) -> Explanation:

@@ -62,7 +62,7 @@ def pattern_of(name: str) -> tuple[str, int | None]:
 
 
 def _embeddings(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
-    found, axes, width = [], ("positions", "width"), width_of(model)
+    found, axes, width = [], ("positions", "width"), width_of(model) or 0
     for side, path in model.anatomy().embeddings.items():
         for site in EMBEDDINGS:
             role = "embedding" if site == "stream" else site
@@ -89,7 +89,7 @@ def _attentions(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
 
 
 def _streams(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
-    width, found = width_of(model), []
+    width, found = width_of(model) or 0, []
     for stack in model.anatomy().stacks:
         axes, shape = ("layers", "positions", "width"), (stack.layers, lengths[stack.side], width)
         about = {"stack": stack.path, "side": stack.side}

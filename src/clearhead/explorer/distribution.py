@@ -1,6 +1,5 @@
 """The next token: its full softmax, what temperature, top-k and top-p leave of it, and the choice."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from clearhead.decoding import MAX_SEED, Constraints, check_sampling, most_proba
 from clearhead.decoding.sampling import keep_top_k, keep_top_p
 from clearhead.errors import SettingsError
 from clearhead.explorer.explorable import Explorable, tokenizer_of
+from clearhead.inspection.explanation import finite
 from clearhead.inspection.summaries import entropy
 from clearhead.text.detokenizer import StreamDetokenizer
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer
@@ -123,11 +123,6 @@ def continued(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> str:
         stream.add(one)
     stream.rest()
     return text + stream.text
-
-
-def finite(value: float | None) -> float | None:
-    """A number as JSON, which has no infinity: None for the logarithm of 0."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _check(model: Explorable, generated: Sequence[int], seed: int) -> Any:

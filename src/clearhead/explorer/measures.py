@@ -1,4 +1,4 @@
-"""A trace as JSON: roles of heads, aligners, the residual stream, the logit lens, gradients, muted heads, the beam."""
+"""A trace as JSON: roles of heads, aligners, residual stream, logit lens, gradients, contributions, beam."""
 
 import math
 from collections.abc import Callable
@@ -9,10 +9,10 @@ import torch
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.catalogue import pattern_of
-from clearhead.explorer.distribution import finite
 from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
 from clearhead.inspection.alignment import Aligner
+from clearhead.inspection.explanation import finite
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 

@@ -14,12 +14,12 @@ from clearhead.errors import ClearheadError, ModelError, SettingsError, TextErro
 from clearhead.explorer.architecture import architecture, device_of
 from clearhead.explorer.arrays import Array, array_of, max_pool, select
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
-from clearhead.explorer.distribution import SamplingFilter, distribution, finite
+from clearhead.explorer.distribution import SamplingFilter, distribution
 from clearhead.explorer.explorable import Explorable, about, explain_options
 from clearhead.explorer.interventions import Edits, as_python, parse_edits
 from clearhead.explorer.pending import PendingTrace
 from clearhead.inspection import intervene
-from clearhead.inspection.explanation import Explanation, Token
+from clearhead.inspection.explanation import Explanation, Token, finite
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.trace import captured_pass, first_tensors
 
@@ -129,7 +129,7 @@ class TraceSession:
             "text": explanation.text,
             "normalized": explanation.normalized,
             "to": explanation.settings.get("to"),
-            "sides": {side: [_record(one) for one in tokens] for side, tokens in explanation.sides.items()},
+            "sides": {side: [one.record() for one in tokens] for side, tokens in explanation.sides.items()},
             "output": self._output(),
             "before": self.before,
             "difference": None if math.isnan(explanation.difference) else explanation.difference,
@@ -230,16 +230,10 @@ class TraceSession:
 
     def _output(self) -> dict[str, Any]:
         explanation, found = self.explanation, self.explanation.found
-        predicted = [one for one in explanation.target if one.next is not None]
-        if len(explanation.sides) == 1:
-            # A language model's prompt is read like its continuation, but is not output.
-            predicted = predicted[sum(not one.generated for one in explanation.target) - 1 :]
+        predicted = _predicted(explanation)
         names = explanation.pieces([one.next or 0 for one in predicted])
-        log_prob = sum(one.log_prob or 0.0 for one in predicted)
         return {
-            "text": explanation.output,
-            "score": getattr(found, "score", None),
-            "log_prob": None if math.isnan(explanation.difference) else finite(log_prob),
+            **output_summary(explanation),
             "complete": getattr(found, "complete", True),
             "tokens": [
                 {"id": one.next, "piece": piece, "log_prob": finite(one.log_prob)}
@@ -252,14 +246,19 @@ class TraceSession:
         }
 
 
-def _record(token: Token) -> dict[str, Any]:
-    return {**token.record(), "log_prob": finite(token.log_prob)}
+def _predicted(explanation: Explanation) -> list[Token]:
+    """The positions that predict the output; the prompt of a language model is not output."""
+    predicted = [one for one in explanation.target if one.next is not None]
+    if len(explanation.sides) > 1:
+        return predicted
+    return predicted[sum(not one.generated for one in explanation.target) - 1 :]
 
 
 def output_summary(explanation: Explanation) -> dict[str, Any]:
-    """The output with its score and log-probability."""
-    log_prob = None if math.isnan(explanation.difference) else finite(explanation.sum_log_prob)
-    score = getattr(explanation.found, "score", None)
+    """The output with its score and log-probability; None where no token is predicted."""
+    predicted, score = _predicted(explanation), getattr(explanation.found, "score", None)
+    known = predicted and not math.isnan(explanation.difference)
+    log_prob = finite(sum(one.log_prob or 0.0 for one in predicted)) if known else None
     return {"text": explanation.output, "score": score, "log_prob": log_prob}
 
 
