@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from clearhead.config import Settings
 from clearhead.tasks.language.recipe import LanguageRecipe
+from clearhead.tasks.ngrams.recipe import NgramRecipe
 from clearhead.tasks.translation.recipe import TranslationRecipe
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -20,7 +21,11 @@ All settings of a recipe. `--set group.name=value` overrides any of them on the 
 
 
 def page() -> str:
-    recipes = {"Translation": TranslationRecipe, "Language modelling": LanguageRecipe}
+    recipes = {
+        "Translation": TranslationRecipe,
+        "Language modelling": LanguageRecipe,
+        "N-grams": NgramRecipe,
+    }
     parts = [[f"# {title}", "", *_group("", recipe), ""] for title, recipe in recipes.items()]
     return HEAD + "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 

@@ -61,4 +61,4 @@ def test_what_a_model_does_not_take_is_one_line(error_of, model: Path, recipe: P
     wrong = error_of("train", recipe, "--out", out, "--set", "model.order=8")
     assert "model.order: 8 should be less than or equal to 6" in wrong
     wrong = error_of("train", recipe, "--out", out, "--set", "training.steps=8")
-    assert "training: steps has no meaning for n-grams" in wrong
+    assert "training.steps: unknown setting" in wrong

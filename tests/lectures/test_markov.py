@@ -110,7 +110,7 @@ def test_the_second_order_chain_is_certain_after_ran():
     assert {context: chain.row(context, chain.words(RAN)) for context in rows} == rows
 
 
-# After "ran": the lecture's 13 rows, of which its text has the columns one place too far left.
+# After "ran": the lecture's 13 rows, of which its text has the columns one too far left.
 SKIPS = {
     **{word: [0.5, 0.5] for word in ("and", "check", "find", "it", "log", "out", "the", "whether")},
     "battery": [1.0, 0.0],

@@ -113,7 +113,7 @@ def test_kneser_ney_equals_its_definition(order: int):
     for position in range(0, len(tokens), 3):
         if tokens[position] == BOS:
             continue
-        start = max(place for place in range(position) if tokens[place] == BOS)
+        start = max(earlier for earlier in range(position) if tokens[earlier] == BOS)
         context = tuple(tokens[max(start, position - order + 1) : position])
         expected = reference.probability(tokens[position], context)
         assert float(found[position]) == pytest.approx(expected, abs=1e-10)

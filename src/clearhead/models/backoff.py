@@ -189,7 +189,7 @@ class BackoffTables(nn.Module):
         return BackoffChain(torch.stack(each, 1), matched)
 
     def _levels(self, nodes: Nodes) -> list[tuple[NgramTable, Int[Tensor, " rows"]]]:
-        """Each table with the contexts that it is asked for."""
+        """Each table with the contexts to look up in it."""
         contexts = [torch.zeros(len(nodes), dtype=torch.long, device=nodes.device), *nodes.unbind(1)]
         return list(zip(self.tables, contexts, strict=True))
 

@@ -122,7 +122,7 @@ def evaluate(
         "bytes": read.bytes,
         "unknown": read.unknown,
         "impossible": found.impossible,
-        "longest_ngram": found.matched,
+        "matched_orders": found.matched,
     }
     return Evaluation(tuple(lines), record, tuple(notes))
 

@@ -71,7 +71,9 @@ class NgramModel(LanguageModel):
         data = checkpoint.settings.get("data")
         data = data if isinstance(data, Mapping) else {}
         unit: Unit = "documents" if data.get("sentences") == "documents" else "lines"
-        return cls(checkpoint.model, checkpoint.processor, unit, data.get("test", ()))
+        return cls(
+            checkpoint.model, checkpoint.processor, unit, data.get("test") or data.get("validation", ())
+        )
 
     @property
     def device(self) -> torch.device:

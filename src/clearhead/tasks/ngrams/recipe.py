@@ -1,18 +1,30 @@
 """Settings of a run that counts n-grams."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
+from clearhead.config import Settings
 from clearhead.models import NgramConfig
 from clearhead.tasks.language.recipe import PlainTextConfig, Texts
 from clearhead.tasks.recipe import Recipe
 from clearhead.text.tokenizer import TokenizerConfig
-from clearhead.training import TrainingConfig
 
 Unit = Literal["lines", "documents"]
-# The settings of a training run that have a meaning where nothing is trained step by step.
-MEANINGFUL = ("seed", "device")
+
+
+class CountingConfig(Settings):
+    """Counting is one pass over the text on a CPU, so there is little to set."""
+
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
+    """Selects the documents that are held out."""
+    # What a run needs of every recipe.
+    device: ClassVar = "cpu"
+    accumulate: ClassVar = 1
+    parallel: ClassVar = "data_parallel"
+    average: ClassVar = None
+    keep_last: ClassVar = 1
+    keep_best: ClassVar = 1
 
 
 class NgramText(PlainTextConfig):
@@ -33,6 +45,7 @@ class NgramRecipe(Recipe):
     data: NgramText
     tokenizer: TokenizerConfig = TokenizerConfig(kind="whitespace", vocabulary=1_000_000)
     model: NgramConfig = NgramConfig()
+    training: CountingConfig = CountingConfig()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @field_validator("tokenizer")
     @classmethod
@@ -46,14 +59,6 @@ class NgramRecipe(Recipe):
                 )
             return tokenizer.model_copy(update={"normalize": False})
         return tokenizer
-
-    @field_validator("training")
-    @classmethod
-    def _check_training(cls, training: TrainingConfig) -> TrainingConfig:
-        for name in set(TrainingConfig.model_fields) - {*MEANINGFUL}:
-            if getattr(training, name) != TrainingConfig.model_fields[name].default:
-                raise ValueError(f"{name} has no meaning for n-grams, which are counted once; leave it out")
-        return training
 
     def absolute(self) -> Self:
         return self.model_copy(update={"data": self.data.absolute()})
