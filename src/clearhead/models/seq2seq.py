@@ -105,13 +105,15 @@ class Seq2SeqConfig(EncoderDecoderConfig):
         return False
 
     @property
-    def given(self) -> bool:
-        """Whether each step of the decoder is given a vector beside its token."""
-        return self.attend == "before" or self.input_feeding or self._given_context
+    def shards(self) -> bool:
+        """Never: torch's recurrent modules keep their own references to whole weights."""
+        return False
 
     @property
-    def _given_context(self) -> bool:
-        return self.attend == "none" and self.fixed_vector != "start"
+    def given(self) -> bool:
+        """Whether each step of the decoder is given a vector beside its token."""
+        fixed = self.attend == "none" and self.fixed_vector != "start"
+        return self.attend == "before" or self.input_feeding or fixed
 
     @property
     def summary(self) -> str:

@@ -143,6 +143,11 @@ def test_batches_are_padded_even_on_a_gpu(recipe):
         recipe("batches.kind=packed")
 
 
+def test_recurrent_models_are_not_sharded(recipe):
+    with pytest.raises(SettingsError, match="recurrent models cannot be sharded; use 'data_parallel'"):
+        recipe("training.parallel=fsdp")
+
+
 def test_the_kind_of_the_model_selects_its_settings(recipe):
     assert isinstance(recipe().model, Seq2SeqConfig)
     data = recipe().model_dump(mode="json", exclude_none=True)["data"]
