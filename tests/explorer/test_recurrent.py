@@ -21,7 +21,7 @@ def recurrent_translator(**settings: object) -> TranslationModel:
     """An untrained translator with two bidirectional layers."""
     torch.manual_seed(0)
     words = Tokenizer.train([f"{TEXT} through a garden"], TokenizerConfig(kind="word", vocabulary=40))
-    config = read_config({"kind": "seq2seq", "width": WIDTH, "layers": 2, "max_length": 64, **settings})
+    config = read_config({"kind": "seq2seq", "width": WIDTH, "layers": 2, "max_length": 24, **settings})
     return TranslationModel(build(config, words), words, [Direction("en", "de")], SearchConfig(beam=2))
 
 
