@@ -45,6 +45,7 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, default=Path("data/ptb"))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="only models with this in their name")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -60,7 +61,7 @@ def main() -> None:
     times, (tokenizer, (train, valid, test)) = timed(read, arguments.rounds)
     print(f"reading and tokenising {train.words + valid.words + test.words:,} words: {times} CPU-s")
     print(f"{'model':36}{'validation':>12}{'test':>10}{'build':>20}{'score':>20}")
-    for name, settings in MODELS.items():
+    for name, settings in ((name, one) for name, one in MODELS.items() if arguments.only in name):
         config = NgramConfig.model_validate(settings)
 
         def build(config: NgramConfig = config) -> Ngram:

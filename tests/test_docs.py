@@ -12,7 +12,14 @@ from clearhead.tasks import TASKS
 ROOT = Path(__file__).parents[1]
 
 
-PAGES = ["README.md", "docs/python.md", "docs/pictures.md", "docs/ngrams.md", "docs/seq2seq.md"]
+PAGES = (
+    "README.md",
+    "docs/python.md",
+    "docs/pictures.md",
+    "docs/ngrams.md",
+    "docs/seq2seq.md",
+    "docs/word_vectors.md",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -101,7 +101,7 @@ def cases(options: Options) -> list[Record]:
 def measure(options: Options, case: Record) -> Record:
     corpus, test = data(options.tiny)
     settings = MODELS[case["model"]] | ({"width": 32} if options.tiny else {})
-    training = TINY if options.tiny else Training(steps=2000, tokens=16_384, learning_rate=1.5e-3)
+    training = TINY if options.tiny else Training(steps=1500, tokens=16_384, learning_rate=1.5e-3)
     model = trained(corpus, settings, training, options, case["seed"])
     return {"parameters": parameters(model)} | {f"bleu_{n}": score(model, pairs) for n, pairs in test.items()}
 

@@ -45,12 +45,10 @@ def test_a_counted_model_is_evaluated_continued_and_explained(call, model: Path,
 
 def test_unknown_words_are_said(call, model: Path, tmp_path: Path):
     result = call("generate", "--model", model, "--tokens", 1, "the zebra saw the gnu")
-    assert (
-        "prompt 1: 2 words are not in the model's vocabulary; it backs off to shorter n-grams" in result.err
-    )
+    assert "prompt 1: 2 words are not in the model's vocabulary; it reads <unk> and backs off" in result.err
     (tmp_path / "test.txt").write_text("the zebra sat\n")
     result = call("evaluate", model, "--text", tmp_path / "test.txt")
-    assert "1 of 3 tokens are not in the model's vocabulary; it backs off to <unk>" in result.err
+    assert "1 of 3 tokens are not in the model's vocabulary; it reads <unk> and backs off" in result.err
 
 
 def test_what_a_model_does_not_take_is_one_line(error_of, model: Path, recipe: Path, tmp_path: Path):

@@ -323,7 +323,7 @@ def test_wrong_settings_are_rejected(settings: dict[str, object], message: str):
 
 def test_sentences_shorter_than_the_order_are_reported():
     model = Ngram(NgramConfig(order=5), VOCABULARY)
-    with pytest.raises(DataError, match=r"no sentence has 4 tokens; lower model.order 5"):
+    with pytest.raises(DataError, match=r"model.order 5: no sentence has 4 tokens, .* included; lower it"):
         model.count(np.array([BOS, 5, EOS] * 4))
     skips = Ngram(parse_settings(NgramConfig, {"order": 2, "skips": {}}), VOCABULARY)
     with pytest.raises(DataError, match=r"no sentence has two words, so there is nothing to skip"):

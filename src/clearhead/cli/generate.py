@@ -104,7 +104,8 @@ def _print_unknown(number: int, words: int) -> None:
     if words:
         which = "1 word is" if words == 1 else f"{words:,} words are"
         print_status(
-            f"prompt {number}: {which} not in the model's vocabulary; it backs off to shorter n-grams"
+            f"prompt {number}: {which} not in the model's vocabulary; it reads <unk> and backs off to what "
+            "it has seen"
         )
 
 

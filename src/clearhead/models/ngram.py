@@ -104,13 +104,13 @@ class Ngram(nn.Module):
         counts = count_ngrams(text, config.order, self.vocabulary)
         for number, table in enumerate(counts, start=1):
             if not len(table.keys):
-                raise DataError(f"no sentence has {number} tokens; lower model.order {config.order}")
-        smooth = config.smoothing == "kneser-ney"
-        for table, found in zip(
-            self.backoff.tables,
-            continuation_counts(counts, self.vocabulary) if smooth else counts,
-            strict=True,
-        ):
+                raise DataError(
+                    f"model.order {config.order}: no sentence has {number} tokens, <s> and </s> included; "
+                    "lower it"
+                )
+        if config.smoothing == "kneser-ney":
+            counts = continuation_counts(counts, self.vocabulary)
+        for table, found in zip(self.backoff.tables, counts, strict=True):
             table.fill(found)
         if self.skips:
             found = count_skips(text, self.skips.config.reach, self.vocabulary)
@@ -157,6 +157,10 @@ class Ngram(nn.Module):
 
     def step(self, tokens: Int[Tensor, " rows"], state: NgramState) -> Float[Tensor, "rows vocabulary"]:
         """The log-probabilities of the token after these; advances the state."""
+        logits, tap = self._next(tokens, state), self.tap
+        return logits if tap is None else tap("logits", logits)
+
+    def _next(self, tokens: Int[Tensor, " rows"], state: NgramState) -> Float[Tensor, "rows vocabulary"]:
         self._advance(tokens, state)
         found = self.backoff.distribution(state.nodes)
         if self.skips:
@@ -170,8 +174,9 @@ class Ngram(nn.Module):
         state, tap = self.start(tokens[:, :0]), self.tap
         logits, orders = [], []
         for column in tokens.unbind(1):
-            logits.append(self.step(column, state))
-            orders.append(self.backoff.weights(state.nodes))
+            logits.append(self._next(column, state))
+            if tap:
+                orders.append(self.backoff.weights(state.nodes))
         if tap is None:
             return torch.stack(logits, 1)
         tap("orders", torch.stack(orders, 1))

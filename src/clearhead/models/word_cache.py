@@ -62,8 +62,8 @@ class WordCache(nn.Module):
         return int(HALF_LIVES * float(self.settings[0])) + 1
 
     def check(self, location: str) -> None:
-        half_life, *weights = self.settings.tolist()
-        if not (0 < half_life <= 10_000 and min(weights) >= 0 and sum(weights) < 1):
+        half_life, *weights = self.settings.tolist() or (0.0,)
+        if len(weights) != 2 or not (0 < half_life <= 10_000 and min(weights) >= 0 and sum(weights) < 1):
             raise ModelError(f"{location}: the settings of the cache are damaged; copy it again")
 
     def mix(self, model: Probabilities, recent: Recent) -> Probabilities:

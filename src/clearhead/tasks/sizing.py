@@ -1,18 +1,34 @@
 """Sizing of recipes to the data: the parts that tasks share, and the estimated time of a run."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import torch
 
 from clearhead.config import apply_overrides, parse_settings
-from clearhead.models import MODELS
+from clearhead.models import build
 from clearhead.tasks.recipe import Recipe
 
 # Speed of a training step relative to plain matrix products.
 EFFICIENCY = {"cpu": 0.7, "cuda": 0.2}
 R = TypeVar("R", bound=Recipe)
+
+
+class FittedRecipe(ABC):
+    """A recipe and the data that it is sized to."""
+
+    recipe: Any
+
+    @abstractmethod
+    def choices(self) -> list[str]:
+        """The choices, one per line."""
+
+    def seconds(self, device: torch.device) -> float:
+        """The estimated time of the run on a device."""
+        return estimate_seconds(self.recipe, device)
 
 
 def with_changes(recipe: R, requested: Mapping[str, Any], changes: Sequence[str]) -> R:
@@ -40,7 +56,7 @@ def setting(requested: Mapping[str, Any], group: str, name: str) -> Any:
 def matrix_weights(recipe: Any) -> int:
     """The number of weights that each token is multiplied with."""
     with torch.device("meta"):
-        model = MODELS[recipe.model.kind](recipe.model, recipe.tokenizer.vocabulary)
+        model = build(recipe.model, SimpleNamespace(size=recipe.tokenizer.vocabulary, labels=("", "")))
     return sum(parameter.numel() for parameter in model.parameters() if parameter.ndim == 2)
 
 

@@ -124,7 +124,9 @@ def test_unknown_words_back_off_and_are_counted(model: NgramModel, tmp_path: Pat
     test = tmp_path / "test.txt"
     test.write_text("the zebra sat\n")
     found = model.evaluate(tmp_path, text=[str(test)])
-    assert found.notes == ("1 of 3 tokens are not in the model's vocabulary; it backs off to <unk>",)
+    assert found.notes == (
+        "1 of 3 tokens are not in the model's vocabulary; it reads <unk> and backs off to what it has seen",
+    )
     with pytest.raises(
         TextError, match="prompt 1: no word of 'zebra' is in the model's vocabulary; use others"
     ):

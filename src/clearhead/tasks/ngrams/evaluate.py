@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
-from clearhead.data.sources.documents import check_texts, files, read_documents
+from clearhead.data.sources.documents import files, read_documents
 from clearhead.errors import DataError
 from clearhead.models import Ngram
 from clearhead.models.word_cache import WordCache
@@ -85,7 +85,6 @@ def evaluate(
         if missing:
             raise DataError(f"{missing[0]}: the test text of {folder} is gone; name a file with --text")
     names = held_out_text(named, folder)
-    check_texts(names)
     with track_progress((path for file in names for path in files(file)), reading):
         read = SentenceText.read(read_documents(names, field), model.sentences, model.tokenizer)
     where = " and ".join(map(str, names))
@@ -107,8 +106,8 @@ def evaluate(
     notes = []
     if read.unknown:
         notes.append(
-            f"{read.unknown:,} of {read.words:,} tokens are not in the model's vocabulary; it backs off to "
-            "<unk>"
+            f"{read.unknown:,} of {read.words:,} tokens are not in the model's vocabulary; it reads <unk> "
+            "and backs off to what it has seen"
         )
     if found.impossible:
         notes.append(
