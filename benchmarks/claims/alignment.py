@@ -72,7 +72,7 @@ def report(records: Sequence[Record]) -> str:
             text(values(records, name, model=model), ".3f")
             for name in ("agreement", "precision", "recall", "largest")
         ]
-        heads = ", ".join(sorted(set(values(records, "head", model=model))))
+        heads = ", ".join(cases_of([one for one in records if one["model"] == model], "head"))
         rows.append([model, text(values(records, "bleu", model=model)), *measured, heads])
     error = values(records, "diagonal")[0]
     rows.append([DIAGONAL, "–", f"{error:.3f}", "–", "–", f"{error:.3f}", "–"])
