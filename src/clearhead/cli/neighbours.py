@@ -31,8 +31,8 @@ def neighbours(
 ) -> None:
     """Find the words nearest to a word by the cosine of their vectors.
 
-    Several words are added up, and --minus subtracts: king woman --minus man is an analogy. A Transformer is
-    asked for the tokens nearest to the word's embedding.
+    Several words are added up, and --minus subtracts: king woman --minus man is an analogy. A Transformer
+    gives the tokens nearest to the word's embedding.
 
     --in compares the static vector with that of the word in a text. A Transformer gives its state after the
     first stack; word vectors are mixed by one step of attention over the words of the text.
