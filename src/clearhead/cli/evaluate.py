@@ -69,7 +69,7 @@ def evaluate(
       clearhead evaluate runs/multilingual --from en --to fr
       clearhead evaluate shakespeare --text my.txt
       clearhead evaluate runs/mine --text other.jsonl --field story
-      clearhead evaluate runs/vectors --words EN-WS-353-ALL.txt --words questions-words.txt
+      clearhead evaluate runs/vectors --words EN-WS-353-ALL.txt
     """
     from clearhead.tasks.load import load
     from clearhead.tasks.zoo import find

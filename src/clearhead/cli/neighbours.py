@@ -29,7 +29,7 @@ def neighbours(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Find the words nearest to a word by the cosine of their vectors.
+    """Find the words nearest to a word, by cosine.
 
     Several words are added up, and --minus subtracts: king woman --minus man is an analogy. A Transformer
     gives the tokens nearest to the word's embedding.
