@@ -40,10 +40,10 @@ def neighbours(
     \b
     Examples:
       clearhead neighbours windows
-      clearhead neighbours bank --in "He sat on the bank of the river." --in "I put money in the bank."
+      clearhead neighbours bank --in "He sat on the bank of the river."
       clearhead neighbours king woman --minus man --model runs/vectors
-      clearhead neighbours apple --model runs/vectors --in "an apple and an orange" --score cosine
-      clearhead neighbours Monday apple king --model runs/vectors --out map.png
+      clearhead neighbours apple --in "an apple pie" --model runs/vectors
+      clearhead neighbours king queen --model runs/vectors --out map.png
     """
     from clearhead.explorer.vectors import TokenVectors
     from clearhead.inspection.pictures.word_map import neighbour_map
