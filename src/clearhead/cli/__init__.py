@@ -21,6 +21,7 @@ from clearhead.cli import (
     generate,
     imports,
     models,
+    neighbours,
     train,
     translate,
 )
@@ -79,6 +80,7 @@ def _callback(
 
 app.command("translate", cls=Command)(translate.translate)
 app.command("generate", cls=Command)(generate.generate)
+app.command("neighbours", cls=Command)(neighbours.neighbours)
 app.command("classify", cls=Command)(classify.classify)
 app.command("explain", cls=Command)(explain.explain)
 app.command("explore", cls=Command)(explore.explore)

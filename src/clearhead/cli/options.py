@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import print_status
-from clearhead.errors import SettingsError
+from clearhead.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
     import torch
@@ -74,6 +74,14 @@ def print_default(name: str) -> None:
 def given(**options: Any) -> dict[str, Any]:
     """The options that have a value."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def check_explains(name: str, model: Any) -> None:
+    """Raise ModelError, with the right command, for a model that cannot show what happens in it."""
+    if not hasattr(model, "explain"):
+        from clearhead.tasks import TASKS
+
+        raise ModelError(f"{name}: a {model.task} model has no explanations; use {TASKS[model.task].command}")
 
 
 def check_taken(

@@ -1,7 +1,7 @@
 """Multi-head attention: fused by default, explicit while a tap watches it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -14,7 +14,7 @@ from clearhead.config import Settings
 from clearhead.layers.mask import Causal, Mask
 from clearhead.layers.norm import RMSNorm
 from clearhead.layers.positions import Positions, Relative
-from clearhead.layers.scores import ProductScore, ScoreKind, make_score
+from clearhead.layers.scores import Additive, ProductScore, ScoreKind, make_score
 from clearhead.layers.segments import segment_kernel
 
 Tap = Callable[[str, Tensor], Tensor]
@@ -60,6 +60,8 @@ class KeyValues:
     values: Keys
     projected: Projected | None = None
     queries: Queries | None = None
+    prepared: Keys | None = None
+    """What the score makes of the keys alone, if it was made ahead."""
 
     def with_queries(self, queries: Queries) -> list[Projected]:
         """Queries, keys and values as kernels take them, in as few tensors as possible."""
@@ -70,7 +72,9 @@ class KeyValues:
         return [_as_part(queries), self.projected if self.queries is None else self.projected[:, :, 1:]]
 
     def select(self, rows: Int[Tensor, " rows"]) -> "KeyValues":
-        return KeyValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+        prepared = None if self.prepared is None else self.prepared.index_select(0, rows)
+        keys, values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
+        return KeyValues(keys, values, prepared=prepared)
 
 
 class Projections(nn.Linear):
@@ -134,6 +138,12 @@ class Attention(nn.Module):
         unchanged = queries is raw_queries and keys is raw_keys
         return queries, KeyValues(keys, values, projected if unchanged else None, queries)
 
+    def prepare(self, kv: KeyValues) -> KeyValues:
+        """Keys and values with all that can be computed ahead, for a source that many steps attend to."""
+        if not isinstance(self.score, Additive):
+            return kv
+        return replace(kv, prepared=self.score.prepare_keys(self._repeat_kv(kv.keys)))
+
     def forward(self, queries: Queries, kv: KeyValues, mask: Mask) -> Float[Tensor, "batch queries width"]:
         """What each query gathers from the values of the keys that the mask allows."""
         if self.tap is None and isinstance(self.score, ProductScore):
@@ -145,7 +155,7 @@ class Attention(nn.Module):
     def _explicit(self, tap: Tap, queries: Queries, kv: KeyValues, mask: Mask) -> Queries:
         """softmax(score(q, k) + mask) v, step by step; the tap sees every step and may change it."""
         queries, keys = tap("queries", queries), tap("keys", self._repeat_kv(kv.keys))
-        scores = self.score(queries, keys)
+        scores = self._scores(queries, keys, kv.prepared)
         bias = self.relative.bias(queries.shape[2], keys.shape[2])
         scores = tap("scores", scores if bias is None else scores + bias)
         allowed = mask.dense(queries.shape[2], keys.shape[2], queries.device)
@@ -153,6 +163,12 @@ class Attention(nn.Module):
         weights = tap("weights", masked.softmax(-1))
         weights = F.dropout(weights, self.dropout, self.training)
         return tap("head_output", weights @ tap("values", self._repeat_kv(kv.values)))
+
+    def _scores(self, queries: Queries, keys: Keys, prepared: Keys | None) -> Tensor:
+        # A tap may have changed the keys.
+        if isinstance(self.score, Additive) and prepared is not None and self.tap is None:
+            return self.score.compare(queries, prepared)
+        return self.score(queries, keys)
 
     def _fused(self, score: ProductScore, queries: Queries, kv: KeyValues, mask: Mask) -> Queries:
         """The same by a kernel that never stores the scores."""

@@ -165,8 +165,8 @@ class Stack(nn.Module):
 
     def project_source(self, states: Encoded, mask: Mask) -> Source:
         """The keys and values of encoded states, projected once before decoding."""
-        blocks = (cast(Block, block) for block in self.blocks)
-        return Source([block.cross_attention.project_kv(states) for block in blocks], mask)
+        attentions = [cast(Block, block).cross_attention for block in self.blocks]
+        return Source([one.prepare(one.project_kv(states)) for one in attentions], mask)
 
     def forward(
         self,

@@ -77,9 +77,17 @@ class Additive(nn.Module):
         self.key = nn.Parameter(torch.eye(size).repeat(heads, 1, 1))
         self.value = nn.Parameter(torch.randn(heads, size) * size**-0.5)
 
-    def forward(self, queries: Queries, keys: Keys) -> Scores:
-        summed = (queries @ self.query)[:, :, :, None] + (keys @ self.key)[:, :, None]
+    def prepare_keys(self, keys: Keys) -> Keys:
+        """Uk, which a caller that attends to the same keys many times computes once."""
+        return keys @ self.key
+
+    def compare(self, queries: Queries, prepared: Keys) -> Scores:
+        """The scores of queries and prepared keys."""
+        summed = (queries @ self.query)[:, :, :, None] + prepared[:, :, None]
         return torch.einsum("bhqks,hs->bhqk", summed.tanh(), self.value)
+
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        return self.compare(queries, self.prepare_keys(keys))
 
 
 class Location(nn.Module):

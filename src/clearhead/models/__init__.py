@@ -10,8 +10,10 @@ from clearhead.models.bilstm import BiLSTM, BiLSTMConfig
 from clearhead.models.encoder import Encoder, EncoderConfig
 from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
+from clearhead.models.ngram import Ngram, NgramConfig
 from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.models.word_vectors import WordVectors
 
 __all__ = [
     "GPT",
@@ -24,6 +26,8 @@ __all__ = [
     "EncoderConfig",
     "EncoderDecoder",
     "GPTConfig",
+    "Ngram",
+    "NgramConfig",
     "Seq2Seq",
     "Seq2SeqConfig",
     "Translator",
@@ -36,6 +40,8 @@ MODELS: dict[str, Any] = {
     "translator": Translator,
     "gpt": GPT,
     "seq2seq": Seq2Seq,
+    "ngram": Ngram,
+    "word_vectors": WordVectors,
     "encoder": Encoder,
     "bilstm": BiLSTM,
     "bag": Bag,

@@ -56,6 +56,12 @@ def _train(
         if "not large enough to contain all chars" in str(error):
             raise _too_small(config, "all characters of the text") from None
         raise
+    vocabulary = tokenizer.get_vocab()
+    if isinstance(tokenizer.model, models.WordLevel) and vocabulary[SPECIAL_TOKENS[UNK]] != UNK:
+        # The text holds <unk>, which the library's trainer counts as another word.
+        words = sorted(vocabulary.keys() - {*special}, key=vocabulary.__getitem__)
+        ids = {word: number for number, word in enumerate([*special, *words])}
+        tokenizer.model = models.WordLevel(ids, unk_token=SPECIAL_TOKENS[UNK])
 
 
 def _alphabet(texts: Iterator[str], tokenizer: tokenizers.Tokenizer, most: int | None) -> list[str]:

@@ -132,7 +132,8 @@ def test_a_card_names_languages_data_and_scores():
     recipe = parse_settings(TranslationRecipe, {"data": DATA | {"train": files}})
     text = card(recipe, {"loss": 1.5, "bleu": 30.0})
     assert text.startswith("# English to German\n")
-    assert "width 512, ffn_width 2048, 6 + 6 layers, 8 heads, bpe vocabulary, 1,000 parameters; 500 training steps" in text
+    assert "width 512, ffn_width 2048, 6 + 6 layers, 8 heads, bpe vocabulary, 1,000 parameters" in text
+    assert "parameters; 500 training steps" in text
     assert "- tatoeba-en-de: 166,384 short everyday sentence pairs" in text
     assert "CC-BY 2.0" in text
     assert "- mine.tsv\n- b.en and b.de\n" in text
