@@ -7,12 +7,12 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from clearhead.layers.attention import AttentionConfig
-from clearhead.layers.block import GPT2_STD, BlockConfig, Init, Stack
+from clearhead.layers.block import BlockConfig, Init, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import ActivationKind
 from clearhead.layers.layout import PaddedText
 from clearhead.layers.norm import NormPosition
-from clearhead.layers.positions import Learned, PositionKind
+from clearhead.layers.positions import PositionKind
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
 from clearhead.models.heads import ClassifierConfig, HeadConfig, make_head
 from clearhead.text.processor import TextProcessor
@@ -60,11 +60,8 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = Embedding(
-            vocabulary, config.width, config.position, config.max_positions, config.dropout, scale=1.0
+            vocabulary, config.width, config.position, config.max_positions, config.dropout
         )
-        nn.init.normal_(self.embedding.weight, std=GPT2_STD)
-        if isinstance(self.embedding.position, Learned):
-            nn.init.normal_(self.embedding.position.weight, std=GPT2_STD)
         self.encoder = Stack(config, config.layers)
         self.head = head
 
