@@ -5,9 +5,9 @@
 
 The first table is the fifth lecture's, measured: whether shuffled words change the predictions (order), and
 whether two halves of a text say together what they say apart (context). Nothing is pre-trained. The second
-checks the rule of thumb that a bag wins below 1,500 training texts per word of the median text, and a sequence
-model above; with --rule, also on parts of IMDb and on the first 16 words of its reviews. A run that is already
-in --out is not repeated.
+table checks the rule of thumb that a bag wins below 1,500 training texts per word of the median text, and a
+sequence model above; with --rule, also on parts of IMDb and on the first 16 words of its reviews. A run that
+is already in --out is not repeated.
 """
 
 import argparse

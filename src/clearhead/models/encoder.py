@@ -14,7 +14,7 @@ from clearhead.layers.layout import PaddedText
 from clearhead.layers.norm import NormPosition
 from clearhead.layers.positions import PositionKind
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
-from clearhead.models.heads import ClassifierConfig, HeadConfig, make_head
+from clearhead.models.heads import ClassifierConfig, HeadConfig, StatesHead, make_head
 from clearhead.text.processor import TextProcessor
 
 Tokens = Int[Tensor, "batch positions"]
@@ -56,14 +56,14 @@ class Encoder(nn.Module):
     Config = EncoderConfig
     Processor = TextProcessor
 
-    def __init__(self, config: EncoderConfig, vocabulary: int, head: nn.Module):
+    def __init__(self, config: EncoderConfig, vocabulary: int, head: nn.Module | None = None):
         super().__init__()
         self.config = config
         self.embedding = Embedding(
             vocabulary, config.width, config.position, config.max_positions, config.dropout
         )
         self.encoder = Stack(config, config.layers)
-        self.head = head
+        self.head = head or StatesHead()
 
     @classmethod
     def build(cls, config: EncoderConfig, processor: TextProcessor) -> "Encoder":
