@@ -34,7 +34,7 @@ def sequence(model):
 
 
 def encoder(position: str):
-    config = EncoderConfig(width=16, ffn_width=32, position=position, init="xavier")
+    config = EncoderConfig(width=16, ffn_width=32, position=position)
     return sequence(Encoder(config, 20, Classifier(config.head, 16, 2)))
 
 

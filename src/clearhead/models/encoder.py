@@ -35,7 +35,7 @@ class EncoderConfig(BlockConfig):
     position: PositionKind = "rotary"
     activation: ActivationKind = "gelu_tanh"
     norm_position: NormPosition = "pre"
-    init: Init = "gpt2"
+    init: Init = "xavier"
     dropout: float = Field(default=0.1, ge=0, lt=1)
     max_length: PositiveInt = 512
     """The most tokens of a text; of a longer one, the first quarter of these and the rest from its end."""
