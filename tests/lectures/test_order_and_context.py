@@ -68,6 +68,6 @@ def test_a_bag_of_bigrams_sees_no_further_than_the_next_word():
     logits = bag(2)
     a, b = "the cat", "sat on"
     # Apart by an unknown word, two pairs of words add nothing to each other.
-    together = logits([*a.split(), "unknown", *b.split()])
+    joined = logits([*a.split(), "unknown", *b.split()])
     apart = logits(a.split()) + logits(b.split()) - logits([])
-    torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(joined, apart, rtol=1e-4, atol=1e-4)
