@@ -54,6 +54,7 @@ MODELS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
 }
 # The kinds of model that the rule of thumb chooses between.
 BAGS, SEQUENCES = ("bag of words", "bag of bigrams", "bag of trigrams"), ("bidirectional LSTM", "encoder")
+MIN_STEPS = 300
 SNIPPET = 16
 """Words of a review that count as a short text."""
 
@@ -146,10 +147,11 @@ def parts_of_imdb(out: Path, sizes: list[int], snippets: list[int]) -> Iterator[
             )
             held_out = "data.hold_out.share=0.1"
             yield measured(out, name, "bag of bigrams", "imdb-nbsvm", (*files, held_out, "model.max_ngram=2"))
-            # As many epochs as on all reviews, but enough steps to learn at all.
-            steps = max(300, 1000 * count * (words or 230) // (25000 * 230) * (3 if words else 1))
-            shape = (f"training.steps={steps}", f"training.validate_every={steps // 10}")
-            short = ("model.max_length=32", "batches.tokens=4096") if words else ()
+            # Tokens of a text and of a batch; a few epochs, but enough steps to learn at all.
+            length, tokens, epochs = (18, 4096, 10) if words else (270, 32768, 5)
+            steps = max(MIN_STEPS, epochs * count * length // tokens)
+            shape = (f"training.steps={steps}", f"training.validate_every={max(1, steps // 10)}")
+            short = ("model.max_length=32", f"batches.tokens={tokens}") if words else ()
             for model, recipe in (("bidirectional LSTM", "imdb-bilstm"), ("encoder", "imdb-encoder")):
                 yield measured(out, name, model, recipe, (*files, held_out, *shape, *short))
 
