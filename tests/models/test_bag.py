@@ -87,9 +87,9 @@ def test_the_evidence_of_a_text_and_the_bias_add_up_to_its_margin(classes: int, 
     model, counted = fitted(texts, labels, weighting=weighting)
     for label in range(classes):
         [added] = model.contributions(counted.vocabulary.encode(texts[:1]), label)
-        column, sign = (0, 1 if label else -1) if classes == 2 else (label, 1)
-        total = sum(added.values()) + sign * float(model.bias.detach()[column])
-        assert total == pytest.approx(sign * margins(model, counted, texts[:1])[0, column], abs=1e-4)
+        column, side = (0, 1 if label else -1) if classes == 2 else (label, 1)
+        total = sum(added.values()) + side * float(model.bias.detach()[column])
+        assert total == pytest.approx(side * margins(model, counted, texts[:1])[0, column], abs=1e-4)
 
 
 def test_unigrams_ignore_order_and_bigrams_do_not():

@@ -48,7 +48,7 @@ def test_padding_does_not_change_what_a_bidirectional_lstm_says():
 
 
 def test_an_encoder_equals_torchs_transformer_encoder():
-    model = encoder(position="none", norm_position="post", activation="relu", init="xavier")
+    model = encoder(position="none", norm_position="post", activation="relu")
     layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
     reference = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
     for ours, theirs in zip(model.encoder.blocks, reference.layers, strict=True):

@@ -262,8 +262,8 @@ class Bag(nn.Module):
         """For each text, what its n-grams add to the evidence for a class, by n-gram."""
         bags, table = self.bags(words), self.ngrams.cpu().numpy()
         weight = self.weight.detach()[:, 0 if self.classes == 2 else label].cpu().numpy()
-        sign = -1.0 if self.classes == 2 and label == 0 else 1.0
-        added = sign * self.values(bags) * weight[bags.columns]
+        side = -1.0 if self.classes == 2 and label == 0 else 1.0
+        added = side * self.values(bags) * weight[bags.columns]
         parts = zip(bags.offsets[:-1].tolist(), bags.offsets[1:].tolist(), strict=True)
         return [
             dict(zip(table[bags.columns[a:b]].tolist(), added[a:b].tolist(), strict=True)) for a, b in parts

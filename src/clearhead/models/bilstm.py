@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
@@ -10,7 +10,7 @@ from clearhead.config import Settings
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.recurrent import Recurrent
 from clearhead.models.anatomy import Anatomy, RecurrentPart
-from clearhead.models.heads import ClassifierConfig, HeadConfig, make_head
+from clearhead.models.heads import ClassifierConfig, HeadConfig, StatesHead, make_head
 from clearhead.text.processor import TextProcessor
 
 Tokens = Int[Tensor, "batch positions"]
@@ -37,14 +37,14 @@ class BiLSTM(nn.Module):
     Config = BiLSTMConfig
     Processor = TextProcessor
 
-    def __init__(self, config: BiLSTMConfig, vocabulary: int, head: nn.Module):
+    def __init__(self, config: BiLSTMConfig, vocabulary: int, head: nn.Module | None = None):
         super().__init__()
         self.config = config
         self.embedding = Embedding(vocabulary, config.width, "none", config.max_length, config.dropout)
         self.encoder = Recurrent(
             "lstm", config.width, config.width, config.layers, config.dropout, reads="both"
         )
-        self.head = head
+        self.head = head or StatesHead()
 
     @classmethod
     def build(cls, config: BiLSTMConfig, processor: TextProcessor) -> "BiLSTM":
@@ -59,7 +59,7 @@ class BiLSTM(nn.Module):
             recurrences=(RecurrentPart("encoder", "text", self.config.layers, "lstm", directions=2),),
         )
 
-    def forward(self, tokens: Tokens, lengths: Lengths) -> Float[Tensor, "batch classes"]:
+    def forward(self, tokens: Tokens, lengths: Lengths) -> Tensor:
         """What the head reads out of texts that are padded after `lengths` tokens."""
         states, _ = self.encoder(self.embedding(tokens), lengths)
         return self.head(states, lengths)

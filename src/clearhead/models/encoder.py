@@ -7,14 +7,14 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from clearhead.layers.attention import AttentionConfig
-from clearhead.layers.block import GPT2_STD, BlockConfig, Init, Stack
+from clearhead.layers.block import BlockConfig, Init, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import ActivationKind
 from clearhead.layers.layout import PaddedText
 from clearhead.layers.norm import NormPosition
-from clearhead.layers.positions import Learned, PositionKind
+from clearhead.layers.positions import PositionKind
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
-from clearhead.models.heads import ClassifierConfig, HeadConfig, make_head
+from clearhead.models.heads import ClassifierConfig, HeadConfig, StatesHead, make_head
 from clearhead.text.processor import TextProcessor
 
 Tokens = Int[Tensor, "batch positions"]
@@ -35,7 +35,7 @@ class EncoderConfig(BlockConfig):
     position: PositionKind = "rotary"
     activation: ActivationKind = "gelu_tanh"
     norm_position: NormPosition = "pre"
-    init: Init = "gpt2"
+    init: Init = "xavier"
     dropout: float = Field(default=0.1, ge=0, lt=1)
     max_length: PositiveInt = 512
     """The most tokens of a text; of a longer one, the first quarter of these and the rest from its end."""
@@ -56,17 +56,14 @@ class Encoder(nn.Module):
     Config = EncoderConfig
     Processor = TextProcessor
 
-    def __init__(self, config: EncoderConfig, vocabulary: int, head: nn.Module):
+    def __init__(self, config: EncoderConfig, vocabulary: int, head: nn.Module | None = None):
         super().__init__()
         self.config = config
         self.embedding = Embedding(
-            vocabulary, config.width, config.position, config.max_positions, config.dropout, scale=1.0
+            vocabulary, config.width, config.position, config.max_positions, config.dropout
         )
-        nn.init.normal_(self.embedding.weight, std=GPT2_STD)
-        if isinstance(self.embedding.position, Learned):
-            nn.init.normal_(self.embedding.position.weight, std=GPT2_STD)
         self.encoder = Stack(config, config.layers)
-        self.head = head
+        self.head = head or StatesHead()
 
     @classmethod
     def build(cls, config: EncoderConfig, processor: TextProcessor) -> "Encoder":

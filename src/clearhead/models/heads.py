@@ -44,6 +44,13 @@ class Classifier(nn.Module):
         return self.output(F.dropout(pooled, self.config.dropout, self.training))
 
 
+class StatesHead(nn.Module):
+    """The states as they are, of a model without a head."""
+
+    def forward(self, states: States, lengths: Lengths) -> States:
+        return states
+
+
 HeadConfig = ClassifierConfig
 HEADS: dict[str, Callable[[Any, int, TextProcessor], nn.Module]] = {
     "classifier": lambda config, width, processor: Classifier(config, width, len(processor.labels)),

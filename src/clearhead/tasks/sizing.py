@@ -3,13 +3,12 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import torch
 
 from clearhead.config import apply_overrides, parse_settings
-from clearhead.models import build
+from clearhead.models import MODELS
 from clearhead.tasks.recipe import Recipe
 
 # Speed of a training step relative to plain matrix products.
@@ -56,7 +55,7 @@ def setting(requested: Mapping[str, Any], group: str, name: str) -> Any:
 def matrix_weights(recipe: Any) -> int:
     """The number of weights that each token is multiplied with."""
     with torch.device("meta"):
-        model = build(recipe.model, SimpleNamespace(size=recipe.tokenizer.vocabulary, labels=("", "")))
+        model = MODELS[recipe.model.kind](recipe.model, recipe.tokenizer.vocabulary)
     return sum(parameter.numel() for parameter in model.parameters() if parameter.ndim == 2)
 
 

@@ -35,9 +35,9 @@ def test_a_trained_classifier_is_loaded_and_classifies(trained: Path):
 def test_what_is_classified_beside_a_text_does_not_change_its_label(trained: Path):
     model = clearhead.load(trained)
     texts = [text for _, text in reviews(20, seed=3)] + ["", "good " * 100]
-    together = model.logits(texts)
+    batched = model.logits(texts)
     alone = torch.cat([model.logits([text]) for text in texts])
-    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(batched, alone, rtol=1e-4, atol=1e-4)
 
 
 def test_evaluation_measures_the_recipes_test_file(trained: Path):

@@ -120,9 +120,9 @@ def awareness(logits: Logits, texts: Sequence[Example], labels: Sequence[str], s
     def evidence(found: Tensor) -> Tensor:
         return found.gather(1, predicted[:, None])[:, 0] - found.mean(-1)
 
-    first, second, together = (evidence(found) for found in (*halves, whole))
+    first, second, whole_text = (evidence(found) for found in (*halves, whole))
     nothing = evidence(logits([""]).expand_as(whole))
-    interaction = (together - first - second + nothing).abs().mean() / (together - nothing).abs().mean()
+    interaction = (whole_text - first - second + nothing).abs().mean() / (whole_text - nothing).abs().mean()
     return Awareness(
         changed=float((predicted != other).float().mean()),
         shuffled_accuracy=float((other.cpu().numpy() == correct).mean()),

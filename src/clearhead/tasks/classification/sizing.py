@@ -110,15 +110,15 @@ def _bag(texts: LabelledTexts, words: int) -> BagConfig:
 
 def _encoder(data: LabelledConfig, lengths: np.ndarray, requested_steps: int) -> ClassificationRecipe:
     # Punctuation marks are tokens of their own.
-    longest = int(min(512, max(16, 1.25 * np.quantile(lengths, 0.98))))
+    max_length = int(min(512, max(16, 1.25 * np.quantile(lengths, 0.98))))
     steps = requested_steps or max(
-        200, int(EPOCHS * np.minimum(1.25 * lengths, longest).sum() / BATCH_TOKENS)
+        200, int(EPOCHS * np.minimum(1.25 * lengths, max_length).sum() / BATCH_TOKENS)
     )
     every = max(20, steps // 20)
     return ClassificationRecipe(
         data=data,
         tokenizer=TokenizerConfig(kind="word", vocabulary=20000, lowercase=True),
-        model=EncoderConfig(max_length=longest, dropout=0.3, head=ClassifierConfig(dropout=0.3)),
+        model=EncoderConfig(max_length=max_length, dropout=0.3, head=ClassifierConfig(dropout=0.3)),
         batches=BatchingConfig(tokens=BATCH_TOKENS),
         training=ClassificationTraining(
             steps=steps,
