@@ -10,6 +10,7 @@ from clearhead.cli.options import (
     Beam,
     Device,
     Json,
+    Labels,
     LengthPenalty,
     ModelArgument,
     Pairs,
@@ -45,6 +46,7 @@ def evaluate(
     field: Annotated[str | None, option("Field of .jsonl or .parquet that holds the text.", "NAME")] = None,
     stride: Annotated[int | None, option("Stride of the window; default: half of it.", "N", min=1)] = None,
     words: Annotated[list[str] | None, option(WORDS_HELP, "FILE")] = None,
+    labels: Labels = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -60,6 +62,9 @@ def evaluate(
     Word vectors get their rank correlation with judgements of similarity, and their accuracy on analogies, on
     the files of --words.
 
+    A classifier gets its accuracy, macro-F1 and confusion matrix on --labels, or on the test files of its
+    recipe, or on the texts held out from its training.
+
     \b
     Examples:
       clearhead evaluate fr-en --pairs test.fr-en.tsv
@@ -70,6 +75,7 @@ def evaluate(
       clearhead evaluate shakespeare --text my.txt
       clearhead evaluate runs/mine --text other.jsonl --field story
       clearhead evaluate runs/vectors --words EN-WS-353-ALL.txt
+      clearhead evaluate runs/reviews --labels test.tsv
     """
     from clearhead.tasks.load import load
     from clearhead.tasks.zoo import find
@@ -77,7 +83,8 @@ def evaluate(
     loaded: Evaluable = load(model, device_named(device))
     test = pairs_location(pairs) if pairs else None
     options = given(pairs=test, against=against, source=source, target=target, beam=beam, out=out)
-    options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride, words=words)
+    options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
+    options |= given(words=words, labels=labels)
     check_taken(context, model, loaded.task, options, loaded.evaluate_options)
     if field and not text:
         raise SettingsError(f"--field {field}: needs --text FILE; the held-out text has no fields")

@@ -28,7 +28,8 @@ OUT_HELP = (
 )
 VIEW_HELP = (
     "The picture: cross (word alignment), atlas (all heads), head, row (the arithmetic of one query), "
-    "residual, lens, beam, positions or neighbours; default: the most informative one."
+    "residual, lens, gates (of recurrent layers), gradient (at the source), beam, positions or neighbours; "
+    "default: the most informative one."
 )
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -94,9 +95,11 @@ def _report(explanation: "Explanation", saved: Path, view: str | None, json: boo
         return
     if explanation.output:
         print_status(f"{explanation.text} -> {explanation.output}")
-    print_status(f"explicit and fused attention differ by at most {explanation.difference:.1e}")
+    if explanation.anatomy.attentions:
+        print_status(f"explicit and fused attention differ by at most {explanation.difference:.1e}")
     if saved.suffix in PICTURES:
         all_views = views(explanation)
         others = [name for name in all_views if name != (view or all_views[0])]
-        print_status(f"other pictures: --view {', '.join(others)}")
+        if others:
+            print_status(f"other pictures: --view {', '.join(others)}")
     print_result(str(saved))

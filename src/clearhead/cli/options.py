@@ -20,6 +20,10 @@ PAIRS_HELP = (
     "SOURCE,TARGET, or the name of a shipped data set."
 )
 TEXT_HELP = "Text: a file or folder, .jsonl or .parquet (also .gz, .xz, .zst), or the name of a shipped text."
+LABELS_HELP = (
+    "Labelled texts: a .tsv, .csv, .jsonl or .parquet file with columns 'label' and 'text', or lines of a "
+    "label, a space and a text."
+)
 DEVICES = ("auto", "cpu", "cuda")
 
 
@@ -33,6 +37,8 @@ Json = Annotated[bool, option("Print one JSON object per line.", name="--json")]
 Pairs = Annotated[str | None, option(PAIRS_HELP, "FILE", name="--pairs")]
 PairsList = Annotated[list[str] | None, option(PAIRS_HELP, "FILE", name="--pairs")]
 Texts = Annotated[list[str] | None, option(TEXT_HELP, "FILE", name="--text")]
+Labels = Annotated[str | None, option(LABELS_HELP, "FILE", name="--labels")]
+LabelsList = Annotated[list[str] | None, option(LABELS_HELP, "FILE", name="--labels")]
 Beam = Annotated[int | None, option("Beam size; 1 is greedy search.", "N")]
 LengthPenalty = Annotated[float | None, option("Exponent of the length penalty.", "X")]
 RepetitionPenalty = Annotated[float, option("Above 1, repeated tokens become less likely.", "X")]

@@ -77,13 +77,13 @@ class Task(ABC):
         """The model with fresh weights."""
         return build(self.recipe.model, self.processor)
 
-    @abstractmethod
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> Epochs:
-        """The training batches of one of several ranks."""
+        """The training batches of one of several ranks; needed by the default `fit`."""
+        raise NotImplementedError
 
-    @abstractmethod
     def loss(self, model: Any, batch: Any) -> Tensor:
-        """The loss of a batch, summed over its tokens."""
+        """The loss of a batch, summed over its tokens; needed by the default `fit`."""
+        raise NotImplementedError
 
     def trainer(self, model: Any, ranks: Ranks) -> Trainer:
         """Takes the optimizer steps of the default `fit`."""
