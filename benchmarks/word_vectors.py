@@ -145,11 +145,11 @@ def scores(corpus: WordCorpus, vectors: torch.Tensor, files: list[Path]) -> dict
         if test.pairs:
             score = similarity_score(test, unit, find)
             found[test.name] = score.correlation
-            print(f"  {test.name}: Spearman {score.correlation:.3f} ({score.asked:,} asked)")
+            print(f"  {test.name}: Spearman {score.correlation:.3f} ({score.tested:,} tested)")
         else:
             whole = total(analogy_scores(test, unit, find), test.name)
             found[test.name] = whole.accuracy
-            print(f"  {test.name}: {whole.accuracy:.1%} right ({whole.asked:,} asked)")
+            print(f"  {test.name}: {whole.accuracy:.1%} right ({whole.tested:,} tested)")
     return found
 
 

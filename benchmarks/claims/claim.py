@@ -89,13 +89,13 @@ def _measured(
         (claim, case)
         for claim in claims
         for case in claim.cases(options)
-        if not (resume and any(_is_of(one, case) for one in results[claim.name]["records"]))
+        if not (resume and any(is_of(one, case) for one in results[claim.name]["records"]))
     ]
     # All cases with one seed before the next seed: an interrupted measurement has fewer seeds.
     cases.sort(key=lambda both: both[1].get("seed", 0))
     for done, (claim, case, found) in enumerate(_run(cases, options, processes), start=1):
         result = results[claim.name]
-        others = [one for one in result["records"] if not _is_of(one, case)]
+        others = [one for one in result["records"] if not is_of(one, case)]
         result["records"] = sorted([*others, {**case, **found}], key=lambda one: list(map(str, one.values())))
         _file(claim, options, out).write_text(json.dumps(result, indent=1) + "\n")
         seconds = time.perf_counter() - started
@@ -103,7 +103,8 @@ def _measured(
     return results
 
 
-def _is_of(record: Record, case: Record) -> bool:
+def is_of(record: Record, case: Record) -> bool:
+    """Whether a record is that of a case."""
     return all(record.get(name) == value for name, value in case.items())
 
 
@@ -187,7 +188,7 @@ def about_machine(device: str) -> str:
 
 def values(records: Sequence[Record], measured: str, **case: Any) -> list[float]:
     """What was measured in the runs of a case, one value per seed."""
-    return [record[measured] for record in records if measured in record and _is_of(record, case)]
+    return [record[measured] for record in records if measured in record and is_of(record, case)]
 
 
 def mean(found: Sequence[float]) -> float:

@@ -25,6 +25,7 @@ from clearhead.layers.mask import Causal, Mask
 from clearhead.layers.recurrent import CellKind, RecurrentLayer
 from clearhead.models.translator import TranslatorConfig
 
+CELLS: dict[str, CellKind] = {"RNN": "rnn", "GRU": "gru", "LSTM": "lstm"}
 UNIFORM, ATTENTION, SELF_ATTENTION = " (uniform)", " with attention", "self-attention"
 NETWORKS = ("RNN", "RNN (uniform)", "GRU", "LSTM", "LSTM (uniform)", "RNN with attention", SELF_ATTENTION)
 LENGTHS = (2, 5, 10, 20, 50, 100, 200)
@@ -84,7 +85,7 @@ class Reader(nn.Module):
         if network == SELF_ATTENTION:
             self.network = SelfAttention()
         else:
-            cell = network.removesuffix(UNIFORM).removesuffix(ATTENTION).lower()
+            cell = CELLS[network.split()[0]]
             self.network = Recurrent(cell, network.endswith(UNIFORM), network.endswith(ATTENTION))
         self.readout = nn.Linear(WIDTH, WORDS)
 

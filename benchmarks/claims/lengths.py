@@ -30,6 +30,7 @@ from clearhead.data.pair import Pair
 
 BUCKETS = (10, 20, 30, 40, 50, 60)
 SHORTEST, LONGEST = 3, 10
+TRAINING = Training(steps=1500, tokens=16_384, learning_rate=1.5e-3)
 TRANSFORMER: dict[str, Any] = {
     "kind": "translator",
     "width": 256,
@@ -80,10 +81,9 @@ def shuffled(pairs: Iterable[Pair], rng: random.Random) -> list[Pair]:
 
 
 @functools.cache
-def data(tiny: bool) -> tuple[Corpus, dict[int, list[Pair]]]:
-    """The corpus with joined training pairs, and the test pairs of each bucket."""
-    corpus = tatoeba("de", tiny, test=4000)
-    rng = random.Random(0)
+def data(language: str, tiny: bool) -> tuple[Corpus, dict[int, list[Pair]]]:
+    """Tatoeba with joined training pairs, and the joined test pairs of each bucket."""
+    corpus, rng = tatoeba(language, tiny, test=4000), random.Random(0)
     train: list[Pair] = []
     # Other joints in each pass, so that a model cannot learn them by heart.
     for _ in range(1 if tiny else 3):
@@ -99,11 +99,10 @@ def cases(options: Options) -> list[Record]:
 
 
 def measure(options: Options, case: Record) -> Record:
-    corpus, test = data(options.tiny)
+    corpus, buckets = data("de", options.tiny)
     settings = MODELS[case["model"]] | ({"width": 32} if options.tiny else {})
-    training = TINY if options.tiny else Training(steps=1500, tokens=16_384, learning_rate=1.5e-3)
-    model = trained(corpus, settings, training, options, case["seed"])
-    return {"parameters": parameters(model)} | {f"bleu_{n}": score(model, pairs) for n, pairs in test.items()}
+    model = trained(corpus, settings, TINY if options.tiny else TRAINING, options, case["seed"])
+    return {"parameters": parameters(model)} | {f"bleu_{n}": score(model, buckets[n]) for n in buckets}
 
 
 def lost(records: Sequence[Record], model: str) -> list[float]:

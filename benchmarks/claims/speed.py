@@ -32,7 +32,9 @@ LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 BATCHES = ("one sentence", "a full batch")
 EPOCH = "epoch"
 TOKENS = {"cpu": 1024, "cuda": 16_384}
-ROUNDS = {"cpu": 3, "cuda": 5}
+ROUNDS = {"cpu": 2, "cuda": 5}
+# Batches of an epoch that are measured.
+SAMPLE = {"cpu": 6, "cuda": 20}
 # Attention after the recurrence leaves the whole sequence to a fused kernel; before each step it cannot.
 FUSED = {"attend": "after", "attention": {"score": "general"}}
 MODELS: dict[str, dict[str, Any]] = {
@@ -86,7 +88,7 @@ def measure(options: Options, case: Record) -> Record:
     batches = PaddedBatches(
         corpus.store, BatchingConfig(tokens=8192 if options.device == "cuda" else 1024), 1
     )
-    some = list(islice(batches.epoch(0), 2 if options.tiny else 20))
+    some = list(islice(batches.epoch(0), 2 if options.tiny else SAMPLE[options.device]))
     share = sum(batch.tokens for batch in some) / (int(corpus.store.lengths[1].sum()) + len(corpus.store))
     return found | {EPOCH: seconds(passes(some), 1 if options.device == "cpu" else 3, options.device) / share}
 

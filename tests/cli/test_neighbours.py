@@ -52,7 +52,7 @@ def test_a_text_moves_a_word_and_the_map_shows_it(call, vectors: Path, tmp_path:
     assert weights["dot"]["king"] > weights["cosine"]["king"]
 
 
-def test_a_transformer_is_asked_for_tokens_and_states(call):
+def test_a_transformer_gives_tokens_and_states(call):
     result = call("neighbours", "bank", "--in", "He sat on the bank of the river.", "--n", 3)
     assert result.code == 0, result.err
     static, inside = result.lines[1:4], result.lines[5:8]
@@ -69,14 +69,14 @@ def test_the_tests_of_word_vectors_are_printed_by_section(call, vectors: Path, t
     assert result.code == 0, result.err
     assert result.lines == [
         f"{vectors}, 5 words",
-        "  pairs.txt: Spearman 1.000 (3 pairs asked, 1 skipped)",
-        "  analogies.txt: 100.0% right (1 of 1 asked, 1 skipped)",
-        "    family: 100.0% right (1 of 1 asked, 0 skipped)",
-        "    other: 0.0% right (0 of 0 asked, 1 skipped)",
+        "  pairs.txt: Spearman 1.000 (3 pairs tested, 1 skipped)",
+        "  analogies.txt: 100.0% right (1 of 1 tested, 1 skipped)",
+        "    family: 100.0% right (1 of 1 tested, 0 skipped)",
+        "    other: 0.0% right (0 of 0 tested, 1 skipped)",
     ]
     assert "skipped: pairs with a word that has no vector" in result.err
     tests = json.loads(call("evaluate", vectors, *files, "--json").out)["tests"]
-    assert [test["asked"] for test in tests] == [3, 1]
+    assert [test["tested"] for test in tests] == [3, 1]
 
 
 def test_vectors_are_exported_as_they_were_imported(call, vectors: Path, tmp_path: Path):

@@ -47,7 +47,7 @@ def test_pairs_are_scored_by_cosine_and_unknown_words_skipped(tmp_path: Path):
     test = read_word_test(written(tmp_path, "a\tb\t9.5\na c 2\n# comment\n\nb\tc\t4\na\tx\t1\n"))
     vectors = F.normalize(torch.tensor([[1.0, 0.0], [1.0, 0.5], [0.0, 1.0]]), dim=-1)
     score = similarity_score(test, vectors, {"a": 0, "b": 1, "c": 2}.get)
-    assert (score.correlation, score.asked, score.skipped) == (pytest.approx(1), 3, 1)
+    assert (score.correlation, score.tested, score.skipped) == (pytest.approx(1), 3, 1)
 
 
 def test_analogies_are_answered_by_the_nearest_other_word(tmp_path: Path):

@@ -74,7 +74,7 @@ def evaluate(
       clearhead evaluate runs/multilingual --from en --to fr
       clearhead evaluate shakespeare --text my.txt
       clearhead evaluate runs/mine --text other.jsonl --field story
-      clearhead evaluate runs/vectors --words EN-WS-353-ALL.txt --words questions-words.txt
+      clearhead evaluate runs/vectors --words EN-WS-353-ALL.txt
       clearhead evaluate runs/reviews --labels test.tsv
     """
     from clearhead.tasks.load import load

@@ -29,10 +29,10 @@ def neighbours(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Find the words nearest to a word by the cosine of their vectors.
+    """Find the words nearest to a word, by cosine.
 
-    Several words are added up, and --minus subtracts: king woman --minus man is an analogy. A Transformer is
-    asked for the tokens nearest to the word's embedding.
+    Several words are added up, and --minus subtracts: king woman --minus man is an analogy. A Transformer
+    gives the tokens nearest to the word's embedding.
 
     --in compares the static vector with that of the word in a text. A Transformer gives its state after the
     first stack; word vectors are mixed by one step of attention over the words of the text.
@@ -40,10 +40,10 @@ def neighbours(
     \b
     Examples:
       clearhead neighbours windows
-      clearhead neighbours bank --in "He sat on the bank of the river." --in "I put money in the bank."
+      clearhead neighbours bank --in "He sat on the bank of the river."
       clearhead neighbours king woman --minus man --model runs/vectors
-      clearhead neighbours apple --model runs/vectors --in "an apple and an orange" --score cosine
-      clearhead neighbours Monday apple king --model runs/vectors --out map.png
+      clearhead neighbours apple --in "an apple pie" --model runs/vectors
+      clearhead neighbours king queen --model runs/vectors --out map.png
     """
     from clearhead.explorer.vectors import TokenVectors
     from clearhead.inspection.pictures.word_map import neighbour_map

@@ -1,4 +1,4 @@
-"""Tests of word vectors: similarity as people judge it, and analogies."""
+"""Tests of word vectors: similarity as people see it, and analogies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from clearhead.data.sources.streams import lines
 from clearhead.errors import DataError
 
 MOST_FREQUENT = 30_000
-"""Words that may be asked for and answered in an analogy, as in the authors' word2vec."""
+"""Words that may occur in an analogy and answer it, as in the authors' word2vec."""
 CHUNK = 512
 """Analogies that are answered at once."""
 
@@ -60,7 +60,7 @@ class SimilarityScore:
     name: str
     correlation: float | None
     """None where it is undefined: fewer than two pairs, or all alike."""
-    asked: int
+    tested: int
     skipped: int
     """Pairs with a word that has no vector."""
 
@@ -71,13 +71,13 @@ class AnalogyScore:
 
     name: str
     right: int
-    asked: int
+    tested: int
     skipped: int
     """Analogies with a word that has no vector or is not frequent enough."""
 
     @property
     def accuracy(self) -> float:
-        return self.right / self.asked if self.asked else 0.0
+        return self.right / self.tested if self.tested else 0.0
 
 
 def read_word_test(path: Path) -> WordTest:
@@ -100,7 +100,7 @@ def read_word_test(path: Path) -> WordTest:
                     f"{path}, line {number}: {line[:60]!r} is neither 'word word score' nor an analogy of "
                     "four words; use one kind in a file"
                 )
-    test = WordTest(path.name, tuple(pairs), tuple((name, tuple(asked)) for name, asked in sections))
+    test = WordTest(path.name, tuple(pairs), tuple((name, tuple(tested)) for name, tested in sections))
     if not test.size:
         raise DataError(f"{path}: holds no tests; a line is 'word word score' or an analogy of four words")
     return test
@@ -127,8 +127,8 @@ def analogy_scores(
     for name, questions in test.sections:
         ids = [[find(word) for word in question] for question in questions]
         known = [row for row in ids if all(one is not None and one < len(candidates) for one in row)]
-        asked = torch.tensor(known, dtype=torch.long, device=vectors.device).view(-1, 4)
-        right = sum(int(_answered_right(candidates, chunk).sum()) for chunk in asked.split(CHUNK))
+        tested = torch.tensor(known, dtype=torch.long, device=vectors.device).view(-1, 4)
+        right = sum(int(_answered_right(candidates, chunk).sum()) for chunk in tested.split(CHUNK))
         found.append(AnalogyScore(name, right, len(known), len(questions) - len(known)))
         done += len(questions)
         progress(done, test.size)
@@ -165,5 +165,5 @@ def _is_number(text: str) -> bool:
 
 def total(scores: Sequence[AnalogyScore], name: str) -> AnalogyScore:
     """All sections together."""
-    counts = [(one.right, one.asked, one.skipped) for one in scores]
+    counts = [(one.right, one.tested, one.skipped) for one in scores]
     return AnalogyScore(name, *(sum(column) for column in zip(*counts, strict=True)))

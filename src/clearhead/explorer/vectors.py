@@ -12,6 +12,7 @@ from clearhead.errors import ModelError, TextError
 from clearhead.explorer.explorable import Explorable, explain_options, tokenizer_of
 from clearhead.inspection.explanation import Explanation, words_of
 from clearhead.inspection.vectors import Neighbour, WordInText, combined, nearest
+from clearhead.models.anatomy import StackPart
 
 PUNCTUATION = ".,;:!?\"'»«„“”()"
 
@@ -22,8 +23,11 @@ class TokenVectors:
     def __init__(self, model: Explorable):
         self.model, self.tokenizer, self.name = model, tokenizer_of(model), model.name
         # The embedding of the first side.
-        path = next(iter(model.model.anatomy().embeddings.values()))
-        self.matrix: Float[Tensor, "tokens width"] = model.model.get_parameter(f"{path}.weight").detach()
+        path = next(iter(model.model.anatomy().embeddings.values()), "")
+        weight = getattr(model.model.get_submodule(path), "weight", None)
+        if weight is None:
+            raise ModelError(f"{self.name}: has no embedding, so words have no neighbours")
+        self.matrix: Float[Tensor, "tokens width"] = weight.detach()
 
     def vector(self, word: str) -> Float[Tensor, " width"]:
         """The embedding of a word; several pieces are averaged."""
@@ -55,8 +59,10 @@ class TokenVectors:
 
     def in_text(self, word: str, text: str, n: int = 10) -> WordInText:
         """A word in the context of a text: its state after the first stack, and the tokens nearest to it."""
-        _, vectors = _in_contexts(self.model, word, {"texts": text})
-        return WordInText(text, vectors[-1, 0], self.nearest(vectors[-1, 0], n, self.encode(word)))
+        if not self.model.model.anatomy().stacks:
+            raise ModelError(f"{self.name}: has no stack whose states are like embeddings; use a Transformer")
+        _, layers = _in_contexts(self.model, word, {"texts": text})
+        return WordInText(text, layers[-1][0], self.nearest(layers[-1][0], n, self.encode(word)))
 
 
 def neighbours(model: Explorable, word: str, count: int) -> dict[str, Any]:
@@ -72,36 +78,36 @@ def neighbours(model: Explorable, word: str, count: int) -> dict[str, Any]:
 
 
 def in_contexts(model: Explorable, word: str, texts: Sequence[str], count: int) -> dict[str, Any]:
-    """The same word in several texts: how similar its vectors are after each layer of the first stack."""
+    """The same word in several texts: how similar its vectors are after each layer of the first side."""
     named = {f"texts.{number}": text for number, text in enumerate(texts)}
-    positions, vectors = _in_contexts(model, word, named)
-    unit, tokens = F.normalize(vectors.float(), dim=-1), TokenVectors(model)
+    positions, layers = _in_contexts(model, word, named)
+    units, tokens = [F.normalize(vectors, dim=-1) for vectors in layers], TokenVectors(model)
+    # Recurrent states are not like embeddings.
+    last = layers[-1] if model.model.anatomy().stacks else ()
     return {
         "word": word,
-        "layers": len(vectors) - 1,
+        "layers": len(layers) - 1,
         "positions": positions,
-        "similarity": (unit @ unit.mT).clamp(-1, 1).tolist(),
-        "nearest": [_records(tokens.nearest(vector, count)) for vector in vectors[-1]],
+        "similarity": [(unit @ unit.mT).clamp(-1, 1).tolist() for unit in units],
+        "nearest": [_records(tokens.nearest(vector, count)) for vector in last],
     }
 
 
 @torch.no_grad()
 def _in_contexts(
     model: Explorable, word: str, texts: Mapping[str, str]
-) -> tuple[list[list[int]], Float[Tensor, "layers texts width"]]:
+) -> tuple[list[list[int]], list[Float[Tensor, "texts _"]]]:
     """A word in several texts: the positions of its pieces, and their mean embedding and states by layer.
 
     Texts have names, for error messages.
     """
     anatomy = model.model.anatomy()
-    if not anatomy.stacks:
-        raise ModelError(
-            f"{model.name}: has no stack of blocks whose states could be compared; use a Transformer"
-        )
-    stack = anatomy.stacks[0]
-    embedding = f"{anatomy.embeddings[stack.side]}.token_embeddings"
-    path = stack.stream("*", stack.sublayers[-1])
-    sites = [embedding, *(path.replace("*", str(layer)) for layer in range(stack.layers))]
+    if not (parts := (*anatomy.stacks, *anatomy.recurrences)):
+        raise ModelError(f"{model.name}: has no layers, so a word is the same in every text")
+    part = parts[0]
+    embedding = f"{anatomy.embeddings[part.side]}.token_embeddings"
+    path = part.stream("*", part.sublayers[-1]) if isinstance(part, StackPart) else part.site("*", "hidden")
+    sites = [embedding, *(path.replace("*", str(layer)) for layer in range(part.layers))]
     # Only the first side is read; an empty target is the fastest.
     options = explain_options(model, {"target": ""})
     positions, rows = [], []
@@ -109,8 +115,9 @@ def _in_contexts(
         explanation = model.explain(text, names=[embedding, path], **options)
         found = _positions(explanation, word, name)
         positions.append(found)
-        rows.append(torch.stack([explanation[site][found].mean(0) for site in sites]))
-    return positions, torch.stack(rows, 1)
+        # The two directions of a recurrence make one vector.
+        rows.append([explanation[site][..., found, :].mean(-2).flatten().float() for site in sites])
+    return positions, [torch.stack(vectors) for vectors in zip(*rows, strict=True)]
 
 
 def _records(found: Sequence[Neighbour]) -> list[dict[str, Any]]:

@@ -132,23 +132,23 @@ def _text_entries(path: Path, stream: BinaryIO, count: int, width: int) -> Itera
         if not line.strip():
             continue
         found += 1
-        place = f"{path}, line {found + 1}"
+        where = f"{path}, line {found + 1}"
         if found > count:
-            raise ModelError(f"{place}: a vector more than the {count:,} of line 1; correct that line")
+            raise ModelError(f"{where}: a vector more than the {count:,} of line 1; correct that line")
         if not line.endswith(b"\n"):
             raise ModelError(
-                f"{place}: has no line feed at its end; it was cut short, or lacks only that; copy the file "
+                f"{where}: has no line feed at its end; it was cut short, or lacks only that; copy the file "
                 "again, or add it"
             )
         word, *numbers = line.rstrip(b" \r\n").split(b" ")
         if len(numbers) != width:
             raise ModelError(
-                f"{place}: {len(numbers):,} numbers where line 1 says {width:,}; copy the file again"
+                f"{where}: {len(numbers):,} numbers where line 1 says {width:,}; copy the file again"
             )
         try:
             yield word.decode(), np.array(numbers, dtype=np.float32)
         except ValueError as error:
-            raise ModelError(f"{place}: not a word and its numbers ({error}); copy the file again") from None
+            raise ModelError(f"{where}: not a word and its numbers ({error}); copy the file again") from None
     if found < count:
         raise _cut_short(path, found, count)
 

@@ -27,8 +27,8 @@ class WordVectorsConfig(Settings):
 class WordVectors(nn.Module):
     """The two tables of a skip-gram model (Mikolov et al. 2013); neighbours are found in the first.
 
-    They start as in the authors' word2vec: small random words, contexts of zeros. Training changes rows in
-    place, without autograd, because a batch touches few of them.
+    They start as in the authors' word2vec: small random words, contexts of zeros. Training changes
+    single rows, without autograd, because a batch touches few of them.
     """
 
     Config = WordVectorsConfig

@@ -71,7 +71,7 @@ class Kind:
     build: Callable[[Steps], tokenizers.Tokenizer]
     """The untrained tokenizer that normalizes text by these steps first."""
     trainer: Callable[[TokenizerConfig, list[str], list[str]], trainers.Trainer] | None
-    """The trainer for settings, special tokens and alphabet; None if the alphabet is the vocabulary."""
+    """The trainer for settings, special tokens and alphabet; None if characters or words are counted."""
     has_merges: bool = False
     limits_alphabet: bool = False
     byte_level: bool = False
@@ -150,10 +150,6 @@ def _bpe_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str
     return trainer
 
 
-def _word_trainer(config: TokenizerConfig, special: list[str], _: list[str]) -> trainers.Trainer:
-    return trainers.WordLevelTrainer(**_options(config, special))
-
-
 KINDS: dict[KindName, Kind] = {
     "bpe": Kind(
         lambda steps: _subwords(models.BPE(unk_token=SPECIAL_TOKENS[UNK], fuse_unk=True), steps),
@@ -167,8 +163,8 @@ KINDS: dict[KindName, Kind] = {
             unk_token=SPECIAL_TOKENS[UNK], **_options(config, special)
         ),
     ),
-    "word": Kind(_words, _word_trainer),
-    "whitespace": Kind(_whitespace, _word_trainer, by_word=True),
+    "word": Kind(_words, lambda config, special, _: trainers.WordLevelTrainer(**_options(config, special))),
+    "whitespace": Kind(_whitespace, None, by_word=True),
     # Byte pair encoding without merges.
     "character": Kind(
         lambda steps: _tokenizer(models.BPE(unk_token=SPECIAL_TOKENS[UNK]), steps, None, decoders.Fuse()),

@@ -20,8 +20,12 @@ def train(texts: Iterable[str], config: TokenizerConfig, special: Sequence[str])
     The same texts give the same tokenizer, except for kind unigram: the library's trainer adds up scores in
     an order that changes from run to run, so some ids may differ.
     """
-    tokenizer = untrained(config)
-    if KINDS[config.kind].trainer is None:
+    tokenizer, kind = untrained(config), KINDS[config.kind]
+    if kind.by_word:
+        words = [*special, *_words(_nonempty(texts), tokenizer)][: config.vocabulary]
+        vocabulary = {word: number for number, word in enumerate(words)}
+        tokenizer.model = models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS[UNK])
+    elif kind.trainer is None:
         alphabet = _alphabet(_nonempty(texts), tokenizer, config.alphabet)
         vocabulary = {token: number for number, token in enumerate([*special, *alphabet])}
         tokenizer.model = models.BPE(vocab=vocabulary, merges=[], unk_token=SPECIAL_TOKENS[UNK])
@@ -56,12 +60,6 @@ def _train(
         if "not large enough to contain all chars" in str(error):
             raise _too_small(config, "all characters of the text") from None
         raise
-    vocabulary = tokenizer.get_vocab()
-    if isinstance(tokenizer.model, models.WordLevel) and vocabulary[SPECIAL_TOKENS[UNK]] != UNK:
-        # The text holds <unk>, which the library's trainer counts as another word.
-        words = sorted(vocabulary.keys() - {*special}, key=vocabulary.__getitem__)
-        ids = {word: number for number, word in enumerate([*special, *words])}
-        tokenizer.model = models.WordLevel(ids, unk_token=SPECIAL_TOKENS[UNK])
 
 
 def _alphabet(texts: Iterator[str], tokenizer: tokenizers.Tokenizer, most: int | None) -> list[str]:
@@ -71,6 +69,17 @@ def _alphabet(texts: Iterator[str], tokenizer: tokenizers.Tokenizer, most: int |
     for text in texts:
         counts.update(normalizer.normalize_str(text) if normalizer else text)
     return sorted(counts, key=lambda character: (-counts[character], character))[:most]
+
+
+def _words(texts: Iterator[str], tokenizer: tokenizers.Tokenizer) -> list[str]:
+    """The words between spaces but <unk>, the most frequent first."""
+    counts, normalizer = Counter[str](), tokenizer.normalizer
+    assert normalizer is not None
+    for word, count in Counter(word for text in texts for word in text.split()).items():
+        for part in normalizer.normalize_str(word).split():
+            counts[part] += count
+    counts.pop(SPECIAL_TOKENS[UNK], None)
+    return sorted(counts, key=lambda word: (-counts[word], word))
 
 
 def _nonempty(texts: Iterable[str]) -> Iterator[str]:

@@ -33,12 +33,12 @@ def test_contexts_are_the_neighbours_within_a_line():
     drawn = pairs(batch)
     widths = {}
     for line in LINES:
-        for place, word in enumerate(line):
+        for at, word in enumerate(line):
             contexts = [other for one, other in drawn if one == word]
             width = next(
                 width
                 for width in (1, 2, 3)
-                if contexts == line[max(0, place - width) : place] + line[place + 1 : place + 1 + width]
+                if contexts == line[max(0, at - width) : at] + line[at + 1 : at + 1 + width]
             )
             widths[word] = width
     assert len(widths) == 21
@@ -52,7 +52,7 @@ def test_the_size_of_blocks_does_not_change_the_pairs(block: int):
     assert other.surroundings.shape[1] == block + 6
 
 
-def test_stretches_cover_the_text_once_in_an_order_of_their_own():
+def test_spans_cover_the_text_once_in_an_order_of_their_own():
     config = ALL.model_copy(update={"words": 4})
     made = windows(config)
     for epoch in (0, 1):

@@ -54,7 +54,7 @@ def test_attention_over_static_vectors_is_softmax_of_the_scores_times_the_vector
 
 
 def test_the_text_decides_the_neighbours_of_a_word():
-    """Static vectors place a word between its senses; attention moves it to the one of the text."""
+    """A static vector lies between a word's senses; attention moves it to that of the text."""
     model = by_hand(
         windows=[1.0, 1.0], house=[2.0, 0.1], door=[2.2, 0.0], computer=[0.1, 2.0], software=[0.0, 2.2]
     )

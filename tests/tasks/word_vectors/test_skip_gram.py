@@ -46,8 +46,8 @@ def test_the_loss_is_that_of_every_pair_and_its_negatives():
     assert made.contexts is not None
     words, contexts = made.embedding.weight.tolist(), made.contexts.weight.tolist()
 
-    def minus_log_sigmoid(x: list[float], y: list[float], sign: int) -> float:
-        return math.log1p(math.exp(-sign * sum(a * b for a, b in zip(x, y, strict=True))))
+    def minus_log_sigmoid(x: list[float], y: list[float], label: int) -> float:
+        return math.log1p(math.exp(-label * sum(a * b for a, b in zip(x, y, strict=True))))
 
     expected = 0.0
     for block in range(len(batch)):

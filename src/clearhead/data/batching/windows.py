@@ -76,10 +76,10 @@ class WindowBatch(TensorBatch):
 
 
 class Windows(PlannedBatches[int, WindowBatch]):
-    """Stretches of a text in random order.
+    """Spans of a text in random order.
 
     Words are subsampled first, so that windows reach further; no window crosses the end of a sequence or of a
-    stretch.
+    span.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Windows(PlannedBatches[int, WindowBatch]):
         )
 
     def _neighbours(self, start: int, kept: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The numbers of kept words before and after each one in its sequence, within the stretch."""
+        """The numbers of kept words before and after each one in its sequence, within the span."""
         end, offsets = start + len(kept), self.text.offsets
         first, last = offsets.searchsorted([start, end], side="right")
         bounds = np.concatenate([[start], offsets[first:last], [end]]) - start

@@ -43,8 +43,10 @@ def word_map(
         f"Model {model or 'without a name'}: {len(words)} vectors of length 1 along the two directions in "
         f"which they vary most, which hold {share:.0%} of the variance."
     )
-    places = ", ".join(f"{word} ({x:.2f}, {y:.2f})" for word, (x, y) in zip(words[:12], points, strict=False))
-    alt = f"A map of word vectors by their first two principal components. {places}."
+    located = ", ".join(
+        f"{word} ({x:.2f}, {y:.2f})" for word, (x, y) in zip(words[:12], points, strict=False)
+    )
+    alt = f"A map of word vectors by their first two principal components. {located}."
     return make_picture("Word vectors", draw, (7.0, 5.5), caption, alt)
 
 

@@ -70,12 +70,14 @@ def _add(progress: ProgressCallback, before: int, size: int, done: int, _: int) 
 
 def _similarity(score: SimilarityScore) -> str:
     found = "no Spearman" if score.correlation is None else f"Spearman {score.correlation:.3f}"
-    return f"{found} ({score.asked:,} pairs asked, {score.skipped:,} skipped)"
+    return f"{found} ({score.tested:,} pairs tested, {score.skipped:,} skipped)"
 
 
 def _accuracy(score: AnalogyScore) -> str:
-    return f"{score.accuracy:.1%} right ({score.right:,} of {score.asked:,} asked, {score.skipped:,} skipped)"
+    return (
+        f"{score.accuracy:.1%} right ({score.right:,} of {score.tested:,} tested, {score.skipped:,} skipped)"
+    )
 
 
 def _record(score: SimilarityScore | AnalogyScore, *names: str) -> dict[str, Any]:
-    return {name: getattr(score, name) for name in ("name", *names, "asked", "skipped")}
+    return {name: getattr(score, name) for name in ("name", *names, "tested", "skipped")}
