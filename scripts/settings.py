@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearhead.config import Settings
-from clearhead.tasks.language.recipe import LanguageRecipe
-from clearhead.tasks.translation.recipe import TranslationRecipe
+from clearhead.tasks import TASKS
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """# Settings
@@ -20,7 +19,7 @@ All settings of a recipe. `--set group.name=value` overrides any of them on the 
 
 
 def page() -> str:
-    recipes = {"Translation": TranslationRecipe, "Language modelling": LanguageRecipe}
+    recipes = {kind.replace("_", " ").capitalize(): task.Recipe for kind, task in TASKS.items()}
     parts = [[f"# {title}", "", *_group("", recipe), ""] for title, recipe in recipes.items()]
     return HEAD + "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 

@@ -12,7 +12,17 @@ from clearhead.tasks import TASKS
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/pictures.md"])
+PAGES = (
+    "README.md",
+    "docs/python.md",
+    "docs/pictures.md",
+    "docs/ngrams.md",
+    "docs/seq2seq.md",
+    "docs/word_vectors.md",
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     tables: list[dict] = [MODELS, SCORES, TASKS]  # examples add to them

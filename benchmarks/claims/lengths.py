@@ -30,7 +30,7 @@ from clearhead.data.pair import Pair
 
 BUCKETS = (10, 20, 30, 40, 50, 60)
 SHORTEST, LONGEST = 3, 10
-TRAINING = Training(steps=2000, tokens=16_384, learning_rate=1.5e-3)
+TRAINING = Training(steps=1500, tokens=16_384, learning_rate=1.5e-3)
 TRANSFORMER: dict[str, Any] = {
     "kind": "translator",
     "width": 256,

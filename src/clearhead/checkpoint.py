@@ -159,7 +159,11 @@ def load_weights(model: nn.Module, path: Path) -> None:
         values = load_file(path)
     except (OSError, SafetensorError) as error:
         raise unreadable(path, error) from None
-    set_weights(model, dequantize(values, str(path)), str(path))
+    values = dequantize(values, str(path))
+    if hasattr(model, "take_weights"):
+        model.take_weights(values, str(path))  # pyright: ignore[reportCallIssue]
+    else:
+        set_weights(model, values, str(path))
 
 
 def _header(path: Path) -> tuple[list[list[int]], dict[str, str]]:

@@ -358,7 +358,8 @@ def test_a_shipped_data_set_is_written_out(call, tmp_path):
 # help
 
 COMMANDS = (
-    "translate, generate, explain, explore, train, evaluate, export, import, models, data list, data get"
+    "translate, generate, neighbours, explain, explore, train, evaluate, export, import, models, "
+    "data list, data get"
 )
 
 

@@ -77,6 +77,27 @@ def test_project_qkv_equals_project_q_and_project_kv(score: str, relative: str):
     torch.testing.assert_close(kv.values, attention.project_kv(x, positions).values)
 
 
+@pytest.mark.parametrize("tapped", [False, True])
+@pytest.mark.parametrize("score", SCORES)
+def test_keys_prepared_ahead_give_the_same_output(score: str, tapped: bool):
+    attention = make_attention(score)
+    attention.tap = no_change if tapped else None
+    x, rows = torch.randn(BATCH, POSITIONS, WIDTH), torch.tensor([2, 0, 0])
+    queries, kv = attention.project_qkv(x)
+    prepared = attention.prepare(kv)
+    torch.testing.assert_close(attention(queries, prepared, Causal()), attention(queries, kv, Causal()))
+    selected = attention(queries[rows], prepared.select(rows), Causal())
+    torch.testing.assert_close(selected, attention(queries, kv, Causal())[rows])
+
+
+def test_a_tap_that_changes_keys_is_heard_even_if_they_were_prepared():
+    attention = make_attention("additive")
+    queries, kv = attention.project_qkv(torch.randn(BATCH, POSITIONS, WIDTH))
+    plain = attention(queries, attention.prepare(kv), Mask())
+    attention.tap = lambda name, tensor: tensor * 0 if name == "keys" else tensor
+    assert not torch.allclose(attention(queries, attention.prepare(kv), Mask()), plain, atol=1e-3)
+
+
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("score", SCORES)
 def test_masked_keys_do_not_change_the_output(score: str, mask: str):

@@ -33,6 +33,13 @@ READINGS = {
     "reversed": {"bidirectional": False, "reverse": True},
 }
 
+# Every kind with every cell, and each of these with another way of reading.
+COMBINATIONS = [
+    (kind, cell, list(READINGS)[(row + column) % 3])
+    for row, kind in enumerate(KINDS)
+    for column, cell in enumerate(CELLS)
+]
+
 
 def make_model(**changes: object) -> Seq2Seq:
     torch.manual_seed(0)
@@ -67,9 +74,7 @@ def assert_close(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("reading", READINGS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "cell", "reading"), COMBINATIONS)
 @torch.no_grad()
 def test_cached_steps_equal_one_full_pass(kind, cell, reading, source, target):
     model = make_model(cell=cell, **KINDS[kind], **READINGS[reading])
@@ -85,7 +90,7 @@ def test_every_score_works_with_one_head_and_with_two(score, attend, source, tar
         assert_close(stepped(model, source, LENGTHS, target), model(source, Padded(LENGTHS), target))
 
 
-@pytest.mark.parametrize("rows", [[2, 0], [1, 1, 3, 0, 0], [3, 2, 1, 0], [2]])
+@pytest.mark.parametrize("rows", [[1, 1, 3, 0, 0], [2]])
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
 def test_rows_selected_in_the_state_equal_these_rows_alone(kind, rows, source, target):
@@ -132,10 +137,9 @@ def test_a_token_sees_itself_and_earlier_tokens_only(kind, source, target):
     assert not torch.allclose(after[:, 5], before[:, 5], atol=1e-3)
 
 
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_tap_changes_neither_outputs_nor_gradients(kind, cell, source, target):
-    model = make_model(cell=cell, **KINDS[kind])
+@pytest.mark.parametrize(("kind", "cell", "reading"), COMBINATIONS)
+def test_a_tap_changes_neither_outputs_nor_gradients(kind, cell, reading, source, target):
+    model = make_model(cell=cell, **KINDS[kind], **READINGS[reading])
 
     def gradients() -> list[Tensor]:
         loss = F.cross_entropy(
@@ -151,9 +155,7 @@ def test_a_tap_changes_neither_outputs_nor_gradients(kind, cell, source, target)
         assert_close(one, other)
 
 
-@pytest.mark.parametrize("reading", READINGS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "cell", "reading"), COMBINATIONS)
 def test_gradients_flow_into_every_parameter(kind, cell, reading, source, target):
     model = make_model(cell=cell, tied="none", **KINDS[kind], **READINGS[reading]).train()
     logits = model(source, Padded(LENGTHS), target[:, :-1])

@@ -31,7 +31,7 @@ def tokenizer_of(kind: str) -> Tokenizer:
     )
 
 
-@pytest.fixture(params=["bpe", "unigram", "word", "character", "bytes"])
+@pytest.fixture(params=["bpe", "unigram", "word", "whitespace", "character", "bytes"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return tokenizer_of(request.param)
 

@@ -30,7 +30,7 @@ def test_a_saved_tokenizer_is_the_same_when_loaded(tokenizer: Tokenizer, tmp_pat
 
 
 def test_different_tokenizers_have_different_fingerprints(of_kind: Callable[[str], Tokenizer]):
-    kinds = ["bpe", "unigram", "word", "character", "bytes"]
+    kinds = ["bpe", "unigram", "word", "whitespace", "character", "bytes"]
     assert len({of_kind(kind).fingerprint for kind in kinds}) == len(kinds)
 
 
@@ -163,7 +163,7 @@ def paths(content: object, path: tuple = ()) -> list[tuple]:
     return [path, *(deeper for key, value in list(items)[:8] for deeper in paths(value, (*path, key)))]
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "character", "bytes"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "whitespace", "character", "bytes"])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_file_with_any_change_loads_or_is_rejected(kind: str, data: st.DataObject):

@@ -19,7 +19,7 @@ from clearhead.text.tokenizer import BOS, EOS, PAD, SPECIAL_TOKENS, UNK, Tokeniz
 
 from .conftest import LETTERS, PUNCTUATION, SENTENCES, TAGS, tokenizer_of
 
-KINDS = ["bpe", "unigram", "word", "character", "bytes"]
+KINDS = ["bpe", "unigram", "word", "whitespace", "character", "bytes"]
 known_text = st.text(st.sampled_from(LETTERS + PUNCTUATION + "   \u00a0\n"))
 any_text = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>/s2depadunk ▁￭")))
 
@@ -66,8 +66,17 @@ def test_no_text_produces_a_special_token_except_unk(kind: str, text: str):
 def test_a_special_token_in_a_text_is_ordinary_text(tokenizer: Tokenizer, token: str):
     ids = tokenizer.encode(f"a {token} b")
     assert set(ids).isdisjoint({PAD, BOS, EOS, tokenizer.id("<2de>")})
-    if tokenizer.config.kind != "word":
+    if tokenizer.config.kind not in ("word", "whitespace"):
         assert tokenizer.decode(ids) == f"a {token} b"
+
+
+def test_whitespace_splits_tokenized_text_at_its_spaces():
+    """As of the Penn Treebank, where <unk> stands for a rare word; other special tokens are words."""
+    tokenizer = trained(["mr. <unk> 's u.s. unit </s> c&s ￭ x"], kind="whitespace")
+    ids = tokenizer.encode("mr. <unk> 's  u.s.\nunit")
+    assert (len(ids), ids[1]) == (5, UNK)
+    assert tokenizer.decode(tokenizer.encode("c&s </s> x 's")) == "c&s </s> x 's"
+    assert tokenizer.encode("mr . new") == [UNK] * 3
 
 
 def test_special_tokens_and_tags_have_the_first_ids(tokenizer: Tokenizer):
@@ -95,7 +104,7 @@ def test_a_batch_of_texts_equals_texts_one_by_one(tokenizer: Tokenizer):
 
 
 def test_a_blank_text_has_no_tokens(of_kind: Callable[[str], Tokenizer]):
-    for kind in ("bpe", "unigram", "word", "character"):
+    for kind in ("bpe", "unigram", "word", "whitespace", "character"):
         assert of_kind(kind).encode(" \t\n\u00a0") == []
 
 
@@ -145,7 +154,7 @@ def test_normalization_can_be_switched_on_or_off():
 
 
 def test_unknown_characters_become_unk(of_kind: Callable[[str], Tokenizer]):
-    for kind in ("bpe", "unigram", "word", "character"):
+    for kind in ("bpe", "unigram", "word", "whitespace", "character"):
         assert UNK in of_kind(kind).encode("漢")
     assert of_kind("bpe").encode("漢字漢").count(UNK) == 1
     assert of_kind("character").encode("漢字漢") == [UNK] * 3
@@ -263,7 +272,7 @@ def test_an_error_in_the_stream_of_texts_propagates():
     [
         (
             {"kind": "sentencepiece"},
-            "kind: 'sentencepiece' is not one of bpe, unigram, word, character, bytes",
+            "kind: 'sentencepiece' is not one of bpe, unigram, word, whitespace, character, bytes",
         ),
         ({"vocabulary": 4}, "vocabulary: 4 should be greater than 4"),
         ({"dropout": 1.5}, "dropout: 1.5 should be less than or equal to 1"),

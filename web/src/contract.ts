@@ -14,7 +14,7 @@ export interface Attention {
   name: string;
   path: string;
   kind: "self" | "cross";
-  stack: string;
+  stack: string | null;
   layers: number;
   heads: number;
   head_size: number;
@@ -32,14 +32,23 @@ export interface Stack {
   sublayers: string[];
 }
 
+export interface Recurrence {
+  name: string;
+  side: string;
+  layers: number;
+  cell: string;
+  directions: number;
+}
+
 export interface Model {
   name: string;
   kind: string;
-  width: number;
+  width: number | null;
   ffn_width: number | null;
-  heads: number;
-  kv_heads: number;
-  head_size: number;
+  /** Of the first attention; null without attention, like its score. */
+  heads: number | null;
+  kv_heads: number | null;
+  head_size: number | null;
   vocabulary: number | null;
   max_length: number | null;
   parameters: number;
@@ -47,7 +56,7 @@ export interface Model {
   norm: string | null;
   norm_position: string | null;
   activation: string | null;
-  score: string;
+  score: string | null;
   tied: string | null;
   tokenizer: string | null;
   /** The side that the readout predicts. */
@@ -59,6 +68,7 @@ export interface Model {
   /** Whether it can generate one token at a time. */
   generates: boolean;
   stacks: Stack[];
+  recurrences: Recurrence[];
   attentions: Attention[];
 }
 
@@ -110,6 +120,7 @@ export interface TensorEntry {
   side?: string;
   stack?: string;
   sublayer?: string;
+  recurrence?: string;
   axes: string[];
   shape: number[];
   dtypes: string[];
@@ -193,7 +204,8 @@ export interface Summaries {
 export interface Candidate {
   id: number;
   piece: string;
-  logit: number;
+  /** Null for minus infinity. */
+  logit: number | null;
   probability: number;
   sampling_probability: number;
   kept: boolean;
@@ -207,13 +219,18 @@ export interface Logits {
   kept: number;
   kept_mass: number;
   top: Candidate[];
-  next: { id: number; piece: string; logit: number; probability: number; rank: number } | null;
+  next: { id: number; piece: string; logit: number | null; probability: number; rank: number } | null;
 }
 
 export interface Lens {
   rows: string[];
   cells: { id: number; piece: string; probability: number }[][][];
   next: (number | null)[][];
+}
+
+/** (predicted tokens, source tokens) */
+export interface Gradients {
+  norms: number[][];
 }
 
 export interface Contributions {
@@ -247,7 +264,7 @@ export interface Step {
   text: string;
   ended: boolean;
   positions: number;
-  cache: { layers: number; heads: number; head_size: number; positions: number; bytes: number };
+  cache: { layers: number; heads: number; head_size: number; positions: number; bytes: number } | null;
 }
 
 export interface Near {
@@ -292,6 +309,7 @@ export interface TraceSource {
     query: { position: number; top: number; temperature?: number; top_k?: number; top_p?: number },
   ): Promise<Logits>;
   lens(trace: Manifest): Promise<Lens>;
+  gradients(trace: Manifest): Promise<Gradients>;
   contributions(trace: Manifest): Promise<Contributions>;
   beam(trace: Manifest): Promise<Beam>;
   step(request: TraceRequest & { generated: number[] }): Promise<Step>;

@@ -123,15 +123,14 @@ class Explorer {
 
   private request(): TraceRequest {
     const { model, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits } = selection;
-    const request: TraceRequest = { model: model || undefined, text: selection.text || this.first(), interventions: edits };
-    switch (this.kind()) {
-      case "gpt":
-        return { ...request, tokens, temperature, top_k: top_k || null, top_p, seed };
-      case "translator":
-        return { ...request, ...(forced.length ? { forced } : { prefix }), to: to || undefined, target: target || null };
-      default:
-        return request;
-    }
+    // A model ignores the fields of other families.
+    const generating = { tokens, temperature, top_k: top_k || null, top_p, seed };
+    const translating = { ...(forced.length ? { forced } : { prefix }), to: to || undefined, target: target || null };
+    return {
+      ...{ model: model || undefined, text: selection.text || this.first(), interventions: edits },
+      ...generating,
+      ...translating,
+    };
   }
 
   private show(trace: Manifest, pick: Partial<Selected>): void {
@@ -168,21 +167,23 @@ function requested(): Partial<Selected> {
 /** A wanted selection, limited to the layers, heads and positions that a trace has. */
 export function inside(trace: Manifest, wanted: Partial<Selected> = {}): Partial<Selected> {
   const all = { ...selection, ...wanted };
-  const attention = attentionOf(trace, all.attention);
+  const attention: Attention | undefined = attentionOf(trace, all.attention);
   const within = (index: number, count: number) => Math.max(0, Math.min(Math.floor(index), count - 1));
+  const of = (side: string) => trace.sides[side].length;
   return {
     ...wanted,
-    attention: attention.name,
-    layer: within(all.layer, attention.layers),
-    head: within(all.head, attention.heads),
-    query: within(all.query, trace.sides[attention.queries].length),
-    key: within(all.key, trace.sides[attention.keys].length),
-    position: within(all.position, trace.sides[outputSide(trace)].length),
+    attention: attention?.name ?? "",
+    layer: within(all.layer, attention?.layers ?? Infinity),
+    head: within(all.head, attention?.heads ?? 1),
+    query: within(all.query, of(attention?.queries ?? outputSide(trace))),
+    key: within(all.key, of(attention?.keys ?? Object.keys(trace.sides)[0])),
+    position: within(all.position, of(outputSide(trace))),
   };
 }
 
 export const explorer = new Explorer();
 
+/** An attention by name, or the first; views that need one are hidden without attention. */
 export function attentionOf(trace: Manifest, name: string): Attention {
   const all = trace.model.attentions;
   return all.find((one) => one.name === name) ?? all[0];
@@ -191,10 +192,13 @@ export function attentionOf(trace: Manifest, name: string): Attention {
 /** The side whose next tokens are predicted. */
 export const outputSide = (trace: Manifest): string => trace.model.output_side;
 
+/** Whether the output continues the text, as that of a language model. */
+export const continues = (trace: Manifest): boolean => trace.model.generates && Object.keys(trace.sides).length === 1;
+
 export function tensorOf(
   trace: Manifest,
   role: string,
-  of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer">> = {},
+  of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer" | "recurrence">> = {},
 ): TensorEntry | undefined {
   return trace.tensors.find(
     (one) => one.role === role && Object.entries(of).every(([key, wanted]) => one[key as keyof typeof of] === wanted),
@@ -223,8 +227,12 @@ export function hides(attention: Attention): ((query: number, key: number) => "c
 /** A piece for display: without the space marker; `·` where it continues a word. */
 export function shown(token: Token | undefined, at = 1): string {
   if (!token) return "";
-  return token.special ? token.piece : plain(token.piece, at === 0 || explorer.trace?.model.tokenizer === "character");
+  return token.special ? token.piece : plain(token.piece, at === 0 || !hasSubwords(explorer.trace?.model.tokenizer));
 }
+
+/** Whether a tokenizer splits words, so that a token may continue one. */
+export const hasSubwords = (tokenizer: string | null | undefined): boolean =>
+  !["character", "word", "whitespace"].includes(tokenizer ?? "");
 
 export function plain(piece: string, first = false): string {
   const text = piece.replace(/\n/g, "⏎").replace(/\t/g, "⇥");

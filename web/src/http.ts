@@ -67,6 +67,7 @@ export class HttpSource implements TraceSource {
   summaries = (trace: Manifest) => this.part<never>(trace, "summaries", {});
   logits = (trace: Manifest, query: Query) => this.part<never>(trace, "logits", query);
   lens = (trace: Manifest) => this.part<never>(trace, "lens", { top: 3 });
+  gradients = (trace: Manifest) => this.part<never>(trace, "gradients", {});
   contributions = (trace: Manifest) => this.part<never>(trace, "contributions", {});
   beam = (trace: Manifest) => this.part<never>(trace, "beam", {});
   step = (request: TraceRequest & { generated: number[] }) => this.post<never>("api/step", request);

@@ -3,6 +3,7 @@
 import {
   RequestError,
   type Beam,
+  type Gradients,
   type Lens,
   type Logits,
   type Manifest,
@@ -23,6 +24,7 @@ interface File {
   manifest: Manifest;
   summaries: Summaries;
   lens: Lens | null;
+  gradients: Gradients | null;
   beam: Beam | null;
   logits: Record<string, Logits>;
   tensors: Record<string, Packed>;
@@ -96,6 +98,7 @@ export class InlinedSource implements TraceSource {
   whole = async () => this.file.manifest;
   summaries = async () => this.file.summaries;
   lens = async () => this.file.lens ?? missing();
+  gradients = async () => this.file.gradients ?? missing();
   tokenize = missing;
   projection = missing;
   contributions = missing;

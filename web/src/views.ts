@@ -2,10 +2,13 @@
 
 import type { Component } from "svelte";
 import type { Manifest, TraceSource } from "./contract";
+import Backoff from "./views/Backoff.svelte";
 import Beam from "./views/Beam.svelte";
 import Cross from "./views/Cross.svelte";
 import Embedding from "./views/Embedding.svelte";
+import Gates from "./views/Gates.svelte";
 import Generate from "./views/Generate.svelte";
+import Gradient from "./views/Gradient.svelte";
 import Head from "./views/Head.svelte";
 import Heads from "./views/Heads.svelte";
 import Logits from "./views/Logits.svelte";
@@ -28,6 +31,8 @@ const part =
   (trace: Manifest): boolean =>
     trace.parts.includes(name);
 
+const attends = (trace: Manifest): boolean => trace.model.attentions.length > 0;
+
 export const VIEWS: View[] = [
   { id: "tokens", title: "Text → tokens", says: "what the model reads", show: TextTokens },
   {
@@ -38,9 +43,9 @@ export const VIEWS: View[] = [
     has: (trace) => trace.tensors.some((one) => one.role === "embedding"),
   },
   { id: "projections", title: "Q, K, V", says: "x · W with real numbers", show: Projections, has: part("projection") },
-  { id: "softmax", title: "Scores → softmax", says: "one row as arithmetic", show: Softmax },
-  { id: "heads", title: "Heads", says: "all of them, by role", show: Heads },
-  { id: "head", title: "One head", says: "lines, matrix, text", show: Head },
+  { id: "softmax", title: "Scores → softmax", says: "one row as arithmetic", show: Softmax, has: attends },
+  { id: "heads", title: "Heads", says: "all of them, by role", show: Heads, has: attends },
+  { id: "head", title: "One head", says: "lines, matrix, text", show: Head, has: attends },
   {
     id: "cross",
     title: "Cross-attention",
@@ -55,7 +60,28 @@ export const VIEWS: View[] = [
     show: Residual,
     has: (trace) => trace.tensors.some((one) => one.role === "stream"),
   },
+  {
+    id: "gates",
+    title: "Gates",
+    says: "what is kept over time",
+    show: Gates,
+    has: (trace) => trace.tensors.some((one) => one.recurrence),
+  },
+  {
+    id: "gradient",
+    title: "Gradient",
+    says: "of each source word",
+    show: Gradient,
+    has: part("gradients"),
+  },
   { id: "logits", title: "Next token", says: "logits, filters, logit lens", show: Logits, has: part("logits") },
+  {
+    id: "backoff",
+    title: "Backoff",
+    says: "which n-grams predict",
+    show: Backoff,
+    has: (trace) => trace.tensors.some((one) => one.role === "orders"),
+  },
   { id: "beam", title: "Beam tree", says: "every path the search tried", show: Beam, has: part("beam") },
   {
     id: "generate",
@@ -69,7 +95,8 @@ export const VIEWS: View[] = [
     title: "Vectors",
     says: "neighbours, in context",
     show: Vectors,
-    has: (trace, source) => source.live && trace.model.tokenizer !== null && trace.model.tokenizer !== "character",
+    has: ({ model }, source) =>
+      source.live && model.width !== null && model.tokenizer !== null && model.tokenizer !== "character",
   },
 ];
 

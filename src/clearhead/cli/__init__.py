@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from clearhead import __version__
 from clearhead.cli import (
+    classify,
     data,
     evaluate,
     explain,
@@ -20,6 +21,7 @@ from clearhead.cli import (
     generate,
     imports,
     models,
+    neighbours,
     train,
     translate,
 )
@@ -78,6 +80,8 @@ def _callback(
 
 app.command("translate", cls=Command)(translate.translate)
 app.command("generate", cls=Command)(generate.generate)
+app.command("neighbours", cls=Command)(neighbours.neighbours)
+app.command("classify", cls=Command)(classify.classify)
 app.command("explain", cls=Command)(explain.explain)
 app.command("explore", cls=Command)(explore.explore)
 app.command("train", cls=Command)(train.train)

@@ -10,6 +10,7 @@ from clearhead.cli.options import (
     Beam,
     Device,
     Json,
+    Labels,
     LengthPenalty,
     ModelArgument,
     Pairs,
@@ -25,6 +26,8 @@ from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
     from clearhead.tasks.evaluation import Evaluable
+
+WORDS_HELP = "Test of word vectors: lines of 'word word score', or analogies of four words; may be repeated."
 
 
 def evaluate(
@@ -42,6 +45,8 @@ def evaluate(
     text: Texts = None,
     field: Annotated[str | None, option("Field of .jsonl or .parquet that holds the text.", "NAME")] = None,
     stride: Annotated[int | None, option("Stride of the window; default: half of it.", "N", min=1)] = None,
+    words: Annotated[list[str] | None, option(WORDS_HELP, "FILE")] = None,
+    labels: Labels = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -54,6 +59,12 @@ def evaluate(
     A language model gets its loss, perplexity and bits per byte on --text, or on the text held out from its
     training. A sliding window predicts each token once, with at least window minus stride tokens of context.
 
+    Word vectors get their rank correlation with judgements of similarity, and their accuracy on analogies, on
+    the files of --words.
+
+    A classifier gets its accuracy, macro-F1 and confusion matrix on --labels, or on the test files of its
+    recipe, or on the texts held out from its training.
+
     \b
     Examples:
       clearhead evaluate fr-en --pairs test.fr-en.tsv
@@ -63,6 +74,8 @@ def evaluate(
       clearhead evaluate runs/multilingual --from en --to fr
       clearhead evaluate shakespeare --text my.txt
       clearhead evaluate runs/mine --text other.jsonl --field story
+      clearhead evaluate runs/vectors --words EN-WS-353-ALL.txt
+      clearhead evaluate runs/reviews --labels test.tsv
     """
     from clearhead.tasks.load import load
     from clearhead.tasks.zoo import find
@@ -71,6 +84,7 @@ def evaluate(
     test = pairs_location(pairs) if pairs else None
     options = given(pairs=test, against=against, source=source, target=target, beam=beam, out=out)
     options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
+    options |= given(words=words, labels=labels)
     check_taken(context, model, loaded.task, options, loaded.evaluate_options)
     if field and not text:
         raise SettingsError(f"--field {field}: needs --text FILE; the held-out text has no fields")

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import print_result, print_status, read_stdin
-from clearhead.cli.options import Device, Json, ModelArgument, check_taken, device_named, given, option
-from clearhead.errors import ModelError, SettingsError
+from clearhead.cli.options import (
+    Device,
+    Json,
+    ModelArgument,
+    check_explains,
+    check_taken,
+    device_named,
+    given,
+    option,
+)
+from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
     from clearhead.inspection.explanation import Explanation
@@ -19,7 +28,8 @@ OUT_HELP = (
 )
 VIEW_HELP = (
     "The picture: cross (word alignment), atlas (all heads), head, row (the arithmetic of one query), "
-    "residual, lens, beam, positions or neighbours; default: the most informative one."
+    "residual, lens, gates (of recurrent layers), gradient (at the source), beam, positions or neighbours; "
+    "default: the most informative one."
 )
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -57,16 +67,12 @@ def explain(
     """
     import clearhead.explorer  # noqa: F401, adds the format html
     from clearhead.inspection.save import check_path
-    from clearhead.tasks import TASKS
     from clearhead.tasks.load import load
 
     check_path(out)
     text = read_stdin("text").strip("\n") if text is None else text
     loaded: Any = load(model, device_named(device))
-    if not hasattr(loaded, "explain"):
-        raise ModelError(
-            f"{model}: a {loaded.task} model has no explanations; use {TASKS[loaded.task].command}"
-        )
+    check_explains(model, loaded)
     options = given(to=to, target=target, tokens=tokens)
     taken = [name for name in ("to", "target", "tokens") if name in signature(loaded.explain).parameters]
     check_taken(context, model, loaded.task, options, taken)
@@ -89,9 +95,11 @@ def _report(explanation: "Explanation", saved: Path, view: str | None, json: boo
         return
     if explanation.output:
         print_status(f"{explanation.text} -> {explanation.output}")
-    print_status(f"explicit and fused attention differ by at most {explanation.difference:.1e}")
+    if explanation.anatomy.attentions:
+        print_status(f"explicit and fused attention differ by at most {explanation.difference:.1e}")
     if saved.suffix in PICTURES:
         all_views = views(explanation)
         others = [name for name in all_views if name != (view or all_views[0])]
-        print_status(f"other pictures: --view {', '.join(others)}")
+        if others:
+            print_status(f"other pictures: --view {', '.join(others)}")
     print_result(str(saved))

@@ -5,7 +5,15 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.console import print_result, print_status
-from clearhead.cli.options import MODEL_HELP, TRANSLATOR, Device, device_named, option, print_default
+from clearhead.cli.options import (
+    MODEL_HELP,
+    TRANSLATOR,
+    Device,
+    check_explains,
+    device_named,
+    option,
+    print_default,
+)
 
 
 def explore(
@@ -33,6 +41,7 @@ def explore(
         print_default(TRANSLATOR)
     name = model or TRANSLATOR
     loaded = load(name, torch_device) if model is not None else load_built_in(name, torch_device)
+    check_explains(name, loaded)
 
     def ready(address: str) -> None:
         print_result(address)

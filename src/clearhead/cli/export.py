@@ -1,19 +1,44 @@
 """clearhead export: a model in another format."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from clearhead.cli.console import print_result, print_status
 from clearhead.cli.options import Json, ModelArgument, option
 from clearhead.errors import SettingsError
 
-FORMATS = ("int8", "huggingface")
+Export = Callable[[Path, Path], tuple[dict[str, Any], str]]
+"""Writes the model in a folder to a path; returns what to print as JSON, and a message."""
+
+
+def _int8(folder: Path, out: Path) -> tuple[dict[str, Any], str]:
+    from clearhead.tasks.export import export_int8
+
+    before, after = export_int8(folder, out)
+    return {"bytes": after, "bytes_before": before}, f"{after / 1e6:.2f} MB, down from {before / 1e6:.2f} MB"
+
+
+def _huggingface(folder: Path, out: Path) -> tuple[dict[str, Any], str]:
+    from clearhead.interop.huggingface import export_model
+
+    return {"model_type": export_model(folder, out)}, ""
+
+
+def _word2vec(folder: Path, out: Path) -> tuple[dict[str, Any], str]:
+    from clearhead.interop.word2vec import export_vectors
+
+    words, width = export_vectors(folder, out)
+    return {"words": words, "width": width}, f"{words:,} words, width {width}"
+
+
+FORMATS: dict[str, Export] = {"int8": _int8, "huggingface": _huggingface, "word2vec": _word2vec}
 
 
 def export(
     model: ModelArgument,
     to: Annotated[str, option(f"{' or '.join(FORMATS)}.", "FORMAT")],
-    out: Annotated[Path, option("New folder for the exported model.", "DIR")],
+    out: Annotated[Path, option("New folder, or file for word2vec.", "PATH")],
     json: Json = False,
 ) -> None:
     """Export a model to another format.
@@ -24,25 +49,21 @@ def export(
     huggingface writes a folder for the transformers library. It supports language models with the
     architecture of GPT-2, Llama, Mistral or Qwen3.
 
+    word2vec writes word vectors as a binary file (.bin) or as text (.txt, .vec).
+
     \b
     Examples:
       clearhead export runs/mine --to int8 --out runs/mine-int8
       clearhead evaluate runs/mine --against runs/mine-int8
       clearhead export runs/writer --to huggingface --out writer-hf
+      clearhead export runs/vectors --to word2vec --out vectors.bin
     """
     if to not in FORMATS:
         raise SettingsError(f"--to {to}: is not one of {', '.join(FORMATS)}")
     from clearhead.tasks.zoo import find
 
     folder, _ = find(model)
-    if to == "huggingface":
-        from clearhead.interop.huggingface import export_model
-
-        model_type = export_model(folder, out)
-        print_result({"folder": str(out), "model_type": model_type} if json else str(out))
-        return
-    from clearhead.tasks.export import export_int8
-
-    before, after = export_int8(folder, out)
-    print_result({"folder": str(out), "bytes": after, "bytes_before": before} if json else str(out))
-    print_status(f"{after / 1e6:.2f} MB, down from {before / 1e6:.2f} MB")
+    record, message = FORMATS[to](folder, out)
+    print_result({"folder" if out.is_dir() else "file": str(out), **record} if json else str(out))
+    if message:
+        print_status(message)

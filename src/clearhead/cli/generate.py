@@ -78,6 +78,7 @@ def generate(
         _stream(language, texts[0], options)
         return
     for number, generation in enumerate(language.generate(texts, **vars(options)), start=1):
+        _print_unknown(number, language.unknown(generation.prompt))
         _print_truncated(number, generation.truncated, language.context_length)
         for index, sample in enumerate(generation.samples):
             if json:
@@ -90,12 +91,22 @@ def generate(
 
 def _stream(language: "LanguageModel", prompt: str, options: "GenerateOptions") -> None:
     stream = language.stream(prompt, options)
+    _print_unknown(1, language.unknown(prompt))
     _print_truncated(1, language.truncated(prompt, options), language.context_length)
     if not language.prompt_format.prefix:
         write_result(prompt)
     for piece in stream:
         write_result(piece.text)
     write_result("\n")
+
+
+def _print_unknown(number: int, words: int) -> None:
+    if words:
+        which = "1 word is" if words == 1 else f"{words:,} words are"
+        print_status(
+            f"prompt {number}: {which} not in the model's vocabulary; it reads <unk> and backs off to what "
+            "it has seen"
+        )
 
 
 def _print_truncated(number: int, tokens: int, context: int) -> None:

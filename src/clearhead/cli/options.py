@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import print_status
-from clearhead.errors import SettingsError
+from clearhead.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
     import torch
@@ -20,6 +20,10 @@ PAIRS_HELP = (
     "SOURCE,TARGET, or the name of a shipped data set."
 )
 TEXT_HELP = "Text: a file or folder, .jsonl or .parquet (also .gz, .xz, .zst), or the name of a shipped text."
+LABELS_HELP = (
+    "Labelled texts: a .tsv, .csv, .jsonl or .parquet file with columns 'label' and 'text', or lines of a "
+    "label, a space and a text."
+)
 DEVICES = ("auto", "cpu", "cuda")
 
 
@@ -33,6 +37,8 @@ Json = Annotated[bool, option("Print one JSON object per line.", name="--json")]
 Pairs = Annotated[str | None, option(PAIRS_HELP, "FILE", name="--pairs")]
 PairsList = Annotated[list[str] | None, option(PAIRS_HELP, "FILE", name="--pairs")]
 Texts = Annotated[list[str] | None, option(TEXT_HELP, "FILE", name="--text")]
+Labels = Annotated[str | None, option(LABELS_HELP, "FILE", name="--labels")]
+LabelsList = Annotated[list[str] | None, option(LABELS_HELP, "FILE", name="--labels")]
 Beam = Annotated[int | None, option("Beam size; 1 is greedy search.", "N")]
 LengthPenalty = Annotated[float | None, option("Exponent of the length penalty.", "X")]
 RepetitionPenalty = Annotated[float, option("Above 1, repeated tokens become less likely.", "X")]
@@ -68,6 +74,14 @@ def print_default(name: str) -> None:
 def given(**options: Any) -> dict[str, Any]:
     """The options that have a value."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def check_explains(name: str, model: Any) -> None:
+    """Raise ModelError, with the right command, for a model that cannot show what happens in it."""
+    if not hasattr(model, "explain"):
+        from clearhead.tasks import TASKS
+
+        raise ModelError(f"{name}: a {model.task} model has no explanations; use {TASKS[model.task].command}")
 
 
 def check_taken(

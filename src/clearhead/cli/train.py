@@ -1,17 +1,17 @@
-"""clearhead train: a model from a recipe, or from a file of pairs or text."""
+"""clearhead train: a model from a recipe, or from a file of pairs, text or labelled texts."""
 
 import logging
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearhead.cli.console import print_result, print_status, rank
 from clearhead.cli.interrupt import INTERRUPTED
-from clearhead.cli.options import Json, PairsList, Texts, option, pairs_location
+from clearhead.cli.options import Json, LabelsList, PairsList, Texts, option, pairs_location
 from clearhead.cli.progress import FileProgress, Progress, format_duration
 from clearhead.errors import SettingsError
 from clearhead.files import check_folder
@@ -32,13 +32,14 @@ def train(
     out: Annotated[Path | None, option("Folder for the model; default: runs/RECIPE.", "DIR")] = None,
     pairs: PairsList = None,
     text: Texts = None,
+    labels: LabelsList = None,
     source: Annotated[str | None, option("Source language of the pairs.", "LANG", name="--from")] = None,
     target: Annotated[str | None, option("Target language of the pairs.", "LANG", name="--to")] = None,
     overrides: Annotated[list[str] | None, option("Override a setting.", "NAME=VALUE", name="--set")] = None,
     resume: Annotated[bool, option("Continue the run in --out.", name="--resume")] = False,
     json: Json = False,
 ) -> None:
-    """Train a model from a recipe, or from a file of pairs or text.
+    """Train a model from a recipe, or from a file of pairs, text or labelled texts.
 
     Without a recipe, sizes tokenizer, model and run to the corpus and prints its choices. Ctrl-C saves the
     run. --resume continues a stopped or killed run; the final weights are bit-identical to those of an
@@ -49,6 +50,7 @@ def train(
       clearhead train recipes/translation/quickstart.toml --out runs/quickstart
       clearhead train --pairs my.en-de.tsv --out runs/mine
       clearhead train --text my.txt --out runs/writer
+      clearhead train --labels reviews.tsv --out runs/reviews
       clearhead train recipes/translation/quickstart.toml --set model.width=256
       clearhead train --resume --out runs/mine
       torchrun --nproc-per-node 2 -m clearhead train RECIPE.toml --out runs/two
@@ -57,10 +59,13 @@ def train(
     folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: need --pairs; a recipe has its own languages")
-    if resume and (pairs or text or recipe):
-        raise SettingsError("--resume: uses the recipe saved in --out; omit recipe, --pairs and --text")
-    if not resume and sum(map(bool, (pairs, text, recipe))) != 1:
-        raise SettingsError("train: pass a recipe, --pairs FILE or --text FILE (see clearhead train --help)")
+    given = {"--pairs": pairs, "--text": text, "--labels": labels}
+    if resume and (recipe or any(given.values())):
+        raise SettingsError(f"--resume: uses the recipe saved in --out; omit recipe, {', '.join(given)}")
+    if not resume and sum(map(bool, (recipe, *given.values()))) != 1:
+        raise SettingsError(
+            "train: pass a recipe, --pairs FILE, --text FILE or --labels FILE (see clearhead train --help)"
+        )
     from clearhead.tasks import run
 
     if resume:
@@ -72,7 +77,7 @@ def train(
         chosen = read_recipe(recipe, overrides)
     else:
         run.check_new_run(folder)  # before sizing, which may read large files
-        chosen = _sized_recipe(pairs, text, (source, target), overrides)
+        chosen = _sized_recipe(given, (source, target), overrides)
     _show(run.train(chosen, folder, progress), progress, folder, json)
 
 
@@ -90,31 +95,44 @@ def _folder(recipe: Path | None, out: Path | None) -> Path:
 
 
 def _sized_recipe(
-    pairs: list[str] | None,
-    text: list[str] | None,
-    languages: tuple[str | None, str | None],
-    overrides: list[str],
+    files: dict[str, list[str] | None], languages: tuple[str | None, str | None], overrides: list[str]
 ) -> "Recipe":
-    """A recipe sized to files of pairs or text; prints what was chosen and how long it will take."""
-    from clearhead.tasks.language.sizing import fit_text
-    from clearhead.tasks.sizing import estimate_seconds
-    from clearhead.tasks.translation.sizing import fit
+    """A recipe sized to the files of one option; prints what was chosen and how long it will take."""
     from clearhead.training.devices import choose_device
 
-    if pairs:
-        source, target = languages
-        if bool(source) != bool(target):
-            raise SettingsError("--from and --to: pass both, or neither if the file name has the languages")
-        known = (source, target) if source and target else None
-        fitted = fit([pairs_location(one) for one in pairs], known, overrides, FileProgress())
-    else:
-        fitted = fit_text(text or [], overrides, FileProgress())
+    option, paths = next((option, paths) for option, paths in files.items() if paths)
+    fitted = SIZINGS[option](paths, languages, overrides)
     for choice in fitted.choices():
         print_status(choice)
     device = choose_device(fitted.recipe.training.device)
-    duration = format_duration(estimate_seconds(fitted.recipe, device))
-    print_status(f"time: at most about {duration} on this {device.type}")
+    print_status(f"time: at most about {format_duration(fitted.seconds(device))} on this {device.type}")
     return fitted.recipe
+
+
+def _fit_pairs(paths: list[str], languages: tuple[str | None, str | None], overrides: list[str]) -> Any:
+    from clearhead.tasks.translation.sizing import fit
+
+    source, target = languages
+    if bool(source) != bool(target):
+        raise SettingsError("--from and --to: pass both, or neither if the file name has the languages")
+    known = (source, target) if source and target else None
+    return fit([pairs_location(one) for one in paths], known, overrides, FileProgress())
+
+
+def _fit_text(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
+    from clearhead.tasks.language.sizing import fit_text
+
+    return fit_text(paths, overrides, FileProgress())
+
+
+def _fit_labels(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
+    from clearhead.tasks.classification.sizing import fit_labels
+
+    return fit_labels(paths, overrides, FileProgress())
+
+
+SIZINGS = {"--pairs": _fit_pairs, "--text": _fit_text, "--labels": _fit_labels}
+"""What sizes a recipe to the files of each option."""
 
 
 def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
@@ -167,12 +185,14 @@ def _finish(event: "Finished", folder: Path, json: bool) -> None:
     from clearhead.checkpoint import SETTINGS
     from clearhead.config import read_toml
     from clearhead.tasks import TASKS
+    from clearhead.tasks.records import CURVES
     from clearhead.tasks.zoo import task_of
 
     if event.interrupted:
         print_status(f"stopped after step {event.step:,} and saved; continue with: {_resume_command(folder)}")
         raise typer.Exit(INTERRUPTED)
-    print_status(f"{event.reason}; the model is in {folder}, its curves in {folder / 'curves.png'}")
+    curves = f", its curves in {folder / CURVES}" if (folder / CURVES).exists() else ""
+    print_status(f"{event.reason}; the model is in {folder}{curves}")
     settings = read_toml(folder / SETTINGS)
     task, name = TASKS[task_of(settings)], quote(str(folder))
     options = task.Recipe.usage(settings)

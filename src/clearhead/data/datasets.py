@@ -30,6 +30,8 @@ class Dataset:
     """In a mirror folder: a .tar.xz file, or a folder with an .xz file for each of the files."""
     address: str = ""
     listing: str = ""
+    convert: str = ""
+    """Where the address is that of an archive in another form: the name of its converter."""
     suffix: str = ".tsv"
     """Of a shipped dataset: .tsv for pairs, .txt for running text."""
 

@@ -2,6 +2,7 @@
 
 import gzip
 import http.client
+import io
 import lzma
 import os
 import shutil
@@ -13,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from clearhead.data.datasets import DATASETS, MIRROR, PublicFile, shipped_file
+from clearhead.data.converters import CONVERTERS
+from clearhead.data.datasets import DATASETS, MIRROR, Dataset, PublicFile, shipped_file
 from clearhead.data.sources.streams import content_hash
 from clearhead.errors import DataError
 from clearhead.files import atomic_path
@@ -37,7 +39,9 @@ def get_dataset(name: str, out: Path) -> list[Path]:
             return list(_extract(archive, dataset.files, out))
         if os.environ.get(MIRROR) and archive.is_dir():
             return [_decompress(archive / f"{file.name}.xz", file, out) for file in dataset.files]
-        return [_download(file, out / file.name) for file in dataset.files]
+        if dataset.convert:
+            return _convert(dataset, out)
+        return [_download(file.url, out / file.name, file.sha256) for file in dataset.files]
     except OSError as error:
         raise DataError(f"{out}: cannot be written ({error.strerror or error})") from None
 
@@ -69,17 +73,34 @@ def _decompress(packed: Path, file: PublicFile, out: Path) -> Path:
         raise DataError(f"{packed}: cut short or not an .xz file ({error})") from None
 
 
-def _download(file: PublicFile, path: Path) -> Path:
-    if path.is_file() and content_hash(path) == file.sha256:
+def _convert(dataset: Dataset, out: Path) -> list[Path]:
+    """Downloads an archive in another form and writes the files made from it; these have no public hash."""
+    if all((out / file.name).is_file() for file in dataset.files):
+        return [out / file.name for file in dataset.files]
+    archive = _download(dataset.address, out / Path(dataset.address).name)
+    try:
+        written = [
+            _write(io.BytesIO(content), out / name) for name, content in CONVERTERS[dataset.convert](archive)
+        ]
+    except (tarfile.TarError, *DECOMPRESSION) as error:
+        raise DataError(f"{archive}: cut short or not an archive ({error}); download it again") from None
+    finally:
+        archive.unlink()
+    return written
+
+
+def _download(url: str, path: Path, sha256: str | None = None) -> Path:
+    if sha256 and path.is_file() and content_hash(path) == sha256:
         return path
     try:
-        with urllib.request.urlopen(file.url, timeout=30) as response:
-            content = gzip.GzipFile(fileobj=response) if file.url.endswith(".gz") else response
-            return _write(content, path, file.sha256)
+        with urllib.request.urlopen(url, timeout=30) as response:
+            packed = url.endswith(".gz") and not url.endswith(".tar.gz")
+            content = gzip.GzipFile(fileobj=response) if packed else response
+            return _write(content, path, sha256)
     except (*NETWORK, *DECOMPRESSION) as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(
-            f"{file.url}: download failed ({reason}); check the network, "
+            f"{url}: download failed ({reason}); check the network, "
             f"or set {MIRROR} to a folder that holds a copy"
         ) from None
 

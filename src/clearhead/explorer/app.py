@@ -20,7 +20,7 @@ from clearhead.explorer.distribution import SamplingFilter, next_token
 from clearhead.explorer.explorable import tokenize
 from clearhead.explorer.library import POLL_SECONDS, DisconnectedError, Library, TraceCache, UnknownTraceError
 from clearhead.explorer.limits import BodyLimit, SecurityHeaders
-from clearhead.explorer.measures import beam, contributions, lens, summaries
+from clearhead.explorer.measures import beam, contributions, gradients, lens, summaries
 from clearhead.explorer.projection import projection
 from clearhead.explorer.requests import ContextsRequest, StepRequest, TraceRequest, error_line
 from clearhead.explorer.standalone import PAGE
@@ -156,6 +156,12 @@ def _add_measure_routes(router: APIRouter, library: Library, traces: TraceCache)
         session = traces.get(key).wait()
         with library.using(session.name):
             return JSONResponse(lens(session, top))
+
+    @router.get("/trace/{key}/gradients")
+    def source_gradients(key: str) -> Response:
+        session = traces.get(key).wait()
+        with library.using(session.name):
+            return JSONResponse(gradients(session))
 
     @router.get("/trace/{key}/beam")
     def tree(key: str) -> Response:

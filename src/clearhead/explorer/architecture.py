@@ -1,6 +1,7 @@
 """The map of a model, read from its anatomy, and its positional encoding."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from clearhead.models.anatomy import AttentionPart
 from clearhead.text.tokenizer import Tokenizer
 
 SETTINGS = ("ffn_width", "position", "norm", "norm_position", "activation", "tied")
+RECURRENCE = ("side", "layers", "cell", "directions")
 
 
 def architecture(model: Explorable, name: str) -> dict[str, Any]:
@@ -26,17 +28,14 @@ def module_map(
 ) -> dict[str, Any]:
     """The map of a torch module; `usage` is what `about` returns for the model in use."""
     anatomy, config = model.anatomy(), getattr(model, "config", None)
-    first = _attention(model, anatomy.attentions[0])
-    readout = getattr(model, "readout_weight", None)
     max_length = getattr(config, "max_positions", None)
     return {
         "name": name,
         "kind": getattr(config, "kind", type(model).__name__),
-        "width": first.project.in_features,
+        "width": width_of(model),
         **{setting: getattr(config, setting, None) for setting in SETTINGS},
-        **_head_counts(first),
-        "score": getattr(getattr(config, "attention", None), "score", type(first.score).__name__.lower()),
-        "vocabulary": None if readout is None else readout.shape[0],
+        **_first_attention(model),
+        "vocabulary": vocabulary_of(model),
         "max_length": max_length,
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "tokenizer": tokenizer.config.kind if isinstance(tokenizer, Tokenizer) else None,
@@ -46,8 +45,32 @@ def module_map(
             {"name": part.path, "layers": part.layers, "side": part.side, "sublayers": list(part.sublayers)}
             for part in anatomy.stacks
         ],
+        "recurrences": [
+            {"name": part.path, **{name: getattr(part, name) for name in RECURRENCE}}
+            for part in anatomy.recurrences
+        ],
         "attentions": attentions(model),
     }
+
+
+def width_of(model: Any) -> int | None:
+    """The numbers per token, as the first attention or the first embedding has them."""
+    anatomy = model.anatomy()
+    if anatomy.attentions:
+        return _attention(model, anatomy.attentions[0]).project.in_features
+    found = (getattr(model.get_submodule(path), "weight", None) for path in anatomy.embeddings.values())
+    return next((weight.shape[1] for weight in found if weight is not None), None)
+
+
+def vocabulary_of(model: Any) -> int | None:
+    """The number of tokens that a model predicts; None if it predicts none."""
+    readout = getattr(model, "readout_weight", None)
+    return getattr(model, "vocabulary", None) if readout is None else readout.shape[0]
+
+
+def device_of(model: Any) -> torch.device:
+    """Where a model computes; one of counts may have no parameters."""
+    return next(chain(model.parameters(), model.buffers()), torch.empty(0)).device
 
 
 def attentions(model: Any) -> list[dict[str, Any]]:
@@ -82,13 +105,12 @@ def position_table(model: Any, positions: int) -> tuple[str, Array]:
 
     Rotary positions give cosines and sines instead, ALiBi the penalty of each distance per head.
     """
-    anatomy, config = model.anatomy(), model.config
-    kind = getattr(config, "position", None) or "none"
-    device = next(model.parameters()).device
+    anatomy, config = model.anatomy(), getattr(model, "config", None)
+    kind, device = getattr(config, "position", None) or "none", device_of(model)
     limit = getattr(config, "max_positions", positions)
     numbers = torch.arange(min(positions, limit), device=device)
-    relative = model.get_submodule(anatomy.attentions[0].path(0)).relative
-    match relative:
+    first = anatomy.attentions[0] if anatomy.attentions else None
+    match relative := first and _attention(model, first).relative:
         case Rotary():
             table = torch.cat((relative.cosines[: len(numbers)], relative.sines[: len(numbers)]), -1)
         case Alibi():
@@ -97,13 +119,23 @@ def position_table(model: Any, positions: int) -> tuple[str, Array]:
             table = torch.zeros(0, 0)
         case _:
             embedding = model.get_submodule(next(iter(anatomy.embeddings.values())))
-            empty = torch.zeros(1, len(numbers), config.width, device=device)
+            empty = torch.zeros(1, len(numbers), width_of(model) or 0, device=device)
             table = embedding.position(empty, numbers, torch.tensor([len(numbers)], device=device))[0]
     return kind, array_of(table)
 
 
 def _attention(model: Any, part: AttentionPart) -> Attention:
     return model.get_submodule(part.path(0))
+
+
+def _first_attention(model: Any) -> dict[str, Any]:
+    """The heads and the score of the first attention; None for a model without attention."""
+    anatomy = model.anatomy()
+    if not anatomy.attentions:
+        return dict.fromkeys(("heads", "kv_heads", "head_size", "score"))
+    first, config = _attention(model, anatomy.attentions[0]), getattr(model, "config", None)
+    named = getattr(getattr(config, "attention", None), "score", type(first.score).__name__.lower())
+    return {**_head_counts(first), "score": named}
 
 
 def _head_counts(attention: Attention) -> dict[str, int]:

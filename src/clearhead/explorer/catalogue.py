@@ -1,11 +1,11 @@
 """The tensors of a trace: names, roles, axes and shapes, without computing any."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clearhead.explorer.architecture import attentions
+from clearhead.explorer.architecture import attentions, vocabulary_of, width_of
 from clearhead.inspection import sites
 from clearhead.models.anatomy import RESIDUALS
 
@@ -23,7 +23,7 @@ class Entry:
     axes: tuple[str, ...]
     shape: tuple[int, ...]
     about: Mapping[str, str]
-    """The attention, side, stack or sub-layer it belongs to."""
+    """The attention, side, stack, sub-layer or recurrence it belongs to."""
 
     @property
     def names(self) -> list[str]:
@@ -44,20 +44,25 @@ def catalogue(model: Any, lengths: Mapping[str, int]) -> dict[str, Entry]:
     """The tensors of a pass over inputs with this many positions per side, by name."""
     there = sites(model)
     found = [*_embeddings(model, lengths), *_attentions(model, lengths), *_streams(model, lengths)]
-    if (readout := getattr(model, "readout_weight", None)) is not None:
-        shape = (lengths[model.anatomy().output_side], readout.shape[0])
-        found.append(Entry("logits", "logits", ("queries", "vocabulary"), shape, {}))
+    found += _recurrences(model, lengths, there)
+    of = lengths[model.anatomy().output_side]
+    found += [
+        Entry(name, name, ("positions", name), (of, size), {})
+        for name, size in getattr(model, "tapped", {}).items()
+    ]
+    if vocabulary := vocabulary_of(model):
+        found.append(Entry("logits", "logits", ("queries", "vocabulary"), (of, vocabulary), {}))
     return {entry.name: entry for entry in found if all(name in there for name in entry.names)}
 
 
 def pattern_of(name: str) -> tuple[str, int | None]:
     """A full name with a * for its layer, and that layer."""
-    found = re.match(r"((?:.*\.)?blocks\.)(\d+)(\..*)", name)
+    found = re.match(r"((?:.*\.)?(?:blocks|layers)\.)(\d+)(\..*)", name)
     return (f"{found[1]}*{found[3]}", int(found[2])) if found else (name, None)
 
 
 def _embeddings(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
-    found, axes, width = [], ("positions", "width"), _width(model)
+    found, axes, width = [], ("positions", "width"), width_of(model) or 0
     for side, path in model.anatomy().embeddings.items():
         for site in EMBEDDINGS:
             role = "embedding" if site == "stream" else site
@@ -84,7 +89,7 @@ def _attentions(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
 
 
 def _streams(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
-    width, found = _width(model), []
+    width, found = width_of(model) or 0, []
     for stack in model.anatomy().stacks:
         axes, shape = ("layers", "positions", "width"), (stack.layers, lengths[stack.side], width)
         about = {"stack": stack.path, "side": stack.side}
@@ -97,5 +102,13 @@ def _streams(model: Any, lengths: Mapping[str, int]) -> list[Entry]:
     return found
 
 
-def _width(model: Any) -> int:
-    return model.get_submodule(model.anatomy().attentions[0].path(0)).project.in_features
+def _recurrences(model: Any, lengths: Mapping[str, int], there: Iterable[str]) -> list[Entry]:
+    found, axes = [], ("layers", "directions", "positions", "width")
+    for part in model.anatomy().recurrences:
+        first = part.site(0, "")
+        width = model.get_submodule(first.removesuffix(".")).width
+        shape = (part.layers, part.directions, lengths[part.side], width)
+        about = {"recurrence": part.path, "side": part.side}
+        for tensor in (name.removeprefix(first) for name in there if name.startswith(first)):
+            found.append(Entry(part.site("*", tensor), tensor, axes, shape, about))
+    return found

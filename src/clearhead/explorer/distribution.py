@@ -11,8 +11,10 @@ from clearhead.decoding import MAX_SEED, Constraints, check_sampling, most_proba
 from clearhead.decoding.sampling import keep_top_k, keep_top_p
 from clearhead.errors import SettingsError
 from clearhead.explorer.explorable import Explorable, tokenizer_of
+from clearhead.inspection.explanation import finite
 from clearhead.inspection.summaries import entropy
-from clearhead.text.tokenizer import BOS, EOS
+from clearhead.text.detokenizer import StreamDetokenizer
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 MAX_TOP = 200
 
@@ -61,7 +63,7 @@ def distribution(
         return {
             "id": number,
             "piece": pieces([number])[0],
-            "logit": float(logits[number]),
+            "logit": finite(float(logits[number])),
             "probability": float(probabilities[number]),
         }
 
@@ -88,26 +90,39 @@ def next_token(
     token = _choose(logits, len(generated), chosen, seed, suppressed)
     shown = distribution(tokenizer.pieces, logits, chosen, token, suppressed)
     ends, anatomy = tokenizer.eos_ids, model.model.anatomy()
-    output = tokenizer.decode([one for one in (*generated, token) if one not in ends])
-    stack = anatomy.stacks[-1]
-    attention = model.model.get_submodule(f"{stack.path}.blocks.0.{stack.sublayers[0]}")
-    numbers = stack.layers * attention.project.sizes[1] * positions
+    one_side = len(anatomy.embeddings) <= 1
+    output = [one for one in (*generated, token) if one not in ends]
     return {
         "next": {name: shown["next"][name] for name in ("id", "piece", "probability")},
         "top": shown["top"],
         "kept": shown["kept"],
-        # With one side, the output continues the text.
-        "text": text + output if len(anatomy.embeddings) == 1 else output,
+        "text": continued(tokenizer, text, output) if one_side else tokenizer.decode(output),
         "ended": token in ends,
         "positions": positions,
-        "cache": {
-            "layers": stack.layers,
-            "heads": attention.project.sizes[1] // attention.head_size,
-            "head_size": attention.head_size,
-            "positions": positions,
-            "bytes": 2 * numbers * logits.element_size(),
-        },
+        "cache": _cache(model.model, positions, logits.element_size()) if anatomy.stacks else None,
     }
+
+
+def _cache(model: Any, positions: int, number_bytes: int) -> dict[str, int]:
+    """The size of the keys and values that the last stack keeps."""
+    stack = model.anatomy().stacks[-1]
+    attention = model.get_submodule(f"{stack.path}.blocks.0.{stack.sublayers[0]}")
+    return {
+        "layers": stack.layers,
+        "heads": attention.project.sizes[1] // attention.head_size,
+        "head_size": attention.head_size,
+        "positions": positions,
+        "bytes": 2 * stack.layers * attention.project.sizes[1] * positions * number_bytes,
+    }
+
+
+def continued(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> str:
+    """A text and the ids that follow it."""
+    stream = StreamDetokenizer(tokenizer, tokenizer.encode(text))
+    for one in ids:
+        stream.add(one)
+    stream.rest()
+    return text + stream.text
 
 
 def _check(model: Explorable, generated: Sequence[int], seed: int) -> Any:

@@ -23,7 +23,11 @@ class Explorable(Protocol):
 
     name: str
     model: Any
-    """A torch module with `config` and `anatomy()` (models/model.py)."""
+    """A torch module with `config` and `anatomy()` (models/model.py).
+
+    One that predicts tokens has a `readout_weight`, or else says in `vocabulary` how many there are. Tensors
+    that its own tap sees beside the logits are named in `tapped`, with their numbers per position.
+    """
 
     def explain(self, text: str, *, names: Sequence[str] = ..., **options: Any) -> Explanation: ...
 

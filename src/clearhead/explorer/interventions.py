@@ -68,13 +68,14 @@ def _path(model: Explorable, path: str, field: str) -> str:
     known = [part.path("*") for part in anatomy.attentions]
     if path in known or any(path in anatomy.layers(part) for part in anatomy.attentions):
         return path
-    raise SettingsError(f"{field}: there is no attention {path!r:.80}; the model has {', '.join(known)}")
+    there = ", ".join(known) or "none"
+    raise SettingsError(f"{field}: there is no attention {path!r:.80}; the model has {there}")
 
 
 def _embedding(model: Explorable, side: str, field: str) -> str:
     embeddings = model.model.anatomy().embeddings
     if side not in embeddings:
-        raise SettingsError(f"{field}: the model has no side {side}, only {', '.join(embeddings)}")
+        raise SettingsError(f"{field}: the model has no side {side}, only {', '.join(embeddings) or 'none'}")
     return embeddings[side]
 
 

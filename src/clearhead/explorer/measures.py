@@ -1,4 +1,4 @@
-"""A trace as JSON: roles of heads, aligners, the residual stream, the logit lens, contributions, the beam."""
+"""A trace as JSON: roles of heads, aligners, residual stream, logit lens, gradients, contributions, beam."""
 
 import math
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from clearhead.explorer.catalogue import pattern_of
 from clearhead.explorer.trace_session import StoppedError, TraceSession
 from clearhead.inspection import intervene
 from clearhead.inspection.alignment import Aligner
+from clearhead.inspection.explanation import finite
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 
@@ -55,6 +56,12 @@ def lens(session: TraceSession, top: int) -> dict[str, Any]:
     }
 
 
+def gradients(session: TraceSession) -> dict[str, Any]:
+    """The norm of the gradient of each predicted token's log-probability at each source token."""
+    with intervene(session.model, session.edits):
+        return {"norms": Summaries(session.explanation).gradients.tolist()}
+
+
 def contributions(session: TraceSession, connected: Callable[[], bool] = lambda: True) -> dict[str, Any]:
     """The effect of muting each head, on top of the trace's own edits, while the client is connected."""
     names = {part.path("*"): part.name for part in session.explanation.anatomy.attentions}
@@ -83,9 +90,9 @@ def beam(session: TraceSession) -> dict[str, Any]:
             "step": node.step,
             "id": node.token,
             "piece": piece,
-            "log_prob": _finite(node.log_prob),
-            "sum_log_prob": _finite(node.sum_log_prob),
-            "score": _finite(node.score),
+            "log_prob": finite(node.log_prob),
+            "sum_log_prob": finite(node.sum_log_prob),
+            "score": finite(node.score),
             "state": node.state,
             "reason": node.reason,
             "rank": node.rank,
@@ -148,7 +155,3 @@ def _cell(session: TraceSession, ids: list[int], probabilities: list[float]) -> 
         {"id": one, "piece": piece, "probability": probability}
         for one, piece, probability in zip(ids, session.explanation.pieces(ids), probabilities, strict=True)
     ]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

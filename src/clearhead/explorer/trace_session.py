@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import ClearheadError, ModelError, SettingsError, TextError
-from clearhead.explorer.architecture import architecture
+from clearhead.explorer.architecture import architecture, device_of
 from clearhead.explorer.arrays import Array, array_of, max_pool, select
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
 from clearhead.explorer.distribution import SamplingFilter, distribution
@@ -19,15 +19,16 @@ from clearhead.explorer.explorable import Explorable, about, explain_options
 from clearhead.explorer.interventions import Edits, as_python, parse_edits
 from clearhead.explorer.pending import PendingTrace
 from clearhead.inspection import intervene
-from clearhead.inspection.explanation import Explanation
+from clearhead.inspection.explanation import Explanation, Token, finite
+from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.trace import captured_pass, first_tensors
 
 KEPT_BYTES = 96_000_000
 """A larger trace keeps what pictures need and computes the rest on request."""
 ON_REQUEST = ("scores", "masked", "queries", "keys", "values", "head_output")
 FORMAT = 2
-PARTS = ("summaries", "logits", "lens", "beam", "contributions", "projection")
-NEED_LOGITS = ("logits", "lens", "contributions")
+MAX_GRADIENTS = 64
+"""The most predictions of which gradients are taken: each needs a backward pass."""
 NODE_BYTES = 500
 """Memory of one hypothesis of a beam search, roughly."""
 
@@ -64,7 +65,7 @@ class TraceSession:
         self._tensors, self.stopped = PendingTrace(captured), False
         self.pending, self._last_put = (), time.perf_counter()
         self.model = self.explanation.model
-        self.device = next(self.model.parameters()).device
+        self.device = device_of(self.model)
         sides = self.explanation.sides
         self.catalogue = catalogue(self.model, {side: len(tokens) for side, tokens in sides.items()})
 
@@ -120,9 +121,6 @@ class TraceSession:
     def manifest(self) -> dict[str, Any]:
         """Everything but the numbers; values that need the whole pass are None until it has finished."""
         explanation = self.explanation
-        roles = {entry.role for entry in self.catalogue.values()}
-        absent = {*(() if "logits" in roles else NEED_LOGITS), *(() if explanation.tree else ("beam",))}
-        absent |= set() if {"embedding", "stream"} <= roles else {"projection"}
         return {
             "format": FORMAT,
             "id": "",
@@ -140,7 +138,7 @@ class TraceSession:
             "bytes": self.bytes,
             "seconds": self.seconds,
             "tensors": [entry.record() for entry in self.catalogue.values()],
-            "parts": [part for part in PARTS if part not in absent],
+            "parts": self._parts(),
         }
 
     def entry(self, name: str) -> tuple[Entry, list[str], tuple[str, ...]]:
@@ -207,6 +205,21 @@ class TraceSession:
         if not 0 <= position < length:
             raise SettingsError(f"position: {position} is not from 0 to {length - 1}")
 
+    def _parts(self) -> list[str]:
+        """The measures that this trace supports."""
+        explanation, roles = self.explanation, {entry.role for entry in self.catalogue.values()}
+        predicts, found = "logits" in roles, Summaries(explanation)
+        there = {
+            "summaries": True,
+            "logits": predicts,
+            "lens": predicts and found.has_lens,
+            "gradients": predicts and found.has_gradients and len(explanation.target) <= MAX_GRADIENTS,
+            "beam": explanation.tree is not None,
+            "contributions": predicts and "weights" in roles,
+            "projection": {"embedding", "stream"} <= roles,
+        }
+        return [part for part, supported in there.items() if supported]
+
     def _names(self, name: str, layer: int | None) -> list[str]:
         _, names, axes = self.entry(name)
         if layer is None or "layers" not in axes:
@@ -217,19 +230,13 @@ class TraceSession:
 
     def _output(self) -> dict[str, Any]:
         explanation, found = self.explanation, self.explanation.found
-        predicted = [one for one in explanation.target if one.next is not None]
-        if len(explanation.sides) == 1:
-            # A language model's prompt is read like its continuation, but is not output.
-            predicted = predicted[sum(not one.generated for one in explanation.target) - 1 :]
+        predicted = _predicted(explanation)
         names = explanation.pieces([one.next or 0 for one in predicted])
-        log_prob = sum(one.log_prob or 0.0 for one in predicted)
         return {
-            "text": explanation.output,
-            "score": getattr(found, "score", None),
-            "log_prob": None if math.isnan(explanation.difference) else log_prob,
+            **output_summary(explanation),
             "complete": getattr(found, "complete", True),
             "tokens": [
-                {"id": one.next, "piece": piece, "log_prob": one.log_prob}
+                {"id": one.next, "piece": piece, "log_prob": finite(one.log_prob)}
                 for one, piece in zip(predicted, names, strict=True)
             ],
             "nbest": [
@@ -239,10 +246,19 @@ class TraceSession:
         }
 
 
+def _predicted(explanation: Explanation) -> list[Token]:
+    """The positions that predict the output; the prompt of a language model is not output."""
+    predicted = [one for one in explanation.target if one.next is not None]
+    if len(explanation.sides) > 1:
+        return predicted
+    return predicted[sum(not one.generated for one in explanation.target) - 1 :]
+
+
 def output_summary(explanation: Explanation) -> dict[str, Any]:
-    """The output with its score and log-probability."""
-    log_prob = None if math.isnan(explanation.difference) else explanation.sum_log_prob
-    score = getattr(explanation.found, "score", None)
+    """The output with its score and log-probability; None where no token is predicted."""
+    predicted, score = _predicted(explanation), getattr(explanation.found, "score", None)
+    known = predicted and not math.isnan(explanation.difference)
+    log_prob = finite(sum(one.log_prob or 0.0 for one in predicted)) if known else None
     return {"text": explanation.output, "score": score, "log_prob": log_prob}
 
 

@@ -1,5 +1,6 @@
 """An explanation: one input's tokens, its captured tensors by name, and the model's output."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -44,7 +45,12 @@ class Token:
 
     def record(self) -> dict[str, Any]:
         """The token as JSON."""
-        return {**asdict(self), "special": self.special}
+        return {**asdict(self), "log_prob": finite(self.log_prob), "special": self.special}
+
+
+def finite(value: float | None) -> float | None:
+    """A number as JSON, which has no infinity: None for the logarithm of 0."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 class SearchNode(Protocol):

@@ -20,6 +20,7 @@ from clearhead.inspection.alignment import (
 )
 from clearhead.inspection.edits import Mute
 from clearhead.inspection.explanation import Explanation, Token, not_captured, words_of
+from clearhead.inspection.gradients import Norms, gradient_norms
 from clearhead.inspection.intervene import intervene
 from clearhead.inspection.sites import sites
 from clearhead.inspection.summaries import (
@@ -178,6 +179,18 @@ class Summaries:
         following = [token.next for token in self.explanation.target]
         return logit_lens(streams, lambda x: read(module.norm(x[None]))[0], following, top)
 
+    @property
+    def has_gradients(self) -> bool:
+        """Whether predictions can be traced to the vectors of a source."""
+        following = any(token.next is not None for token in self.explanation.target)
+        return following and self._source_vectors in self._tensors
+
+    @cached_property
+    def gradients(self) -> Norms:
+        """The norm of the gradient of each predicted token's log-probability at each source token."""
+        following = [token.next for token in self.explanation.target if token.next is not None]
+        return gradient_norms(self.model, self.explanation.run, self._source_vectors, following)
+
     def contributions(self) -> Generator[Contribution, None, None]:
         """The contribution of each head, by muting it while all others stay (Michel et al. 2019)."""
         baseline = self._sum_log_prob()
@@ -199,6 +212,12 @@ class Summaries:
         if self.cross is None:
             raise SettingsError(f"{self.explanation.kind}: has no cross-attention, so there are no aligners")
         return self.cross
+
+    @property
+    def _source_vectors(self) -> str:
+        """The name of the source's token vectors; empty for a model with one side."""
+        sides = [side for side in self.anatomy.embeddings if side != self.anatomy.output_side]
+        return f"{self.anatomy.embeddings[sides[0]]}.token_embeddings" if sides else ""
 
     def _embedded(self, stack: StackPart) -> str:
         """The name of the residual stream that enters a stack."""

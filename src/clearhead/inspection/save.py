@@ -11,7 +11,7 @@ from typing import Any
 from clearhead.config import Settings
 from clearhead.errors import SettingsError
 from clearhead.files import write_text
-from clearhead.inspection.explanation import WRITERS, Explanation
+from clearhead.inspection.explanation import WRITERS, Explanation, finite
 from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.pictures.context import Selection
 from clearhead.inspection.pictures.draw import draw, fitting, views
@@ -70,7 +70,7 @@ def record(explanation: Explanation) -> dict[str, Any]:
         "text": explanation.text,
         "normalized": explanation.normalized,
         "output": explanation.output,
-        "sum_log_prob": explanation.sum_log_prob,
+        "sum_log_prob": finite(explanation.sum_log_prob),
         "difference": explanation.difference,
         "settings": _plain(explanation.settings),
         "sides": {side: [token.record() for token in tokens] for side, tokens in explanation.sides.items()},

@@ -107,7 +107,8 @@ def _tensors(module: nn.Module) -> dict[str, Register]:
             return {**({"position_ids": _rotary_position_ids} if rotary else {}), "states": _output}
         case _ if hasattr(module, "anatomy") and anatomy_of(module).readout:
             # Without a tap, the output of a full pass is taken for the logits.
-            return {"logits": None if hasattr(module, "tap") else _output}
+            shown: dict[str, Register] = dict.fromkeys(getattr(module, "tapped", ()))
+            return {**shown, "logits": None if hasattr(module, "tap") else _output}
         case _:
             return {}
 

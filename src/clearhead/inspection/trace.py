@@ -88,7 +88,10 @@ def captured_pass(
         return CapturedPass(Trace(), None, float("nan"))
     with capture(model, names, keep) as trace:
         logits = run()
-    return CapturedPass(trace.to("cpu"), logits.cpu(), float((logits - run()).abs().max()))
+    plain = run()
+    # A token that cannot follow has the logit -inf in both.
+    differences = (logits - plain).abs().masked_fill(logits == plain, 0.0)
+    return CapturedPass(trace.to("cpu"), logits.cpu(), float(differences.max()))
 
 
 @torch.no_grad()

@@ -1,7 +1,8 @@
-"""Comparing vectors: nearest tokens of a vocabulary, and the similarity of positions."""
+"""Comparing vectors: nearest rows of a matrix, sums and maps of them, and the similarity of positions."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,26 @@ POSITIONS = (Rotary, Alibi, Sinusoidal, Learned, Order, Fraction)
 """The kinds of position, whose names are those of the settings."""
 
 
+class Neighbour(NamedTuple):
+    """A word or token, the cosine of its vector with another one, and its row."""
+
+    word: str
+    cosine: float
+    id: int
+
+
+@dataclass(frozen=True, eq=False)
+class WordInText:
+    """A word in the context of a text."""
+
+    text: str
+    vector: Float[Tensor, " width"]
+    near: Sequence[Neighbour]
+    """The nearest by static vectors."""
+    weights: Sequence[tuple[str, float]] = ()
+    """How much it attends to the words of the text, where one attention made the vector."""
+
+
 def nearest(
     matrix: Matrix, vector: Float[Tensor, " width"], count: int, exclude: Collection[int] = ()
 ) -> list[tuple[int, float]]:
@@ -23,6 +44,25 @@ def nearest(
     cosines[list(exclude)] = -2.0
     best = cosines.topk(min(count, len(cosines) - len(exclude)))
     return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+def combined(plus: Matrix, minus: Matrix) -> Float[Tensor, " width"]:
+    """The sum of unit vectors less that of others: king - man + woman (Mikolov et al. 2013)."""
+    return F.normalize(plus, dim=-1).sum(0) - F.normalize(minus, dim=-1).sum(0)
+
+
+def principal_components(rows: Matrix, count: int = 2) -> tuple[Float[Tensor, "rows components"], float]:
+    """The coordinates of rows along the directions in which they vary most, and their share of the variance.
+
+    Each direction points to where its largest entry is positive, so that a map never flips.
+    """
+    centred = rows - rows.mean(0)
+    _, sizes, directions = torch.linalg.svd(centred, full_matrices=False)
+    directions, variance = directions[:count], sizes**2
+    largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))
+    coordinates = centred @ (directions * largest.sign()).T
+    share = float(variance[:count].sum() / variance.sum().clamp(min=1e-30))
+    return F.pad(coordinates, (0, count - coordinates.shape[1])), share
 
 
 @dataclass(frozen=True)

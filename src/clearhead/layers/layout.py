@@ -34,6 +34,18 @@ class Plain:
 
 
 @dataclass(frozen=True, eq=False)
+class PaddedText:
+    """One text per row, padded after `lengths` tokens; all its tokens see each other."""
+
+    lengths: Lengths
+    positions: None = None
+
+    @property
+    def mask(self) -> Mask:
+        return LengthMask(self.lengths)
+
+
+@dataclass(frozen=True, eq=False)
 class Documents:
     """Rows of several documents: each token has its document's number in the row (0 is padding)."""
 

@@ -1,6 +1,7 @@
 """Recurrent layers: RNN, GRU and LSTM; torch's fused kernels by default, step by step while a tap watches."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -124,7 +125,7 @@ class RecurrentLayer(nn.Module):
     def step(self, x: Float[Tensor, "batch inputs"], state: State) -> tuple[Vectors, State]:
         """The next hidden state, and the state; of a layer that reads forward."""
         with torch.autocast(x.device.type, enabled=False):
-            weights, now = self._weights(0), tuple(part[:, 0] for part in state)
+            weights, now = self._weights(0), tuple(part.squeeze(1) for part in state)
             x = x.to(weights[0].dtype)
             if self.tap is None:
                 after = self.cell.fused_step(x, now, *weights)
@@ -145,12 +146,15 @@ class RecurrentLayer(nn.Module):
         x = x if order is None else x.gather(1, order.expand_as(x))
         given: Any = None if state is None else tuple(part.transpose(0, 1).contiguous() for part in state)
         given = given[0] if given and self.cell.parts == 1 else given
-        if lengths is None:
-            outputs, after = self.kernel(x, given)
-        else:
-            packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-            outputs, after = self.kernel(packed, given)
-            outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
+        # cuDNN has no backward pass in evaluation mode.
+        native = x.is_cuda and torch.is_grad_enabled() and not self.training
+        with torch.backends.cudnn.flags(enabled=False) if native else nullcontext():
+            if lengths is None:
+                outputs, after = self.kernel(x, given)
+            else:
+                packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+                outputs, after = self.kernel(packed, given)
+                outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
         outputs = outputs if order is None else outputs.gather(1, order.expand_as(outputs))
         after = (after,) if self.cell.parts == 1 else after
         return outputs, tuple(part.transpose(0, 1) for part in after)
@@ -248,7 +252,7 @@ class Recurrent(nn.Module):
 
 
 def _reversal(x: Inputs, lengths: Lengths | None) -> Int[Tensor, "_ positions 1"]:
-    """The position that each position changes places with when every row is reversed; padding stays."""
+    """The position whose vector each position gets when every row is reversed; padding stays."""
     positions = torch.arange(x.shape[1], device=x.device)[None]
     ends = positions[:, -1:] + 1 if lengths is None else lengths[:, None]
     return torch.where(positions < ends, ends - 1 - positions, positions)[:, :, None].expand(len(x), -1, -1)

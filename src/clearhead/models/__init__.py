@@ -5,16 +5,29 @@ from typing import Any
 
 from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
+from clearhead.models.bag import Bag, BagConfig
+from clearhead.models.bilstm import BiLSTM, BiLSTMConfig
+from clearhead.models.encoder import Encoder, EncoderConfig
 from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
+from clearhead.models.ngram import Ngram, NgramConfig
 from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.models.word_vectors import WordVectors
 
 __all__ = [
     "GPT",
     "MODELS",
+    "Bag",
+    "BagConfig",
+    "BiLSTM",
+    "BiLSTMConfig",
+    "Encoder",
+    "EncoderConfig",
     "EncoderDecoder",
     "GPTConfig",
+    "Ngram",
+    "NgramConfig",
     "Seq2Seq",
     "Seq2SeqConfig",
     "Translator",
@@ -23,7 +36,16 @@ __all__ = [
     "read_config",
 ]
 
-MODELS: dict[str, Any] = {"translator": Translator, "gpt": GPT, "seq2seq": Seq2Seq}
+MODELS: dict[str, Any] = {
+    "translator": Translator,
+    "gpt": GPT,
+    "seq2seq": Seq2Seq,
+    "ngram": Ngram,
+    "word_vectors": WordVectors,
+    "encoder": Encoder,
+    "bilstm": BiLSTM,
+    "bag": Bag,
+}
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 
 

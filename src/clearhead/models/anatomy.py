@@ -65,13 +65,17 @@ class RecurrentPart:
     """A stack of recurrent layers that one side of the input runs through, token after token."""
 
     path: str
-    """The module whose `layers` are the layers."""
+    """The module whose `layers` are the layers, each with a `width`."""
     side: str
     layers: int
     cell: str
     """"rnn", "gru" or "lstm"."""
     directions: int = 1
     """2 if a second set of cells reads the input backwards."""
+
+    def site(self, layer: int | str, tensor: str) -> str:
+        """The name of a gate or state of a layer."""
+        return f"{self.path}.layers.{layer}.{tensor}".removeprefix(".")
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,9 @@ class Anatomy:
 
     @property
     def output_side(self) -> str:
-        """The side whose positions the logits belong to."""
-        return self.stacks[-1].side if self.stacks else list(self.embeddings)[-1]
+        """The side whose positions the logits belong to; "text" for a model that names no part."""
+        parts = (*self.stacks, *self.recurrences)
+        return parts[-1].side if parts else list(self.embeddings or ["text"])[-1]
 
     def attention(self, name: str) -> AttentionPart:
         """An attention by name."""

@@ -39,6 +39,11 @@ class EncoderDecoderConfig(PresetSettings):
         """The most tokens of a text without its special token, </s> in a source and <s> in a target."""
         return self.max_length - 1
 
+    @property
+    def shards(self) -> bool:
+        """Whether each of several ranks can hold a part of the weights."""
+        return True
+
 
 class EncoderDecoder(nn.Module, ABC):
     """A model that reads a source and writes a target, for the translation task."""

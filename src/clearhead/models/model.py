@@ -26,7 +26,11 @@ class Processor(Protocol):
 
 
 class Model(Protocol):
-    """A model family: a torch module with these class attributes, registered in MODELS."""
+    """A model family: a torch module with these class attributes, registered in MODELS.
+
+    A model whose tensors are as large as its training data made them also has `take_weights(values,
+    location)`, which takes those of a file; the shapes of all others follow from their settings.
+    """
 
     Config: ClassVar[Any]
     """The class of its settings; the literal field `kind` is its key in MODELS."""

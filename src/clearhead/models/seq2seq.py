@@ -105,13 +105,15 @@ class Seq2SeqConfig(EncoderDecoderConfig):
         return False
 
     @property
-    def given(self) -> bool:
-        """Whether each step of the decoder is given a vector beside its token."""
-        return self.attend == "before" or self.input_feeding or self._given_context
+    def shards(self) -> bool:
+        """Never: torch's recurrent modules keep their own references to whole weights."""
+        return False
 
     @property
-    def _given_context(self) -> bool:
-        return self.attend == "none" and self.fixed_vector != "start"
+    def given(self) -> bool:
+        """Whether each step of the decoder is given a vector beside its token."""
+        fixed = self.attend == "none" and self.fixed_vector != "start"
+        return self.attend == "before" or self.input_feeding or fixed
 
     @property
     def summary(self) -> str:
@@ -229,17 +231,14 @@ class Seq2Seq(EncoderDecoder):
 
     def _step_by_step(self, x: TargetStates, state: Seq2SeqState) -> TargetStates:
         """The states where a step needs what the step before it attended to."""
-        count, allowed = (
-            x.shape[1],
-            state.source.mask.dense(1, state.source.blocks[0].keys.shape[2], x.device),
-        )
-        # The same at every step, so made only once.
-        mask = Mask() if allowed is None else KeyMask(allowed[:, 0, 0])
-        state.source = Source(state.source.blocks, mask)
-        with Unrolling(count) as loop:
-            features = []
-            for loop.position in range(count):
-                features.append(self._advance(x[:, loop.position], state))
+        (kv,), features = state.source.blocks, []
+        # Every step has the same mask, which is made only once.
+        allowed = state.source.mask.dense(1, kv.keys.shape[2], x.device)
+        state.source = Source([kv], Mask() if allowed is None else KeyMask(allowed[:, 0, 0]))
+        with Unrolling(x.shape[1]) as loop:
+            for position, token in enumerate(x.unbind(1)):
+                loop.position = position
+                features.append(self._advance(token, state))
         return self._combined(torch.stack(features, 1))
 
     def _at_once(self, x: TargetStates, state: Seq2SeqState) -> TargetStates:
@@ -251,14 +250,14 @@ class Seq2Seq(EncoderDecoder):
 
     def _advance(self, x: Vectors, state: Seq2SeqState) -> Float[Tensor, "batch features"]:
         """One step of the decoder: what its combined vector is made of; advances the state."""
-        config, context = self.config, None
-        if config.attend == "before":
+        attend = self.config.attend
+        if attend == "before":
             # The last layer's state has an axis of directions, here the queries' axis of one position.
-            state.given = self._attended(state.layers[-1][0], state)[:, 0]
+            state.given = self._attended(state.layers[-1][0], state).squeeze(1)
         hidden, state.layers = self.decoder.step(_joined(x, state.given), state.layers)
-        context = self._attended(hidden[:, None], state)[:, 0] if config.attend == "after" else state.given
+        context = self._attended(hidden[:, None], state).squeeze(1) if attend == "after" else state.given
         features = self._features(hidden, context, x)
-        if config.input_feeding:
+        if self.config.input_feeding:
             state.given = self._combined(features)
         return features
 

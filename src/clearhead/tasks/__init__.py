@@ -1,8 +1,17 @@
 """Tasks: what models are trained for, one folder each, and the one table of them."""
 
+from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.language.task import LanguageTask
+from clearhead.tasks.ngrams.task import NgramTask
 from clearhead.tasks.task import Task
 from clearhead.tasks.translation.task import TranslationTask
+from clearhead.tasks.word_vectors.task import WordVectorsTask
 
-TASKS: dict[str, type[Task]] = {"translation": TranslationTask, "language": LanguageTask}
+TASKS: dict[str, type[Task]] = {
+    "translation": TranslationTask,
+    "language": LanguageTask,
+    "ngrams": NgramTask,
+    "word_vectors": WordVectorsTask,
+    "classification": ClassificationTask,
+}
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""

@@ -17,7 +17,7 @@ from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Valida
 from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
 from clearhead.tasks.task import RunContext, Task
-from clearhead.training import DivergedError, Feed, Interrupt, Prefetcher, Report, Trainer, average_weights
+from clearhead.training import DivergedError, Feed, Interrupt, Prefetcher, Report, average_weights
 
 INTERRUPTED = "interrupted"
 # Settings that a resumed run may change: device, length and intervals, and remedies for divergence.
@@ -113,7 +113,7 @@ class TrainingLoop:
         self.ranks, self.states = context.ranks, context.states
         self.monitor = monitored(task)
         self.states.better = "higher" if self.monitor.higher_is_better else "lower"
-        self.trainer = Trainer(model, task.loss, self.config, self.ranks)
+        self.trainer = task.trainer(model, self.ranks)
         self.position: dict[str, int] = {}
         self.settings = _lasting_settings(task)
         self.early_stopping = EarlyStopping()

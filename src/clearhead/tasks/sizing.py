@@ -1,6 +1,7 @@
 """Sizing of recipes to the data: the parts that tasks share, and the estimated time of a run."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -13,6 +14,20 @@ from clearhead.tasks.recipe import Recipe
 # Speed of a training step relative to plain matrix products.
 EFFICIENCY = {"cpu": 0.7, "cuda": 0.2}
 R = TypeVar("R", bound=Recipe)
+
+
+class FittedRecipe(ABC):
+    """A recipe and the data that it is sized to."""
+
+    recipe: Any
+
+    @abstractmethod
+    def choices(self) -> list[str]:
+        """The choices, one per line."""
+
+    def seconds(self, device: torch.device) -> float:
+        """The estimated time of the run on a device."""
+        return estimate_seconds(self.recipe, device)
 
 
 def with_changes(recipe: R, requested: Mapping[str, Any], changes: Sequence[str]) -> R:

@@ -16,7 +16,7 @@ from clearhead.models import build
 from clearhead.tasks.events import Event, Finished, Note
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.records import naming
-from clearhead.training import Ranks, StateFolder
+from clearhead.training import Ranks, StateFolder, Trainer
 
 
 class Epochs(Protocol):
@@ -77,13 +77,17 @@ class Task(ABC):
         """The model with fresh weights."""
         return build(self.recipe.model, self.processor)
 
-    @abstractmethod
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> Epochs:
-        """The training batches of one of several ranks."""
+        """The training batches of one of several ranks; needed by the default `fit`."""
+        raise NotImplementedError
 
-    @abstractmethod
     def loss(self, model: Any, batch: Any) -> Tensor:
-        """The loss of a batch, summed over its tokens."""
+        """The loss of a batch, summed over its tokens; needed by the default `fit`."""
+        raise NotImplementedError
+
+    def trainer(self, model: Any, ranks: Ranks) -> Trainer:
+        """Takes the optimizer steps of the default `fit`."""
+        return Trainer(model, self.loss, self.recipe.training, ranks)
 
     def validate(self, model: Any, autocast: AbstractContextManager) -> dict[str, float]:
         """Metrics on held-out data, by name; empty where nothing is held out."""

@@ -19,12 +19,12 @@ SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 
 SPACE = "▁"  # in a subword: a space was here
 JOINER = "￭"  # at punctuation: no space was here
-# Punctuation is split off, in every kind but characters, so no text can become a special token.
+# Punctuation is split off in most kinds, so no text can become a special token.
 PUNCTUATION, OTHER = r"[\p{P}\p{S}]", r"[^\p{P}\p{S}]"
 # A pair of pieces seen only once teaches a model nothing about the longer piece.
 MIN_MERGE_FREQUENCY = 2
 
-KindName = Literal["bpe", "unigram", "word", "character", "bytes"]
+KindName = Literal["bpe", "unigram", "word", "whitespace", "character", "bytes"]
 
 
 class TokenizerConfig(Settings):
@@ -50,8 +50,10 @@ class TokenizerConfig(Settings):
             raise ValueError(
                 f"alphabet does not apply to kind {self.kind}; use kind {_with('limits_alphabet')}"
             )
-        if self.kind == "word" and self.normalize is False:
-            raise ValueError("normalize cannot be false with kind word, which drops spaces; use kind bytes")
+        if self.kind in ("word", "whitespace") and self.normalize is False:
+            raise ValueError(
+                f"normalize cannot be false with kind {self.kind}, which drops spaces; use kind bytes"
+            )
         return self
 
     @property
@@ -69,10 +71,12 @@ class Kind:
     build: Callable[[Steps], tokenizers.Tokenizer]
     """The untrained tokenizer that normalizes text by these steps first."""
     trainer: Callable[[TokenizerConfig, list[str], list[str]], trainers.Trainer] | None
-    """The trainer for settings, special tokens and alphabet; None if the alphabet is the vocabulary."""
+    """The trainer for settings, special tokens and alphabet; None if characters or words are counted."""
     has_merges: bool = False
     limits_alphabet: bool = False
     byte_level: bool = False
+    by_word: bool = False
+    """Whether a word between spaces has the same ids wherever it is, so that one look-up is enough."""
     normalizes: bool = True
 
 
@@ -98,14 +102,26 @@ def _words(steps: Steps) -> tokenizers.Tokenizer:
     mark = [normalizers.Replace(JOINER, "■"), normalizers.Replace(touching, JOINER)]
     punctuation = Regex(f"{JOINER}?{PUNCTUATION}(?:{JOINER}(?={OTHER}))?")
     splits = [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.Split(punctuation, "isolated")]
+    return _word_level([*steps, *mark], pre_tokenizers.Sequence(splits), f" ?{JOINER} ?")
+
+
+def _whitespace(steps: Steps) -> tokenizers.Tokenizer:
+    """Everything between two spaces is a word, for text that is tokenized already; `<unk>` stays unknown."""
+    special = Regex(rf"(?<!\S)(?=<(?!{SPECIAL_TOKENS[UNK][1:]})[^\s<>]+>(?!\S))")
+    mark = [normalizers.Replace(JOINER, "■"), normalizers.Replace(special, JOINER)]
+    return _word_level([*steps, *mark], pre_tokenizers.Split(" ", "removed"), JOINER)
+
+
+def _word_level(steps: Steps, split: pre_tokenizers.PreTokenizer, removed: str) -> tokenizers.Tokenizer:
+    """A vocabulary of words, joined by spaces; decoding removes what matches the pattern."""
     joins = [
         decoders.Replace(Regex("^"), " "),
         decoders.Fuse(),
-        decoders.Replace(Regex(f" ?{JOINER} ?"), ""),
+        decoders.Replace(Regex(removed), ""),
         decoders.Strip(" ", 1, 0),
     ]
-    model, split = models.WordLevel(unk_token=SPECIAL_TOKENS[UNK]), pre_tokenizers.Sequence(splits)
-    return _tokenizer(model, [*steps, *mark], split, decoders.Sequence(joins))
+    model = models.WordLevel(unk_token=SPECIAL_TOKENS[UNK])
+    return _tokenizer(model, steps, split, decoders.Sequence(joins))
 
 
 def _tokenizer(
@@ -148,6 +164,7 @@ KINDS: dict[KindName, Kind] = {
         ),
     ),
     "word": Kind(_words, lambda config, special, _: trainers.WordLevelTrainer(**_options(config, special))),
+    "whitespace": Kind(_whitespace, None, by_word=True),
     # Byte pair encoding without merges.
     "character": Kind(
         lambda steps: _tokenizer(models.BPE(unk_token=SPECIAL_TOKENS[UNK]), steps, None, decoders.Fuse()),

@@ -20,8 +20,12 @@ def train(texts: Iterable[str], config: TokenizerConfig, special: Sequence[str])
     The same texts give the same tokenizer, except for kind unigram: the library's trainer adds up scores in
     an order that changes from run to run, so some ids may differ.
     """
-    tokenizer = untrained(config)
-    if KINDS[config.kind].trainer is None:
+    tokenizer, kind = untrained(config), KINDS[config.kind]
+    if kind.by_word:
+        words = [*special, *_words(_nonempty(texts), tokenizer)][: config.vocabulary]
+        vocabulary = {word: number for number, word in enumerate(words)}
+        tokenizer.model = models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS[UNK])
+    elif kind.trainer is None:
         alphabet = _alphabet(_nonempty(texts), tokenizer, config.alphabet)
         vocabulary = {token: number for number, token in enumerate([*special, *alphabet])}
         tokenizer.model = models.BPE(vocab=vocabulary, merges=[], unk_token=SPECIAL_TOKENS[UNK])
@@ -65,6 +69,17 @@ def _alphabet(texts: Iterator[str], tokenizer: tokenizers.Tokenizer, most: int |
     for text in texts:
         counts.update(normalizer.normalize_str(text) if normalizer else text)
     return sorted(counts, key=lambda character: (-counts[character], character))[:most]
+
+
+def _words(texts: Iterator[str], tokenizer: tokenizers.Tokenizer) -> list[str]:
+    """The words between spaces but <unk>, the most frequent first."""
+    counts, normalizer = Counter[str](), tokenizer.normalizer
+    assert normalizer is not None
+    for word, count in Counter(word for text in texts for word in text.split()).items():
+        for part in normalizer.normalize_str(word).split():
+            counts[part] += count
+    counts.pop(SPECIAL_TOKENS[UNK], None)
+    return sorted(counts, key=lambda word: (-counts[word], word))
 
 
 def _nonempty(texts: Iterable[str]) -> Iterator[str]:

@@ -16,6 +16,9 @@ from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.model import SearchConfig, TranslationModel
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
+from ..test_ngram import ngram_model
+from ..test_recurrent import recurrent_translator
+
 sync_api = pytest.importorskip("playwright.sync_api", reason="no browser tests: playwright is not installed")
 
 WAIT = 15_000
@@ -28,6 +31,9 @@ TITLES = {
     "head": "One head",
     "cross": "Cross-attention",
     "residual": "Residual stream",
+    "gates": "Gates",
+    "gradient": "Gradient",
+    "backoff": "Backoff",
     "logits": "Next token",
     "beam": "Beam tree",
     "generate": "Generate",
@@ -62,6 +68,8 @@ def address(box) -> Iterator[str]:
     from clearhead.explorer.server import in_background
 
     models = [("en-de", box), ("long", long_translator()), ("writer", writer()), ("deep", writer(48, 1))]
+    models += [("lstm", recurrent_translator(cell="lstm"))]
+    models += [("fixed", recurrent_translator(attend="none")), ("trigrams", ngram_model())]
     with in_background(models) as address:
         yield address
 

@@ -1,8 +1,11 @@
 """The page without a mouse, without a server, and in a notebook."""
 
+from ..test_recurrent import recurrent_translator
+
 TEXT = "The dog runs through the big garden."
 
-IN_A_FILE = ("tokens", "embedding", "softmax", "heads", "head", "cross", "residual", "logits", "beam")
+IN_A_FILE = ("tokens", "embedding", "softmax", "heads", "head", "cross")
+IN_A_FILE += ("residual", "gradient", "logits", "beam")
 
 
 def reach(page, name: str, most: int = 120) -> None:
@@ -58,6 +61,18 @@ def test_a_file_opens_without_a_server_or_a_network(browser, box, saved, watched
     context.close()
     assert opened.problems == []
     assert [url for url in opened.requested if not url.startswith(("file:", "data:", "about:"))] == []
+
+
+def test_a_file_of_a_recurrent_model_has_its_gates(browser, tmp_path, watched):
+    explanation = recurrent_translator(cell="lstm").explain("the dog runs")
+    path = explanation.save(tmp_path / "trace.html")
+    page = browser.new_page()
+    opened = watched(page, path.as_uri())
+    opened.go(view="gates", key=1)
+    gate = explanation["encoder.layers.0.input_gate"][0, 1]
+    assert abs(float(page.locator("#gate-mean").inner_text()) - float(gate.mean())) < 1e-4
+    page.close()
+    assert opened.problems == []
 
 
 def test_an_exported_picture_holds_every_token_as_text(browser, box, tmp_path):

@@ -8,7 +8,11 @@ from urllib.parse import urlencode
 
 import pytest
 
+from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.tasks.load import load
+
+from ..test_ngram import ngram_model
+from ..test_recurrent import recurrent_translator
 
 TEXT = "The dog runs through the big garden."
 # The name and value under the pointer, once they belong to another cell than before.
@@ -66,6 +70,41 @@ def test_the_output_and_the_next_probability_equal_python(opened, box):
     probability = explanation["logits"][2].softmax(-1)[token.next]
     shown = number(page.locator("#next-probability").inner_text())
     assert shown == pytest.approx(float(probability), rel=2e-3)
+
+
+def test_gates_on_the_page_equal_python(opened):
+    page = opened.go(model="lstm", view="gates", text="the dog runs", key=2)
+    for choice in ("1", "backwards", "forget gate", "number"):
+        page.locator("[data-view=gates] .segmented").get_by_role("button", name=choice, exact=True).click()
+    opened.wait_until_idle()
+    gate = recurrent_translator(cell="lstm").explain("the dog runs")["encoder.layers.1.forget_gate"][1, 2]
+    assert number(page.locator("#gate-mean").inner_text()) == pytest.approx(float(gate.mean()), abs=6e-5)
+    shown = page.locator("[data-view=gates] .readout")
+    assert shown.locator("code").inner_text() == "encoder.layers.1.forget_gate[0, 1, 2, 0]"
+    assert number(shown.locator("b").inner_text()) == pytest.approx(float(gate[0]), abs=6e-5)
+
+
+@pytest.mark.parametrize("model", ["en-de", "lstm"])
+def test_gradients_on_the_page_equal_python(opened, box, model):
+    text = "the dog runs"
+    page = opened.go(model=model, view="gradient", text=text)
+    used = box if model == "en-de" else recurrent_translator(cell="lstm")
+    norms = Summaries(used.explain(text)).gradients
+    shown = [number(one) for one in page.locator("[data-amount]").all_inner_texts()]
+    assert shown == pytest.approx(norms.sum(0).tolist(), abs=1e-3)
+    page.get_by_role("button", name="one of them").click()
+    page.locator("[data-view=gradient] .token").first.click()
+    shown = [number(one) for one in page.locator("[data-amount]").all_inner_texts()]
+    assert shown == pytest.approx(norms[0].tolist(), abs=1e-3)
+
+
+def test_shares_of_contexts_on_the_page_equal_python(opened):
+    page = opened.go(model="trigrams", view="backoff", text="the dog sleeps", position=2)
+    shares = ngram_model().explain("the dog sleeps")["orders"][2]
+    labels = page.locator("[data-view=backoff] .bars .small").all_inner_texts()
+    assert labels == ["after “the dog”", "after “dog”", "no context", "any word"]
+    shown = [number(one) for one in page.locator("[data-amount]").all_inner_texts()]
+    assert shown == pytest.approx(shares.flip(0).tolist(), abs=6e-5)
 
 
 def test_the_first_picture_does_not_wait_for_the_end_of_the_pass(opened):

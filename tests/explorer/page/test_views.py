@@ -9,12 +9,14 @@ import pytest
 from clearhead.explorer.server import in_background
 
 from ..test_own_family import SorterInUse
+from ..test_without_attention import BigramsInUse
 
 TEXT = "The dog runs through the big garden."
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 LONG = " ".join(f"word{number % 100}" for number in range(511))
 BOTH = ("tokens", "embedding", "projections", "softmax", "heads", "head", "residual", "logits", "generate")
-OF_A_TRANSLATOR = (*BOTH, "cross", "beam", "vectors")
+OF_A_TRANSLATOR = (*BOTH, "cross", "gradient", "beam", "vectors")
+WITHOUT_STACKS = ("tokens", "embedding", "gates", "gradient", "logits", "beam", "generate")
 CASES = {
     "en-de": ({"text": TEXT}, OF_A_TRANSLATOR),
     "writer": ({"text": "Once upon a time", "tokens": 3}, BOTH),
@@ -22,6 +24,9 @@ CASES = {
     "deep": ({"text": "Once upon"}, BOTH),
     # A given translation has no beam tree.
     "long": ({"text": LONG, "target": LONG}, (*BOTH, "cross")),
+    "lstm": ({"text": "the dog runs"}, (*WITHOUT_STACKS, "softmax", "heads", "head", "cross")),
+    "fixed": ({"text": "the dog runs"}, WITHOUT_STACKS),
+    "trigrams": ({"text": "the dog sleeps"}, ("tokens", "logits", "backoff", "generate")),
 }
 # Far above the design's budgets, because test machines are busy; benchmarks/explorer.py measures those.
 FIRST_SECONDS, VIEW_SECONDS = 10.0, 3.0
@@ -41,7 +46,7 @@ def test_every_view_opens_in_time(opened, model):
         assert page.locator(f"[data-view={view}] h2").count() > 0
 
 
-@pytest.mark.parametrize("model", ["en-de", "long"])
+@pytest.mark.parametrize("model", ["en-de", "long", "lstm", "trigrams"])
 def test_nothing_is_wider_than_a_phone(phone, model):
     selection, views = CASES[model]
     page = phone.go(model=model, view=views[0], **selection)
@@ -74,11 +79,13 @@ def test_headings_and_times_are_aligned(opened):
     assert "by measurement · entropy" in page.locator("p.caption").first.inner_text()
 
 
-def test_no_view_has_a_serious_accessibility_violation(opened):
-    page = opened.go(model="en-de", view="tokens", text=TEXT)
+@pytest.mark.parametrize("model", ["en-de", "lstm", "trigrams"])
+def test_no_view_has_a_serious_accessibility_violation(opened, model):
+    selection, views = CASES[model]
+    page = opened.go(model=model, view="tokens", **selection)
     page.evaluate(AXE)
     serious = []
-    for view in OF_A_TRANSLATOR:
+    for view in views:
         opened.turn(view)
         found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
         serious += [
@@ -115,5 +122,22 @@ def test_a_family_outside_the_package_has_every_view_it_supports(browser, watche
         assert page.locator("#output").inner_text() == "1 2 3"
         page.get_by_role("button", name="mute head 0", exact=True).click()
         page.wait_for_selector("button[aria-label='mute head 0'][aria-pressed=true]:enabled")
+        page.close()
+    assert opened.problems == []
+
+
+def test_a_family_without_attention_shows_what_there_is(browser, watched):
+    with in_background([("bigrams", BigramsInUse())]) as address:
+        opened = watched(browser.new_page(), address)
+        page = opened.go(text="the dog runs")
+        views = page.locator("nav.views button b").all_inner_texts()
+        assert views == ["Text → tokens", "Next token", "Generate"]
+        assert page.get_by_text("This model has no attention").count() == 1
+        opened.turn("logits")
+        assert page.locator(".bars .piece").first.inner_text() == "runs"
+        opened.turn("generate")
+        page.get_by_role("button", name="Next token").last.click()
+        page.get_by_text("as text:").wait_for()
+        assert page.get_by_text("The cache").count() == 0
         page.close()
     assert opened.problems == []

@@ -7,6 +7,13 @@ from pathlib import Path
 from clearhead.data.pair import Pair
 from clearhead.data.sources.columns import Columns, select_columns, select_text_field
 from clearhead.data.sources.jsonl import jsonl_languages, read_fields
+from clearhead.data.sources.labelled import (
+    Example,
+    csv_examples,
+    jsonl_examples,
+    parquet_examples,
+    tsv_examples,
+)
 from clearhead.data.sources.parquet import read_columns
 from clearhead.data.sources.plain_text import TextChunk, read_plain_text, text_documents
 from clearhead.data.sources.tables import csv_languages, read_csv, read_tsv, tsv_languages
@@ -23,13 +30,16 @@ class Reader:
     """The documents, from a field or the default one."""
     languages: Callable[[Path], tuple[str, str] | None] | None = None
     """The two languages that the file itself names."""
+    examples: "Examples | None" = None
+    """The labelled texts, from two columns or the default ones, in an encoding."""
 
 
 Languages = Callable[[Path], tuple[str, str] | None]
 Records = Callable[[Path, Callable[[list[str]], Sequence[str]]], Iterator[tuple[str, ...]]]
+Examples = Callable[[Path, Columns | None, str], Iterator[Example]]
 
 
-def of_records(read: Records, find_languages: Languages | None = None) -> Reader:
+def of_records(read: Records, examples: Examples, find_languages: Languages | None = None) -> Reader:
     """The reader of a file type whose records have named fields."""
 
     def pairs(path: Path, languages: tuple[str, str], columns: Columns | None) -> Iterator[Pair]:
@@ -38,20 +48,20 @@ def of_records(read: Records, find_languages: Languages | None = None) -> Reader
     def texts(path: Path, field: str | None) -> Iterator[TextChunk]:
         return text_documents(read(path, lambda names: [select_text_field(path, names, field)]))
 
-    return Reader(pairs, texts, find_languages)
+    return Reader(pairs, texts, find_languages, examples)
 
 
-TSV = Reader(read_tsv, languages=tsv_languages)
+TSV = Reader(read_tsv, languages=tsv_languages, examples=tsv_examples)
 TEXT = Reader(documents=read_plain_text)
-JSONL = of_records(read_fields, jsonl_languages)
+JSONL = of_records(read_fields, jsonl_examples, jsonl_languages)
 READERS = {
     ".tsv": TSV,
     ".txt": Reader(read_tsv, read_plain_text, tsv_languages),
     ".text": TEXT,
     ".md": TEXT,
-    ".csv": Reader(read_csv, languages=csv_languages),
+    ".csv": Reader(read_csv, languages=csv_languages, examples=csv_examples),
     ".jsonl": JSONL,
     ".ndjson": JSONL,
-    ".parquet": of_records(read_columns),
+    ".parquet": of_records(read_columns, parquet_examples),
     ".tmx": Reader(read_tmx, languages=tmx_languages),
 }

@@ -21,10 +21,12 @@ def jsonl_languages(path: Path) -> tuple[str, str] | None:
     return named_languages([*record, *nested])
 
 
-def read_fields(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[str, ...]]:
+def read_fields(
+    path: Path, choose: Callable[[list[str]], Sequence[str]], numbers: bool = False
+) -> Iterator[tuple[str, ...]]:
     """Some texts of the JSON object in each line; `choose` picks their fields from the names in the first.
 
-    A nested field is named with a dot: 'translation.en'.
+    A nested field is named with a dot: 'translation.en'. With `numbers`, an integer counts as text.
     """
     fields: Sequence[str] = ()
     for number, line in enumerate(lines(path), start=1):
@@ -39,7 +41,7 @@ def read_fields(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Ite
         if not isinstance(record, dict):
             raise DataError(f"{where}: expected a JSON object, got {type(record).__name__}")
         fields = fields or choose(_names(record))
-        yield tuple(_text(where, record, name) for name in fields)
+        yield tuple(_text(where, record, name, numbers) for name in fields)
 
 
 def _names(record: Mapping[str, Any]) -> list[str]:
@@ -50,7 +52,7 @@ def _names(record: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _text(where: str, record: Mapping[str, Any], name: str) -> str:
+def _text(where: str, record: Mapping[str, Any], name: str, numbers: bool) -> str:
     """A field as text; null is empty, and so left to the cleaning."""
     value: Any = record
     for part in [name] if name in record else name.split("."):
@@ -59,6 +61,8 @@ def _text(where: str, record: Mapping[str, Any], name: str) -> str:
         value = value[part]
     if value is None:
         return ""
+    if numbers and isinstance(value, int):
+        return json.dumps(value)
     if not isinstance(value, str):
         raise DataError(f"{where}: field '{name}' is {json.dumps(value)[:40]}, not text")
     return value

@@ -12,10 +12,13 @@ from clearhead.errors import DataError
 BATCH = 8192
 
 
-def read_columns(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> Iterator[tuple[str, ...]]:
+def read_columns(
+    path: Path, choose: Callable[[list[str]], Sequence[str]], numbers: bool = False
+) -> Iterator[tuple[str, ...]]:
     """The texts of some columns, row by row; `choose` picks them from all names.
 
-    A field of a column of structs is named with a dot: 'translation.en'.
+    A field of a column of structs is named with a dot: 'translation.en'. With `numbers`, integers count as
+    text.
     """
     import pyarrow
     from pyarrow import parquet
@@ -30,7 +33,7 @@ def read_columns(path: Path, choose: Callable[[list[str]], Sequence[str]]) -> It
                 if name not in available:
                     raise DataError(f"{path}: no column '{name}'; it has {listed(available)}")
             for batch in file.iter_batches(BATCH, columns=list(dict.fromkeys(names))):
-                yield from zip(*(_texts(path, batch, name) for name in names), strict=True)
+                yield from zip(*(_texts(path, batch, name, numbers) for name in names), strict=True)
                 count_share(path, batch.num_rows, file.metadata.num_rows)
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
@@ -47,7 +50,7 @@ def _names(schema: Any) -> Iterator[str]:
             yield field.name
 
 
-def _texts(path: Path, batch: Any, name: str) -> list[str]:
+def _texts(path: Path, batch: Any, name: str, numbers: bool) -> list[str]:
     """A column as texts; null is empty, and so left to the cleaning."""
     from pyarrow import types
 
@@ -59,6 +62,8 @@ def _texts(path: Path, batch: Any, name: str) -> list[str]:
         column = struct.flatten()[struct.type.get_field_index(inner)]
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if numbers and (types.is_integer(column.type) or types.is_boolean(column.type)):
+        column = column.cast("string")
     if not (types.is_string(column.type) or types.is_large_string(column.type)):
         raise DataError(f"{path}: column '{name}' holds {column.type}, not text")
     return column.fill_null("").to_pylist()

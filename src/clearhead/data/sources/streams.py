@@ -64,8 +64,8 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 text without LF or CRLF, and without a byte order mark."""
+def lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+    """The lines of a text without LF or CRLF, and without a byte order mark."""
     number = 0
     with open_file(path) as stream:
         for number, line in enumerate(iter(partial(stream.readline, MAX_LINE), b""), start=1):
@@ -74,7 +74,7 @@ def lines(path: Path) -> Iterator[str]:
             if len(line) == MAX_LINE:
                 raise DataError(f"{path}, line {number}: longer than {MAX_LINE} bytes; is this a text file?")
             try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                text = line.decode("utf-8-sig" if number == 1 and encoding == "utf-8" else encoding)
             except UnicodeDecodeError as error:
                 raise not_utf8(path, number, line[error.start]) from None
             yield text.removesuffix("\n").removesuffix("\r")

@@ -15,13 +15,12 @@ Rows = Iterator[tuple[int, list[str]]]
 
 def read_tsv(path: Path, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
     """Columns separated by tabs; quotes have no special meaning."""
-    rows = ((number, line.split("\t")) for number, line in enumerate(lines(path), start=1) if line.strip())
-    return _pairs(path, rows, languages, columns)
+    return _pairs(path, tsv_rows(path), languages, columns)
 
 
 def read_csv(path: Path, languages: tuple[str, str], columns: Columns | None = None) -> Iterator[Pair]:
     """Columns separated by commas; a quoted field may hold commas, doubled quotes and line ends."""
-    return _pairs(path, _csv_rows(path), languages, columns)
+    return _pairs(path, csv_rows(path), languages, columns)
 
 
 def tsv_languages(path: Path) -> tuple[str, str] | None:
@@ -49,8 +48,15 @@ def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
         )
 
 
-def _csv_rows(path: Path) -> Rows:
-    reader = csv.reader((line + "\n" for line in lines(path)), strict=True)
+def tsv_rows(path: Path, encoding: str = "utf-8") -> Rows:
+    """The fields of each line that is not blank, with its number."""
+    numbered = enumerate(lines(path, encoding), start=1)
+    return ((number, line.split("\t")) for number, line in numbered if line.strip())
+
+
+def csv_rows(path: Path, encoding: str = "utf-8") -> Rows:
+    """The fields of each record, with the number of its last line."""
+    reader = csv.reader((line + "\n" for line in lines(path, encoding)), strict=True)
     while True:
         try:
             row = next(reader)

@@ -11,12 +11,15 @@ from clearhead.inspection.pictures.atlas import atlas_view
 from clearhead.inspection.pictures.beam import beam_view
 from clearhead.inspection.pictures.context import PictureContext, Selection
 from clearhead.inspection.pictures.cross import cross_view
+from clearhead.inspection.pictures.gates import gates_view
+from clearhead.inspection.pictures.gradient import gradient_view
 from clearhead.inspection.pictures.head import head_view
 from clearhead.inspection.pictures.lens import lens_view
 from clearhead.inspection.pictures.neighbours import has_neighbours, neighbours_view
 from clearhead.inspection.pictures.picture import Picture
 from clearhead.inspection.pictures.positions import has_positions, positions_view
 from clearhead.inspection.pictures.residual import residual_view
+from clearhead.inspection.pictures.transitions import has_transitions, transitions_view
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,12 @@ VIEWS: Mapping[str, View] = MappingProxyType(
         "row": View(row_view, _has_attention, ("attention", "layer", "head", "query")),
         "residual": View(residual_view, _has_residual, ("attention",)),
         "lens": View(lens_view, lambda context: context.summaries.has_lens),
+        "gates": View(gates_view, lambda context: bool(context.anatomy.recurrences), ("layer",)),
+        "gradient": View(gradient_view, lambda context: context.summaries.has_gradients),
         "beam": View(beam_view, lambda context: context.explanation.tree is not None),
         "positions": View(positions_view, has_positions),
         "neighbours": View(neighbours_view, has_neighbours),
+        "transitions": View(transitions_view, has_transitions),
     }
 )
 """The pictures by name, most informative first."""
@@ -64,7 +70,7 @@ def draw(explanation: Explanation, view: str | None = None, selection: Selection
     """A picture of an explanation; the most informative one if none is named."""
     available = views(explanation)
     if not available:
-        raise SettingsError(f"{explanation.kind}: there is nothing to draw; its anatomy names no attention")
+        raise SettingsError(f"{explanation.kind}: there is nothing to draw; its anatomy names no parts")
     view = view or available[0]
     if view not in available:
         raise SettingsError(f"view: {view!r} is not one of {', '.join(available)}")

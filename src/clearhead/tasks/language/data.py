@@ -1,11 +1,12 @@
 """Training text: reading, splitting, tokenizer and cached token stores."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -18,11 +19,12 @@ from clearhead.data.splits import HeldOut, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore, TextStore
 from clearhead.data.survey import Survey, TextSplit, split_text
 from clearhead.errors import DataError
-from clearhead.tasks.language.recipe import ANSWER, PROMPT, LanguageRecipe, TextConfig
-from clearhead.tasks.records import cache_folder
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, PlainTextConfig, TextConfig
+from clearhead.tasks.records import cache_folder, write_named
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 Part = Literal["train", "validation"]
+ConfigT = TypeVar("ConfigT", bound=PlainTextConfig)
 # More text does not improve a tokenizer.
 TOKENIZER_CHARACTERS = 20_000_000
 MIN_CHARACTERS = 100
@@ -31,10 +33,10 @@ PREPARATION = 3
 
 
 @dataclass
-class Corpus:
+class Corpus(Generic[ConfigT]):
     """The training data of a recipe."""
 
-    config: TextConfig
+    config: ConfigT
     seed: int
 
     def paths(self) -> list[Path]:
@@ -53,7 +55,7 @@ class Corpus:
         }
 
 
-class TextCorpus(Corpus):
+class TextCorpus(Corpus[PlainTextConfig]):
     """Running text, split into training and validation; read from disk each time."""
 
     def texts(self) -> Iterator[str]:
@@ -79,6 +81,15 @@ class TextCorpus(Corpus):
             cache_folder(), {**self.described, "part": part}, lambda: self.pieces(part), tokenizer
         )
 
+    def held_out(self) -> Iterator[dict[str, str]]:
+        """The validation text, one record per document."""
+        text = ""
+        for piece in self.pieces("validation"):
+            text += piece.text
+            if piece.last:
+                yield {"text": text}
+                text = ""
+
     @cached_property
     def survey(self) -> Survey:
         return _surveyed(self, read_all_documents(self.config.train, self.config.field))
@@ -88,7 +99,7 @@ class TextCorpus(Corpus):
         return split_text(self.survey, self.config.hold_out.share, self.config.hold_out.most)
 
 
-class Instructions(Corpus):
+class Instructions(Corpus[TextConfig]):
     """Prompts with answers in the template, split into training and validation."""
 
     def texts(self) -> Iterator[str]:
@@ -115,6 +126,10 @@ class Instructions(Corpus):
         for _ in trained:
             pass
         return iter(held["validation"])
+
+    def held_out(self) -> Iterator[dict[str, str]]:
+        """The validation pairs."""
+        return ({PROMPT: prompt, ANSWER: answer} for prompt, answer in self.pairs("validation"))
 
     def store(self, part: Part, tokenizer: Tokenizer, max_length: int) -> PairStore:
         """The pairs that fit into the model's context."""
@@ -167,9 +182,16 @@ def corpus_of(data: TextConfig, seed: int) -> TextCorpus | Instructions:
     return Instructions(data, seed) if data.template else TextCorpus(data, seed)
 
 
-def learn_text_tokenizer(corpus: TextCorpus | Instructions, recipe: LanguageRecipe) -> Tokenizer:
+def learn_text_tokenizer(corpus: TextCorpus | Instructions, config: TokenizerConfig) -> Tokenizer:
     """A tokenizer trained on the training part."""
-    return Tokenizer.train(_first(corpus.texts(), TOKENIZER_CHARACTERS), recipe.tokenizer)
+    return Tokenizer.train(_first(corpus.texts(), TOKENIZER_CHARACTERS), config)
+
+
+def write_held_out(corpus: TextCorpus | Instructions, out: Path) -> None:
+    """Writes the held-out part of the training text to the folder of a run, once."""
+    if not corpus.config.validation and not (out / VALIDATION).exists():
+        records = (json.dumps(record) + "\n" for record in corpus.held_out())
+        write_named(out / VALIDATION, "".join(records))
 
 
 def counted(number: int, thing: str) -> str:
@@ -185,7 +207,7 @@ def _first(texts: Iterator[str], most: int) -> Iterator[str]:
             return
 
 
-def _surveyed(corpus: Corpus, pieces: Iterable[TextChunk]) -> Survey:
+def _surveyed(corpus: Corpus[Any], pieces: Iterable[TextChunk]) -> Survey:
     survey = Survey.of(pieces, corpus.seed)
     if survey.characters < MIN_CHARACTERS:
         raise DataError(

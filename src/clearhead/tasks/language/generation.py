@@ -19,7 +19,6 @@ from clearhead.decoding import (
 )
 from clearhead.errors import SettingsError
 from clearhead.options import Options
-from clearhead.tasks.language.sliding_window import SlidingWindow
 from clearhead.text.detokenizer import StreamDetokenizer
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class Decoder:
 
     def _start(self) -> DecodeLoop:
         options, language = self.options, self.language
-        window = SlidingWindow(language.engine, max(map(len, self.visible)) + options.tokens)
+        window = language.window(max(map(len, self.visible)) + options.tokens)
         # Equal prompts share one pass.
         distinct = {ids: row for row, ids in enumerate(dict.fromkeys(map(tuple, self.visible)))}
         state = window.start(list(distinct))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -20,6 +21,7 @@ from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped, supports_cuda_g
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
+from clearhead.tasks.language.sliding_window import SlidingWindow
 from clearhead.text.tokenizer import UNK, Tokenizer
 
 ANSWER = "{answer}"
@@ -58,7 +60,10 @@ class PromptFormat:
 
 
 class LanguageModel:
-    """A language model with its tokenizer and its prompt format."""
+    """A language model with its tokenizer and its prompt format.
+
+    It wraps a GPT; a family that generates otherwise overrides `window`, `device` and `context_length`.
+    """
 
     task = "language"
     evaluate_options = ("text", "field", "stride")
@@ -66,13 +71,10 @@ class LanguageModel:
     name = ""
     """The name or folder it was loaded from."""
 
-    def __init__(self, model: GPT, tokenizer: Tokenizer, prompt_format: PromptFormat | None = None):
+    def __init__(self, model: Any, tokenizer: Tokenizer, prompt_format: PromptFormat | None = None):
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.prompt_format = prompt_format or PromptFormat()
-        self._packed = Packed(model, model.readout_weight)
-        graphs = enabled() and self.device.type == "cuda" and supports_cuda_graph(model.config)
-        self._graphed = CudaGraphGPT(model) if graphs else None
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> "LanguageModel":
@@ -87,6 +89,19 @@ class LanguageModel:
             return self.model
         return self._graphed or self._packed.current()
 
+    @cached_property
+    def _packed(self) -> Packed:
+        return Packed(self.model, self.model.readout_weight)
+
+    @cached_property
+    def _graphed(self) -> CudaGraphGPT | None:
+        graphs = enabled() and self.device.type == "cuda" and supports_cuda_graph(self.model.config)
+        return CudaGraphGPT(self.model) if graphs else None
+
+    def window(self, capacity: int) -> Any:
+        """What decodes: `start(texts)` gives a state, `step(tokens, state)` logits."""
+        return SlidingWindow(self.engine, capacity)
+
     @property
     def device(self) -> torch.device:
         return self.model.readout_weight.device
@@ -95,6 +110,11 @@ class LanguageModel:
     def context_length(self) -> int:
         """Maximum number of tokens the model sees at once."""
         return self.model.config.context_length
+
+    @property
+    def pads(self) -> bool:
+        """Whether prompts of different lengths can be decoded together."""
+        return self.model.config.packs
 
     @property
     def suppressed_tokens(self) -> list[int]:
@@ -211,7 +231,7 @@ class LanguageModel:
             added, end = decoder.continuation(0)
         explanation = explain_pass(
             self.model,
-            lambda: text_logits(self.model, prompt + added),
+            lambda: self.logits(prompt + added),
             {"text": read_tokens(self.tokenizer, prompt, added, end)},
             names,
             self.tokenizer,
@@ -257,12 +277,20 @@ class LanguageModel:
     ) -> tuple[Tensor, int]:
         """The logits after a text and these tokens, and the number of tokens the model has read."""
         ids = [*self.encode(text), *generated][-self.context_length :]
-        return text_logits(self.model, ids)[-1], len(ids)
+        return self.logits(ids)[-1], len(ids)
+
+    def logits(self, ids: Sequence[int]) -> Tensor:
+        """The logits of a pass over one text, at every position."""
+        return self.model(torch.tensor([list(ids)], device=self.device))[0]
 
     def truncated(self, prompt: str, options: GenerateOptions | None = None) -> int:
         """Number of tokens at the start of a prompt that do not fit into the context."""
         ids = self.encode(prompt)
         return len(ids) - len(self.visible(ids, options or GenerateOptions()))
+
+    def unknown(self, prompt: str) -> int:
+        """The number of tokens of a prompt outside the vocabulary; always 0 where `encode` refuses them."""
+        return 0
 
     def encode(self, prompt: str, number: int = 1) -> list[int]:
         """The ids of a prompt in the prompt format; raises TextError at an unknown character."""
@@ -271,7 +299,7 @@ class LanguageModel:
             raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; remove it")
         ids = self.tokenizer.encode(prompt)
         if self.tokenizer.special_tokens and UNK in ids:
-            raise self._unreadable(prompt, number)
+            self._check_known(prompt, ids, number)
         prefix, start = self.prompt_format.prefix, self.prompt_format.start
         # Unknown characters of the template are fine: they were unknown in training too.
         ids = self.tokenizer.encode(prefix.format(prompt=prompt)) if prefix else ids
@@ -293,33 +321,28 @@ class LanguageModel:
             )
         return ids[-capacity:]
 
-    def _unreadable(self, prompt: str, number: int) -> TextError:
-        """The error that names the first character outside the vocabulary."""
+    def _check_known(self, prompt: str, ids: Sequence[int], number: int) -> None:
+        """Raises an error that names the first character outside the vocabulary."""
         for text in (prompt, self.tokenizer.normalized(prompt)):
             for position, character in enumerate(text, start=1):
                 if UNK in self.tokenizer.encode(character):
-                    return TextError(
+                    raise TextError(
                         f"prompt {number}: character {position}, {character!r} (U+{ord(character):04X}), is "
                         "not in the model's vocabulary; remove it"
                     )
-        return TextError(f"prompt {number}: {prompt!r:.40} has characters outside the model's vocabulary")
+        raise TextError(f"prompt {number}: {prompt!r:.40} has characters outside the model's vocabulary")
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
         """Rows to decode together: of similar length, or of equal length if the model cannot pad."""
         batch: list[int] = []
         for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-            differs = batch and lengths[row] != lengths[batch[0]] and not self.model.config.packs
+            differs = batch and lengths[row] != lengths[batch[0]] and not self.pads
             if len(batch) == BATCH_SIZE or differs:
                 yield batch
                 batch = []
             batch.append(row)
         if batch:
             yield batch
-
-
-def text_logits(model: GPT, ids: Sequence[int]) -> Tensor:
-    """The logits of a pass over one text."""
-    return model(torch.tensor([list(ids)], device=model.readout_weight.device))[0]
 
 
 def read_tokens(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
@@ -36,8 +36,10 @@ class TextHoldOut(Settings):
     """Maximum number of characters; for prompts with answers, of pairs."""
 
 
-class TextConfig(Settings):
-    """The training text."""
+class PlainTextConfig(Settings):
+    """Running text, and what of it is held out."""
+
+    FILES: ClassVar[tuple[str, ...]] = ("train", "validation")
 
     train: Texts
     """Files, folders, or shipped texts by name; plain text, .jsonl or .parquet, compressed or not."""
@@ -45,10 +47,6 @@ class TextConfig(Settings):
     """Default: a part of the training text (see hold_out)."""
     field: str | None = None
     """The field of .jsonl or .parquet records that holds the text. Default: found by its usual names."""
-    template: str | None = None
-    """Text with {prompt} and then {answer}, for files of such pairs; the loss covers only the answers."""
-    columns: Columns | None = None
-    """Columns of prompts and answers, numbered from 0 or named. Default: 'prompt' and 'answer'."""
     hold_out: TextHoldOut = TextHoldOut()
 
     @field_validator("train")
@@ -57,6 +55,34 @@ class TextConfig(Settings):
         if not files:
             raise ValueError("is empty; name a file")
         return files
+
+    def absolute(self) -> Self:
+        """The same data with absolute paths."""
+        parts = {part: tuple(map(_absolute, getattr(self, part))) for part in self.FILES}
+        return self.model_copy(update=parts)
+
+    def without_files(self) -> dict[str, Any]:
+        """All settings but the paths: files are recognised by their content."""
+        return self.model_dump(mode="json", exclude={*self.FILES})
+
+    @property
+    def paths(self) -> list[str]:
+        """All files that the run reads."""
+        return [*self.train, *self.validation]
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether there will be text for validation."""
+        return bool(self.validation) or bool(self.hold_out.share and self.hold_out.most)
+
+
+class TextConfig(PlainTextConfig):
+    """The training text."""
+
+    template: str | None = None
+    """Text with {prompt} and then {answer}, for files of such pairs; the loss covers only the answers."""
+    columns: Columns | None = None
+    """Columns of prompts and answers, numbered from 0 or named. Default: 'prompt' and 'answer'."""
 
     @field_validator("template")
     @classmethod
@@ -76,25 +102,6 @@ class TextConfig(Settings):
                     f"{template!r} must name {{{PROMPT}}} once and after it {{{ANSWER}}} once{way}"
                 )
         return template
-
-    def absolute(self) -> "TextConfig":
-        """The same data with absolute paths."""
-        parts = {part: tuple(map(_absolute, getattr(self, part))) for part in ("train", "validation")}
-        return self.model_copy(update=parts)
-
-    def without_files(self) -> dict[str, Any]:
-        """All settings but the paths: files are recognised by their content."""
-        return self.model_dump(mode="json", exclude={"train", "validation"})
-
-    @property
-    def paths(self) -> list[str]:
-        """All files that the run reads."""
-        return [*self.train, *self.validation]
-
-    @property
-    def holds_out(self) -> bool:
-        """Whether there will be text for validation."""
-        return bool(self.validation) or bool(self.hold_out.share and self.hold_out.most)
 
     @property
     def is_few_texts(self) -> bool:

@@ -12,7 +12,7 @@ from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
 from clearhead.tasks.language.data import corpus_of, counted
 from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTraining, TextConfig
-from clearhead.tasks.sizing import steps_of, with_changes
+from clearhead.tasks.sizing import FittedRecipe, steps_of, with_changes
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
 
@@ -51,7 +51,7 @@ SIZES = (
 
 
 @dataclass(frozen=True)
-class FittedText:
+class FittedText(FittedRecipe):
     """A recipe and the text that it is sized to."""
 
     recipe: LanguageRecipe

@@ -1,6 +1,5 @@
 """The language-modelling task: its loss, data, validation and model card."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from math import log
@@ -22,10 +21,9 @@ from clearhead.layers.layout import Documents, Plain, TextLayout
 from clearhead.models import GPT
 from clearhead.tasks.card import card, data_line
 from clearhead.tasks.events import Note
-from clearhead.tasks.language.data import Instructions, Part, corpus_of, counted, learn_text_tokenizer
+from clearhead.tasks.language.data import Part, corpus_of, counted, learn_text_tokenizer, write_held_out
 from clearhead.tasks.language.model import LanguageModel
-from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, LanguageRecipe
-from clearhead.tasks.records import write_named
+from clearhead.tasks.language.recipe import VALIDATION, LanguageRecipe
 from clearhead.tasks.task import RunContext, Task
 from clearhead.text.tokenizer import UNK, Tokenizer
 from clearhead.training import Criterion, chunked_cross_entropy
@@ -70,7 +68,7 @@ class LanguageTask(Task):
                 with track_progress(corpus.paths(), context.progress):
                     context.ranks.first(lambda: bool(corpus.split))  # reads all files
         self.processor = context.processor(
-            Tokenizer, lambda: inherited or learn_text_tokenizer(corpus, recipe)
+            Tokenizer, lambda: inherited or learn_text_tokenizer(corpus, recipe.tokenizer)
         )
         yield Note(f"tokenizer: {self.processor.size:,} tokens ({recipe.tokenizer.kind})")
 
@@ -167,18 +165,5 @@ class LanguageTask(Task):
         if not data.holds_out:
             return False
         self._store("validation")
-        if not data.validation and not (out / VALIDATION).exists():
-            write_named(out / VALIDATION, "".join(json.dumps(one) + "\n" for one in self._held_out_records()))
+        write_held_out(self.corpus, out)
         return True
-
-    def _held_out_records(self) -> list[dict[str, str]]:
-        corpus = self.corpus
-        if isinstance(corpus, Instructions):
-            return [{PROMPT: prompt, ANSWER: answer} for prompt, answer in corpus.pairs("validation")]
-        found, text = [], ""
-        for piece in corpus.pieces("validation"):
-            text += piece.text
-            if piece.last:
-                found.append({"text": text})
-                text = ""
-        return found

@@ -227,9 +227,10 @@ class TranslationTraining(TrainingConfig):
     """Validation metric that selects the best weights."""
 
 
-def _kind_of_model(values: Any) -> str | None:
+def _kind_of_model(values: Any) -> str:
     """The kind that settings name; a translator by default."""
-    return values.get("kind", "translator") if isinstance(values, Mapping) else getattr(values, "kind", None)
+    default = TranslatorConfig().kind
+    return values.get("kind", default) if isinstance(values, Mapping) else getattr(values, "kind", default)
 
 
 ModelConfig = Annotated[
@@ -256,6 +257,10 @@ class TranslationRecipe(Recipe):
             raise ValueError(
                 "batches.kind is 'packed', but fraction positions, the location score and recurrent models "
                 "need a row for each sentence; use 'padded'"
+            )
+        if self.training.parallel == "fsdp" and not self.model.shards:
+            raise ValueError(
+                "training.parallel is 'fsdp', but recurrent models cannot be sharded; use 'data_parallel'"
             )
         held_out = self.data.holds_out("validation")
         if self.training.monitor == "bleu" and not held_out:

@@ -14,7 +14,7 @@ from clearhead.data.progress import ProgressCallback, ignore_progress, track_pro
 from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import TranslatorConfig
-from clearhead.tasks.sizing import steps_of, with_changes
+from clearhead.tasks.sizing import FittedRecipe, steps_of, with_changes
 from clearhead.tasks.translation.data import training_files
 from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe, TranslationTraining
 from clearhead.text.languages import NAMES, check_language
@@ -48,7 +48,7 @@ SIZES = (
 
 
 @dataclass(frozen=True)
-class FittedPairs:
+class FittedPairs(FittedRecipe):
     """A recipe and the corpus that it is sized to."""
 
     recipe: TranslationRecipe

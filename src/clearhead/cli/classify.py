@@ -1,0 +1,70 @@
+"""clearhead classify: the labels of texts."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.cli.console import print_result, print_status, read_lines, utf8_arguments
+from clearhead.cli.options import Device, Json, device_named, option
+
+if TYPE_CHECKING:
+    from clearhead.tasks.classification.model import Classification, ClassificationModel
+
+# Lines of stdin that are classified at once.
+LINES = 256
+SHOWN = 8
+"""Parts of a text that --explain names."""
+
+
+def classify(
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Texts; reads stdin line by line if omitted.", metavar="TEXT"),
+    ] = None,
+    model: Annotated[str, option("Folder of a classifier.", "MODEL")] = ...,  # type: ignore[assignment]
+    explain: Annotated[bool, option("Name the words that decided.", name="--explain")] = False,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Print the label of each text and its probability.
+
+    With --explain, a bag of words names the n-grams with the most weight; a sequence model the words whose
+    absence changes the probability most. Words that training never saw are reported, and ignored.
+
+    \b
+    Examples:
+      clearhead classify --model runs/reviews "A wonderful film."
+      clearhead classify --model runs/reviews --explain "Not bad at all."
+      clearhead classify --model runs/reviews --json < reviews.txt
+    """
+    from clearhead.tasks.load import load_for
+
+    classifier: ClassificationModel = load_for("classification", model, device_named(device))
+    for batch in _batches(utf8_arguments(texts, "text") if texts else read_lines()):
+        for found in classifier.classify(batch):
+            evidence = classifier.evidence(found.text) if explain else {}
+            if json:
+                print_result(_record(found, evidence))
+                continue
+            if found.unknown:
+                print_status(f"never seen in training, ignored: {', '.join(found.unknown[:SHOWN])}")
+            print_result(f"{found.label}\t{found.probability:.3f}")
+            for part, added in list(evidence.items())[:SHOWN]:
+                print_result(f"  {added:+.2f}  {part}")
+
+
+def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
+    stream = iter(texts)
+    return iter(lambda: list(islice(stream, LINES)), [])
+
+
+def _record(found: "Classification", evidence: dict[str, float]) -> dict[str, Any]:
+    record = {
+        "text": found.text,
+        "label": found.label,
+        "probabilities": {label: round(value, 6) for label, value in found.probabilities.items()},
+        "unknown": list(found.unknown),
+    }
+    return {**record, "evidence": evidence} if evidence else record

@@ -1,0 +1,113 @@
+"""Labelled texts in tables, JSON Lines, Parquet, or lines that begin with a label."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from clearhead.data.sources.columns import TEXT_FIELDS, Columns, listed
+from clearhead.data.sources.jsonl import read_fields
+from clearhead.data.sources.parquet import read_columns
+from clearhead.data.sources.streams import lines, suffix
+from clearhead.data.sources.tables import Rows, csv_rows, tsv_rows
+from clearhead.errors import DataError
+from clearhead.text.normalize import without_surrogates
+
+# The usual names of the two columns.
+LABELS = ("label", "labels", "class", "category", "sentiment", "target")
+TEXTS = (*TEXT_FIELDS, "review", "sentence", "question", "comment")
+# Rows from which the columns of a table without a header are guessed.
+GUESSED_FROM = 200
+
+
+class Example(NamedTuple):
+    """A text with its label."""
+
+    label: str
+    text: str
+
+
+def tsv_examples(path: Path, columns: Columns | None, encoding: str) -> Iterator[Example]:
+    return _examples(path, tsv_rows(path, encoding), columns)
+
+
+def csv_examples(path: Path, columns: Columns | None, encoding: str) -> Iterator[Example]:
+    return _examples(path, csv_rows(path, encoding), columns)
+
+
+def line_examples(path: Path, columns: Columns | None, encoding: str) -> Iterator[Example]:
+    """Lines of a label, a space and a text; a file with a tab in its first line is a table."""
+    if "\t" in next(lines(path, encoding), ""):
+        return tsv_examples(path, columns, encoding)
+    numbered = enumerate(lines(path, encoding), start=1)
+    rows = ((number, list(line.partition(" ")[::2])) for number, line in numbered if line.strip())
+    return _examples(path, rows, columns or (0, 1))
+
+
+def jsonl_examples(path: Path, columns: Columns | None, encoding: str) -> Iterator[Example]:
+    records = read_fields(path, lambda names: _named(path, names, columns), numbers=True)
+    return (Example(*map(without_surrogates, record)) for record in records)
+
+
+def parquet_examples(path: Path, columns: Columns | None, encoding: str) -> Iterator[Example]:
+    records = read_columns(path, lambda names: _named(path, names, columns), numbers=True)
+    return (Example(*record) for record in records)
+
+
+def _examples(path: Path, rows: Rows, columns: Columns | None) -> Iterator[Example]:
+    """Two columns of the rows; a first row that holds their names is a header."""
+    peeked = list(islice(rows, GUESSED_FROM))
+    if not peeked:
+        raise DataError(f"{path}: is empty")
+    first, header = peeked[0][0], [name.strip() for name in peeked[0][1]]
+    chosen: Sequence[int | str] | None = columns or _usual(header) or _guessed([row for _, row in peeked])
+    for name in chosen or ("label", "text"):
+        if isinstance(name, str) and name not in header:
+            raise _no_column(f"{path}, line {first}", name, header)
+    assert chosen is not None
+    named = any(isinstance(name, str) for name in chosen)
+    label, text = (header.index(name) if isinstance(name, str) else name for name in chosen)
+    needed = max(label, text) + 1
+    for number, row in chain(peeked[1:] if named else peeked, rows):
+        if len(row) < needed:
+            separator = "commas" if suffix(path) == ".csv" else "tabs"
+            raise DataError(
+                f"{path}, line {number}: {len(row)} columns where {needed} are needed; "
+                f"separate them by {separator}"
+            )
+        yield Example(row[label].strip(), row[text])
+
+
+def _usual(names: Sequence[str]) -> tuple[str, str] | None:
+    """The names of label and text among those of a file, if it has usual ones."""
+    lowered = {name.lower(): name for name in reversed(names)}
+    label = next((lowered[name] for name in LABELS if name in lowered), None)
+    text = next((lowered[name] for name in TEXTS if name in lowered), None)
+    return (label, text) if label and text else None
+
+
+def _guessed(rows: Sequence[Sequence[str]]) -> tuple[int, int] | None:
+    """Without a header, the longest column is the text, and the first other one the label."""
+    width = min(map(len, rows))
+    if width < 2:
+        return None
+    text = max(range(width), key=lambda column: sum(len(row[column]) for row in rows))
+    return (1 if text == 0 else 0, text)
+
+
+def _named(path: Path, names: list[str], columns: Columns | None) -> tuple[str, str]:
+    """The names of the two columns of a file whose records have names."""
+    chosen = columns or _usual(names) or ("label", "text")
+    label, text = (names[one] if isinstance(one, int) and one < len(names) else str(one) for one in chosen)
+    for name in (label, text):
+        if name not in names:
+            raise _no_column(str(path), name, names)
+    return label, text
+
+
+def _no_column(where: str, name: str, names: Sequence[str]) -> DataError:
+    shown = listed([one if len(one) < 30 else f"{one[:29]}…" for one in names])
+    return DataError(
+        f"{where}: no column '{name}'; it has {shown}; name label and text, "
+        "for example --set data.columns='[0, 1]'"
+    )

@@ -1,0 +1,400 @@
+"""Bags of words: a linear model of the n-grams of a text, by their counts (Wang and Manning 2012)."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from clearhead.config import Settings
+from clearhead.data.store import TokenSequences
+from clearhead.errors import DataError, ModelError
+from clearhead.files import write_text
+from clearhead.models.anatomy import Anatomy
+from clearhead.text.processor import checked_labels, read_json
+
+Numbers = NDArray[np.int64]
+Logits = Float[Tensor, "texts classes"]
+# A word, or a single punctuation mark.
+TOKEN = re.compile(r"\w+|[^\w\s]")
+UNKNOWN = 0
+MAX_ITERATIONS = 1000
+SKLEARN = "a bag of words is fitted by scikit-learn; install it: pip install 'clearhead[bags]'"
+
+
+class BagConfig(Settings):
+    """The settings of a bag of words; the defaults are NB-SVM's features with logistic regression."""
+
+    kind: Literal["bag"] = "bag"
+    max_ngram: int = Field(default=2, ge=1, le=3)
+    """The longest n-grams: 1 for words alone, 2 for pairs of neighbours too, 3 for triples."""
+    weighting: Literal["counts", "tfidf", "naive_bayes"] = "naive_bayes"
+    """naive_bayes: whether an n-gram occurs, times its log-count ratio (Wang and Manning 2012)."""
+    classifier: Literal["svm", "logistic"] = "logistic"
+    C: PositiveFloat = 1.0
+    """Inverse strength of the regularisation, as in LIBLINEAR (Fan et al. 2008)."""
+    smoothing: PositiveFloat = 1.0
+    """Added to the counts of n-grams before naive Bayes takes their ratio."""
+    min_documents: PositiveInt = 1
+    """N-grams in fewer training texts are left out."""
+    lowercase: bool = True
+
+
+class Vocabulary:
+    """The words of a bag, numbered from 1, and its labels; 0 stands for an unknown word."""
+
+    FILE = "vocabulary.json"
+
+    def __init__(self, words: Sequence[str], ngrams: int, labels: tuple[str, ...], lowercase: bool):
+        self.words, self.ngrams, self.labels, self.lowercase = tuple(words), ngrams, labels, lowercase
+        self._numbers = {word: number for number, word in enumerate(self.words, start=1)}
+
+    @property
+    def size(self) -> int:
+        """The number of n-grams, each of which has a weight."""
+        return self.ngrams
+
+    @property
+    def base(self) -> int:
+        """An n-gram is a number in this base, whose digits are the numbers of its words."""
+        return len(self.words) + 1
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._json().encode()).hexdigest()
+
+    def encode(self, texts: Iterable[str]) -> TokenSequences:
+        """The numbers of the words of each text."""
+        known, lowercase = self._numbers.get, self.lowercase
+        return _sequences([known(word, UNKNOWN) for word in words_of(text, lowercase)] for text in texts)
+
+    def text(self, ngram: int) -> str:
+        """The words of an n-gram."""
+        words: list[str] = []
+        while ngram:
+            ngram, number = divmod(ngram, self.base)
+            words.append(self.words[number - 1])
+        return " ".join(reversed(words))
+
+    def save(self, path: Path) -> None:
+        write_text(path, self._json())
+
+    @classmethod
+    def load(cls, path: Path) -> "Vocabulary":
+        found = read_json(path, {"words": list, "ngrams": int, "labels": list, "lowercase": bool})
+        words, ngrams = found["words"], found["ngrams"]
+        if not all(isinstance(word, str) for word in words) or len({*words}) < len(words) or ngrams < 0:
+            raise ModelError(f"{path}: 'words' are not distinct texts; copy the file again")
+        return cls(words, ngrams, checked_labels(found["labels"], path), found["lowercase"])
+
+    def _json(self) -> str:
+        names = ("labels", "lowercase", "ngrams", "words")
+        return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Bags:
+    """The n-grams of texts and their counts: those of text i are columns[offsets[i] : offsets[i + 1]]."""
+
+    columns: Numbers
+    counts: NDArray[np.float32]
+    offsets: Numbers
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def rows(self) -> Numbers:
+        """The text of each entry."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    def select(self, texts: Numbers) -> "Bags":
+        """Some of the texts."""
+        entries = TokenSequences(np.arange(len(self.columns), dtype=np.uint32), self.offsets).gather(texts)
+        return Bags(self.columns[entries.ids], self.counts[entries.ids], entries.offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedTexts:
+    """Training texts as bags: their vocabulary, the number of each n-gram, and the counts."""
+
+    vocabulary: Vocabulary
+    ngrams: Numbers
+    bags: Bags
+
+    @classmethod
+    def of(cls, texts: Sequence[str], labels: tuple[str, ...], config: BagConfig) -> "CountedTexts":
+        """Counts the n-grams of texts, and keeps those in enough of them."""
+        sequences, words = _number_words(texts, config.lowercase, config.min_documents)
+        base = len(words) + 1
+        if base**config.max_ngram >= 1 << 63:
+            raise DataError(
+                f"{len(words):,} different words are too many for n-grams of {config.max_ngram}; "
+                "lower model.max_ngram, or raise model.min_documents"
+            )
+        found, documents = ngrams_of(sequences, base, config.max_ngram)
+        table, columns = _distinct(found)
+        bags = _bags(documents, columns, len(texts), len(table))
+        frequent = np.bincount(bags.columns, minlength=len(table)) >= config.min_documents
+        if not frequent.any():
+            raise DataError(
+                f"no n-gram is in {config.min_documents} of {len(texts)} texts; lower model.min_documents"
+            )
+        if not frequent.all():
+            keep = frequent[bags.columns]
+            columns = (np.cumsum(frequent) - 1)[bags.columns[keep]]
+            offsets = np.concatenate([[0], np.cumsum(keep)])[bags.offsets]
+            table, bags = table[frequent], Bags(columns, bags.counts[keep], offsets)
+        return cls(Vocabulary(words, len(table), labels, config.lowercase), table, bags)
+
+
+class Bag(nn.Module):
+    """Adds up the weights of a text's n-grams; the order of the n-grams themselves does not count.
+
+    With two classes, one column of weights holds the evidence for the second.
+    """
+
+    Config = BagConfig
+    Processor = Vocabulary
+    ngrams: Tensor
+    idf: Tensor
+    temperature: Tensor
+
+    def __init__(self, config: BagConfig, base: int, ngrams: int, classes: int):
+        super().__init__()
+        self.config, self.base, self.classes = config, base, classes
+        columns = 1 if classes == 2 else classes
+        self.weight = nn.Parameter(torch.zeros(ngrams, columns))
+        self.bias = nn.Parameter(torch.zeros(columns))
+        self.register_buffer("ngrams", torch.zeros(ngrams, dtype=torch.int64))
+        if config.weighting == "tfidf":
+            self.register_buffer("idf", torch.ones(ngrams))
+        # Margins divided by it are the logits of calibrated probabilities (Guo et al. 2017).
+        self.register_buffer("temperature", torch.ones(()))
+
+    @classmethod
+    def build(cls, config: BagConfig, processor: Vocabulary) -> "Bag":
+        return cls(config, processor.base, processor.ngrams, len(processor.labels))
+
+    @classmethod
+    def fit(
+        cls, config: BagConfig, counted: CountedTexts, classes: Numbers, seed: int = 0
+    ) -> "tuple[Bag, bool]":
+        """The model fitted to counted texts, and whether the solver converged."""
+        model = cls.build(config, counted.vocabulary)
+        model.ngrams.copy_(torch.from_numpy(counted.ngrams))
+        bags, width = counted.bags, len(counted.ngrams)
+        if config.weighting == "tfidf":
+            frequency = np.bincount(bags.columns, minlength=width)
+            model.idf.copy_(torch.from_numpy(np.log((1 + len(bags)) / (1 + frequency)) + 1))
+        converged = True
+        for column in range(model.weight.shape[1]):
+            # One class against the rest; of two classes, the second against the first.
+            chosen = classes == (1 if model.classes == 2 else column)
+            values, scale = model.values(bags), np.ones(width, dtype=np.float32)
+            if config.weighting == "naive_bayes":
+                scale = log_count_ratios(bags, chosen, width, config.smoothing)
+                values = values * scale[bags.columns]
+            weights, bias, done = _linear(config, bags, values, width, chosen, seed)
+            converged &= done
+            with torch.no_grad():
+                model.weight[:, column] = torch.from_numpy(weights * scale)
+                model.bias[column] = bias
+        return model.eval(), converged
+
+    def anatomy(self) -> Anatomy:
+        """It has neither attention nor layers: only its logits can be captured."""
+        return Anatomy(embeddings={}, stacks=(), attentions=(), readout="forward")
+
+    def bags(self, words: TokenSequences) -> Bags:
+        """The known n-grams of texts, given by the numbers of their words."""
+        found, documents = ngrams_of(words, self.base, self.config.max_ngram)
+        table = self.ngrams.cpu().numpy()
+        # Looking up each n-gram once, in order, is several times faster than looking all of them up.
+        distinct, inverse = _distinct(found)
+        at = np.minimum(np.searchsorted(table, distinct), len(table) - 1)
+        columns = np.where(table[at] == distinct, at, -1)[inverse]
+        known = columns >= 0
+        return _bags(documents[known], columns[known], len(words), len(table))
+
+    def values(self, bags: Bags) -> NDArray[np.float32]:
+        """What each n-gram of a text counts, before its weight."""
+        match self.config.weighting:
+            case "naive_bayes":
+                return np.ones_like(bags.counts)
+            case "tfidf":
+                scaled = bags.counts * self.idf.cpu().numpy()[bags.columns]
+                norms = np.sqrt(np.bincount(bags.rows(), scaled**2, minlength=len(bags)))
+                return (scaled / norms[bags.rows()]).astype(np.float32)
+            case _:
+                return bags.counts
+
+    def margins(self, bags: Bags) -> Float[Tensor, "texts columns"]:
+        """The evidence for each class, or for the second of two."""
+        columns, offsets, values = (
+            torch.from_numpy(array).to(self.weight.device)
+            for array in (bags.columns, bags.offsets[:-1], self.values(bags))
+        )
+        return (
+            F.embedding_bag(columns, self.weight, offsets, mode="sum", per_sample_weights=values) + self.bias
+        )
+
+    def logits(self, bags: Bags) -> Logits:
+        """The logits of the classes, calibrated by the temperature."""
+        found = self.margins(bags) / self.temperature
+        return found if self.classes != 2 else torch.cat((-found / 2, found / 2), dim=1)
+
+    def forward(self, words: TokenSequences) -> Logits:
+        """The logits of texts, given by the numbers of their words."""
+        return self.logits(self.bags(words))
+
+    def contributions(self, words: TokenSequences, label: int) -> list[dict[int, float]]:
+        """For each text, what its n-grams add to the evidence for a class, by n-gram."""
+        bags, table = self.bags(words), self.ngrams.cpu().numpy()
+        weight = self.weight.detach()[:, 0 if self.classes == 2 else label].cpu().numpy()
+        side = -1.0 if self.classes == 2 and label == 0 else 1.0
+        added = side * self.values(bags) * weight[bags.columns]
+        parts = zip(bags.offsets[:-1].tolist(), bags.offsets[1:].tolist(), strict=True)
+        return [
+            dict(zip(table[bags.columns[a:b]].tolist(), added[a:b].tolist(), strict=True)) for a, b in parts
+        ]
+
+
+def words_of(text: str, lowercase: bool) -> list[str]:
+    """The words and punctuation marks of a text."""
+    return TOKEN.findall(text.lower() if lowercase else text)
+
+
+def ngrams_of(words: TokenSequences, base: int, longest: int) -> tuple[Numbers, Numbers]:
+    """The n-grams of texts as numbers, and the text of each; those with an unknown word are left out."""
+    ids = words.ids.astype(np.int64)
+    texts = np.repeat(np.arange(len(words)), words.lengths)
+    found, documents = [], []
+    for length in range(1, longest + 1):
+        starts = max(0, len(ids) - length + 1)
+        complete = texts[:starts] == texts[len(ids) - starts :]
+        number = np.zeros(starts, dtype=np.int64)
+        for offset in range(length):
+            word = ids[offset : offset + starts]
+            number = number * base + word
+            complete &= word != UNKNOWN
+        found.append(number[complete])
+        documents.append(texts[:starts][complete])
+    return np.concatenate(found), np.concatenate(documents)
+
+
+def log_count_ratios(
+    bags: Bags, chosen: NDArray[np.bool_], width: int, smoothing: float
+) -> NDArray[np.float32]:
+    """How much likelier each n-gram is in the chosen texts than in the others, as a logarithm."""
+    mine = chosen[bags.rows()]
+    counts = (np.bincount(bags.columns[part], minlength=width) + smoothing for part in (mine, ~mine))
+    inside, outside = (count / count.sum() for count in counts)
+    return np.log(inside / outside).astype(np.float32)
+
+
+def calibrated_temperature(logits: Float[Tensor, "texts classes"], classes: Numbers) -> float:
+    """The temperature that makes held-out labels most likely (Guo et al. 2017)."""
+    logits = logits.double()
+    labelled = logits.gather(1, torch.from_numpy(classes)[:, None])
+    low, high = log(1e-3), log(1e3)
+    for _ in range(50):
+        middle = (low + high) / 2
+        expected = ((logits / np.exp(middle)).softmax(-1) * logits).sum(-1, keepdim=True)
+        # The likelihood rises with the temperature where the model is too sure of itself.
+        low, high = (middle, high) if float((expected - labelled).sum()) > 0 else (low, middle)
+    return float(np.exp((low + high) / 2))
+
+
+def _linear(
+    config: BagConfig,
+    bags: Bags,
+    values: NDArray[np.float32],
+    width: int,
+    chosen: NDArray[np.bool_],
+    seed: int,
+) -> tuple[NDArray[np.float64], float, bool]:
+    """Weights and bias of a linear classifier of the chosen texts, and whether the solver converged."""
+    import warnings
+
+    try:
+        from scipy.sparse import csr_matrix
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.svm import LinearSVC
+    except ImportError:
+        raise ModelError(SKLEARN) from None
+    matrix = csr_matrix((values, bags.columns, bags.offsets), shape=(len(bags), width))
+    # The dual problem has a variable for each text: there are far more n-grams than texts.
+    options: dict[str, Any] = {"C": config.C, "dual": True, "random_state": seed, "max_iter": MAX_ITERATIONS}
+    if config.classifier == "svm":
+        solver = LinearSVC(**options)
+    else:
+        solver = LogisticRegression(solver="liblinear", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solver.fit(matrix, chosen)
+    bias = float(np.ravel(solver.intercept_)[0])
+    return solver.coef_[0], bias, int(np.max(solver.n_iter_)) < MAX_ITERATIONS
+
+
+def _number_words(
+    texts: Sequence[str], lowercase: bool, min_documents: int
+) -> tuple[TokenSequences, list[str]]:
+    """The words of texts as numbers, and the words; those in too few texts have the number 0."""
+    numbers: dict[str, int] = {}
+    sequences = _sequences(
+        [numbers.setdefault(word, len(numbers)) for word in words_of(text, lowercase)] for text in texts
+    )
+    words = list(numbers)
+    rows = np.repeat(np.arange(len(texts)), sequences.lengths)
+    bags = _bags(rows, sequences.ids.astype(np.int64), len(texts), len(words))
+    frequent = np.bincount(bags.columns, minlength=len(words)) >= min_documents
+    renumbered = np.where(frequent, np.cumsum(frequent), UNKNOWN)
+    kept = [word for word, keep in zip(words, frequent.tolist(), strict=True) if keep]
+    return TokenSequences(renumbered[sequences.ids].astype(np.uint32), sequences.offsets), kept
+
+
+def _sequences(texts: Iterable[Sequence[int]]) -> TokenSequences:
+    """The numbers of each text in one array, without a list of all of them."""
+    parts = [np.array(numbers, dtype=np.uint32) for numbers in texts]
+    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+    offsets[1:] = np.cumsum([len(part) for part in parts])
+    return TokenSequences(np.concatenate([np.empty(0, dtype=np.uint32), *parts]), offsets)
+
+
+def _bags(documents: Numbers, columns: Numbers, texts: int, width: int) -> Bags:
+    """Entries of texts and columns, in any order and repeated, as bags."""
+    cells = np.sort(documents * width + columns)
+    first = _first_of_runs(cells)
+    starts = np.flatnonzero(first)
+    counts = np.diff(starts, append=len(cells)).astype(np.float32)
+    rows, columns = np.divmod(cells[starts], max(1, width))
+    return Bags(columns, counts, np.searchsorted(rows, np.arange(texts + 1)))
+
+
+def _distinct(numbers: Numbers) -> tuple[Numbers, Numbers]:
+    """The distinct numbers in order, and where each number is among them; np.unique takes twice as long."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    first = _first_of_runs(ordered)
+    inverse = np.empty(len(numbers), dtype=np.int64)
+    inverse[order] = np.cumsum(first) - 1
+    return ordered[first], inverse
+
+
+def _first_of_runs(ordered: Numbers) -> NDArray[np.bool_]:
+    """Where an ordered array has another number than before."""
+    first = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return first

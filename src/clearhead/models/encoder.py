@@ -1,0 +1,87 @@
+"""The Transformer encoder: every token sees the whole text; a head reads the states (Devlin et al. 2019)."""
+
+from typing import Any, ClassVar, Literal
+
+from jaxtyping import Float, Int
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from clearhead.layers.attention import AttentionConfig
+from clearhead.layers.block import BlockConfig, Init, Stack
+from clearhead.layers.embedding import Embedding
+from clearhead.layers.feedforward import ActivationKind
+from clearhead.layers.layout import PaddedText
+from clearhead.layers.norm import NormPosition
+from clearhead.layers.positions import PositionKind
+from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
+from clearhead.models.heads import ClassifierConfig, HeadConfig, StatesHead, make_head
+from clearhead.text.processor import TextProcessor
+
+Tokens = Int[Tensor, "batch positions"]
+States = Float[Tensor, "batch positions width"]
+Lengths = Int[Tensor, " batch"]
+
+
+class EncoderConfig(BlockConfig):
+    """The settings of an encoder; the defaults suit a few thousand short texts."""
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    kind: Literal["encoder"] = "encoder"
+    layers: PositiveInt = 2
+    width: PositiveInt = 128
+    ffn_width: PositiveInt = 512
+    attention: AttentionConfig = AttentionConfig(heads=4)
+    position: PositionKind = "rotary"
+    activation: ActivationKind = "gelu_tanh"
+    norm_position: NormPosition = "pre"
+    init: Init = "xavier"
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    max_length: PositiveInt = 512
+    """The most tokens of a text; of a longer one, the first quarter of these and the rest from its end."""
+    head: HeadConfig = ClassifierConfig()
+
+    @property
+    def max_positions(self) -> int:
+        return self.max_length
+
+    @property
+    def depth(self) -> int:
+        return self.layers
+
+
+class Encoder(nn.Module):
+    """An embedding, a stack in which all tokens attend to all, and a head."""
+
+    Config = EncoderConfig
+    Processor = TextProcessor
+
+    def __init__(self, config: EncoderConfig, vocabulary: int, head: nn.Module | None = None):
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(
+            vocabulary, config.width, config.position, config.max_positions, config.dropout
+        )
+        self.encoder = Stack(config, config.layers)
+        self.head = head or StatesHead()
+
+    @classmethod
+    def build(cls, config: EncoderConfig, processor: TextProcessor) -> "Encoder":
+        return cls(config, processor.size, make_head(config.head, config.width, processor))
+
+    def anatomy(self) -> Anatomy:
+        return Anatomy(
+            embeddings={"text": "embedding"},
+            stacks=(StackPart("encoder", "text", self.config.layers, ("attention", "feedforward")),),
+            attentions=(AttentionPart("encoder", "encoder", "attention", "text", "text", causal=False),),
+            readout=None,
+        )
+
+    def states(self, tokens: Tokens, layout: PaddedText) -> States:
+        """The last hidden state of each token."""
+        x = self.embedding(tokens, layout.positions, layout.lengths)
+        return self.encoder(x, layout.mask, layout.positions)
+
+    def forward(self, tokens: Tokens, lengths: Lengths) -> Tensor:
+        """What the head reads out of texts that are padded after `lengths` tokens."""
+        return self.head(self.states(tokens, PaddedText(lengths)), lengths)

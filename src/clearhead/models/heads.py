@@ -1,0 +1,63 @@
+"""Heads: what a model reads out of the states of a text; to add one, add its settings and a row to HEADS."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from clearhead.config import Settings
+from clearhead.layers.mask import LengthMask
+from clearhead.text.processor import TextProcessor
+
+States = Float[Tensor, "batch positions width"]
+Lengths = Int[Tensor, " batch"]
+
+
+class ClassifierConfig(Settings):
+    """One class for the whole text."""
+
+    kind: Literal["classifier"] = "classifier"
+    pooling: Literal["mean", "max"] = "mean"
+    """How the states of all positions become one vector."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+
+
+class Classifier(nn.Module):
+    """The logits of the classes, from the pooled states of a text."""
+
+    def __init__(self, config: ClassifierConfig, width: int, classes: int):
+        super().__init__()
+        self.config = config
+        self.output = nn.Linear(width, classes)
+
+    def forward(self, states: States, lengths: Lengths) -> Float[Tensor, "batch classes"]:
+        inside = LengthMask(lengths).dense(1, states.shape[1], states.device)
+        assert inside is not None
+        inside = inside[:, 0, 0, :, None]
+        if self.config.pooling == "mean":
+            pooled = (states * inside).sum(1) / lengths[:, None].to(states.dtype)
+        else:
+            pooled = states.masked_fill(~inside, float("-inf")).amax(1)
+        return self.output(F.dropout(pooled, self.config.dropout, self.training))
+
+
+class StatesHead(nn.Module):
+    """The states as they are, of a model without a head."""
+
+    def forward(self, states: States, lengths: Lengths) -> States:
+        return states
+
+
+HeadConfig = ClassifierConfig
+HEADS: dict[str, Callable[[Any, int, TextProcessor], nn.Module]] = {
+    "classifier": lambda config, width, processor: Classifier(config, width, len(processor.labels)),
+}
+"""What makes each head from its settings, the width of the states and the processor."""
+
+
+def make_head(config: HeadConfig, width: int, processor: TextProcessor) -> nn.Module:
+    """The head that the settings describe."""
+    return HEADS[config.kind](config, width, processor)

@@ -1,0 +1,1 @@
+"""Classification: train on labelled texts, classify, evaluate."""

@@ -1,0 +1,213 @@
+"""Labelled texts: reading, checking, splitting, and batches of them."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clearhead.data.batch import TensorBatch
+from clearhead.data.batching.buckets import BatchingConfig, Rows, cuts, plan
+from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
+from clearhead.data.sources.examples import Example, read_examples
+from clearhead.data.store import TokenSequences
+from clearhead.errors import DataError
+from clearhead.tasks.classification.recipe import LabelledConfig
+from clearhead.text.processor import TextProcessor
+from clearhead.text.tokenizer import EOS, PAD
+
+# More different labels than this are most likely not labels.
+MAX_LABELS = 1000
+# Fewer texts than this per label, on average, too.
+MIN_TEXTS_PER_LABEL = 2
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """The texts of a recipe in two parts, without blank ones, and all labels in order."""
+
+    labels: tuple[str, ...]
+    train: list[Example]
+    validation: list[Example]
+    blank: int
+    """The number of texts without words or without a label, which are left out."""
+
+    @classmethod
+    def read(cls, config: LabelledConfig, seed: int) -> "LabelledTexts":
+        """Reads and splits the files; raises DataError where they cannot be classified."""
+        texts, blank = read_labelled(config.train, config)
+        labels = _labels(texts, " and ".join(config.train))
+        if config.validation:
+            validation, more = read_labelled(config.validation, config)
+            check_known(validation, labels, " and ".join(config.validation))
+            return cls(labels, texts, validation, blank + more)
+        train, validation = split(texts, labels, config, seed)
+        return cls(labels, train, validation, blank)
+
+    def classes(self, texts: Sequence[Example]) -> NDArray[np.int64]:
+        """The number of each text's label."""
+        return class_numbers(texts, self.labels)
+
+    @property
+    def words_per_text(self) -> float:
+        """The median length of the training texts."""
+        return float(np.median([len(example.text.split()) for example in self.train]))
+
+    @property
+    def ratio(self) -> float:
+        """The number of training texts divided by their median length."""
+        return len(self.train) / max(1.0, self.words_per_text)
+
+
+def read_labelled(files: Sequence[str], config: LabelledConfig) -> tuple[list[Example], int]:
+    """The labelled texts of files, and the number of those that were left out because they are blank."""
+    found = [example for file in files for example in read_examples(file, config.columns, config.encoding)]
+    kept = [example for example in found if example.label and example.text.strip()]
+    if not kept:
+        raise DataError(f"{' and '.join(files)}: no text with a label; name another file, or data.columns")
+    return kept, len(found) - len(kept)
+
+
+def class_numbers(texts: Sequence[Example], labels: Sequence[str]) -> NDArray[np.int64]:
+    numbers = {label: number for number, label in enumerate(labels)}
+    return np.array([numbers[example.label] for example in texts], dtype=np.int64)
+
+
+def check_known(texts: Sequence[Example], labels: Sequence[str], files: str) -> None:
+    """Raises DataError for a label that training does not have."""
+    unknown = [label for label in Counter(example.label for example in texts) if label not in {*labels}]
+    if unknown:
+        raise DataError(
+            f"{files}: label {_shown(unknown)} is not in the training data, which has {_shown(labels)}; "
+            "fix the file, or train with these labels"
+        )
+
+
+def split(
+    texts: Sequence[Example], labels: Sequence[str], config: LabelledConfig, seed: int
+) -> tuple[list[Example], list[Example]]:
+    """Holds out a share of each class; equal texts are in the same part."""
+    if not config.holds_out:
+        return list(texts), []
+    hold = config.hold_out
+    share = min(hold.share, hold.most / len(texts))
+    by_label: dict[str, dict[int, int]] = {label: {} for label in labels}
+    for example in texts:
+        by_label[example.label].setdefault(_hash(example.text, seed), len(by_label[example.label]))
+    held: set[int] = set()
+    for label, keys in by_label.items():
+        if len(keys) < 2:
+            raise DataError(
+                f"label '{label[:40]}' has one text only, so none is left to train on after validation; add "
+                "more, remove it (is it a header?), or set data.hold_out.share to 0"
+            )
+        held.update(sorted(keys)[: max(1, int(share * len(keys)))])
+    train = [example for example in texts if _hash(example.text, seed) not in held]
+    missing = {*labels}.difference(example.label for example in train)
+    if missing:
+        raise DataError(
+            f"label '{min(missing)[:40]}' has no text left to train on after validation, because other "
+            "labels have the same texts; remove copies, or set data.hold_out.share to 0"
+        )
+    return train, [example for example in texts if _hash(example.text, seed) in held]
+
+
+def shorten(ids: Sequence[int], longest: int) -> list[int]:
+    """The ids and an end token; of a long text, its beginning and more of its end (Sun et al. 2019)."""
+    room = longest - 1
+    head = room // 4
+    return [*ids, EOS] if len(ids) <= room else [*ids[:head], *ids[len(ids) - room + head :], EOS]
+
+
+def encode(texts: Iterable[str], processor: TextProcessor, longest: int) -> TokenSequences:
+    """The ids of texts, each with an end token, shortened to the longest that a model takes."""
+    encoded = processor.tokenizer.encode_batch(list(texts))
+    return TokenSequences.of([shorten(ids, longest) for ids in encoded])
+
+
+@dataclass(frozen=True)
+class LabelledBatch(TensorBatch):
+    """One text per row, padded, and its class."""
+
+    ids: Int[Tensor, "batch positions"]
+    lengths: Int[Tensor, " batch"]
+    classes: Int[Tensor, " batch"]
+
+    @classmethod
+    def of(cls, texts: TokenSequences, classes: NDArray[np.int64]) -> "LabelledBatch":
+        rows, lengths = texts.rows().astype(np.int64), texts.lengths.astype(np.int64)
+        rows[np.arange(rows.shape[1]) >= lengths[:, None]] = PAD
+        return cls(torch.from_numpy(rows), torch.from_numpy(lengths), torch.from_numpy(classes))
+
+    def padding_share(self) -> float:
+        return 1 - int(self.lengths.sum()) / self.ids.numel()
+
+
+class LabelledBatches(PlannedBatches[Rows, LabelledBatch]):
+    """Batches of texts of similar length; every text comes once per epoch."""
+
+    def __init__(
+        self,
+        texts: TokenSequences,
+        classes: NDArray[np.int64],
+        config: BatchingConfig,
+        seed: int = 0,
+        share: Share = SINGLE,
+    ):
+        super().__init__(seed, share)
+        self.texts, self.classes, self.config = texts, classes, config
+        if len(texts) < self.share.batches_per_step:
+            raise DataError(
+                f"{len(texts)} texts are too few for the {self.share.batches_per_step} batches of a step; "
+                "use fewer ranks, a lower training.accumulate or more texts"
+            )
+
+    def plan(self, epoch: int) -> list[Rows]:
+        lengths = self.texts.lengths
+        none = np.zeros_like(lengths)
+        return plan(lengths, none, self.config, self.random(epoch), self.share.batches_per_step)
+
+    def build(self, epoch: int, plan: Rows) -> LabelledBatch:
+        return LabelledBatch.of(self.texts.gather(plan), self.classes[plan])
+
+    def sequential(self) -> list[Rows]:
+        """All texts once, sorted by length, as row numbers."""
+        order = np.argsort(self.texts.lengths, kind="stable")
+        return np.split(order, cuts(self.texts.lengths[order], self.config.tokens))
+
+
+def _labels(texts: Sequence[Example], files: str) -> tuple[str, ...]:
+    """All labels, in order; raises DataError if they cannot be labels."""
+    counts = Counter(example.label for example in texts)
+    if len(counts) == 1:
+        raise DataError(
+            f"{files}: all {len(texts):,} texts have the label {_shown(counts)}; a classifier needs two or "
+            "more labels"
+        )
+    if len(counts) > MAX_LABELS or len(texts) < MIN_TEXTS_PER_LABEL * len(counts):
+        raise DataError(
+            f"{files}: {len(counts):,} different labels in {len(texts):,} texts, such as {_shown(counts)}, "
+            "are not labels; name the columns, for example --set data.columns='[0, 1]'"
+        )
+    if all(label.lstrip("-").isdecimal() for label in counts):
+        return tuple(sorted(counts, key=int))
+    return tuple(sorted(counts))
+
+
+def _shown(labels: Iterable[str]) -> str:
+    found = list(labels)
+    shown = ", ".join(f"'{label[:30]}{'…' if len(label) > 30 else ''}'" for label in found[:SHOWN])
+    return f"{shown} and {len(found) - SHOWN} more" if len(found) > SHOWN else shown
+
+
+def _hash(text: str, seed: int) -> int:
+    key = hashlib.blake2b(
+        " ".join(text.casefold().split()).encode(), digest_size=8, salt=seed.to_bytes(8, "little")
+    )
+    return int.from_bytes(key.digest(), "little")

@@ -1,0 +1,205 @@
+"""A trained classifier in use: texts in, labels and probabilities out."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, overload
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from clearhead.checkpoint import Checkpoint
+from clearhead.data.batching.buckets import BatchingConfig
+from clearhead.data.progress import ProgressCallback, ignore_progress
+from clearhead.errors import ModelError, TextError
+from clearhead.inspection.explanation import Explanation, explain_pass, text_tokens
+from clearhead.models import Bag, BiLSTM, Encoder
+from clearhead.models.bag import UNKNOWN, Vocabulary, words_of
+from clearhead.options import as_texts, check_text
+from clearhead.tasks.classification.data import LabelledBatch, LabelledBatches, encode
+from clearhead.tasks.classification.evaluate import evaluate
+from clearhead.tasks.evaluation import Evaluation
+from clearhead.text.processor import TextProcessor
+from clearhead.text.tokenizer import UNK, Tokenizer
+
+# Positions of a batch, rows times length.
+BATCH_TOKENS = 16384
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The class of a text."""
+
+    text: str
+    label: str
+    """The most likely one."""
+    probabilities: dict[str, float]
+    """Of all labels."""
+    unknown: tuple[str, ...] = ()
+    """Words that training never saw, which the model ignores."""
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def probability(self) -> float:
+        return self.probabilities[self.label]
+
+
+class ClassificationModel(ABC):
+    """A classifier with its labels; a subclass knows what its model reads."""
+
+    task = "classification"
+    name = ""
+    """The name or folder it was loaded from."""
+    evaluate_options: ClassVar[tuple[str, ...]] = ("labels",)
+    evaluate_unit: ClassVar[str] = "text"
+
+    def __init__(self, model: Any, processor: Any):
+        self.model, self.processor = model.eval(), processor
+        self.labels: tuple[str, ...] = processor.labels
+
+    @staticmethod
+    def from_checkpoint(checkpoint: Checkpoint) -> "ClassificationModel":
+        kind = BagModel if isinstance(checkpoint.model, Bag) else SequenceModel
+        if len(checkpoint.processor.labels) < 2:
+            raise ModelError(f"{checkpoint.processor.FILE}: has no labels; this model classifies nothing")
+        return kind(checkpoint.model, checkpoint.processor)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @overload
+    def classify(self, texts: str) -> Classification: ...
+    @overload
+    def classify(self, texts: list[str]) -> list[Classification]: ...
+    def classify(self, texts: str | list[str]) -> Classification | list[Classification]:
+        """The class of a text, or of each of several; a blank text gets that of nothing at all."""
+        several = as_texts(texts)
+        if not several:
+            return []
+        rows = self.logits(several).softmax(-1).tolist()
+        found = []
+        for text, row in zip(several, rows, strict=True):
+            probabilities = dict(zip(self.labels, row, strict=True))
+            label = max(probabilities, key=lambda label: probabilities[label])
+            found.append(Classification(text, label, probabilities, self.unknown_words(text)))
+        return found[0] if isinstance(texts, str) else found
+
+    @abstractmethod
+    def logits(self, texts: Sequence[str]) -> Float[Tensor, "texts classes"]:
+        """The logits of the classes of texts."""
+
+    @abstractmethod
+    def unknown_words(self, text: str) -> tuple[str, ...]:
+        """The words of a text that training never saw."""
+
+    @abstractmethod
+    def evidence(self, text: str, label: str | None = None) -> dict[str, float]:
+        """What each part of a text adds to the logit of a label, the most first; by default, of its own."""
+
+    def evaluate(
+        self,
+        folder: Path,
+        *,
+        labels: str | None = None,
+        progress: ProgressCallback = ignore_progress,
+        reading: ProgressCallback = ignore_progress,
+    ) -> Evaluation:
+        """Accuracy, macro-F1 and the confusion matrix on labelled texts, or on those of the recipe."""
+        return evaluate(self.logits, self.labels, folder, labels, progress)
+
+    def _class(self, text: str, label: str | None) -> int:
+        check_text(text)
+        label = self.classify(text).label if label is None else label
+        if label not in self.labels:
+            raise TextError(f"label: {label!r} is not one of {', '.join(self.labels)}")
+        return self.labels.index(label)
+
+
+class BagModel(ClassificationModel):
+    """A bag of words in use."""
+
+    model: Bag
+    processor: Vocabulary
+    tokenizer = None
+
+    @torch.no_grad()
+    def logits(self, texts: Sequence[str]) -> Float[Tensor, "texts classes"]:
+        return self.model(self.processor.encode(texts))
+
+    def unknown_words(self, text: str) -> tuple[str, ...]:
+        words = words_of(text, self.processor.lowercase)
+        known = self.processor.encode([text]).ids.tolist()
+        return tuple(dict.fromkeys(w for w, number in zip(words, known, strict=True) if number == UNKNOWN))
+
+    def evidence(self, text: str, label: str | None = None) -> dict[str, float]:
+        """The weight of each n-gram of the text towards a label; they and the bias add up to its margin."""
+        number = self._class(text, label)
+        [found] = self.model.contributions(self.processor.encode([text]), number)
+        named = {self.processor.text(ngram): added for ngram, added in found.items()}
+        return dict(sorted(named.items(), key=lambda item: -abs(item[1])))
+
+    def explain(self, text: str, *, names: Sequence[str] = ("*",)) -> Explanation:
+        """Not possible: a bag has neither attention nor states."""
+        raise ModelError(
+            f"{self.name or 'model'}: a bag of words has no attention to draw; its evidence for a label is a "
+            "sum over n-grams: clearhead classify --explain"
+        )
+
+
+class SequenceModel(ClassificationModel):
+    """A bidirectional LSTM or an encoder in use."""
+
+    model: BiLSTM | Encoder
+    processor: TextProcessor
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.processor.tokenizer
+
+    @torch.no_grad()
+    def logits(self, texts: Sequence[str]) -> Float[Tensor, "texts classes"]:
+        sequences = encode(texts, self.processor, self.model.config.max_length)
+        none = np.zeros(len(sequences), dtype=np.int64)
+        batches = LabelledBatches(sequences, none, BatchingConfig(tokens=BATCH_TOKENS))
+        found = torch.empty(len(sequences), len(self.labels), device=self.device)
+        for rows in batches.sequential():
+            batch = batches.build(0, rows).to(self.device)
+            found[torch.from_numpy(rows)] = self.model(batch.ids, batch.lengths).float()
+        return found
+
+    def unknown_words(self, text: str) -> tuple[str, ...]:
+        if UNK not in (ids := self.tokenizer.encode(text)):
+            return ()
+        words, numbers = self.tokenizer.word_texts(text), self.tokenizer.word_numbers(text)
+        return tuple(dict.fromkeys(words[n] for n, number in zip(numbers, ids, strict=True) if number == UNK))
+
+    def evidence(self, text: str, label: str | None = None) -> dict[str, float]:
+        """How much the log-probability of a label falls when each word is left out."""
+        number, words = self._class(text, label), text.split()
+        without = [" ".join([*words[:i], *words[i + 1 :]]) for i in range(len(words))]
+        whole, *others = self.logits([text, *without]).log_softmax(-1)[:, number].tolist()
+        found: dict[str, float] = {}
+        for word, other in zip(words, others, strict=True):
+            found[word] = found.get(word, 0.0) + whole - other
+        return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
+
+    def explain(self, text: str, *, names: Sequence[str] = ("*",)) -> Explanation:
+        """One captured pass over a text; keeps only tensors whose names match."""
+        check_text(text)
+        sequences = encode([text], self.processor, self.model.config.max_length)
+        batch = LabelledBatch.of(sequences, np.zeros(1, dtype=np.int64)).to(self.device)
+        return explain_pass(
+            self.model,
+            lambda: self.model(batch.ids, batch.lengths),
+            {"text": text_tokens(self.tokenizer, batch.ids[0].tolist())},
+            names,
+            self.tokenizer,
+            text=text,
+            output=self.classify(text).label,
+        )

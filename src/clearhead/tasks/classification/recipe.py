@@ -1,0 +1,140 @@
+"""Settings of a classification run."""
+
+import codecs
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, NonNegativeInt, field_validator, model_validator
+
+from clearhead.config import Settings
+from clearhead.data.batching.buckets import BatchingConfig
+from clearhead.models import BagConfig, BiLSTMConfig, EncoderConfig
+from clearhead.tasks.recipe import Recipe
+from clearhead.text.tokenizer import TokenizerConfig
+from clearhead.training import TrainingConfig
+from clearhead.training.optimizer import AdamWConfig, OptimizerConfig
+from clearhead.training.schedule import CosineSchedule, ScheduleConfig
+
+Columns = Annotated[tuple[int | str, int | str], Field(strict=False)]
+Files = Annotated[tuple[str, ...], Field(strict=False)]
+PARTS = ("train", "validation", "test")
+# The file in a run's folder that holds its held-out texts.
+VALIDATION = "validation.jsonl"
+ModelConfig = Annotated[BagConfig | BiLSTMConfig | EncoderConfig, Field(discriminator="kind")]
+
+
+class LabelHoldOut(Settings):
+    """How many of the training texts to hold out if no validation files are given."""
+
+    share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Share of the texts of each class."""
+    most: NonNegativeInt = 2000
+    """Maximum number of texts over all classes."""
+
+
+class LabelledConfig(Settings):
+    """The labelled texts."""
+
+    train: Files
+    """Files with a label and a text in each line or record, compressed or not."""
+    validation: Files = ()
+    """Default: a part of the training texts (see hold_out)."""
+    test: Files = ()
+    """What `clearhead evaluate` measures on by default."""
+    columns: Columns | None = None
+    """Columns of label and text, numbered from 0 or named. Default: found by their usual names."""
+    encoding: str = "utf-8"
+    """Of files that are neither JSON nor Parquet."""
+    hold_out: LabelHoldOut = LabelHoldOut()
+
+    @field_validator("train")
+    @classmethod
+    def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
+        if not files:
+            raise ValueError("is empty; name a file")
+        return files
+
+    @field_validator("encoding")
+    @classmethod
+    def _check_encoding(cls, encoding: str) -> str:
+        try:
+            return codecs.lookup(encoding).name
+        except LookupError:
+            raise ValueError(f"{encoding!r} is not an encoding; try 'utf-8' or 'latin-1'") from None
+
+    def absolute(self) -> "LabelledConfig":
+        """The same data with absolute paths."""
+        parts = {part: tuple(str(Path(file).absolute()) for file in getattr(self, part)) for part in PARTS}
+        return self.model_copy(update=parts)
+
+    def without_files(self) -> dict[str, Any]:
+        """All settings but the paths: files are recognised by their content."""
+        return self.model_dump(mode="json", exclude={*PARTS})
+
+    @property
+    def paths(self) -> list[str]:
+        """All files of the run."""
+        return [*self.train, *self.validation, *self.test]
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether there will be texts for validation."""
+        return bool(self.validation) or bool(self.hold_out.share and self.hold_out.most)
+
+
+class ClassificationTraining(TrainingConfig):
+    """Defaults for a small model on a few thousand short texts."""
+
+    steps: Annotated[int, Field(gt=0)] = 1000
+    optimizer: OptimizerConfig = AdamWConfig(betas=(0.9, 0.99), weight_decay=0.01)
+    schedule: ScheduleConfig = CosineSchedule(learning_rate=1e-3, warmup=100)
+    validate_every: Annotated[int, Field(gt=0)] = 100
+    save_every: Annotated[int, Field(gt=0)] = 100
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    monitor: Literal["accuracy", "macro_f1", "loss"] = "accuracy"  # pyright: ignore
+    """Validation metric that selects the best weights."""
+
+
+class ClassificationRecipe(Recipe):
+    """A run that trains a classifier: a bag of words, a bidirectional LSTM or a Transformer encoder."""
+
+    kind: Literal["classification"] = "classification"
+    data: LabelledConfig
+    model: ModelConfig = BagConfig()
+    tokenizer: TokenizerConfig | None = None
+    """Of a sequence model; default: words, lower-cased. A bag has its own words."""
+    batches: BatchingConfig | None = None
+    """Of a sequence model."""
+    training: ClassificationTraining = ClassificationTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for name in ("tokenizer", "batches"):
+            if self.is_bag and getattr(self, name) is not None:
+                raise ValueError(f"model.kind 'bag' takes no [{name}]; leave it out")
+        if self.is_bag and self.training.init_from:
+            raise ValueError("training.init_from: a bag is fitted, not trained on; leave it out")
+        if self.batches and self.batches.kind == "packed":
+            raise ValueError("batches.kind is 'packed', but a classifier needs a row for each text")
+        if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
+            raise ValueError("training.average.of is 'best', but no texts are held out for validation")
+        return self
+
+    @property
+    def is_bag(self) -> bool:
+        return isinstance(self.model, BagConfig)
+
+    def absolute(self) -> Self:
+        return self.model_copy(update={"data": self.data.absolute()})
+
+    def resolved(self, on_gpu: bool) -> Self:
+        recipe = super().resolved(on_gpu)
+        if self.is_bag:
+            return recipe
+        tokenizer = self.tokenizer or TokenizerConfig(kind="word", vocabulary=20000, lowercase=True)
+        batches = (self.batches or BatchingConfig(tokens=2048)).model_copy(update={"kind": "padded"})
+        return recipe.model_copy(update={"tokenizer": tokenizer, "batches": batches})
+
+    def resume_settings(self) -> dict[str, Any]:
+        groups = self.model_dump(mode="json", exclude={"kind", "data"}, exclude_none=True)
+        return {**groups, "data": self.data.without_files()}

@@ -1,0 +1,129 @@
+"""A recipe sized to labelled texts: which model, and why."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from clearhead.config import apply_overrides, parse_settings
+from clearhead.data.batching.buckets import BatchingConfig
+from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
+from clearhead.data.sources.examples import check_examples
+from clearhead.models import BagConfig, EncoderConfig
+from clearhead.models.heads import ClassifierConfig
+from clearhead.tasks.classification.data import LabelledTexts
+from clearhead.tasks.classification.recipe import (
+    ClassificationRecipe,
+    ClassificationTraining,
+    LabelledConfig,
+)
+from clearhead.tasks.sizing import FittedRecipe, estimate_seconds, setting, steps_of, with_changes
+from clearhead.text.tokenizer import TokenizerConfig
+from clearhead.training.schedule import CosineSchedule
+
+RULE = 1500
+"""From this ratio of texts to words per text on, a sequence model is said to beat a bag (Google's guide)."""
+# From this many words on, triples of words pay.
+TRIGRAM_WORDS = 1_000_000
+# Below this many texts, n-grams that occur once are kept.
+FEW_TEXTS = 1000
+# Measured on one core: reading, counting and fitting.
+BAG_SECONDS_PER_WORD = 1.5e-6
+EPOCHS, BATCH_TOKENS = 10, 4096
+
+
+@dataclass(frozen=True)
+class FittedLabels(FittedRecipe):
+    """A recipe and the texts that it is sized to."""
+
+    recipe: ClassificationRecipe
+    texts: LabelledTexts
+    words: int
+    """In all training texts."""
+
+    def choices(self) -> list[str]:
+        """The choices, one per line."""
+        texts, model, ratio = self.texts, self.recipe.model, self.texts.ratio
+        least = min(np.bincount(texts.classes(texts.train), minlength=len(texts.labels)))
+        found = [
+            f"texts: {len(texts.train):,} to train on, {len(texts.validation):,} for validation; "
+            f"{texts.words_per_text:.0f} words in the median; {len(texts.labels)} labels, the rarest with "
+            f"{least:,} texts"
+        ]
+        if texts.blank:
+            found.append(f"{texts.blank:,} texts without words or without a label are left out")
+        found.append(
+            f"rule of thumb: {len(texts.train):,} texts / {texts.words_per_text:.0f} words = {ratio:,.0f}, "
+            f"{'below' if ratio < RULE else 'at least'} {RULE:,}: "
+            f"{'a bag of words' if ratio < RULE else 'a sequence model'}"
+        )
+        if isinstance(model, BagConfig):
+            found.append(
+                f"model: bag of n-grams up to {model.max_ngram}, {model.weighting}, {model.classifier}, "
+                f"C {model.C:g}"
+            )
+            return found
+        run = self.recipe.training
+        layers = f"{model.layers} layer{'s' if model.layers > 1 else ''}"
+        return [
+            *found,
+            f"model: {model.kind}, width {model.width}, {layers}, texts of up to {model.max_length} tokens",
+            f"run: {run.steps:,} steps, validated every {run.validate_every:,}; the best model is kept",
+        ]
+
+    def seconds(self, device: torch.device) -> float:
+        """The estimated time of the run."""
+        if isinstance(self.recipe.model, BagConfig):
+            return self.words * self.recipe.model.max_ngram * BAG_SECONDS_PER_WORD
+        return estimate_seconds(self.recipe.resolved(device.type == "cuda"), device)
+
+
+def fit_labels(
+    paths: Sequence[str], changes: Sequence[str] = (), progress: ProgressCallback = ignore_progress
+) -> FittedLabels:
+    """Reads the texts once and sizes a recipe to them; changes such as 'model.kind=bilstm' come first."""
+    requested = apply_overrides({"data": {"train": list(paths)}}, changes)
+    data = parse_settings(LabelledConfig, requested["data"], group="data")
+    check_examples(data.paths)
+    with track_progress(map(Path, data.train), progress):
+        texts = LabelledTexts.read(data, seed=1)
+    lengths = np.array([len(example.text.split()) for example in texts.train])
+    kind = setting(requested, "model", "kind")
+    if kind == "bag" or (kind is None and texts.ratio < RULE):
+        recipe = ClassificationRecipe(data=data, model=_bag(texts, int(lengths.sum())))
+    else:
+        recipe = _encoder(data, lengths, steps_of(requested, 0))
+    return FittedLabels(with_changes(recipe, requested, changes), texts, int(lengths.sum()))
+
+
+def _bag(texts: LabelledTexts, words: int) -> BagConfig:
+    two = len(texts.labels) == 2
+    return BagConfig(
+        max_ngram=3 if words >= TRIGRAM_WORDS else 2,
+        weighting="naive_bayes" if two else "tfidf",
+        classifier="logistic" if two else "svm",
+        min_documents=1 if len(texts.train) < FEW_TEXTS or not two else 2,
+    )
+
+
+def _encoder(data: LabelledConfig, lengths: np.ndarray, requested_steps: int) -> ClassificationRecipe:
+    # Punctuation marks are tokens of their own.
+    max_length = int(min(512, max(16, 1.25 * np.quantile(lengths, 0.98))))
+    steps = requested_steps or max(
+        200, int(EPOCHS * np.minimum(1.25 * lengths, max_length).sum() / BATCH_TOKENS)
+    )
+    every = max(20, steps // 20)
+    return ClassificationRecipe(
+        data=data,
+        tokenizer=TokenizerConfig(kind="word", vocabulary=20000, lowercase=True),
+        model=EncoderConfig(max_length=max_length, dropout=0.3, head=ClassifierConfig(dropout=0.3)),
+        batches=BatchingConfig(tokens=BATCH_TOKENS),
+        training=ClassificationTraining(
+            steps=steps,
+            schedule=CosineSchedule(learning_rate=1e-3, warmup=max(1, steps // 20)),
+            validate_every=every,
+            save_every=every,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""N-grams: count running text, generate, evaluate."""

@@ -1,0 +1,1 @@
+"""Word vectors: train on any text, find neighbours and analogies, evaluate."""

@@ -1,0 +1,90 @@
+"""Settings of a run that trains word vectors."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from clearhead.config import Settings
+from clearhead.data.batching.windows import WindowsConfig
+from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
+from clearhead.models.word_vectors import WordVectorsConfig
+from clearhead.tasks.recipe import Recipe
+from clearhead.training import TrainingConfig
+from clearhead.training.schedule import ScheduleConfig, StableSchedule
+
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
+# Settings of gradient descent with an optimizer, which word vectors do without.
+UNUSED = ("optimizer", "accumulate", "parallel", "clip_norm", "init_from", "ema_decay")
+
+
+class WordsConfig(Settings):
+    """The training text."""
+
+    train: Texts
+    """Files, folders or shipped data by name; no window crosses the end of a line."""
+    field: int | str | None = None
+    """Column of .tsv and .csv files, numbered from 0 or named, or field of records, that holds the text."""
+    lower: bool = True
+    """Whether words are lower-cased."""
+    min_count: PositiveInt = 5
+    """Words that occur less often are left out."""
+
+    @field_validator("train")
+    @classmethod
+    def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
+        if not files:
+            raise ValueError("is empty; name a file")
+        return files
+
+    def absolute(self) -> "WordsConfig":
+        """The same data with absolute paths."""
+        return self.model_copy(update={"train": tuple(map(_absolute, self.train))})
+
+
+class WordVectorsTraining(TrainingConfig):
+    """The learning rate falls linearly to zero, as in word2vec, from twice its value there."""
+
+    epochs: PositiveInt = 5
+    steps: PositiveInt | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Default: all steps of the epochs."""
+    schedule: ScheduleConfig = StableSchedule(learning_rate=0.05, warmup=0, decay=1.0)
+    precision: Literal["fp32"] = "fp32"  # pyright: ignore[reportIncompatibleVariableOverride]
+    compile: Literal["off"] = "off"  # pyright: ignore[reportIncompatibleVariableOverride]
+    save_every: PositiveInt = 5000
+
+    @model_validator(mode="after")
+    def _check_unused(self) -> Self:
+        for name in UNUSED:
+            if getattr(self, name) != TrainingConfig.model_fields[name].default:
+                raise ValueError(f"{name} has no effect on word vectors; leave it out")
+        return self
+
+
+class WordVectorsRecipe(Recipe):
+    """A run that trains word vectors."""
+
+    kind: Literal["word_vectors"] = "word_vectors"
+    data: WordsConfig
+    model: WordVectorsConfig = WordVectorsConfig()
+    batches: WindowsConfig = WindowsConfig()
+    training: WordVectorsTraining = WordVectorsTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @field_validator("model")
+    @classmethod
+    def _check_contexts(cls, model: WordVectorsConfig) -> WordVectorsConfig:
+        if not model.contexts:
+            raise ValueError("contexts is false, but training needs the vectors of contexts")
+        return model
+
+    def absolute(self) -> Self:
+        return self.model_copy(update={"data": self.data.absolute()})
+
+    def resume_settings(self) -> dict[str, Any]:
+        groups = self.model_dump(mode="json", exclude={"kind", "data"})
+        return {**groups, "data": self.data.model_dump(mode="json", exclude={"train"})}
+
+
+def _absolute(file: str) -> str:
+    shipped = file in SHIPPED_TEXTS or file in SHIPPED
+    return file if shipped and not Path(file).exists() else str(Path(file).absolute())

@@ -1,0 +1,58 @@
+"""The processor of text models with labels: a tokenizer, and the labels that a text may have."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Self
+
+from clearhead.errors import ModelError
+from clearhead.files import write_text
+from clearhead.text.tokenizer import Tokenizer
+
+
+class TextProcessor:
+    """Text to ids, and labels to class numbers; a model that predicts tokens has no labels."""
+
+    FILE = "processor.json"
+
+    def __init__(self, tokenizer: Tokenizer, labels: tuple[str, ...] = ()):
+        self.tokenizer, self.labels = tokenizer, labels
+
+    @property
+    def size(self) -> int:
+        """The number of embeddings that a model needs."""
+        return self.tokenizer.size
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(f"{self.tokenizer.fingerprint} {list(self.labels)}".encode()).hexdigest()
+
+    def save(self, path: Path) -> None:
+        content = {"labels": list(self.labels), "tokenizer": json.loads(self.tokenizer.to_json())}
+        write_text(path, json.dumps(content, ensure_ascii=False))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        content = read_json(path, {"labels": list, "tokenizer": dict})
+        labels = checked_labels(content["labels"], path)
+        return cls(Tokenizer.from_json(json.dumps(content["tokenizer"]), str(path)), labels)
+
+
+def read_json(path: Path, expected: dict[str, type]) -> dict[str, Any]:
+    """The JSON object in a processor's file, which must have these members."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise ModelError(f"{path}: cannot be read ({reason}); copy the file again") from None
+    for name, kind in expected.items():
+        if not isinstance(content, dict) or not isinstance(content.get(name), kind):
+            raise ModelError(f"{path}: has no valid '{name}'; copy the file again")
+    return content
+
+
+def checked_labels(labels: list[Any], path: Path) -> tuple[str, ...]:
+    """Labels from a file, which must be distinct texts."""
+    if not all(isinstance(label, str) for label in labels) or len({*labels}) < len(labels):
+        raise ModelError(f"{path}: 'labels' are not distinct texts; copy the file again")
+    return tuple(labels)

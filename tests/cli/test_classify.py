@@ -1,0 +1,86 @@
+"""clearhead train --labels, classify and evaluate, as a user calls them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+
+def reviews(count: int, seed: int) -> str:
+    random = np.random.default_rng(seed)
+    lines = []
+    for _ in range(count):
+        label = int(random.integers(2))
+        word = random.choice(["good", "fine"] if label else ["bad", "dull"])
+        others = " ".join(random.choice(["film", "plot", "the", "a", "very"], size=6))
+        lines.append(f"{'pos' if label else 'neg'}\t{word} {others}\n")
+    return "label\ttext\n" + "".join(lines)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reviews")
+    (folder / "train.tsv").write_text(reviews(120, 0))
+    (folder / "test.tsv").write_text(reviews(30, 1))
+    return folder
+
+
+@pytest.fixture
+def trained(files: Path, call) -> Path:
+    if not (files / "run").exists():
+        result = call("train", "--labels", files / "train.tsv", "--out", files / "run")
+        assert result.code == 0, result.err
+        assert "rule of thumb: 109 texts / 7 words = 16, below 1,500: a bag of words" in result.err
+        assert "model: bag of n-grams up to 2" in result.err
+        assert result.out == f"{files / 'run'}\n"
+    return files / "run"
+
+
+def test_texts_get_a_label_and_a_probability(call, trained):
+    result = call("classify", "--model", trained, "a good film", "a dull plot")
+    assert [line.split("\t")[0] for line in result.lines] == ["pos", "neg"]
+    assert all(0.5 < float(line.split("\t")[1]) <= 1 for line in result.lines)
+
+
+def test_stdin_is_classified_line_by_line(call, trained):
+    result = call("classify", "--model", trained, "--json", stdin=b"good\nxyzzy bad\n\n")
+    records = [json.loads(line) for line in result.lines]
+    assert [record["text"] for record in records] == ["good", "xyzzy bad", ""]
+    assert [record["label"] for record in records[:2]] == ["pos", "neg"]
+    assert records[1]["unknown"] == ["xyzzy"]
+    assert sum(records[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_explain_names_the_words_that_decided(call, trained):
+    result = call("classify", "--model", trained, "--explain", "a dull xyzzy film")
+    assert result.lines[0].startswith("neg\t")
+    assert result.lines[1].strip().startswith("+")
+    assert "dull" in result.lines[1]
+    assert "never seen in training, ignored: xyzzy" in result.err
+
+
+def test_evaluate_measures_a_file_or_the_held_out_texts(call, trained, files):
+    result = call("evaluate", trained, "--labels", files / "test.tsv", "--json")
+    assert json.loads(result.out)["accuracy"] == 1
+    assert "accuracy 100.00%" in call("evaluate", trained).out
+
+
+def test_another_kind_of_model_can_be_chosen(call, files, tmp_path):
+    options = ["--set", "model.kind=bilstm", "--set", "model.width=8", "--set", "training.steps=2"]
+    result = call("train", "--labels", files / "train.tsv", "--out", tmp_path / "r", *options)
+    assert result.code == 0, result.err
+    assert "model: bilstm, width 8, 1 layer" in result.err
+    assert "curves.png" in result.err
+
+
+def test_mistakes_get_one_line(error_of, trained, files, tmp_path):
+    odd = tmp_path / "odd.tsv"
+    odd.write_text("label\ttext\nmaybe\tx\n")
+    assert "label 'maybe' is not in the training data" in error_of("evaluate", trained, "--labels", odd)
+    assert "no such file" in error_of("train", "--labels", tmp_path / "none.tsv", "--out", tmp_path / "r")
+    assert "this model continues text" in error_of("classify", "--model", "shakespeare", "x")
+    assert "a classifier needs two" in error_of("train", "--labels", odd, "--out", tmp_path / "r")
+    assert "--text" in error_of("evaluate", trained, "--text", odd)

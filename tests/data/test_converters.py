@@ -1,0 +1,59 @@
+"""An archive in another form becomes the files of a dataset."""
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from clearhead.data import converters
+from clearhead.data.datasets import Dataset
+from clearhead.data.download import get_dataset
+from clearhead.errors import DataError
+
+REVIEWS = {
+    "aclImdb/train/pos/2_9.txt": "fine",
+    "aclImdb/train/pos/10_8.txt": "good\tindeed",
+    "aclImdb/train/neg/0_3.txt": "bad<br />truly",
+    "aclImdb/test/neg/1_1.txt": "böse",
+    "aclImdb/train/unsup/0_0.txt": "who knows",
+    "aclImdb/train/urls_pos.txt": "left out",
+}
+LISTING = "0 imdb_train.tsv 0 imdb_test.tsv 0 imdb_unlabelled.txt"
+
+
+@pytest.fixture
+def archive(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A small archive of aclImdb's form, which every download returns."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        for name, text in REVIEWS.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            tar.addfile(member, io.BytesIO(text.encode()))
+    address = "https://no.invalid/aclImdb_v1.tar.gz"
+    dataset = Dataset("small", ("en",), "none", "small", "none", address, LISTING, "aclimdb")
+    monkeypatch.setattr("clearhead.data.download.DATASETS", (dataset,))
+    monkeypatch.setattr("urllib.request.urlopen", lambda url, timeout: io.BytesIO(content.getvalue()))
+    return content.getvalue()
+
+
+def test_reviews_become_lines_in_the_order_of_label_and_id(archive, monkeypatch, tmp_path: Path):
+    convert = converters.aclimdb
+    monkeypatch.setitem(
+        converters.CONVERTERS, "aclimdb", lambda path: convert(path, hashlib.md5(archive).hexdigest())
+    )
+    written = {path.name: path.read_text(encoding="utf-8") for path in get_dataset("small", tmp_path)}
+    assert written == {
+        "imdb_train.tsv": "0\t0\t3\tbad<br />truly\n1\t2\t9\tfine\n1\t10\t8\tgood indeed\n",
+        "imdb_test.tsv": "0\t1\t1\tböse\n",
+        "imdb_unlabelled.txt": "who knows\n",
+    }
+    assert {path.name for path in tmp_path.iterdir()} == {*written}
+
+
+def test_another_edition_of_the_archive_is_refused(archive, tmp_path: Path):
+    with pytest.raises(DataError, match=r"aclImdb_v1\.tar\.gz: cut short or another edition"):
+        get_dataset("small", tmp_path)
+    assert list(tmp_path.iterdir()) == []
