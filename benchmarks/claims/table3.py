@@ -87,21 +87,23 @@ def report(records: Sequence[Record]) -> str:
 
 
 def finding(records: Sequence[Record]) -> str:
-    def at(name: str) -> float:
-        return mean(values(records, "bleu", row=name))
+    """What the rows say, as far as they were measured."""
 
-    noise = max(spread(values(records, "bleu", row=row)) for row in cases_of(records, "row"))
-    several = at("base") - at("1 heads")
-    lines = [
-        f"Finding: 4 heads are {several:+.1f} BLEU against one at equal width "
-        f"(paper: 8 against 1 +0.9); largest standard deviation of a row {noise:.1f}."
-    ]
+    def against(name: str, other: str) -> float:
+        return mean(values(records, "bleu", row=name)) - mean(values(records, "bleu", row=other))
+
+    rows = cases_of(records, "row")
+    noise = max(spread(values(records, "bleu", row=row)) for row in rows)
+    lines = [f"Finding ({len(rows)} of {len(ROWS)} rows; largest standard deviation of a row {noise:.1f}):"]
+    if "1 heads" in rows:
+        several = against("base", "1 heads")
+        lines.append(f"4 heads are {several:+.1f} BLEU against one at equal width (paper, 8 heads: +0.9).")
+    if "learned positions" in rows:
+        learned = against("learned positions", "base")
+        lines.append(f"Learned positions are {learned:+.1f} BLEU against sinusoids (paper: -0.1).")
     depths = {count: values(records, "bleu", row=row) for count, row in DEPTHS.items()}
     by_depth = ", ".join(f"{count}: {text(one)}" for count, one in depths.items() if one)
     lines.append(f"BLEU by depth: {by_depth}.")
-    lines.append(
-        f"Learned positions instead of sinusoids: {at('learned positions') - at('base'):+.1f} (paper: -0.1)."
-    )
     return "\n".join(lines)
 
 
