@@ -59,7 +59,7 @@ def test_explain_names_the_words_that_decided(call, trained):
     assert result.lines[0].startswith("neg\t")
     assert result.lines[1].strip().startswith("+")
     assert "dull" in result.lines[1]
-    assert "never seen in training, ignored: xyzzy" in result.err
+    assert "not in the model's vocabulary: xyzzy" in result.err
 
 
 def test_evaluate_measures_a_file_or_the_held_out_texts(call, trained, files):

@@ -31,7 +31,7 @@ def classify(
     """Print the label of each text and its probability.
 
     With --explain, a bag of words names the n-grams with the most weight; a sequence model the words whose
-    absence changes the probability most. Words that training never saw are reported, and ignored.
+    absence changes the probability most. Words outside the vocabulary are reported.
 
     \b
     Examples:
@@ -49,7 +49,7 @@ def classify(
                 print_result(_record(found, evidence))
                 continue
             if found.unknown:
-                print_status(f"never seen in training, ignored: {', '.join(found.unknown[:SHOWN])}")
+                print_status(f"not in the model's vocabulary: {', '.join(found.unknown[:SHOWN])}")
             print_result(f"{found.label}\t{found.probability:.3f}")
             for part, added in list(evidence.items())[:SHOWN]:
                 print_result(f"  {added:+.2f}  {part}")

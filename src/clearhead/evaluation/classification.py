@@ -24,14 +24,14 @@ class Confusion:
 
     @property
     def f1(self) -> NDArray[np.float64]:
-        """The harmonic mean of precision and recall of each class; NaN for one that never occurs."""
+        """The F1 of each class, from precision and recall; NaN if it neither occurs nor is predicted."""
         hits, total = self.counts.diagonal(), self.counts.sum(0) + self.counts.sum(1)
         with np.errstate(invalid="ignore"):
             return 2 * hits / total
 
     @property
     def macro_f1(self) -> float:
-        """The mean F1 of the classes that occur, each counted alike."""
+        """The mean F1 of the classes that occur or are predicted, each counted alike."""
         return float(np.nanmean(self.f1))
 
     @property

@@ -49,7 +49,7 @@ class Token:
 
 
 def finite(value: float | None) -> float | None:
-    """A number as JSON, which has no infinity: None for the logarithm of 0."""
+    """A number as JSON, which has neither infinity nor NaN: None in their stead."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -176,8 +176,26 @@ def test_a_class_without_a_test_text_is_noted(tmp_path: Path):
     )
     assert found.record["accuracy"] == 1
     assert found.record["macro_f1"] == 1
-    assert [note for note in found.notes if "label 'neg' has no text" in note]
+    assert [note for note in found.notes if "label 'neg' has no text" in note and "leaves it out" in note]
+    json.loads(json.dumps(dict(found.record)), parse_constant=pytest.fail)  # NaN is no JSON
+    assert found.record["context"] is None
     assert found.notes[0] == "left out 1 texts without words or without a label"
+
+
+def test_a_class_that_is_predicted_without_a_test_text_counts_in_macro_f1(tmp_path: Path):
+    import torch
+
+    (tmp_path / "config.toml").write_text('[data]\ntrain = ["x"]\n')
+    test = write(tmp_path / "test.tsv", [("pos", "good film"), ("pos", "bad film")])
+
+    def logits(texts):
+        return torch.tensor([[float("bad" in text), 0.5] for text in texts])
+
+    found = evaluate(logits, ("neg", "pos"), tmp_path, str(test))
+    assert found.record["macro_f1"] == pytest.approx((0 + 2 / 3) / 2)
+    assert found.notes == (
+        f"label 'neg' has no text in {test}; macro-F1 counts it as 0, because it is predicted",
+    )
 
 
 def test_without_test_files_the_held_out_texts_are_measured(tmp_path: Path):
@@ -192,6 +210,8 @@ def test_without_test_files_the_held_out_texts_are_measured(tmp_path: Path):
         ({"tokenizer": {"kind": "word"}}, r"model.kind 'bag' takes no \[tokenizer\]; leave it out"),
         ({"data": {"train": []}}, "data.train: is empty; name a file"),
         ({"data": {"train": ["x"], "encoding": "utf8000"}}, "'utf8000' is not an encoding"),
+        ({"data": {"train": ["x"], "encoding": "base64"}}, "'base64' is not an encoding"),
+        ({"data": {"train": ["x"], "encoding": "utf-16"}}, "'utf-16' is not an encoding that extends ASCII"),
         ({"model": {"kind": "forest"}}, "'forest' is not one of bag, bilstm, encoder"),
     ],
 )

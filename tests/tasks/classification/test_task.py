@@ -49,7 +49,7 @@ def test_evaluation_measures_the_recipes_test_file(trained: Path):
     assert any("macro-F1" in line for line in found.lines)
 
 
-def test_a_bag_is_no_more_aware_of_context_than_its_pairs_of_words(labelled: Path, tmp_path: Path):
+def test_a_bag_of_counted_words_notices_neither_order_nor_context(labelled: Path, tmp_path: Path):
     finish(
         train(
             recipe(labelled, "bag", model={"kind": "bag", "max_ngram": 1, "weighting": "counts"}),
@@ -82,7 +82,7 @@ def test_the_evidence_names_the_words_that_decide(trained: Path):
         model.evidence("good", "maybe")
 
 
-def test_a_word_never_seen_is_reported_and_ignored(trained: Path):
+def test_a_word_outside_the_vocabulary_is_reported(trained: Path):
     found = clearhead.load(trained).classify("a good lovely xyzzy film")
     assert (found.label, found.unknown) == ("pos", ("xyzzy",))
 

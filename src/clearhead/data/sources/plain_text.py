@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from clearhead.data.sources.streams import not_utf8, nul_bytes, open_file
+from clearhead.data.sources.streams import nul_bytes, open_file, undecodable
 from clearhead.text.normalize import without_surrogates
 
 # Bytes that are read at once, and the most characters of a chunk.
@@ -83,7 +83,7 @@ def _decoded(path: Path) -> Iterator[str]:
                 yield decoder.decode(chunk, final=not chunk)
             except UnicodeDecodeError as error:
                 line += error.object[: error.start].count(b"\n")
-                raise not_utf8(path, line, error.object[error.start]) from None
+                raise undecodable(path, line, error.object[error.start]) from None
             if not chunk:
                 return
             line += chunk.count(b"\n")

@@ -76,7 +76,7 @@ def lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 and encoding == "utf-8" else encoding)
             except UnicodeDecodeError as error:
-                raise not_utf8(path, number, line[error.start]) from None
+                raise undecodable(path, number, line[error.start], encoding) from None
             yield text.removesuffix("\n").removesuffix("\r")
     if number == 0:
         raise DataError(f"{path}: is empty")
@@ -86,8 +86,9 @@ def nul_bytes(path: Path, line: int) -> DataError:
     return DataError(f"{path}, line {line}: contains NUL bytes, so it is not UTF-8 text; convert it first")
 
 
-def not_utf8(path: Path, line: int, byte: int) -> DataError:
-    return DataError(f"{path}, line {line}: not UTF-8 (byte 0x{byte:02x}); save the file as UTF-8")
+def undecodable(path: Path, line: int, byte: int, encoding: str = "utf-8") -> DataError:
+    name = encoding.upper()
+    return DataError(f"{path}, line {line}: not {name} (byte 0x{byte:02x}); save the file as {name}")
 
 
 def content_hash(path: Path) -> str:

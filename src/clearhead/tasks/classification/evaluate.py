@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.checkpoint import SETTINGS
@@ -14,6 +14,7 @@ from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.examples import Example, check_examples
 from clearhead.errors import DataError
 from clearhead.evaluation.classification import Confusion
+from clearhead.inspection.explanation import finite
 from clearhead.tasks.classification.data import check_known, class_numbers, read_labelled
 from clearhead.tasks.classification.recipe import VALIDATION, LabelledConfig
 from clearhead.tasks.evaluation import Evaluation
@@ -34,8 +35,9 @@ class Awareness:
     shuffled_accuracy: float
     accuracy: float
     """Of the same texts as they are."""
-    interaction: float
-    """How far the evidence of two halves together differs from their sum, relative to the evidence itself."""
+    interaction: float | None
+    """How far the evidence of two halves together differs from their sum, relative to the evidence itself.
+    None for a model that never finds any."""
 
 
 def held_out_texts(named: str | None, folder: Path) -> tuple[list[Example], int, str]:
@@ -68,9 +70,11 @@ def evaluate(
     confusion = Confusion.of(correct.tolist(), predicted.tolist(), len(labels))
     aware = awareness(logits, texts, labels)
     notes = [f"left out {blank:,} texts without words or without a label"] if blank else []
-    notes += [
-        f"label '{labels[one]}' has no text in {where}; macro-F1 leaves it out" for one in confusion.absent
-    ]
+    for one in confusion.absent:
+        counted = (
+            "leaves it out" if np.isnan(confusion.f1[one]) else "counts it as 0, because it is predicted"
+        )
+        notes.append(f"label '{labels[one]}' has no text in {where}; macro-F1 {counted}")
     lines = [
         f"{where}: {len(texts):,} texts",
         f"accuracy {confusion.accuracy:.2%}",
@@ -78,13 +82,16 @@ def evaluate(
         *_table(confusion, labels),
         f"order: shuffling the words changes {aware.changed:.1%} of the predictions; accuracy "
         f"{aware.accuracy:.1%} becomes {aware.shuffled_accuracy:.1%} ({min(len(texts), SAMPLE):,} texts)",
-        f"context: two halves together differ by {aware.interaction:.0%} from the sum of their evidence",
     ]
+    if aware.interaction is not None:
+        lines.append(
+            f"context: two halves together differ by {aware.interaction:.0%} from the sum of their evidence"
+        )
     record = {
         "texts": len(texts),
         "accuracy": confusion.accuracy,
         "macro_f1": confusion.macro_f1,
-        "f1": dict(zip(labels, confusion.f1.tolist(), strict=True)),
+        "f1": {label: finite(one) for label, one in zip(labels, confusion.f1.tolist(), strict=True)},
         "labels": list(labels),
         "confusion": confusion.counts.tolist(),
         "order": {"changed": aware.changed, "accuracy": aware.accuracy, "shuffled": aware.shuffled_accuracy},
@@ -96,7 +103,7 @@ def evaluate(
 
 def predict(
     logits: Logits, texts: Sequence[str], progress: ProgressCallback = ignore_progress
-) -> Float[np.ndarray, " texts"]:
+) -> Int[np.ndarray, " texts"]:
     """The class of each text."""
     found = []
     progress(0, len(texts))
@@ -127,7 +134,7 @@ def awareness(logits: Logits, texts: Sequence[Example], labels: Sequence[str], s
         changed=float((predicted != other).float().mean()),
         shuffled_accuracy=float((other.cpu().numpy() == correct).mean()),
         accuracy=float((predicted.cpu().numpy() == correct).mean()),
-        interaction=float(interaction),
+        interaction=finite(float(interaction)),
     )
 
 

@@ -39,7 +39,7 @@ class Classification:
     probabilities: dict[str, float]
     """Of all labels."""
     unknown: tuple[str, ...] = ()
-    """Words that training never saw, which the model ignores."""
+    """Words outside the vocabulary: a bag leaves them out, a sequence model reads <unk>."""
 
     def __str__(self) -> str:
         return self.label
@@ -96,7 +96,7 @@ class ClassificationModel(ABC):
 
     @abstractmethod
     def unknown_words(self, text: str) -> tuple[str, ...]:
-        """The words of a text that training never saw."""
+        """The words of a text outside the vocabulary."""
 
     @abstractmethod
     def evidence(self, text: str, label: str | None = None) -> dict[str, float]:

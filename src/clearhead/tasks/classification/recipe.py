@@ -58,9 +58,12 @@ class LabelledConfig(Settings):
     @classmethod
     def _check_encoding(cls, encoding: str) -> str:
         try:
-            return codecs.lookup(encoding).name
-        except LookupError:
-            raise ValueError(f"{encoding!r} is not an encoding; try 'utf-8' or 'latin-1'") from None
+            # Files are split into lines before they are decoded, which UTF-16 does not allow.
+            if b"\n".decode(encoding) == "\n":
+                return codecs.lookup(encoding).name
+        except (LookupError, UnicodeError):
+            pass
+        raise ValueError(f"{encoding!r} is not an encoding that extends ASCII; try 'utf-8' or 'latin-1'")
 
     def absolute(self) -> "LabelledConfig":
         """The same data with absolute paths."""

@@ -33,7 +33,7 @@ SHOWN_LABELS = 8
 
 
 class ClassificationTask(Task):
-    """Trains a classifier of texts: a sequence model by gradient descent, a bag of words in closed form."""
+    """Trains a classifier of texts: a sequence model by gradient descent, a bag by a linear solver."""
 
     Recipe = ClassificationRecipe
     metrics = (LOSS, MACRO_F1, ACCURACY)
