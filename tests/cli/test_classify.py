@@ -84,3 +84,11 @@ def test_mistakes_get_one_line(error_of, trained, files, tmp_path):
     assert "this model continues text" in error_of("classify", "--model", "shakespeare", "x")
     assert "a classifier needs two" in error_of("train", "--labels", odd, "--out", tmp_path / "r")
     assert "--text" in error_of("evaluate", trained, "--text", odd)
+
+
+@pytest.mark.parametrize("command", ["explain", "explore"])
+def test_a_bag_has_no_explanations(trained: Path, error_of, command: str):
+    text = ["a text"] if command == "explain" else []
+    assert error_of(command, trained, *text).endswith(
+        "a model of kind 'bag' has no explanations; use clearhead classify"
+    )

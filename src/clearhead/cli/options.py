@@ -81,7 +81,8 @@ def check_explains(name: str, model: Any) -> None:
     if not hasattr(model, "explain"):
         from clearhead.tasks import TASKS
 
-        raise ModelError(f"{name}: a {model.task} model has no explanations; use {TASKS[model.task].command}")
+        kind, command = model.model.config.kind, TASKS[model.task].command
+        raise ModelError(f"{name}: a model of kind '{kind}' has no explanations; use {command}")
 
 
 def check_taken(

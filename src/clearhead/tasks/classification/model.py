@@ -122,11 +122,10 @@ class ClassificationModel(ABC):
 
 
 class BagModel(ClassificationModel):
-    """A bag of words in use."""
+    """A bag of words in use; its evidence is exact, and it has no states to capture."""
 
     model: Bag
     processor: Vocabulary
-    tokenizer = None
 
     @torch.no_grad()
     def logits(self, texts: Sequence[str]) -> Float[Tensor, "texts classes"]:
@@ -143,13 +142,6 @@ class BagModel(ClassificationModel):
         [found] = self.model.contributions(self.processor.encode([text]), number)
         named = {self.processor.text(ngram): added for ngram, added in found.items()}
         return dict(sorted(named.items(), key=lambda item: -abs(item[1])))
-
-    def explain(self, text: str, *, names: Sequence[str] = ("*",)) -> Explanation:
-        """Not possible: a bag has neither attention nor states."""
-        raise ModelError(
-            f"{self.name or 'model'}: a bag of words has no attention to draw; its evidence for a label is a "
-            "sum over n-grams: clearhead classify --explain"
-        )
 
 
 class SequenceModel(ClassificationModel):
