@@ -30,7 +30,8 @@ def _group(path: str, kind: type[Settings]) -> list[str]:
     lines = [f"## {path or 'recipe'}", "", *([summary, ""] if summary else [])]
     lines += ["| setting | values | default | meaning |", "|---|---|---|---|"]
     inner: list[str] = []
-    for name, field in kind.model_fields.items():
+    unused = getattr(kind, "UNUSED", ())
+    for name, field in ((name, field) for name, field in kind.model_fields.items() if name not in unused):
         groups = _groups(field.annotation)
         default = "" if field.is_required() else _shown(field.default)
         about = (field.description or "").replace("\n", " ")

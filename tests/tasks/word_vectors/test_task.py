@@ -179,6 +179,7 @@ def test_a_text_without_enough_words_is_one_line(text: str, error: str, tmp_path
     [
         ({"training": {"clip_norm": 2.0}}, "clip_norm has no effect on word vectors; leave it out"),
         ({"training": {"optimizer": {"kind": "muon"}}}, "optimizer has no effect on word vectors"),
+        ({"training": {"patience": 3}}, "patience has no effect on word vectors"),
         ({"model": {"kind": "word_vectors", "contexts": False}}, "training needs the vectors of contexts"),
         ({"batches": {"window": 0}}, "batches.window"),
         ({"data": {"train": []}}, "data.train: is empty; name a file"),

@@ -86,7 +86,7 @@ class LabelledConfig(Settings):
 
 
 class ClassificationTraining(TrainingConfig):
-    """Defaults for a small model on a few thousand short texts."""
+    """Defaults for a small sequence model on a few thousand short texts; a bag uses only the seed."""
 
     steps: Annotated[int, Field(gt=0)] = 1000
     optimizer: OptimizerConfig = AdamWConfig(betas=(0.9, 0.99), weight_decay=0.01)

@@ -1,7 +1,7 @@
 """Settings of a run that trains word vectors."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
@@ -14,8 +14,6 @@ from clearhead.training import TrainingConfig
 from clearhead.training.schedule import ScheduleConfig, StableSchedule
 
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
-# Settings of gradient descent with an optimizer, which word vectors do without.
-UNUSED = ("optimizer", "accumulate", "parallel", "clip_norm", "init_from", "ema_decay")
 
 
 class WordsConfig(Settings):
@@ -45,6 +43,12 @@ class WordsConfig(Settings):
 class WordVectorsTraining(TrainingConfig):
     """The learning rate falls linearly to zero, as in word2vec, from twice its value there."""
 
+    # Plain gradient descent has no optimizer, and nothing is held out for validation.
+    UNUSED: ClassVar[tuple[str, ...]] = (
+        *("optimizer", "accumulate", "parallel", "clip_norm", "init_from", "ema_decay"),
+        *("validate_every", "keep_best", "monitor", "patience"),
+    )
+
     epochs: PositiveInt = 5
     steps: PositiveInt | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
     """Default: all steps of the epochs."""
@@ -55,7 +59,7 @@ class WordVectorsTraining(TrainingConfig):
 
     @model_validator(mode="after")
     def _check_unused(self) -> Self:
-        for name in UNUSED:
+        for name in self.UNUSED:
             if getattr(self, name) != TrainingConfig.model_fields[name].default:
                 raise ValueError(f"{name} has no effect on word vectors; leave it out")
         return self
