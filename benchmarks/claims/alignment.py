@@ -1,11 +1,11 @@
-"""Claim g: attention aligns words; the alignment error of additive attention and of cross-attention.
+"""The claim: attention aligns words; the alignment error of additive attention and of cross-attention.
 
     CLEARHEAD_DATA=FOLDER python -m benchmarks.claims.alignment --device cuda --processes 6 [--tiny]
 
 Translators trained on the shipped Tatoeba pairs (English-French), as they are or joined to 10 to 60 words,
 read the 447 Hansards of WPT 2003 with their translations; nothing is trained for alignment. The head is
 chosen without gold, as the one in which words choose each other most (see benchmarks/alignment.py). The
-folder holds word-alignment/word-alignment- gold.tar.xz.
+folder holds word-alignment/word-alignment-gold.tar.xz.
 """
 
 from collections.abc import Callable, Sequence

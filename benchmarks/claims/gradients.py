@@ -1,4 +1,4 @@
-"""Claim d: the gradient that reaches the first word vanishes in recurrent networks, and attention carries it.
+"""The claim: the gradient that reaches the first word vanishes in an RNN, and attention carries it.
 
     python -m benchmarks.claims.gradients [--tiny]
 

@@ -1,4 +1,4 @@
-"""Claim a: BLEU falls with the length of the source without attention, and attention repairs it.
+"""The claim: BLEU falls with the length of the source without attention, and attention repairs it.
 
     python -m benchmarks.claims.lengths --device cuda --processes 9 [--tiny]
 

@@ -1,4 +1,4 @@
-"""Claim e: order has to be given to a Transformer, and sinusoids meet all criteria of a good encoding.
+"""The claim: order has to be given to a Transformer, and sinusoids meet all criteria of a good encoding.
 
     python -m benchmarks.claims.positions [--tiny]
 

@@ -1,4 +1,4 @@
-"""Claim b: the six scores of attention on one task, in a recurrent translator and in a Transformer.
+"""The six scores of attention on one task, in a recurrent translator and in a Transformer.
 
     python -m benchmarks.claims.scores --device cuda --processes 12 [--tiny]
 

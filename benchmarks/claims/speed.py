@@ -1,4 +1,4 @@
-"""Claim c: recurrent networks cannot be parallelised, so that they train slower than a Transformer.
+"""The claim: recurrent networks cannot be parallelised, so that they train slower than a Transformer.
 
     python -m benchmarks.claims.speed --device cuda [--tiny]
     python -m benchmarks.claims.speed --device cpu
@@ -169,7 +169,9 @@ def finding(records: Sequence[Record], models: Sequence[str], lengths: Sequence[
                 for model in models
                 if model != "Transformer"
             )
-            lines.append(f"Finding, {device}, {batch}, {n} tokens: time of the Transformer's: {ratios}.")
+            lines.append(
+                f"Finding, {device}, {batch}, {n} tokens: time relative to the Transformer: {ratios}."
+            )
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Claim f: many heads beat one at equal width, and depth helps: the paper's table 3 at small scale.
+"""The claim: many heads beat one at equal width, and depth helps: the paper's table 3 at small scale.
 
     python -m benchmarks.claims.table3 --device cuda --processes 12 [--tiny]
 
