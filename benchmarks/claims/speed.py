@@ -170,7 +170,7 @@ def finding(records: Sequence[Record], models: Sequence[str], lengths: Sequence[
                 if model != "Transformer"
             )
             lines.append(
-                f"Finding, {device}, {batch}, {n} tokens: time relative to the Transformer: {ratios}."
+                f"Finding, {device}, {batch}, {n} tokens, relative to the Transformer: {ratios}."
             )
     return "\n".join(lines)
 
