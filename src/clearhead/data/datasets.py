@@ -70,3 +70,8 @@ def shipped_file(name: str) -> Path:
 def is_shipped(path: str | Path, datasets: dict[str, Dataset]) -> bool:
     """Whether a path is the name of one of these datasets; a file of that name takes precedence."""
     return str(path) in datasets and not Path(path).exists()
+
+
+def absolute_path(path: str, datasets: dict[str, Dataset]) -> str:
+    """The absolute path of a file or folder; the name of one of these datasets stays as it is."""
+    return path if is_shipped(path, datasets) else str(Path(path).absolute())

@@ -75,13 +75,9 @@ class NgramTable(nn.Module):
 
     def rows(self, contexts: Int[Tensor, " rows"]) -> tuple[Tensor, Tensor, Tensor]:
         """What follows each context: the numbers of the rows, the words, and their shares."""
-        seen = contexts.clamp(min=0)
-        begin = self.first[seen]
-        count = torch.where(contexts >= 0, self.first[seen + 1] - begin, 0)
-        row = torch.repeat_interleave(torch.arange(len(contexts), device=contexts.device), count)
-        within = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
-        at = begin[row] + within
-        return row, self.keys[at] % self.vocabulary, self.share[at]
+        (seen,) = (contexts >= 0).nonzero(as_tuple=True)
+        row, at = entries(self.first, contexts[seen])
+        return seen[row], self.keys[at] % self.vocabulary, self.share[at]
 
 
 def discounts(counts: Int[Tensor, " ngrams"], smoothing: Smoothing) -> Float[Tensor, "4"]:
@@ -197,3 +193,13 @@ class BackoffTables(nn.Module):
 def sums(index: Tensor, values: Tensor, size: int) -> Tensor:
     """The sum of the values of each index."""
     return torch.zeros(size, dtype=values.dtype, device=values.device).index_add_(0, index, values)
+
+
+def entries(
+    first: Int[Tensor, " groups_and_end"], chosen: Int[Tensor, " chosen"]
+) -> tuple[Int[Tensor, " entries"], Int[Tensor, " entries"]]:
+    """The entries of chosen groups of a sorted table: the number of each one's choice, and its index."""
+    count = first[chosen + 1] - first[chosen]
+    choice = torch.repeat_interleave(torch.arange(len(chosen), device=chosen.device), count)
+    within = torch.arange(len(choice), device=chosen.device) - (count.cumsum(0) - count)[choice]
+    return choice, first[chosen][choice] + within

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearhead.config import Settings
 from clearhead.data.ngrams import NgramCounts
 from clearhead.errors import ModelError
-from clearhead.models.backoff import Probabilities, Smoothing, discounts, sums
+from clearhead.models.backoff import Probabilities, Smoothing, discounts, entries, sums
 from clearhead.text.tokenizer import BOS, PAD
 
 Recent = Int[Tensor, "rows words"]
@@ -111,10 +111,7 @@ class SkipTable(nn.Module):
         voters = active.sum(1)
         row, slot = active.nonzero(as_tuple=True)
         chosen = feature[row, slot]
-        count = self.first[chosen + 1] - self.first[chosen]
-        vote = torch.repeat_interleave(torch.arange(len(chosen), device=chosen.device), count)
-        at = self.first[chosen][vote] + torch.arange(len(vote), device=vote.device)
-        at -= (count.cumsum(0) - count)[vote]
+        vote, at = entries(self.first, chosen)
         weight = sums(row, self.weight[chosen], len(lower))
         summed = weight[:, None] * lower
         words = (row[vote], self.keys[at] % self.vocabulary)

@@ -9,14 +9,17 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
-from clearhead.checkpoint import Checkpoint
+from clearhead.checkpoint import CARD, WEIGHTS, Checkpoint, save_weights, weights
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.evaluation.metric import LOSS, Metric
 from clearhead.models import build
 from clearhead.tasks.events import Event, Finished, Note
 from clearhead.tasks.recipe import Recipe
-from clearhead.tasks.records import naming
+from clearhead.tasks.records import add_final, naming, write_named
 from clearhead.training import Ranks, StateFolder, Trainer
+
+ONE_STEP = 1
+"""The step of a model that is counted or fitted at once."""
 
 
 class Epochs(Protocol):
@@ -109,3 +112,11 @@ class Task(ABC):
     def load(cls, checkpoint: Checkpoint) -> Any:
         """A trained model, ready for use."""
         return checkpoint
+
+
+def publish(task: Task, model: nn.Module, scores: Mapping[str, float], out: Path) -> None:
+    """Writes a model that was fitted in one step, its scores and its card."""
+    add_final(out, ONE_STEP, scores)
+    write_named(out / CARD, task.card(model, ONE_STEP, scores))
+    # Last: a folder counts as a model once it has weights.
+    save_weights(weights(model), out / WEIGHTS)

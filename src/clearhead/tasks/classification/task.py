@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from clearhead.checkpoint import CARD, WEIGHTS, Checkpoint, save_weights, weights
+from clearhead.checkpoint import Checkpoint
 from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.progress import track_progress
 from clearhead.data.sources.examples import Example, check_examples, examples_hash
@@ -24,8 +24,8 @@ from clearhead.tasks.classification.data import LabelledBatch, LabelledBatches, 
 from clearhead.tasks.classification.model import ClassificationModel
 from clearhead.tasks.classification.recipe import VALIDATION, ClassificationRecipe
 from clearhead.tasks.events import Event, Finished, Note, Validation
-from clearhead.tasks.records import add_final, write_named
-from clearhead.tasks.task import RunContext, Task
+from clearhead.tasks.records import write_named
+from clearhead.tasks.task import ONE_STEP, RunContext, Task, publish
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -123,18 +123,16 @@ class ClassificationTask(Task):
             start = perf_counter()
             scores = self._calibrate(model)
             seconds = perf_counter() - start
-            write_named(context.out / CARD, self.card(model, 1, scores))
-            add_final(context.out, 1, scores)
-            save_weights(weights(model), context.out / WEIGHTS)
+            publish(self, model, scores, context.out)
             return converged, scores, seconds
 
         converged, scores, seconds = context.ranks.first(fit)
         if not converged:
             yield Note("the solver did not converge; a lower model.C may help")
         if scores:
-            yield Validation(1, scores, True, seconds, self.metrics)
+            yield Validation(ONE_STEP, scores, True, seconds, self.metrics)
         yield Note(f"fitted in {process_time() - started:.1f} CPU-seconds")
-        return Finished(context.out, 1, False, "all texts are counted")
+        return Finished(context.out, ONE_STEP, False, "all texts are counted")
 
     @torch.no_grad()
     def _calibrate(self, model: Bag) -> dict[str, float]:

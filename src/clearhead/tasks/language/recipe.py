@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from clearhead.config import Settings
 from clearhead.data.batching.crops import TextBatchingConfig
-from clearhead.data.datasets import SHIPPED_TEXTS
+from clearhead.data.datasets import SHIPPED_TEXTS, absolute_path
 from clearhead.data.sources.documents import files
 from clearhead.data.sources.streams import suffix
 from clearhead.data.survey import FEW_DOCUMENTS
@@ -58,7 +58,10 @@ class PlainTextConfig(Settings):
 
     def absolute(self) -> Self:
         """The same data with absolute paths."""
-        parts = {part: tuple(map(_absolute, getattr(self, part))) for part in self.FILES}
+        parts = {
+            part: tuple(absolute_path(file, SHIPPED_TEXTS) for file in getattr(self, part))
+            for part in self.FILES
+        }
         return self.model_copy(update=parts)
 
     def without_files(self) -> dict[str, Any]:
@@ -189,7 +192,3 @@ class LanguageRecipe(Recipe):
     def resume_settings(self) -> dict[str, Any]:
         groups = self.model_dump(mode="json", exclude={"kind", "data"})
         return {**groups, "data": self.data.without_files()}
-
-
-def _absolute(file: str) -> str:
-    return file if file in SHIPPED_TEXTS and not Path(file).exists() else str(Path(file).absolute())

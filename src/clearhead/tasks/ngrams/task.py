@@ -6,7 +6,7 @@ from time import perf_counter, process_time
 
 from torch import nn
 
-from clearhead.checkpoint import CARD, WEIGHTS, Checkpoint, save_weights, weights
+from clearhead.checkpoint import Checkpoint
 from clearhead.data.progress import track_progress
 from clearhead.data.sources.documents import check_texts
 from clearhead.errors import DataError
@@ -21,12 +21,8 @@ from clearhead.tasks.ngrams.data import SentenceText
 from clearhead.tasks.ngrams.evaluate import score, tune_cache
 from clearhead.tasks.ngrams.model import NgramModel
 from clearhead.tasks.ngrams.recipe import NgramRecipe
-from clearhead.tasks.records import add_final, write_named
-from clearhead.tasks.task import RunContext, Task
+from clearhead.tasks.task import ONE_STEP, RunContext, Task, publish
 from clearhead.text.tokenizer import Tokenizer
-
-# A model is counted in one step.
-STEP = 1
 
 
 class NgramTask(Task):
@@ -85,11 +81,11 @@ class NgramTask(Task):
         begun = perf_counter()
         scores = self.validate(model)
         if scores:
-            yield Validation(STEP, scores, True, perf_counter() - begun, self.metrics)
+            yield Validation(ONE_STEP, scores, True, perf_counter() - begun, self.metrics)
         elif self.validation:
             yield Note("without smoothing, some of the validation text is impossible: no perplexity")
-        context.ranks.first(lambda: self._publish(model, context, scores))
-        return Finished(context.out, STEP, False, "all n-grams are counted")
+        context.ranks.first(lambda: publish(self, model, scores, context.out))
+        return Finished(context.out, ONE_STEP, False, "all n-grams are counted")
 
     def validate(self, model: Ngram, autocast: AbstractContextManager | None = None) -> dict[str, float]:
         """Loss per token, bits per byte and perplexity of the validation text."""
@@ -120,13 +116,6 @@ class NgramTask(Task):
     def _about(self, text: SentenceText) -> str:
         thing = "sentence" if self.recipe.data.sentences == "lines" else "document"
         return f"{text.words:,} tokens in {counted(text.sentences, thing)}, {text.unknown:,} of them unknown"
-
-    def _publish(self, model: Ngram, context: RunContext, scores: Mapping[str, float]) -> None:
-        out = context.out
-        add_final(out, STEP, scores)
-        write_named(out / CARD, self.card(model, STEP, scores))
-        # Last: a folder counts as a model once it has weights.
-        save_weights(weights(model), out / WEIGHTS)
 
 
 def _about(model: Ngram) -> str:

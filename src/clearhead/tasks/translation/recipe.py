@@ -21,7 +21,7 @@ from clearhead.checkpoint import SETTINGS
 from clearhead.config import Settings, read_toml
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import CleaningConfig
-from clearhead.data.datasets import SHIPPED
+from clearhead.data.datasets import SHIPPED, absolute_path
 from clearhead.data.sources.corpus import DataPath
 from clearhead.errors import ModelError, TextError
 from clearhead.models import Seq2SeqConfig, TranslatorConfig
@@ -193,7 +193,7 @@ def _tried(build: Callable[[Any], Any], values: Any) -> tuple[Any, list[Any]]:
 def _absolute(file: str | tuple[str, str]) -> str | tuple[str, str]:
     if isinstance(file, tuple):
         return str(Path(file[0]).absolute()), str(Path(file[1]).absolute())
-    return file if file in SHIPPED and not Path(file).exists() else str(Path(file).absolute())
+    return absolute_path(file, SHIPPED)
 
 
 class ValidationConfig(Settings):

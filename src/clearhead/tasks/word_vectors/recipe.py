@@ -1,13 +1,12 @@
 """Settings of a run that trains word vectors."""
 
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from clearhead.config import Settings
 from clearhead.data.batching.windows import WindowsConfig
-from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
+from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS, absolute_path
 from clearhead.models.word_vectors import WordVectorsConfig
 from clearhead.tasks.recipe import Recipe
 from clearhead.training import TrainingConfig
@@ -37,7 +36,8 @@ class WordsConfig(Settings):
 
     def absolute(self) -> "WordsConfig":
         """The same data with absolute paths."""
-        return self.model_copy(update={"train": tuple(map(_absolute, self.train))})
+        shipped = SHIPPED | SHIPPED_TEXTS
+        return self.model_copy(update={"train": tuple(absolute_path(file, shipped) for file in self.train)})
 
 
 class WordVectorsTraining(TrainingConfig):
@@ -87,8 +87,3 @@ class WordVectorsRecipe(Recipe):
     def resume_settings(self) -> dict[str, Any]:
         groups = self.model_dump(mode="json", exclude={"kind", "data"})
         return {**groups, "data": self.data.model_dump(mode="json", exclude={"train"})}
-
-
-def _absolute(file: str) -> str:
-    shipped = file in SHIPPED_TEXTS or file in SHIPPED
-    return file if shipped and not Path(file).exists() else str(Path(file).absolute())
