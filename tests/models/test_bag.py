@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clearhead.errors import DataError, ModelError
-from clearhead.models.bag import TOKEN, Bag, BagConfig, CountedTexts, Vocabulary, calibrated_temperature
+from clearhead.models.bag import TOKEN, Bag, BagConfig, BagVocabulary, CountedTexts, calibrated_temperature
 
 sklearn = pytest.importorskip("sklearn")
 
@@ -123,19 +123,19 @@ def test_the_temperature_makes_held_out_labels_most_likely():
 
 
 def test_a_vocabulary_is_saved_as_plain_data(tmp_path):
-    vocabulary = Vocabulary(["gut", "böse"], 3, ("ja", "nein"), lowercase=True)
-    vocabulary.save(tmp_path / Vocabulary.FILE)
-    loaded = Vocabulary.load(tmp_path / Vocabulary.FILE)
+    vocabulary = BagVocabulary(["gut", "böse"], 3, ("ja", "nein"), lowercase=True)
+    vocabulary.save(tmp_path / BagVocabulary.FILE)
+    loaded = BagVocabulary.load(tmp_path / BagVocabulary.FILE)
     assert loaded.fingerprint == vocabulary.fingerprint
     assert loaded.encode(["BÖSE neu gut"]).ids.tolist() == [2, 0, 1]
-    (tmp_path / Vocabulary.FILE).write_text(
+    (tmp_path / BagVocabulary.FILE).write_text(
         '{"words": ["a", "a"], "ngrams": 1, "labels": [], "lowercase": true}'
     )
     with pytest.raises(ModelError, match="'words' are not distinct texts"):
-        Vocabulary.load(tmp_path / Vocabulary.FILE)
-    (tmp_path / Vocabulary.FILE).write_text("[]")
+        BagVocabulary.load(tmp_path / BagVocabulary.FILE)
+    (tmp_path / BagVocabulary.FILE).write_text("[]")
     with pytest.raises(ModelError, match=re.escape("has no valid 'words'; copy the file again")):
-        Vocabulary.load(tmp_path / Vocabulary.FILE)
+        BagVocabulary.load(tmp_path / BagVocabulary.FILE)
 
 
 def test_ngrams_that_are_too_rare_are_an_error():

@@ -51,11 +51,11 @@ def test_a_saved_vocabulary_is_loaded_again(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ('{"words": ["a", "a"], "counts": [], "lower": true}', "'a' occurs twice"),
-        ('{"words": ["a"], "counts": [1, 2], "lower": true}', "counts does not fit the words"),
-        ('{"words": "a", "counts": [], "lower": true}', "words is not a list of strings"),
-        ('{"words": ["a"]', "Expecting"),
-        ("[1]", "mapping"),
+        ('{"words": ["a", "a"], "counts": [], "lower": true}', "'words' are not distinct texts"),
+        ('{"words": ["a"], "counts": [1, 2], "lower": true}', "'counts' do not fit the words"),
+        ('{"words": "a", "counts": [], "lower": true}', "has no valid 'words'"),
+        ('{"words": ["a"]', "cannot be read (Expecting"),
+        ("[1]", "has no valid 'words'"),
     ],
 )
 def test_a_damaged_file_is_one_line(content: str, problem: str, tmp_path: Path):
@@ -63,6 +63,5 @@ def test_a_damaged_file_is_one_line(content: str, problem: str, tmp_path: Path):
     path.write_text(content)
     with pytest.raises(ModelError) as error:
         Vocabulary.load(path)
-    assert str(error.value).startswith(f"{path}: not a vocabulary (")
-    assert problem in str(error.value)
+    assert str(error.value).startswith(f"{path}: {problem}")
     assert "\n" not in str(error.value)

@@ -22,7 +22,7 @@ from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError, ModelError
 from clearhead.files import write_text
 from clearhead.models.anatomy import Anatomy
-from clearhead.text.processor import checked_labels, read_json
+from clearhead.text.processor import distinct_texts, read_json
 
 Numbers = NDArray[np.int64]
 Logits = Float[Tensor, "texts classes"]
@@ -38,7 +38,7 @@ class BagConfig(Settings):
 
     kind: Literal["bag"] = "bag"
     max_ngram: int = Field(default=2, ge=1, le=3)
-    """The longest n-grams: 1 for words alone, 2 for pairs of neighbours too, 3 for triples."""
+    """The longest n-grams: 1 for words alone, 2 for bigrams too, 3 for trigrams."""
     weighting: Literal["counts", "tfidf", "naive_bayes"] = "naive_bayes"
     """naive_bayes: whether an n-gram occurs, times its log-count ratio (Wang and Manning 2012)."""
     classifier: Literal["svm", "logistic"] = "logistic"
@@ -51,7 +51,7 @@ class BagConfig(Settings):
     lowercase: bool = True
 
 
-class Vocabulary:
+class BagVocabulary:
     """The words of a bag, numbered from 1, and its labels; 0 stands for an unknown word."""
 
     FILE = "vocabulary.json"
@@ -91,12 +91,12 @@ class Vocabulary:
         write_text(path, self._json())
 
     @classmethod
-    def load(cls, path: Path) -> "Vocabulary":
+    def load(cls, path: Path) -> "BagVocabulary":
         found = read_json(path, {"words": list, "ngrams": int, "labels": list, "lowercase": bool})
-        words, ngrams = found["words"], found["ngrams"]
-        if not all(isinstance(word, str) for word in words) or len({*words}) < len(words) or ngrams < 0:
-            raise ModelError(f"{path}: 'words' are not distinct texts; copy the file again")
-        return cls(words, ngrams, checked_labels(found["labels"], path), found["lowercase"])
+        if found["ngrams"] < 0:
+            raise ModelError(f"{path}: 'ngrams' is below 0; copy the file again")
+        words, labels = (distinct_texts(found, name, path) for name in ("words", "labels"))
+        return cls(words, found["ngrams"], labels, found["lowercase"])
 
     def _json(self) -> str:
         names = ("labels", "lowercase", "ngrams", "words")
@@ -118,17 +118,12 @@ class Bags:
         """The text of each entry."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
-    def select(self, texts: Numbers) -> "Bags":
-        """Some of the texts."""
-        entries = TokenSequences(np.arange(len(self.columns), dtype=np.uint32), self.offsets).gather(texts)
-        return Bags(self.columns[entries.ids], self.counts[entries.ids], entries.offsets)
-
 
 @dataclass(frozen=True, eq=False)
 class CountedTexts:
     """Training texts as bags: their vocabulary, the number of each n-gram, and the counts."""
 
-    vocabulary: Vocabulary
+    vocabulary: BagVocabulary
     ngrams: Numbers
     bags: Bags
 
@@ -155,7 +150,7 @@ class CountedTexts:
             columns = (np.cumsum(frequent) - 1)[bags.columns[keep]]
             offsets = np.concatenate([[0], np.cumsum(keep)])[bags.offsets]
             table, bags = table[frequent], Bags(columns, bags.counts[keep], offsets)
-        return cls(Vocabulary(words, len(table), labels, config.lowercase), table, bags)
+        return cls(BagVocabulary(words, len(table), labels, config.lowercase), table, bags)
 
 
 class Bag(nn.Module):
@@ -165,7 +160,7 @@ class Bag(nn.Module):
     """
 
     Config = BagConfig
-    Processor = Vocabulary
+    Processor = BagVocabulary
     ngrams: Tensor
     idf: Tensor
     temperature: Tensor
@@ -183,7 +178,7 @@ class Bag(nn.Module):
         self.register_buffer("temperature", torch.ones(()))
 
     @classmethod
-    def build(cls, config: BagConfig, processor: Vocabulary) -> "Bag":
+    def build(cls, config: BagConfig, processor: BagVocabulary) -> "Bag":
         return cls(config, processor.base, processor.ngrams, len(processor.labels))
 
     @classmethod
@@ -275,12 +270,12 @@ def words_of(text: str, lowercase: bool) -> list[str]:
     return TOKEN.findall(text.lower() if lowercase else text)
 
 
-def ngrams_of(words: TokenSequences, base: int, longest: int) -> tuple[Numbers, Numbers]:
+def ngrams_of(words: TokenSequences, base: int, max_ngram: int) -> tuple[Numbers, Numbers]:
     """The n-grams of texts as numbers, and the text of each; those with an unknown word are left out."""
     ids = words.ids.astype(np.int64)
     texts = np.repeat(np.arange(len(words)), words.lengths)
     found, documents = [], []
-    for length in range(1, longest + 1):
+    for length in range(1, max_ngram + 1):
         starts = max(0, len(ids) - length + 1)
         complete = texts[:starts] == texts[len(ids) - starts :]
         number = np.zeros(starts, dtype=np.int64)

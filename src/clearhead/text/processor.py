@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,7 +35,7 @@ class TextProcessor:
     @classmethod
     def load(cls, path: Path) -> Self:
         content = read_json(path, {"labels": list, "tokenizer": dict})
-        labels = checked_labels(content["labels"], path)
+        labels = distinct_texts(content, "labels", path)
         return cls(Tokenizer.from_json(json.dumps(content["tokenizer"]), str(path)), labels)
 
 
@@ -51,8 +52,9 @@ def read_json(path: Path, expected: dict[str, type]) -> dict[str, Any]:
     return content
 
 
-def checked_labels(labels: list[Any], path: Path) -> tuple[str, ...]:
-    """Labels from a file, which must be distinct texts."""
-    if not all(isinstance(label, str) for label in labels) or len({*labels}) < len(labels):
-        raise ModelError(f"{path}: 'labels' are not distinct texts; copy the file again")
-    return tuple(labels)
+def distinct_texts(content: Mapping[str, list[Any]], name: str, path: Path) -> tuple[str, ...]:
+    """A member of a processor's file, which must be a list of distinct texts."""
+    texts = content[name]
+    if not all(isinstance(text, str) for text in texts) or len({*texts}) < len(texts):
+        raise ModelError(f"{path}: '{name}' are not distinct texts; copy the file again")
+    return tuple(texts)

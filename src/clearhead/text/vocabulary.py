@@ -3,14 +3,15 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from clearhead.errors import ModelError, TextError, closest_match, did_you_mean
 from clearhead.files import write_text
+from clearhead.text.processor import distinct_texts, read_json
 
 WORD = re.compile(r"(?<![<\d])(?<!</)(?<![^\W\d_])[^\W\d_]+(?:['’][^\W\d_]+)*")
 """Letters in any script, with apostrophes between them; not the name of an HTML tag, nor the th of 5th."""
@@ -69,35 +70,13 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            return cls(*_checked(**values))
-        except OSError as error:
-            raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-        except (ValueError, TypeError) as error:
-            raise ModelError(f"{path}: not a vocabulary ({error}); copy the file again") from None
+        found = read_json(path, {"words": list, "counts": list, "lower": bool})
+        words, counts = distinct_texts(found, "words", path), found["counts"]
+        if len(counts) not in (0, len(words)):
+            raise ModelError(f"{path}: 'counts' do not fit the words; copy the file again")
+        return cls(list(words), counts, found["lower"])
 
     @property
     def fingerprint(self) -> str:
         """Equal for vocabularies with the same words."""
         return hashlib.sha256("\n".join(self.words).encode()).hexdigest()
-
-
-def duplicates(words: Iterable[str]) -> Iterator[str]:
-    """The words that occurred before."""
-    seen: set[str] = set()
-    for word in words:
-        if word in seen:
-            yield word
-        seen.add(word)
-
-
-def _checked(words: Any, counts: Any, lower: Any) -> tuple[list[str], list[int], bool]:
-    """The values of a saved vocabulary; raises ValueError if they are none."""
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError("words is not a list of strings")
-    if (word := next(duplicates(words), None)) is not None:
-        raise ValueError(f"{word!r} occurs twice")
-    if not isinstance(counts, list) or len(counts) not in (0, len(words)):
-        raise ValueError("counts does not fit the words")
-    return words, counts, bool(lower)

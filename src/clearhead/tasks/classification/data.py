@@ -118,17 +118,17 @@ def split(
     return train, [example for example in texts if _hash(example.text, seed) in held]
 
 
-def shorten(ids: Sequence[int], longest: int) -> list[int]:
+def shorten(ids: Sequence[int], max_length: int) -> list[int]:
     """The ids and an end token; of a long text, its beginning and more of its end (Sun et al. 2019)."""
-    room = longest - 1
+    room = max_length - 1
     head = room // 4
     return [*ids, EOS] if len(ids) <= room else [*ids[:head], *ids[len(ids) - room + head :], EOS]
 
 
-def encode(texts: Iterable[str], processor: TextProcessor, longest: int) -> TokenSequences:
-    """The ids of texts, each with an end token, shortened to the longest that a model takes."""
+def encode(texts: Iterable[str], processor: TextProcessor, max_length: int) -> TokenSequences:
+    """The ids of texts, each with an end token, shortened to `max_length` tokens."""
     encoded = processor.tokenizer.encode_batch(list(texts))
-    return TokenSequences.of([shorten(ids, longest) for ids in encoded])
+    return TokenSequences.of([shorten(ids, max_length) for ids in encoded])
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import ModelError, TextError
 from clearhead.inspection.explanation import Explanation, explain_pass, text_tokens
 from clearhead.models import Bag, BiLSTM, Encoder
-from clearhead.models.bag import UNKNOWN, Vocabulary, words_of
+from clearhead.models.bag import UNKNOWN, BagVocabulary, words_of
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.classification.data import LabelledBatch, LabelledBatches, encode
 from clearhead.tasks.classification.evaluate import evaluate
@@ -125,7 +125,7 @@ class BagModel(ClassificationModel):
     """A bag of words in use; its evidence is exact, and it has no states to capture."""
 
     model: Bag
-    processor: Vocabulary
+    processor: BagVocabulary
 
     @torch.no_grad()
     def logits(self, texts: Sequence[str]) -> Float[Tensor, "texts classes"]:

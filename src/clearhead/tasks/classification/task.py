@@ -18,7 +18,7 @@ from clearhead.data.sources.examples import Example, check_examples, examples_ha
 from clearhead.evaluation.classification import Confusion
 from clearhead.evaluation.metric import ACCURACY, LOSS, MACRO_F1
 from clearhead.models import Bag, BiLSTM, Encoder
-from clearhead.models.bag import CountedTexts, Vocabulary, calibrated_temperature
+from clearhead.models.bag import BagVocabulary, CountedTexts, calibrated_temperature
 from clearhead.tasks.card import card, data_line
 from clearhead.tasks.classification.data import LabelledBatch, LabelledBatches, LabelledTexts, encode
 from clearhead.tasks.classification.model import ClassificationModel
@@ -53,7 +53,7 @@ class ClassificationTask(Task):
             context.ranks.first(lambda: self._write_held_out(context))
         if self.recipe.is_bag:
             yield Note("counting n-grams …")
-            self.processor = context.processor(Vocabulary, lambda: self.counted.vocabulary)
+            self.processor = context.processor(BagVocabulary, lambda: self.counted.vocabulary)
             return
         tokenizer = self.recipe.tokenizer
         assert tokenizer is not None
