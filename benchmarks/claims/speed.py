@@ -169,9 +169,7 @@ def finding(records: Sequence[Record], models: Sequence[str], lengths: Sequence[
                 for model in models
                 if model != "Transformer"
             )
-            lines.append(
-                f"Finding, {device}, {batch}, {n} tokens, relative to the Transformer: {ratios}."
-            )
+            lines.append(f"Finding, {device}, {batch}, {n} tokens, relative to the Transformer: {ratios}.")
     return "\n".join(lines)
 
 
