@@ -145,7 +145,7 @@ def test_a_file_cut_anywhere_is_refused(path: Path, tmp_path: Path):
 
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path, gpt_model: Path):
-    with pytest.raises(ModelError, match="'New York': a word with blanks cannot be written"):
+    with pytest.raises(ModelError, match="'New York': a word with white space cannot be written"):
         write_vectors(tmp_path / "v.txt", ["New York"], MATRIX[:1])
     with pytest.raises(ModelError, match=r"is written uncompressed; leave out \.gz"):
         write_vectors(tmp_path / "v.bin.gz", WORDS, MATRIX)

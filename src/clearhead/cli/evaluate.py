@@ -59,7 +59,7 @@ def evaluate(
     A language model gets its loss, perplexity and bits per byte on --text, or on the text held out from its
     training. A sliding window predicts each token once, with at least window minus stride tokens of context.
 
-    Word vectors get their rank correlation with judgements of similarity, and their accuracy on analogies, on
+    Word vectors get their rank correlation with human similarity ratings, and their accuracy on analogies, on
     the files of --words.
 
     A classifier gets its accuracy, macro-F1 and confusion matrix on --labels, or on the test files of its

@@ -1,4 +1,4 @@
-"""Tests of word vectors: similarity as people see it, and analogies."""
+"""Tests of word vectors: human similarity ratings, and analogies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class WordTest:
 
 @dataclass(frozen=True)
 class SimilarityScore:
-    """Spearman's rank correlation with the judgements of people."""
+    """Spearman's rank correlation with human ratings."""
 
     name: str
     correlation: float | None

@@ -86,7 +86,7 @@ def write_vectors(path: Path, words: list[str], matrix: Vectors) -> None:
         raise ModelError(f"{path}: is written uncompressed; leave out {compression(path)}")
     for word in words:
         if not word or any(map(str.isspace, word)):
-            raise ModelError(f"{word!r}: a word with blanks cannot be written in the formats of word2vec")
+            raise ModelError(f"{word!r}: a word with white space cannot be written to a word2vec file")
     with atomic_path(path) as temporary, temporary.open("wb") as stream:
         stream.write(f"{len(words)} {matrix.shape[1]}\n".encode())
         for word, row in zip(words, matrix.astype("<f4", copy=False), strict=True):

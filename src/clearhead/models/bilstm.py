@@ -27,7 +27,7 @@ class BiLSTMConfig(Settings):
     dropout: float = Field(default=0.3, ge=0, lt=1)
     """Of embeddings, and between layers."""
     max_length: PositiveInt = 512
-    """The most tokens of a text; of a longer one, the first quarter of these and the rest from its end."""
+    """Maximum tokens of a text; of a longer one, its beginning (a quarter of them) and its end are kept."""
     head: HeadConfig = ClassifierConfig(pooling="max", dropout=0.3)
 
 

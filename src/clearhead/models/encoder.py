@@ -38,7 +38,7 @@ class EncoderConfig(BlockConfig):
     init: Init = "xavier"
     dropout: float = Field(default=0.1, ge=0, lt=1)
     max_length: PositiveInt = 512
-    """The most tokens of a text; of a longer one, the first quarter of these and the rest from its end."""
+    """Maximum tokens of a text; of a longer one, its beginning (a quarter of them) and its end are kept."""
     head: HeadConfig = ClassifierConfig()
 
     @property

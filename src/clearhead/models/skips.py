@@ -23,7 +23,7 @@ class SkipConfig(Settings):
     reach: int = Field(default=6, ge=1, le=64)
     """How far before the most recent word the other one may be, in words of the same sentence."""
     informative: float | None = Field(default=None, ge=0)
-    """Masks every feature that tells less than this many nats more than the most recent word alone does.
+    """Masks features with less than this many nats of information beyond the most recent word.
     Default: no mask; every feature votes."""
 
 
@@ -43,9 +43,9 @@ class SkipTable(nn.Module):
     share: Tensor
     weight: Tensor
     information: Tensor
-    """The nats that a feature tells beyond its recent word: the divergence of its row from the mean row."""
+    """What a feature adds to its recent word: the KL divergence of its row from the mean row, in nats."""
     mask: Tensor
-    """1 for the features that may vote, 0 for those that are crossed out."""
+    """1 for the features that may vote, 0 for those that are masked."""
 
     def __init__(self, config: SkipConfig, vocabulary: int, smoothing: Smoothing):
         super().__init__()

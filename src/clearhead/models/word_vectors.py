@@ -14,9 +14,9 @@ from clearhead.text.vocabulary import Vocabulary
 class WordVectorsConfig(Settings):
     kind: Literal["word_vectors"] = "word_vectors"
     width: PositiveInt = 100
-    """Numbers per vector."""
+    """Dimensions of a vector."""
     contexts: bool = True
-    """Whether the vectors of contexts, which only training needs, are there; files of others have none."""
+    """Whether there are context vectors, which only training needs; imported files have none."""
 
     def tensor_sizes(self, vocabulary: int) -> dict[str, int]:
         """The number of weights in each large part."""

@@ -20,13 +20,13 @@ class WindowsConfig(Settings):
     """How pairs of words are drawn from a text (Mikolov et al. 2013, sections 2.2 and 2.3)."""
 
     window: Annotated[int, Field(gt=0, le=30)] = 5
-    """Maximum distance of a context; each word draws its own between 1 and this."""
+    """Maximum distance between a word and its context; each word draws a window size from 1 to this."""
     negatives: PositiveInt = 5
     """Negative samples per pair."""
     exponent: Annotated[float, Field(ge=0, le=1)] = 0.75
-    """Negative samples are drawn with the frequency of the words to this power."""
+    """Negative samples are drawn by word frequency to this power."""
     subsample: Annotated[float, Field(ge=0)] = 1e-3
-    """Words with a higher frequency than this are left out at random; 0 keeps all."""
+    """Words with a higher frequency than this are subsampled; 0 keeps all."""
     words: PositiveInt = 4096
     """Words of text per step."""
     update: PositiveInt = 1024
@@ -34,7 +34,7 @@ class WindowsConfig(Settings):
     block: Annotated[int, Field(gt=0, le=64)] = 32
     """Consecutive words that share their negative samples, so that their scores are matrix products."""
     shared_negatives: PositiveInt = 32
-    """Negative samples of a block; each counts as often as needed to make `negatives` per pair."""
+    """Negative samples of a block, weighted to make `negatives` per pair."""
 
 
 @dataclass(frozen=True)

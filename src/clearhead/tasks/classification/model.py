@@ -78,7 +78,7 @@ class ClassificationModel(ABC):
     @overload
     def classify(self, texts: list[str]) -> list[Classification]: ...
     def classify(self, texts: str | list[str]) -> Classification | list[Classification]:
-        """The class of a text, or of each of several; a blank text gets that of nothing at all."""
+        """The class of a text, or of each of several; a blank text is classified as an empty one."""
         several = as_texts(texts)
         if not several:
             return []

@@ -40,7 +40,7 @@ class LabelledConfig(Settings):
     validation: Files = ()
     """Default: a part of the training texts (see hold_out)."""
     test: Files = ()
-    """What `clearhead evaluate` measures on by default."""
+    """Files that `clearhead evaluate` measures on by default."""
     columns: Columns | None = None
     """Columns of label and text, numbered from 0 or named. Default: found by their usual names."""
     encoding: str = "utf-8"

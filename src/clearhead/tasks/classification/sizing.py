@@ -24,8 +24,9 @@ from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import CosineSchedule
 
 RULE = 1500
-"""From this ratio of texts to words per text on, a sequence model is said to beat a bag (Google's guide)."""
-# From this many words on, triples of words pay.
+"""From this ratio of texts to words per text on, a sequence model should win (Google's guide to text
+classification, 2018, step 2.5)."""
+# From this many words on, trigrams pay.
 TRIGRAM_WORDS = 1_000_000
 # Below this many texts, n-grams that occur once are kept.
 FEW_TEXTS = 1000
@@ -49,8 +50,8 @@ class FittedLabels(FittedRecipe):
         least = min(np.bincount(texts.classes(texts.train), minlength=len(texts.labels)))
         found = [
             f"texts: {len(texts.train):,} to train on, {len(texts.validation):,} for validation; "
-            f"{texts.words_per_text:.0f} words in the median; {len(texts.labels)} labels, the rarest with "
-            f"{least:,} texts"
+            f"{texts.words_per_text:.0f} words in the median text; {len(texts.labels)} labels, the rarest "
+            f"with {least:,} texts"
         ]
         if texts.blank:
             found.append(f"{texts.blank:,} texts without words or without a label are left out")

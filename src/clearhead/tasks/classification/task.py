@@ -132,7 +132,7 @@ class ClassificationTask(Task):
         if scores:
             yield Validation(ONE_STEP, scores, True, seconds, self.metrics)
         yield Note(f"fitted in {process_time() - started:.1f} CPU-seconds")
-        return Finished(context.out, ONE_STEP, False, "all texts are counted")
+        return Finished(context.out, ONE_STEP, False, "the weights are fitted")
 
     @torch.no_grad()
     def _calibrate(self, model: Bag) -> dict[str, float]:
