@@ -41,6 +41,12 @@ def test_labels_and_texts_are_found_in_every_kind_of_file(tmp_path: Path):
         assert list(read_examples(tmp_path / name)) == ROWS, name
 
 
+@pytest.mark.parametrize("labels", [("-1", "2", "10"), ("--1", "--10", "--2")])
+def test_labels_that_are_numbers_are_in_their_order(labels: tuple[str, ...], tmp_path: Path):
+    file = write(tmp_path / "x.tsv", [(labels[n % 3], f"text {n}") for n in range(30)])
+    assert read(file).labels == labels
+
+
 def test_numbers_are_labels_too(tmp_path: Path):
     import pyarrow
     from pyarrow import parquet

@@ -1,6 +1,7 @@
 """Labelled texts: reading, checking, splitting, and batches of them."""
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -195,7 +196,7 @@ def _labels(texts: Sequence[Example], files: str) -> tuple[str, ...]:
             f"{files}: {len(counts):,} different labels in {len(texts):,} texts, such as {_shown(counts)}, "
             "are not labels; name the columns, for example --set data.columns='[0, 1]'"
         )
-    if all(label.lstrip("-").isdecimal() for label in counts):
+    if all(re.fullmatch(r"-?\d+", label) for label in counts):
         return tuple(sorted(counts, key=int))
     return tuple(sorted(counts))
 
