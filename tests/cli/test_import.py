@@ -24,7 +24,7 @@ def test_a_model_that_does_not_fit_is_named(error_of, babbler, number_model, tmp
     error = error_of("export", babbler, "--to", "huggingface", "--out", theirs)
     assert error == f"{theirs}: already exists and is not empty; choose another folder"
     error = error_of("export", number_model, "--to", "huggingface", "--out", tmp_path / "x")
-    assert error.endswith("not a language model; only those can be exported to Hugging Face")
+    assert error.endswith("not a GPT; only those can be exported to Hugging Face")
     tensors = load_file(theirs / "model.safetensors")
     missing = tensors.pop("transformer.wpe.weight")
     save_file(tensors, theirs / "model.safetensors")

@@ -109,3 +109,14 @@ def test_errors_are_one_line(error_of, vectors: Path, babbler: Path, tmp_path: P
     )
     assert "not a folder" in error_of("import", tmp_path / "royal.bin", "--out", tmp_path / "royal.bin")
     assert error_of("import", tmp_path / "no.bin", "--out", tmp_path / "x").endswith("no.bin: no such file")
+
+
+def test_training_names_the_commands_that_use_and_test_the_vectors(call, tmp_path: Path):
+    (tmp_path / "text.txt").write_text("the king and the queen\n" * 20)
+    (tmp_path / "vectors.toml").write_text(
+        f'kind = "word_vectors"\n[data]\ntrain = ["{tmp_path}/text.txt"]\n[training]\nepochs = 1\n'
+    )
+    result = call("train", tmp_path / "vectors.toml", "--out", tmp_path / "run")
+    assert result.code == 0, result.err
+    assert f"try it: clearhead neighbours --model {tmp_path / 'run'} " in result.err
+    assert f"evaluate it: clearhead evaluate {tmp_path / 'run'} --words FILE\n" in result.err

@@ -79,7 +79,7 @@ def export_model(folder: Path, out: Path) -> str:
     checkpoint = load_checkpoint(folder)
     model, tokenizer = checkpoint.model, checkpoint.processor
     if not isinstance(model, GPT):
-        raise ModelError(f"{folder}: not a language model; only those can be exported to Hugging Face")
+        raise ModelError(f"{folder}: not a GPT; only those can be exported to Hugging Face")
     with _located(folder / SETTINGS):
         architecture = architecture_for(model.config)
     origin = checkpoint.settings.get("origin")

@@ -64,6 +64,8 @@ class Task(ABC):
     """A verb for error messages: this model "translates"."""
     command: ClassVar[str] = "clearhead explore"
     """The command that uses the models."""
+    test_option: ClassVar[str] = ""
+    """The option that `clearhead evaluate` cannot do without: " --words FILE"."""
     processor: Any = None
     """Turns raw input into model input, for example a tokenizer; set by `prepare`."""
     data_fingerprint: Any = None

@@ -27,6 +27,7 @@ class WordVectorsTask(Task):
     Recipe = WordVectorsRecipe
     does = "holds word vectors"
     command = "clearhead neighbours"
+    test_option = " --words FILE"
     recipe: WordVectorsRecipe
     processor: Vocabulary
     corpus: WordCorpus
