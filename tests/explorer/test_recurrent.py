@@ -92,6 +92,7 @@ def test_steps_equal_greedy_search(recurrent_client, recurrent):
         assert step["cache"] is None
         if step["ended"]:
             break
+    assert step["text"]
     assert recurrent["attends"].translate(TEXT, beam=1).text.startswith(step["text"])
 
 

@@ -153,7 +153,7 @@ def test_searches_and_sampling_work_on_steps(model: Ngram):
         return model.start(empty), Constraints(torch.tensor([BOS, BOS]), EOS, 8)
 
     greedy = [one.tokens for one in greedy_search(model.step, *start())]
-    (wide,) = [beam_search(model.step, *start(), beam=4)]
+    wide = beam_search(model.step, *start(), beam=4)
     assert wide[0][0].sum_log_prob >= greedy_search(model.step, *start())[0].sum_log_prob - 1e-6
     assert greedy[0] == greedy[1]
     drawn = sample(model.step, *start(), seeds=[1, 1])
