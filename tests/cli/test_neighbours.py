@@ -92,6 +92,7 @@ def test_errors_are_one_line(error_of, vectors: Path, babbler: Path, tmp_path: P
     assert error_of("neighbours", "bank", "--in", "nothing").startswith(
         "--in: does not contain the word 'bank'"
     )
+    assert error_of("neighbours", "king", "--in", "nothing", *model).startswith("--in: none of its words has")
     assert error_of("neighbours", "king", "--in", "king", "--score", "general", *model) == (
         "--score: 'general' is not one of scaled, dot, cosine"
     )

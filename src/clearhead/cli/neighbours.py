@@ -19,7 +19,7 @@ SCORE_HELP = "With --in and word vectors: the score of the attention, scaled (de
 def neighbours(
     words: Annotated[list[str], typer.Argument(help="A word, or words to add up.", metavar="WORD")],
     minus: Annotated[list[str] | None, option("Word to subtract; may be repeated.", "WORD")] = None,
-    texts: Annotated[
+    text: Annotated[
         list[str] | None, option("Text that holds the word; may be repeated.", "TEXT", name="--in")
     ] = None,
     model: Annotated[str | None, option(f"{MODEL_HELP} Default: {MULTILINGUAL}.", "MODEL")] = None,
@@ -49,7 +49,7 @@ def neighbours(
     from clearhead.inspection.pictures.word_map import neighbour_map
     from clearhead.tasks.load import load, load_built_in
 
-    words, minus, texts = (list(utf8_arguments(given or (), "word")) for given in (words, minus, texts))
+    words, minus, texts = (list(utf8_arguments(given or (), "word")) for given in (words, minus, text))
     if texts and (len(words) > 1 or minus):
         raise SettingsError("--in: compares one word; pass a single WORD, without --minus")
     if model is None:

@@ -61,7 +61,7 @@ class TokenVectors:
         """A word in the context of a text: its state after the first stack, and the tokens nearest to it."""
         if not self.model.model.anatomy().stacks:
             raise ModelError(f"{self.name}: has no stack whose states are like embeddings; use a Transformer")
-        _, layers = _in_contexts(self.model, word, {"texts": text})
+        _, layers = _in_contexts(self.model, word, {"text": text})
         return WordInText(text, layers[-1][0], self.nearest(layers[-1][0], n, self.encode(word)))
 
 
