@@ -72,7 +72,7 @@ def test_invalid_options_are_rejected(error_of, number_model, tmp_path, monkeypa
 
 def test_options_of_translators_are_rejected_for_a_language_model(error_of, babbler, tmp_path):
     error = error_of("explain", babbler, "to be", "--to", "de", "--out", tmp_path / "x.png")
-    assert error == f"--to: {babbler} is a language model; it takes --tokens"
+    assert error == f"--to: {babbler} continues text; it takes --tokens"
 
 
 def test_a_blank_text_is_rejected(error_of, number_model, tmp_path):

@@ -103,7 +103,7 @@ def test_errors_are_one_line(error_of, vectors: Path, babbler: Path, tmp_path: P
         "not a picture; use .png, .svg, .pdf"
     )
     assert "word vectors are tested on files: --words" in error_of("evaluate", vectors)
-    assert error_of("evaluate", vectors, "--text", "x").endswith("is a word_vectors model; it takes --words")
+    assert error_of("evaluate", vectors, "--text", "x").endswith("holds word vectors; it takes --words")
     assert error_of("explore", vectors).endswith("has no explanations; use clearhead neighbours")
     assert error_of("translate", "x", *model).endswith(
         "this model holds word vectors; use clearhead neighbours"

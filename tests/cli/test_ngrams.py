@@ -52,7 +52,7 @@ def test_unknown_words_are_said(call, model: Path, tmp_path: Path):
 
 
 def test_what_a_model_does_not_take_is_one_line(error_of, model: Path, recipe: Path, tmp_path: Path):
-    assert error_of("evaluate", model, "--stride", 5).endswith("is a ngrams model; it takes --text, --field")
+    assert error_of("evaluate", model, "--stride", 5).endswith("continues text; it takes --text, --field")
     assert "no word of 'zebra gnu'" in error_of("generate", "--model", model, "zebra gnu")
     assert "this model continues text; use clearhead generate" in error_of("translate", "--model", model, "x")
     out = tmp_path / "other"

@@ -65,13 +65,11 @@ def test_contradictory_options_are_rejected(error_of, text, number_model, babble
     assert "no such file or folder" in error_of("train", "--text", tmp_path / "no.txt", *out)
     for option, value in (("--text", text), ("--stride", 3)):
         error = error_of("evaluate", number_model, option, value)
-        assert error.startswith(
-            f"{option}: {number_model} is a translation model; it takes --pairs, --against"
-        )
+        assert error.startswith(f"{option}: {number_model} translates; it takes --pairs, --against")
     options = (("--pairs", text), ("--beam", 3), ("--length-penalty", 0), ("--from", "en"), ("--to", "de"))
     for option, value in options:
         error = error_of("evaluate", babbler, option, value)
-        assert error == f"{option}: {babbler} is a language model; it takes --text, --field, --stride"
+        assert error == f"{option}: {babbler} continues text; it takes --text, --field, --stride"
     assert "this folder has no held-out text" in error_of("evaluate", babbler)
     (tmp_path / "one.txt").write_text("t")
     assert "too short to predict anything" in error_of("evaluate", babbler, "--text", tmp_path / "one.txt")

@@ -89,8 +89,11 @@ def check_taken(
     context: typer.Context, model: str, task: str, options: Iterable[str], taken: Sequence[str]
 ) -> None:
     """Raise SettingsError for an option that models of this task do not take."""
+    from clearhead.tasks import TASKS
+
     written = {str(param.name): param.opts[0] for param in context.command.params}
     for name in options:
         if name not in taken:
             allowed = ", ".join(written[name] for name in taken)
-            raise SettingsError(f"{written[name]}: {model} is a {task} model; it takes {allowed or 'none'}")
+            does = TASKS[task].does
+            raise SettingsError(f"{written[name]}: {model} {does}; it takes {allowed or 'no such option'}")
