@@ -18,7 +18,6 @@ PAGES = (
     "docs/pictures.md",
     "docs/ngrams.md",
     "docs/seq2seq.md",
-    "docs/word_vectors.md",
 )
 
 

@@ -14,7 +14,7 @@ from clearhead.layers.feedforward import ACTIVATIONS, GATED
 from clearhead.layers.layout import Documents, Plain
 from clearhead.layers.positions import POSITIONS, RELATIVE_POSITIONS
 from clearhead.layers.scores import SCORES
-from clearhead.models import GPT, GPTConfig, read_config
+from clearhead.models import GPT, MODELS, GPTConfig, read_config
 from clearhead.models.gpt import PRESETS
 
 VOCABULARY, CONTEXT_LENGTH = 23, 20
@@ -267,7 +267,7 @@ def test_gradients_flow_into_every_parameter(settings):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"kind": "bert"}, "model.kind: 'bert' is not one of translator, gpt"),
+        ({"kind": "bert"}, f"model.kind: 'bert' is not one of {', '.join(MODELS)}"),
         (
             {"kind": "gpt", "attention": {"heads": 12, "kv_heads": 5}},
             "model: attention.heads 12 is not divisible by attention.kv_heads 5",

@@ -39,11 +39,11 @@ def train(
     resume: Annotated[bool, option("Continue the run in --out.", name="--resume")] = False,
     json: Json = False,
 ) -> None:
-    """Train a model from a recipe, or from a file of pairs, text or labelled texts.
+    """Train a model from a recipe or from your own files.
 
-    Without a recipe, sizes tokenizer, model and run to the corpus and prints its choices. Ctrl-C saves the
-    run. --resume continues a stopped or killed run; the final weights are bit-identical to those of an
-    uninterrupted one (CPU, fp32).
+    Without a recipe (--pairs, --text or --labels), sizes tokenizer, model and run to the data and prints
+    its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final weights are
+    bit-identical to those of an uninterrupted one (CPU, fp32).
 
     \b
     Examples:
