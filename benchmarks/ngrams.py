@@ -31,11 +31,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "order 5, cache of words": {"order": 5, "cache": {"unigram": 0.12, "bigram": 0.0}},
     "order 5, cache of words and pairs": {"order": 5, "cache": {}},
     "order 2, skips of 6": {"order": 2, "skips": {"reach": 6}},
-    "order 2, skips of 6, selective": {"order": 2, "skips": {"reach": 6, "informative": 0.5}},
+    "order 2, skips of 6, selective": {"order": 2, "skips": {"reach": 6, "min_information": 0.5}},
     "order 2, skips of 30": {"order": 2, "skips": {"reach": 30}},
-    "order 2, skips of 30, selective": {"order": 2, "skips": {"reach": 30, "informative": 0.5}},
+    "order 2, skips of 30, selective": {"order": 2, "skips": {"reach": 30, "min_information": 0.5}},
     "order 5, skips of 30": {"order": 5, "skips": {"reach": 30}},
-    "order 5, skips of 30, selective": {"order": 5, "skips": {"reach": 30, "informative": 1.0}},
+    "order 5, skips of 30, selective": {"order": 5, "skips": {"reach": 30, "min_information": 1.0}},
 }
 
 

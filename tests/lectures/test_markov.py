@@ -138,7 +138,7 @@ def test_all_features_vote_and_hardly_decide():
 
 
 def test_the_mask_leaves_the_two_rows_that_matter():
-    chain = Chain([PROGRAM, BATTERY], order=2, skips={"reach": 10, "informative": 0.5})
+    chain = Chain([PROGRAM, BATTERY], order=2, skips={"reach": 10, "min_information": 0.5})
     words, before = chain.words([PROGRAM, BATTERY]), PROGRAM.removesuffix(" please")
     everything = [chain.ids(f"{word} ran") for word in words]
 
@@ -159,7 +159,7 @@ def test_the_mask_leaves_the_two_rows_that_matter():
 
 def test_the_masked_votes_are_attention():
     """The query "ran" pulls its row of masks; as scores of 0 and -∞, our attention has the same weights."""
-    chain = Chain([PROGRAM, BATTERY], order=2, skips={"reach": 10, "informative": 0.5})
+    chain = Chain([PROGRAM, BATTERY], order=2, skips={"reach": 10, "min_information": 0.5})
     tokens = chain.ids(PROGRAM.removesuffix(" please"))
     earlier = dict(zip(chain.transitions.contexts, chain.mask.tolist(), strict=True))
     scores = torch.tensor([[earlier.get((word, tokens[-1]), 0.0) for word in tokens[:-1]]]).log()

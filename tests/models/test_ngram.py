@@ -27,8 +27,8 @@ VARIANTS = {
     "plain": {"order": 3, "smoothing": "none"},
     "cache": {"order": 3, "cache": {"half_life": 5.0, "unigram": 0.2, "bigram": 0.1}},
     "skips": {"order": 2, "skips": {"reach": 4}},
-    "selective": {"order": 3, "skips": {"reach": 4, "informative": 0.8}},
-    "everything": {"order": 3, "skips": {"informative": 0.5}, "cache": {}},
+    "selective": {"order": 3, "skips": {"reach": 4, "min_information": 0.8}},
+    "everything": {"order": 3, "skips": {"min_information": 0.5}, "cache": {}},
 }
 
 

@@ -22,7 +22,7 @@ class SkipConfig(Settings):
 
     reach: int = Field(default=6, ge=1, le=64)
     """How far before the most recent word the other one may be, in words of the same sentence."""
-    informative: float | None = Field(default=None, ge=0)
+    min_information: float | None = Field(default=None, ge=0)
     """Masks features with less than this many nats of information beyond the most recent word.
     Default: no mask; every feature votes."""
 
@@ -82,7 +82,7 @@ class SkipTable(nn.Module):
         mean = sums(index, counts, len(pair))[index] / sums(recent, counts, vocabulary)[recent]
         frequency = counts / total[row]
         self.information = sums(row, frequency * (frequency / mean).log(), size)
-        self.mask = (self.information >= (self.config.informative or -inf)).double()
+        self.mask = (self.information >= (self.config.min_information or -inf)).double()
 
     def words(self) -> Int[Tensor, "features 2"]:
         """The earlier and the recent word of each feature."""

@@ -156,7 +156,7 @@ def test_an_explanation_has_the_orders_and_draws_what_follows(model: NgramModel,
 
 @pytest.mark.parametrize(
     "settings",
-    [{"cache": {}}, {"cache": {"half_life": 20.0}}, {"skips": {"informative": 0.3}}, {"smoothing": "none"}],
+    [{"cache": {}}, {"cache": {"half_life": 20.0}}, {"skips": {"min_information": 0.3}}, {"smoothing": "none"}],
 )
 def test_every_variant_runs_from_recipe_to_text(text: Path, tmp_path: Path, settings):
     finish(train(recipe(text, **settings), tmp_path / "model"))
