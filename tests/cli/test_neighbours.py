@@ -102,6 +102,9 @@ def test_errors_are_one_line(error_of, vectors: Path, babbler: Path, tmp_path: P
     assert error_of("neighbours", "king", *model, "--out", tmp_path / "map.gif").endswith(
         "not a picture; use .png, .svg, .pdf"
     )
+    assert error_of("neighbours", "king", "--minus", "king", *model) == (
+        "words: their vector is zero, which has no direction; choose other words"
+    )
     assert "word vectors are tested on files: --words" in error_of("evaluate", vectors)
     assert error_of("evaluate", vectors, "--text", "x").endswith("holds word vectors; it takes --words")
     assert error_of("explore", vectors).endswith("has no explanations; use clearhead neighbours")

@@ -152,6 +152,9 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path, gpt_model: Path):
     with pytest.raises(ModelError, match="holds no word vectors; only those can be exported to word2vec"):
         export_vectors(gpt_model, tmp_path / "v.bin")
     write_vectors(tmp_path / "v.bin", WORDS, MATRIX)
+    import_vectors(tmp_path / "v.bin", tmp_path / "model")
+    with pytest.raises(ModelError, match=r"v\.bin: already exists; choose another name"):
+        export_vectors(tmp_path / "model", tmp_path / "v.bin")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     with pytest.raises(SettingsError, match="already exists and is not empty"):

@@ -56,8 +56,9 @@ def evaluate(
     with a blank side are skipped; a source longer than the model's limit counts as an empty translation. With
     --against, a paired bootstrap tests the difference between two systems.
 
-    A language model gets its loss, perplexity and bits per byte on --text, or on the text held out from its
-    training. A sliding window predicts each token once, with at least window minus stride tokens of context.
+    A language model, n-grams included, gets its loss, perplexity and bits per byte on --text, or on the text
+    held out from its training. A sliding window predicts each token once, with at least window minus stride
+    tokens of context.
 
     Word vectors get their rank correlation with human similarity ratings, and their accuracy on analogies, on
     the files of --words.

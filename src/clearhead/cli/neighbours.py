@@ -46,12 +46,15 @@ def neighbours(
       clearhead neighbours king queen --model runs/vectors --out map.png
     """
     from clearhead.explorer.vectors import TokenVectors
+    from clearhead.inspection.pictures.picture import check_picture
     from clearhead.inspection.pictures.word_map import neighbour_map
     from clearhead.tasks.load import load, load_built_in
 
     words, minus, texts = (list(utf8_arguments(given or (), "word")) for given in (words, minus, text))
     if texts and (len(words) > 1 or minus):
         raise SettingsError("--in: compares one word; pass a single WORD, without --minus")
+    if out:
+        check_picture(out)
     if model is None:
         print_default(MULTILINGUAL)
     where = device_named(device)

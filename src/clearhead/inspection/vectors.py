@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead.errors import SettingsError
 from clearhead.layers.positions import Alibi, Fraction, Learned, Order, Relative, Rotary, Sinusoidal
 
 Matrix = Float[Tensor, "rows width"]
@@ -40,6 +41,8 @@ def nearest(
     matrix: Matrix, vector: Float[Tensor, " width"], count: int, exclude: Collection[int] = ()
 ) -> list[tuple[int, float]]:
     """The rows of a matrix with the highest cosine to a vector, and those cosines."""
+    if not vector.any():
+        raise SettingsError("words: their vector is zero, which has no direction; choose other words")
     cosines = F.cosine_similarity(matrix, vector[None], dim=-1)
     cosines[list(exclude)] = -2.0
     best = cosines.topk(min(count, len(cosines) - len(exclude)))

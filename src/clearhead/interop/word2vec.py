@@ -51,6 +51,8 @@ def export_vectors(folder: Path, out: Path) -> tuple[int, int]:
     checkpoint = load_checkpoint(folder)
     if not isinstance(checkpoint.model, WordVectors):
         raise ModelError(f"{folder}: holds no word vectors; only those can be exported to word2vec")
+    if out.exists():
+        raise ModelError(f"{out}: already exists; choose another name")
     matrix = checkpoint.model.embedding.weight.numpy()
     write_vectors(out, checkpoint.processor.words, matrix)
     return matrix.shape

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from clearhead.accel.quantization import quantize
 from clearhead.checkpoint import CARD, SETTINGS, WEIGHTS, load_checkpoint, save_weights, weights
+from clearhead.errors import ModelError
 from clearhead.files import check_new_folder
 from clearhead.tasks.records import FINAL, add_final, read_metrics
 
@@ -15,6 +16,10 @@ def export_int8(folder: Path, out: Path) -> tuple[int, int]:
     Returns the bytes of these files before and after.
     """
     checkpoint = load_checkpoint(folder)
+    held = weights(checkpoint.model)
+    quantized = quantize(held)
+    if quantized.keys() == held.keys():
+        raise ModelError(f"{folder}: has no matrices to quantize; its tables are stored as they are")
     processor = [checkpoint.processor.FILE] if checkpoint.processor else []
     files = [SETTINGS, *processor, CARD, WEIGHTS]
     check_new_folder(out)
@@ -26,7 +31,7 @@ def export_int8(folder: Path, out: Path) -> tuple[int, int]:
         scores = {name: value for name, value in final.items() if name not in ("step", "kind")}
         add_final(out, final["step"], scores)
     # Last: a folder counts as a model once it has weights.
-    save_weights(quantize(weights(checkpoint.model)), out / WEIGHTS)
+    save_weights(quantized, out / WEIGHTS)
     return _bytes(folder, files), _bytes(out, files)
 
 

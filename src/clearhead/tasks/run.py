@@ -15,7 +15,8 @@ from clearhead.tasks.events import Event
 from clearhead.tasks.loop import CHANGEABLE
 from clearhead.tasks.recipe import Recipe, parse_recipe
 from clearhead.tasks.records import write_named
-from clearhead.tasks.task import RunContext
+from clearhead.tasks.task import RunContext, Task
+from clearhead.tasks.zoo import task_of
 from clearhead.training import StateFolder, join_ranks
 from clearhead.training.devices import on_gpu
 
@@ -47,6 +48,8 @@ def resume(
     if not (out / SETTINGS).exists():
         raise TrainingError(f"{out}: no run to resume, {SETTINGS} is missing")
     if (out / WEIGHTS).exists() and not StateFolder(out / STATES).steps():
+        if tasks.TASKS[task_of(read_toml(out / SETTINGS))].fit is not Task.fit:
+            raise TrainingError(f"{out}: is complete; there is nothing to resume")
         raise TrainingError(
             f"{out}: holds a model but no state to resume from; start another run from its weights: "
             f"--set training.init_from={out}"

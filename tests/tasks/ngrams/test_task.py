@@ -16,8 +16,9 @@ import torch
 import clearhead
 from clearhead.checkpoint import SETTINGS, WEIGHTS
 from clearhead.data.download import get_dataset
-from clearhead.errors import ClearheadError, DataError, SettingsError, TextError
+from clearhead.errors import ClearheadError, DataError, ModelError, SettingsError, TextError, TrainingError
 from clearhead.tasks.events import Event, Note, Validation
+from clearhead.tasks.export import export_int8
 from clearhead.tasks.ngrams.data import SentenceText
 from clearhead.tasks.ngrams.model import NgramModel
 from clearhead.tasks.recipe import parse_recipe, read_recipe
@@ -72,6 +73,11 @@ def test_a_run_counts_validates_and_describes_its_model(text: Path, tmp_path: Pa
     assert "order 3, smoothing kneser-ney" in card
     assert "clearhead generate" in card
     assert not (tmp_path / "run" / "curves.png").exists()
+    with pytest.raises(TrainingError, match="run: is complete; there is nothing to resume"):
+        finish(resume(tmp_path / "run"))
+    with pytest.raises(ModelError, match="run: has no matrices to quantize"):
+        export_int8(tmp_path / "run", tmp_path / "small")
+    assert not (tmp_path / "small").exists()
 
 
 def test_evaluation_counts_every_end_of_a_sentence(model: NgramModel, tmp_path: Path):
@@ -156,7 +162,12 @@ def test_an_explanation_has_the_orders_and_draws_what_follows(model: NgramModel,
 
 @pytest.mark.parametrize(
     "settings",
-    [{"cache": {}}, {"cache": {"half_life": 20.0}}, {"skips": {"min_information": 0.3}}, {"smoothing": "none"}],
+    [
+        {"cache": {}},
+        {"cache": {"half_life": 20.0}},
+        {"skips": {"min_information": 0.3}},
+        {"smoothing": "none"},
+    ],
 )
 def test_every_variant_runs_from_recipe_to_text(text: Path, tmp_path: Path, settings):
     finish(train(recipe(text, **settings), tmp_path / "model"))

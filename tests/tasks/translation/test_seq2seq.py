@@ -176,6 +176,13 @@ def test_a_recipe_sized_to_pairs_takes_a_recurrent_model(tmp_path, numbers):
     assert "model: lstm of width 64, 4 + 4 layers, general attention, dropout 0.2" in fitted.choices()
 
 
+def test_a_recurrent_model_is_sized_to_the_pairs(tmp_path, numbers):
+    pairs = tmp_path / "numbers.en-de.tsv"
+    pairs.write_text("".join(f"{source}\t{target}\n" for source, target in numbers(60)))
+    model = fit([str(pairs)], None, ["model.kind=seq2seq"]).recipe.model
+    assert (model.kind, model.width) == ("seq2seq", 256)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 @pytest.mark.parametrize("attend", ["before", "after", "none"])

@@ -78,7 +78,8 @@ def draw(explanation: Explanation, view: str | None = None, selection: Selection
     for name, value in asdict(selection).items():
         if value is not None and name not in VIEWS[view].selects:
             others = ", ".join(one for one in available if name in VIEWS[one].selects)
-            raise SettingsError(f"{name}: {value} does not apply to the view {view}; it applies to {others}")
+            advice = f"it applies to {others}" if others else "no picture of this model takes it"
+            raise SettingsError(f"{name}: {value} does not apply to the view {view}; {advice}")
     return VIEWS[view].draw(PictureContext(explanation, selection))
 
 

@@ -51,10 +51,7 @@ class Picture:
     def save(self, path: Path | str) -> Path:
         """Writes a .png, .svg or .pdf file atomically."""
         path = Path(path)
-        kind = path.suffix.removeprefix(".").lower()
-        if kind not in FORMATS:
-            raise SettingsError(f"{path}: not a picture; use {', '.join('.' + one for one in FORMATS)}")
-        data = self.content(kind)
+        data = self.content(check_picture(path))
         with atomic_path(path) as temporary:
             temporary.write_bytes(data)
         return path
@@ -178,3 +175,11 @@ def _settings() -> Iterator[None]:
     settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "clearhead"}
     with _lock, matplotlib.rc_context({**settings, "font.family": list(families())}):
         yield
+
+
+def check_picture(path: Path) -> str:
+    """The kind of picture that a path names; raises SettingsError if it names none."""
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in FORMATS:
+        raise SettingsError(f"{path}: not a picture; use {', '.join('.' + one for one in FORMATS)}")
+    return kind

@@ -13,8 +13,8 @@ from clearhead.data.datasets import SHIPPED
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs
 from clearhead.errors import DataError, SettingsError
-from clearhead.models import TranslatorConfig
-from clearhead.tasks.sizing import FittedRecipe, steps_of, with_changes
+from clearhead.models import Seq2SeqConfig, TranslatorConfig
+from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
 from clearhead.tasks.translation.data import training_files
 from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe, TranslationTraining
 from clearhead.text.languages import NAMES, check_language
@@ -101,6 +101,10 @@ def fit(
     tokens = int(words * SUBWORDS_PER_WORD)
     usual = max(200, size.epochs * _steps(tokens, size.batch_tokens))
     recipe = _recipe(size, data, steps_of(requested, usual))
+    if setting(requested, "model", "kind") == "seq2seq":
+        # A recurrent model has no feed-forward and fewer layers, so that equal parameters make it wider.
+        width = min(512, 2 * recipe.model.width)
+        recipe = recipe.model_copy(update={"model": Seq2SeqConfig(width=width, dropout=size.dropout)})
     return FittedPairs(with_changes(recipe, requested, changes), tally, tokens)
 
 
