@@ -68,12 +68,17 @@ def _examples(path: Path, rows: Rows, columns: Columns | None) -> Iterator[Examp
     named = any(isinstance(name, str) for name in chosen)
     label, text = (header.index(name) if isinstance(name, str) else name for name in chosen)
     needed = max(label, text) + 1
+    is_csv = suffix(path) == ".csv"
     for number, row in chain(peeked[1:] if named else peeked, rows):
         if len(row) < needed:
-            separator = "commas" if suffix(path) == ".csv" else "tabs"
             raise DataError(
                 f"{path}, line {number}: {len(row)} columns where {needed} are needed; "
-                f"separate them by {separator}"
+                f"separate them by {'commas' if is_csv else 'tabs'}"
+            )
+        if any(field.strip() for field in row[len(header) :]):
+            raise DataError(
+                f"{path}, line {number}: {len(row)} columns, but line {first} has {len(header)}; "
+                + ("quote fields with commas" if is_csv else "remove the tabs in fields")
             )
         yield Example(row[label].strip(), row[text])
 
