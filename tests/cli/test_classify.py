@@ -49,9 +49,15 @@ def test_stdin_is_classified_line_by_line(call, trained):
     result = call("classify", "--model", trained, "--json", stdin=b"good\nxyzzy bad\n\n")
     records = [json.loads(line) for line in result.lines]
     assert [record["text"] for record in records] == ["good", "xyzzy bad", ""]
-    assert [record["label"] for record in records[:2]] == ["pos", "neg"]
+    assert [record["label"] for record in records] == ["pos", "neg", ""]
     assert records[1]["unknown"] == ["xyzzy"]
     assert sum(records[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_blank_text_gets_a_blank_line(call, trained):
+    result = call("classify", "--model", trained, "--explain", stdin=b"good\n \nbad\n")
+    assert [line[:3] for line in result.lines if not line.startswith("  ")] == ["pos", "", "neg"]
+    assert call("classify", "--model", trained, "").out == "\n"
 
 
 def test_explain_names_the_words_that_decided(call, trained):

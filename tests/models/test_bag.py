@@ -111,7 +111,7 @@ def test_unknown_words_break_ngrams_and_count_for_nothing():
 
 def test_the_temperature_makes_held_out_labels_most_likely():
     generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(500, 3, generator=generator) * 5
+    logits = torch.randn(5000, 3, generator=generator) * 5
     classes = torch.multinomial((logits / 4).softmax(-1), 1, generator=generator)[:, 0]
     found = calibrated_temperature(logits, classes.numpy())
     loss = [
@@ -120,6 +120,21 @@ def test_the_temperature_makes_held_out_labels_most_likely():
     ]
     assert min(loss) == loss[0]
     assert 3 < found < 5.5
+
+
+@pytest.mark.parametrize(
+    ("classes", "weighting", "classifier"), [(2, "counts", "logistic"), (3, "tfidf", "svm")]
+)
+def test_separable_texts_do_not_make_the_model_certain(classes: int, weighting: str, classifier: str):
+    texts = [f"word{n % classes} film {n}" for n in range(90)]
+    labels = np.arange(90) % classes
+    model, counted = fitted(texts[:60], labels[:60], weighting=weighting, classifier=classifier)
+    encode = counted.vocabulary.encode
+    with torch.no_grad():
+        model.temperature.fill_(calibrated_temperature(model(encode(texts[60:])), labels[60:]))
+        own, nothing = model(encode(["word0 film", "xyzzy"])).softmax(-1)
+    assert 0.8 < own[0] < 0.99
+    np.testing.assert_allclose(nothing, np.full(classes, 1 / classes), atol=0.1)
 
 
 def test_a_vocabulary_is_saved_as_plain_data(tmp_path):

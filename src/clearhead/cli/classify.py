@@ -32,6 +32,7 @@ def classify(
 
     With --explain, a bag of words names the n-grams with the most weight; a sequence model the words whose
     absence changes the probability most. Words outside the vocabulary are reported.
+    Blank lines stay blank.
 
     \b
     Examples:
@@ -44,9 +45,13 @@ def classify(
     classifier: ClassificationModel = load_for("classification", model, device_named(device))
     for batch in _batches(utf8_arguments(texts, "text") if texts else read_lines()):
         for found in classifier.classify(batch):
-            evidence = classifier.evidence(found.text) if explain else {}
+            blank = not found.text.strip()
+            evidence = classifier.evidence(found.text) if explain and not blank else {}
             if json:
                 print_result(_record(found, evidence))
+                continue
+            if blank:
+                print_result("")
                 continue
             if found.unknown:
                 print_status(f"not in the model's vocabulary: {', '.join(found.unknown[:SHOWN])}")
@@ -61,10 +66,11 @@ def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
 
 
 def _record(found: "Classification", evidence: dict[str, float]) -> dict[str, Any]:
+    probabilities = found.probabilities if found.text.strip() else {}
     record = {
         "text": found.text,
-        "label": found.label,
-        "probabilities": {label: round(value, 6) for label, value in found.probabilities.items()},
+        "label": found.label if probabilities else "",
+        "probabilities": {label: round(value, 6) for label, value in probabilities.items()},
         "unknown": list(found.unknown),
     }
     return {**record, "evidence": evidence} if evidence else record

@@ -299,9 +299,16 @@ def log_count_ratios(
 
 
 def calibrated_temperature(logits: Float[Tensor, "texts classes"], classes: Numbers) -> float:
-    """The temperature that makes held-out labels most likely (Guo et al. 2017)."""
-    logits = logits.double()
-    labelled = logits.gather(1, torch.from_numpy(classes)[:, None])
+    """The temperature that makes held-out labels most likely (Guo et al. 2017).
+
+    As in Platt 1999, each class counts as having one more text and one with a wrong label: separable texts
+    would otherwise make every probability 1.
+    """
+    logits, chosen = logits.double(), torch.from_numpy(classes)
+    wrong = 1 / (chosen.bincount(minlength=logits.shape[1])[chosen, None] + 2).double()
+    own = logits.gather(1, chosen[:, None])
+    others = (logits.sum(-1, keepdim=True) - own) / (logits.shape[1] - 1)
+    labelled = (1 - wrong) * own + wrong * others
     low, high = log(1e-3), log(1e3)
     for _ in range(50):
         middle = (low + high) / 2

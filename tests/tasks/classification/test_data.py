@@ -1,14 +1,17 @@
 """Labelled files of every kind are read; unusable ones get one clear line."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from clearhead.config import apply_overrides
 from clearhead.data.sources.examples import read_examples
 from clearhead.errors import DataError
 from clearhead.tasks.classification.data import LabelledTexts, shorten
-from clearhead.tasks.classification.evaluate import evaluate
+from clearhead.tasks.classification.evaluate import evaluate, held_out_texts
 from clearhead.tasks.classification.recipe import LabelledConfig
 from clearhead.text.tokenizer import EOS
 
@@ -70,9 +73,28 @@ def test_the_columns_can_be_set_by_number_or_name(tmp_path: Path):
 def test_a_latin_1_file_needs_its_encoding(tmp_path: Path):
     path = tmp_path / "questions.all"
     path.write_bytes("1 Wo ist Köln ?\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"line 1: not UTF-8 \(byte 0xf6\)"):
-        list(read_examples(path))
+    with pytest.raises(
+        DataError, match=r"line 1: not UTF-8 \(byte 0xf6\); .*, or name the encoding .* data.encoding=latin-1"
+    ):
+        read(path)
     assert list(read_examples(path, encoding="latin-1")) == [("1", "Wo ist Köln ?")]
+
+
+@pytest.mark.parametrize("columns", [None, (0, 1)])
+def test_a_header_that_is_read_as_a_text_is_recognised(columns, tmp_path: Path):
+    rows = [(str(n % 2), f"a text {n}") for n in range(30)]
+    file = write(tmp_path / "x.tsv", rows, header="My Stars!\tWhat they wrote\n")
+    option = """--set data.columns='["My Stars!", "What they wrote"]'"""
+    with pytest.raises(
+        DataError, match=f"if it is a header, name its columns: {re.escape(option)}; else add"
+    ):
+        read(file, columns=columns)
+    with pytest.raises(
+        DataError, match=r"no column 2 \(numbered from 0\); it has My Stars!, What they wrote;"
+    ):
+        read(file, columns=(1, 2))
+    [changed] = apply_overrides({}, shlex.split(option)[1:]).values()
+    assert read(file, **changed).labels == ("0", "1")
 
 
 def test_the_split_is_stratified_and_keeps_equal_texts_together(tmp_path: Path):
@@ -107,7 +129,15 @@ BAD = {
     ),
     "single text": (
         [*((f"{n % 2}", f"text {n}") for n in range(9)), ("new", "x")],
-        r"label 'new' has one text only, so none is left to train on .* \(is it a header\?\)",
+        r"label 'new' has one text only, so none is left to train on after validation; add more, remove",
+    ),
+    "copies": (
+        [("neg", "the same")] * 20 + [("pos", f"text {n}") for n in range(9)],
+        r"label 'neg' has one text only \(20 copies count once\)",
+    ),
+    "few": (
+        [("pos", "good"), ("neg", "bad"), ("neg", "dull")],
+        r"3 texts with 2 labels, 'pos', 'neg', are too few; add texts until each label has 2 or more",
     ),
     "no text": ([("pos", " "), ("neg", "")], r"no text with a label; name another file, or data\.columns"),
 }
@@ -129,11 +159,29 @@ def test_texts_that_cannot_be_classified_get_one_clear_line(name: str, tmp_path:
         (
             "x.tsv",
             "only one column\n",
-            "line 1: no column 'label'; it has only one column; name label and text",
+            "line 1: only one column; separate label and text by tabs",
+        ),
+        (
+            "x.csv",
+            "label;text\npos;good, fine\n",
+            "line 1: only one column; separate label and text by commas instead of semicolons",
+        ),
+        (
+            "x.csv",
+            "My Stars!,What they wrote\n5,good\n",
+            "line 1: no column 'stars'; it has My Stars!, What they wrote; name those of label and text: for "
+            """example --set data.columns='["My Stars!", "What they wrote"]', or without a header --set""",
         ),
         ("x.csv", "stars,comment\n", "no text with a label"),
         ("x.jsonl", '{"stars": 1, "comment": "x"}\n', "no column 'label'; it has stars, comment"),
         ("x.tsv", "label\ttext\npos\n", "line 2: 1 columns where 2 are needed; separate them by tabs"),
+        (
+            "x.tsv",
+            "label\ttext\npos\tgood\t\npos\tgood\tfilm\n",
+            "line 3: 3 columns, but line 1 has 2; remove the tabs in fields",
+        ),
+        ("x.tsv", "pos\tfine\npos\tgood\tfilm\n", "line 2: 3 columns, but line 1 has 2"),
+        ("x.csv", "stars,comment\n5,good, no\n", "line 2: 3 columns, but line 1 has 2; quote fields with"),
         ("x.all", "word\n", "no text with a label"),
     ],
 )
@@ -185,7 +233,7 @@ def test_a_class_without_a_test_text_is_noted(tmp_path: Path):
     assert [note for note in found.notes if "label 'neg' has no text" in note and "leaves it out" in note]
     json.loads(json.dumps(dict(found.record)), parse_constant=pytest.fail)  # NaN is no JSON
     assert found.record["context"] is None
-    assert found.notes[0] == "left out 1 texts without words or without a label"
+    assert found.notes[0] == "left out 1 text without words or without a label"
 
 
 def test_a_class_that_is_predicted_without_a_test_text_counts_in_macro_f1(tmp_path: Path):
@@ -201,6 +249,18 @@ def test_a_class_that_is_predicted_without_a_test_text_counts_in_macro_f1(tmp_pa
     assert found.record["macro_f1"] == pytest.approx((0 + 2 / 3) / 2)
     assert found.notes == (
         f"label 'neg' has no text in {test}; macro-F1 counts it as 0, because it is predicted",
+    )
+
+
+def test_a_test_file_may_have_other_columns_than_the_training_files(tmp_path: Path):
+    (tmp_path / "config.toml").write_text('[data]\ntrain = ["x"]\ncolumns = ["stars", "comment"]\n')
+    rows = [("pos", "good film"), ("neg", "bad film")]
+    for header in ("stars\tcomment\n", "Label\ttext\n"):
+        assert held_out_texts(str(write(tmp_path / "x.tsv", rows, header)), tmp_path)[0] == rows
+    with pytest.raises(DataError) as caught:
+        held_out_texts(str(write(tmp_path / "y.tsv", rows, "a\tb\n")), tmp_path)
+    assert str(caught.value).endswith(
+        "y.tsv, line 1: no column 'stars'; it has a, b; rename two of them to label and text"
     )
 
 

@@ -5,11 +5,18 @@ from pathlib import Path
 
 from clearhead.data.sources import READERS
 from clearhead.data.sources.columns import Columns
-from clearhead.data.sources.labelled import Example, line_examples
+from clearhead.data.sources.labelled import Example, NoColumnError, line_examples, usual_names
 from clearhead.data.sources.streams import check_rereadable, compression, content_hash, suffix
 from clearhead.errors import DataError
 
-__all__ = ["Example", "check_examples", "examples_hash", "read_examples"]
+__all__ = [
+    "Example",
+    "NoColumnError",
+    "check_examples",
+    "examples_hash",
+    "read_examples",
+    "usual_names",
+]
 
 
 def read_examples(

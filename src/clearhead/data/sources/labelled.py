@@ -5,7 +5,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from clearhead.data.sources.columns import TEXT_FIELDS, Columns, listed
+from clearhead.data.sources.columns import TEXT_FIELDS, Column, Columns, listed
 from clearhead.data.sources.jsonl import read_fields
 from clearhead.data.sources.parquet import read_columns
 from clearhead.data.sources.streams import lines, suffix
@@ -18,6 +18,16 @@ LABELS = ("label", "labels", "class", "category", "sentiment", "target")
 TEXTS = (*TEXT_FIELDS, "review", "sentence", "question", "comment")
 # Rows from which the columns of a table without a header are guessed.
 GUESSED_FROM = 200
+
+
+class NoColumnError(DataError):
+    """A file lacks a column."""
+
+    def __init__(self, where: str, column: Column, names: Sequence[str]):
+        shown = listed([one if len(one) < 30 else f"{one[:29]}…" for one in names])
+        missing = f"'{column}'" if isinstance(column, str) else f"{column} (numbered from 0)"
+        super().__init__(f"{where}: no column {missing}; it has {shown}")
+        self.names = tuple(names)
 
 
 class Example(NamedTuple):
@@ -60,25 +70,37 @@ def _examples(path: Path, rows: Rows, columns: Columns | None) -> Iterator[Examp
     if not peeked:
         raise DataError(f"{path}: is empty")
     first, header = peeked[0][0], [name.strip() for name in peeked[0][1]]
-    chosen: Sequence[int | str] | None = columns or _usual(header) or _guessed([row for _, row in peeked])
+    chosen: Sequence[int | str] | None = (
+        columns or usual_names(header) or _guessed([row for _, row in peeked])
+    )
+    separator = "commas" if suffix(path) == ".csv" else "tabs"
     for name in chosen or ("label", "text"):
-        if isinstance(name, str) and name not in header:
-            raise _no_column(f"{path}, line {first}", name, header)
+        if len(header) == 1:
+            instead = " instead of semicolons" if ";" in header[0] else ""
+            raise DataError(
+                f"{path}, line {first}: only one column; separate label and text by {separator}{instead}"
+            )
+        if name not in (header if isinstance(name, str) else range(len(header))):
+            raise NoColumnError(f"{path}, line {first}", name, header)
     assert chosen is not None
     named = any(isinstance(name, str) for name in chosen)
     label, text = (header.index(name) if isinstance(name, str) else name for name in chosen)
     needed = max(label, text) + 1
     for number, row in chain(peeked[1:] if named else peeked, rows):
         if len(row) < needed:
-            separator = "commas" if suffix(path) == ".csv" else "tabs"
             raise DataError(
                 f"{path}, line {number}: {len(row)} columns where {needed} are needed; "
                 f"separate them by {separator}"
             )
+        if any(field.strip() for field in row[len(header) :]):
+            raise DataError(
+                f"{path}, line {number}: {len(row)} columns, but line {first} has {len(header)}; "
+                + ("quote fields with commas" if separator == "commas" else "remove the tabs in fields")
+            )
         yield Example(row[label].strip(), row[text])
 
 
-def _usual(names: Sequence[str]) -> tuple[str, str] | None:
+def usual_names(names: Sequence[str]) -> tuple[str, str] | None:
     """The names of label and text among those of a file, if it has usual ones."""
     lowered = {name.lower(): name for name in reversed(names)}
     label = next((lowered[name] for name in LABELS if name in lowered), None)
@@ -97,17 +119,9 @@ def _guessed(rows: Sequence[Sequence[str]]) -> tuple[int, int] | None:
 
 def _named(path: Path, names: list[str], columns: Columns | None) -> tuple[str, str]:
     """The names of the two columns of a file whose records have names."""
-    chosen = columns or _usual(names) or ("label", "text")
+    chosen = columns or usual_names(names) or ("label", "text")
     label, text = (names[one] if isinstance(one, int) and one < len(names) else str(one) for one in chosen)
     for name in (label, text):
         if name not in names:
-            raise _no_column(str(path), name, names)
+            raise NoColumnError(str(path), name, names)
     return label, text
-
-
-def _no_column(where: str, name: str, names: Sequence[str]) -> DataError:
-    shown = listed([one if len(one) < 30 else f"{one[:29]}…" for one in names])
-    return DataError(
-        f"{where}: no column '{name}'; it has {shown}; name label and text, "
-        "for example --set data.columns='[0, 1]'"
-    )

@@ -82,13 +82,17 @@ def lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
         raise DataError(f"{path}: is empty")
 
 
+class UndecodableError(DataError):
+    """A text has another encoding."""
+
+
 def nul_bytes(path: Path, line: int) -> DataError:
     return DataError(f"{path}, line {line}: contains NUL bytes, so it is not UTF-8 text; convert it first")
 
 
-def undecodable(path: Path, line: int, byte: int, encoding: str = "utf-8") -> DataError:
+def undecodable(path: Path, line: int, byte: int, encoding: str = "utf-8") -> UndecodableError:
     name = encoding.upper()
-    return DataError(f"{path}, line {line}: not {name} (byte 0x{byte:02x}); save the file as {name}")
+    return UndecodableError(f"{path}, line {line}: not {name} (byte 0x{byte:02x}); save the file as {name}")
 
 
 def content_hash(path: Path) -> str:

@@ -1,7 +1,9 @@
 """Labelled texts: reading, checking, splitting, and batches of them."""
 
 import hashlib
+import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,8 @@ from torch import Tensor
 from clearhead.data.batch import TensorBatch
 from clearhead.data.batching.buckets import BatchingConfig, Rows, cuts, plan
 from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
-from clearhead.data.sources.examples import Example, read_examples
+from clearhead.data.sources.examples import Example, NoColumnError, read_examples
+from clearhead.data.sources.streams import UndecodableError
 from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError
 from clearhead.tasks.classification.recipe import LabelledConfig
@@ -26,6 +29,10 @@ from clearhead.text.tokenizer import EOS, PAD
 MAX_LABELS = 1000
 # Fewer texts than this per label, on average, too.
 MIN_TEXTS_PER_LABEL = 2
+# Of so few texts, one cannot tell.
+FEW_TEXTS = 10
+# Names of columns are shorter than this.
+MAX_NAME = 30
 SHOWN = 5
 
 
@@ -42,10 +49,10 @@ class LabelledTexts:
     @classmethod
     def read(cls, config: LabelledConfig, seed: int) -> "LabelledTexts":
         """Reads and splits the files; raises DataError where they cannot be classified."""
-        texts, blank = read_labelled(config.train, config)
+        texts, blank = _read(config.train, config)
         labels = _labels(texts, " and ".join(config.train))
         if config.validation:
-            validation, more = read_labelled(config.validation, config)
+            validation, more = _read(config.validation, config)
             check_known(validation, labels, " and ".join(config.validation))
             return cls(labels, texts, validation, blank + more)
         train, validation = split(texts, labels, config, seed)
@@ -73,6 +80,11 @@ def read_labelled(files: Sequence[str], config: LabelledConfig) -> tuple[list[Ex
     if not kept:
         raise DataError(f"{' and '.join(files)}: no text with a label; name another file, or data.columns")
     return kept, len(found) - len(kept)
+
+
+def count(texts: int) -> str:
+    """A number of texts in words."""
+    return f"{texts:,} text{'' if texts == 1 else 's'}"
 
 
 def class_numbers(texts: Sequence[Example], labels: Sequence[str]) -> NDArray[np.int64]:
@@ -104,10 +116,7 @@ def split(
     held: set[int] = set()
     for label, keys in by_label.items():
         if len(keys) < 2:
-            raise DataError(
-                f"label '{label[:40]}' has one text only, so none is left to train on after validation; add "
-                "more, remove it (is it a header?), or set data.hold_out.share to 0"
-            )
+            raise _one_text_only(label, texts)
         held.update(sorted(keys)[: max(1, int(share * len(keys)))])
     train = [example for example in texts if _hash(example.text, seed) not in held]
     missing = {*labels}.difference(example.label for example in train)
@@ -183,6 +192,39 @@ class LabelledBatches(PlannedBatches[Rows, LabelledBatch]):
         return np.split(order, cuts(self.texts.lengths[order], self.config.tokens))
 
 
+def _read(files: Sequence[str], config: LabelledConfig) -> tuple[list[Example], int]:
+    """Reads labelled texts; errors name the setting that may help."""
+    try:
+        return read_labelled(files, config)
+    except NoColumnError as error:
+        raise DataError(f"{error}; name those of label and text: {_columns_option(error.names)}") from None
+    except UndecodableError as error:
+        raise DataError(
+            f"{error}, or name the encoding (not of JSON), for example --set data.encoding=latin-1"
+        ) from None
+
+
+def _columns_option(names: Sequence[str]) -> str:
+    """An example of the option that names two columns of a file."""
+    numbers = "--set data.columns='[0, 1]'"
+    if len(names) < 2 or any(len(name) >= MAX_NAME for name in names[:2]):
+        return numbers
+    named = shlex.quote(json.dumps(names[:2], ensure_ascii=False))
+    return f"for example --set data.columns={named}, or without a header {numbers}"
+
+
+def _one_text_only(label: str, texts: Sequence[Example]) -> DataError:
+    same = [example for example in texts if example.label == label]
+    copies = f" ({len(same):,} copies count once)" if len(same) > 1 else ""
+    is_header = same[0] is texts[0] and max(map(len, same[0])) < MAX_NAME
+    names = shlex.quote(json.dumps(same[0], ensure_ascii=False))
+    header = f"if it is a header, name its columns: --set data.columns={names}; else " if is_header else ""
+    return DataError(
+        f"label '{label[:40]}' has one text only{copies}, so none is left to train on after validation; "
+        f"{header}add more, remove it, or set data.hold_out.share to 0"
+    )
+
+
 def _labels(texts: Sequence[Example], files: str) -> tuple[str, ...]:
     """All labels, in order; raises DataError if they cannot be labels."""
     counts = Counter(example.label for example in texts)
@@ -190,6 +232,11 @@ def _labels(texts: Sequence[Example], files: str) -> tuple[str, ...]:
         raise DataError(
             f"{files}: all {len(texts):,} texts have the label {_shown(counts)}; a classifier needs two or "
             "more labels"
+        )
+    if len(texts) < min(FEW_TEXTS, MIN_TEXTS_PER_LABEL * len(counts)):
+        raise DataError(
+            f"{files}: {count(len(texts))} with {len(counts)} labels, {_shown(counts)}, are too few; "
+            f"add texts until each label has {MIN_TEXTS_PER_LABEL} or more"
         )
     if len(counts) > MAX_LABELS or len(texts) < MIN_TEXTS_PER_LABEL * len(counts):
         raise DataError(

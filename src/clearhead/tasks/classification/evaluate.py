@@ -11,11 +11,11 @@ from torch import Tensor
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import parse_settings, read_toml
 from clearhead.data.progress import ProgressCallback, ignore_progress
-from clearhead.data.sources.examples import Example, check_examples
+from clearhead.data.sources.examples import Example, NoColumnError, check_examples, usual_names
 from clearhead.errors import DataError
 from clearhead.evaluation.classification import Confusion
 from clearhead.inspection.explanation import finite
-from clearhead.tasks.classification.data import check_known, class_numbers, read_labelled
+from clearhead.tasks.classification.data import check_known, class_numbers, count, read_labelled
 from clearhead.tasks.classification.recipe import VALIDATION, LabelledConfig
 from clearhead.tasks.evaluation import Evaluation
 
@@ -52,7 +52,14 @@ def held_out_texts(named: str | None, folder: Path) -> tuple[list[Example], int,
     if not files:
         raise DataError(f"{folder}: this folder has no held-out texts; name a file with --labels")
     check_examples(files)
-    return *read_labelled(files, config), " and ".join(files)
+    try:
+        found, blank = read_labelled(files, config)
+    except NoColumnError as error:
+        columns = usual_names(error.names)
+        if not columns:
+            raise DataError(f"{error}; rename two of them to label and text") from None
+        found, blank = read_labelled(files, config.model_copy(update={"columns": columns}))
+    return found, blank, " and ".join(files)
 
 
 def evaluate(
@@ -69,14 +76,14 @@ def evaluate(
     predicted = predict(logits, [example.text for example in texts], progress)
     confusion = Confusion.of(correct.tolist(), predicted.tolist(), len(labels))
     aware = awareness(logits, texts, labels)
-    notes = [f"left out {blank:,} texts without words or without a label"] if blank else []
+    notes = [f"left out {count(blank)} without words or without a label"] if blank else []
     for one in confusion.absent:
         counted = (
             "leaves it out" if np.isnan(confusion.f1[one]) else "counts it as 0, because it is predicted"
         )
         notes.append(f"label '{labels[one]}' has no text in {where}; macro-F1 {counted}")
     lines = [
-        f"{where}: {len(texts):,} texts",
+        f"{where}: {count(len(texts))}",
         f"accuracy {confusion.accuracy:.2%}",
         f"macro-F1 {confusion.macro_f1:.2%}",
         *_table(confusion, labels),

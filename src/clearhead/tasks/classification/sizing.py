@@ -13,7 +13,7 @@ from clearhead.data.progress import ProgressCallback, ignore_progress, track_pro
 from clearhead.data.sources.examples import check_examples
 from clearhead.models import BagConfig, EncoderConfig
 from clearhead.models.heads import ClassifierConfig
-from clearhead.tasks.classification.data import LabelledTexts
+from clearhead.tasks.classification.data import LabelledTexts, count
 from clearhead.tasks.classification.recipe import (
     ClassificationRecipe,
     ClassificationTraining,
@@ -51,10 +51,10 @@ class FittedLabels(FittedRecipe):
         found = [
             f"texts: {len(texts.train):,} to train on, {len(texts.validation):,} for validation; "
             f"{texts.words_per_text:.0f} words in the median text; {len(texts.labels)} labels, the rarest "
-            f"with {least:,} texts"
+            f"with {count(least)}"
         ]
         if texts.blank:
-            found.append(f"{texts.blank:,} texts without words or without a label are left out")
+            found.append(f"left out: {count(texts.blank)} without words or without a label")
         found.append(
             f"rule of thumb: {len(texts.train):,} texts / {texts.words_per_text:.0f} words = {ratio:,.0f}, "
             f"{'below' if ratio < RULE else 'at least'} {RULE:,}: "
