@@ -119,7 +119,7 @@ def test_a_bag_is_the_same_in_every_run_and_starts_again_after_a_crash(labelled:
     assert not (tmp_path / "parts" / WEIGHTS).exists()
     finish(resume(tmp_path / "parts"))
     assert digest(tmp_path / "parts") == digest(tmp_path / "whole")
-    with pytest.raises(TrainingError, match="holds a model but no state to resume from"):
+    with pytest.raises(TrainingError, match="is complete; there is nothing to resume"):
         finish(resume(tmp_path / "parts"))
 
 
