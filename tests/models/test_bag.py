@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from clearhead.data.bags import TOKEN, BagVocabulary
 from clearhead.errors import DataError, ModelError
-from clearhead.models.bag import TOKEN, Bag, BagConfig, BagVocabulary, CountedTexts, calibrated_temperature
+from clearhead.models.bag import Bag, BagConfig, CountedTexts, calibrated_temperature
 
 sklearn = pytest.importorskip("sklearn")
 

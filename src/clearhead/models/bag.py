@@ -1,12 +1,8 @@
 """Bags of words: a linear model of the n-grams of a text, by their counts (Wang and Manning 2012)."""
 
-import hashlib
-import json
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,17 +14,12 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from clearhead.config import Settings
+from clearhead.data.bags import Bags, BagVocabulary, Numbers, bags_of, distinct, ngrams_of, number_words
 from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError, ModelError
-from clearhead.files import write_text
 from clearhead.models.anatomy import Anatomy
-from clearhead.text.processor import distinct_texts, read_json
 
-Numbers = NDArray[np.int64]
 Logits = Float[Tensor, "texts classes"]
-# A word, or a single punctuation mark.
-TOKEN = re.compile(r"\w+|[^\w\s]")
-UNKNOWN = 0
 MAX_ITERATIONS = 1000
 SKLEARN = "a bag of words is fitted by scikit-learn; install it: pip install 'clearhead[bags]'"
 
@@ -51,74 +42,6 @@ class BagConfig(Settings):
     lowercase: bool = True
 
 
-class BagVocabulary:
-    """The words of a bag, numbered from 1, and its labels; 0 stands for an unknown word."""
-
-    FILE = "vocabulary.json"
-
-    def __init__(self, words: Sequence[str], ngrams: int, labels: tuple[str, ...], lowercase: bool):
-        self.words, self.ngrams, self.labels, self.lowercase = tuple(words), ngrams, labels, lowercase
-        self._numbers = {word: number for number, word in enumerate(self.words, start=1)}
-
-    @property
-    def size(self) -> int:
-        """The number of n-grams, each of which has a weight."""
-        return self.ngrams
-
-    @property
-    def base(self) -> int:
-        """An n-gram is a number in this base, whose digits are the numbers of its words."""
-        return len(self.words) + 1
-
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.sha256(self._json().encode()).hexdigest()
-
-    def encode(self, texts: Iterable[str]) -> TokenSequences:
-        """The numbers of the words of each text."""
-        known, lowercase = self._numbers.get, self.lowercase
-        return _sequences([known(word, UNKNOWN) for word in words_of(text, lowercase)] for text in texts)
-
-    def text(self, ngram: int) -> str:
-        """The words of an n-gram."""
-        words: list[str] = []
-        while ngram:
-            ngram, number = divmod(ngram, self.base)
-            words.append(self.words[number - 1])
-        return " ".join(reversed(words))
-
-    def save(self, path: Path) -> None:
-        write_text(path, self._json())
-
-    @classmethod
-    def load(cls, path: Path) -> "BagVocabulary":
-        found = read_json(path, {"words": list, "ngrams": int, "labels": list, "lowercase": bool})
-        if found["ngrams"] < 0:
-            raise ModelError(f"{path}: 'ngrams' is below 0; copy the file again")
-        words, labels = (distinct_texts(found, name, path) for name in ("words", "labels"))
-        return cls(words, found["ngrams"], labels, found["lowercase"])
-
-    def _json(self) -> str:
-        names = ("labels", "lowercase", "ngrams", "words")
-        return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Bags:
-    """The n-grams of texts and their counts: those of text i are columns[offsets[i] : offsets[i + 1]]."""
-
-    columns: Numbers
-    counts: NDArray[np.float32]
-    offsets: Numbers
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def rows(self) -> Numbers:
-        """The text of each entry."""
-        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
-
-
 @dataclass(frozen=True, eq=False)
 class CountedTexts:
     """Training texts as bags: their vocabulary, the number of each n-gram, and the counts."""
@@ -130,7 +53,7 @@ class CountedTexts:
     @classmethod
     def of(cls, texts: Sequence[str], labels: tuple[str, ...], config: BagConfig) -> "CountedTexts":
         """Counts the n-grams of texts, and keeps those in enough of them."""
-        sequences, words = _number_words(texts, config.lowercase, config.min_documents)
+        sequences, words = number_words(texts, config.lowercase, config.min_documents)
         base = len(words) + 1
         if base**config.max_ngram >= 1 << 63:
             raise DataError(
@@ -138,8 +61,8 @@ class CountedTexts:
                 "lower model.max_ngram, or raise model.min_documents"
             )
         found, documents = ngrams_of(sequences, base, config.max_ngram)
-        table, columns = _distinct(found)
-        bags = _bags(documents, columns, len(texts), len(table))
+        table, columns = distinct(found)
+        bags = bags_of(documents, columns, len(texts), len(table))
         frequent = np.bincount(bags.columns, minlength=len(table)) >= config.min_documents
         if not frequent.any():
             raise DataError(
@@ -216,11 +139,11 @@ class Bag(nn.Module):
         found, documents = ngrams_of(words, self.base, self.config.max_ngram)
         table = self.ngrams.cpu().numpy()
         # Looking up each n-gram once, in order, is several times faster than looking all of them up.
-        distinct, inverse = _distinct(found)
-        at = np.minimum(np.searchsorted(table, distinct), len(table) - 1)
-        columns = np.where(table[at] == distinct, at, -1)[inverse]
+        once, inverse = distinct(found)
+        at = np.minimum(np.searchsorted(table, once), len(table) - 1)
+        columns = np.where(table[at] == once, at, -1)[inverse]
         known = columns >= 0
-        return _bags(documents[known], columns[known], len(words), len(table))
+        return bags_of(documents[known], columns[known], len(words), len(table))
 
     def values(self, bags: Bags) -> NDArray[np.float32]:
         """What each n-gram of a text counts, before its weight."""
@@ -263,29 +186,6 @@ class Bag(nn.Module):
         return [
             dict(zip(table[bags.columns[a:b]].tolist(), added[a:b].tolist(), strict=True)) for a, b in parts
         ]
-
-
-def words_of(text: str, lowercase: bool) -> list[str]:
-    """The words and punctuation marks of a text."""
-    return TOKEN.findall(text.lower() if lowercase else text)
-
-
-def ngrams_of(words: TokenSequences, base: int, max_ngram: int) -> tuple[Numbers, Numbers]:
-    """The n-grams of texts as numbers, and the text of each; those with an unknown word are left out."""
-    ids = words.ids.astype(np.int64)
-    texts = np.repeat(np.arange(len(words)), words.lengths)
-    found, documents = [], []
-    for length in range(1, max_ngram + 1):
-        starts = max(0, len(ids) - length + 1)
-        complete = texts[:starts] == texts[len(ids) - starts :]
-        number = np.zeros(starts, dtype=np.int64)
-        for offset in range(length):
-            word = ids[offset : offset + starts]
-            number = number * base + word
-            complete &= word != UNKNOWN
-        found.append(number[complete])
-        documents.append(texts[:starts][complete])
-    return np.concatenate(found), np.concatenate(documents)
 
 
 def log_count_ratios(
@@ -348,55 +248,3 @@ def _linear(
         solver.fit(matrix, chosen)
     bias = float(np.ravel(solver.intercept_)[0])
     return solver.coef_[0], bias, int(np.max(solver.n_iter_)) < MAX_ITERATIONS
-
-
-def _number_words(
-    texts: Sequence[str], lowercase: bool, min_documents: int
-) -> tuple[TokenSequences, list[str]]:
-    """The words of texts as numbers, and the words; those in too few texts have the number 0."""
-    numbers: dict[str, int] = {}
-    sequences = _sequences(
-        [numbers.setdefault(word, len(numbers)) for word in words_of(text, lowercase)] for text in texts
-    )
-    words = list(numbers)
-    rows = np.repeat(np.arange(len(texts)), sequences.lengths)
-    bags = _bags(rows, sequences.ids.astype(np.int64), len(texts), len(words))
-    frequent = np.bincount(bags.columns, minlength=len(words)) >= min_documents
-    renumbered = np.where(frequent, np.cumsum(frequent), UNKNOWN)
-    kept = [word for word, keep in zip(words, frequent.tolist(), strict=True) if keep]
-    return TokenSequences(renumbered[sequences.ids].astype(np.uint32), sequences.offsets), kept
-
-
-def _sequences(texts: Iterable[Sequence[int]]) -> TokenSequences:
-    """The numbers of each text in one array, without a list of all of them."""
-    parts = [np.array(numbers, dtype=np.uint32) for numbers in texts]
-    offsets = np.zeros(len(parts) + 1, dtype=np.int64)
-    offsets[1:] = np.cumsum([len(part) for part in parts])
-    return TokenSequences(np.concatenate([np.empty(0, dtype=np.uint32), *parts]), offsets)
-
-
-def _bags(documents: Numbers, columns: Numbers, texts: int, width: int) -> Bags:
-    """Entries of texts and columns, in any order and repeated, as bags."""
-    cells = np.sort(documents * width + columns)
-    first = _first_of_runs(cells)
-    starts = np.flatnonzero(first)
-    counts = np.diff(starts, append=len(cells)).astype(np.float32)
-    rows, columns = np.divmod(cells[starts], max(1, width))
-    return Bags(columns, counts, np.searchsorted(rows, np.arange(texts + 1)))
-
-
-def _distinct(numbers: Numbers) -> tuple[Numbers, Numbers]:
-    """The distinct numbers in order, and where each number is among them; np.unique takes twice as long."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    first = _first_of_runs(ordered)
-    inverse = np.empty(len(numbers), dtype=np.int64)
-    inverse[order] = np.cumsum(first) - 1
-    return ordered[first], inverse
-
-
-def _first_of_runs(ordered: Numbers) -> NDArray[np.bool_]:
-    """Where an ordered array has another number than before."""
-    first = np.ones(len(ordered), dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return first

@@ -12,12 +12,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.checkpoint import Checkpoint
+from clearhead.data.bags import UNKNOWN, BagVocabulary, words_of
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import ModelError, TextError
 from clearhead.inspection.explanation import Explanation, explain_pass, text_tokens
 from clearhead.models import Bag, BiLSTM, Encoder
-from clearhead.models.bag import UNKNOWN, BagVocabulary, words_of
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.classification.data import LabelledBatch, LabelledBatches, encode
 from clearhead.tasks.classification.evaluate import evaluate

@@ -12,13 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.checkpoint import Checkpoint
+from clearhead.data.bags import BagVocabulary
 from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.progress import track_progress
 from clearhead.data.sources.examples import Example, check_examples, examples_hash
 from clearhead.evaluation.classification import Confusion
 from clearhead.evaluation.metric import ACCURACY, LOSS, MACRO_F1
 from clearhead.models import Bag, BiLSTM, Encoder
-from clearhead.models.bag import BagVocabulary, CountedTexts, calibrated_temperature
+from clearhead.models.bag import CountedTexts, calibrated_temperature
 from clearhead.tasks.card import card, data_line
 from clearhead.tasks.classification.data import LabelledBatch, LabelledBatches, LabelledTexts, encode
 from clearhead.tasks.classification.model import ClassificationModel
