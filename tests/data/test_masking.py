@@ -8,7 +8,7 @@ from clearhead.config import parse_settings
 from clearhead.data.batch import IGNORE_INDEX, TextBatch
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.batching.masking import MaskedBatch, MaskedTexts, Masking, MaskingConfig
-from clearhead.data.batching.plan import Share
+from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.store import TextStore
 from clearhead.errors import SettingsError
@@ -28,7 +28,7 @@ def masking(**settings) -> Masking:
     return Masking(MaskingConfig(**settings), MASK_ID, np.arange(SIZE) >= 5)
 
 
-def texts(share: Share = Share(), seed: int = 0, **settings) -> MaskedTexts:
+def texts(share: Share = SINGLE, seed: int = 0, **settings) -> MaskedTexts:
     return MaskedTexts(documents(), CONFIG, masking(**settings), seed, share)
 
 
