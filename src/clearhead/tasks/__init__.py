@@ -2,6 +2,7 @@
 
 from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.language.task import LanguageTask
+from clearhead.tasks.masked.task import MaskedTask
 from clearhead.tasks.ngrams.task import NgramTask
 from clearhead.tasks.task import Task
 from clearhead.tasks.translation.task import TranslationTask
@@ -13,5 +14,6 @@ TASKS: dict[str, type[Task]] = {
     "ngrams": NgramTask,
     "word_vectors": WordVectorsTask,
     "classification": ClassificationTask,
+    "masked": MaskedTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""
