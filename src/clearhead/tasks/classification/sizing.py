@@ -47,7 +47,7 @@ class FittedLabels(FittedRecipe):
     def choices(self) -> list[str]:
         """The choices, one per line."""
         texts, model, ratio = self.texts, self.recipe.model, self.texts.ratio
-        least = min(np.bincount(texts.classes(texts.train), minlength=len(texts.labels)))
+        least = min(texts.label_counts)
         found = [
             f"texts: {len(texts.train):,} to train on, {len(texts.validation):,} for validation; "
             f"{texts.words_per_text:.0f} words in the median text; {len(texts.labels)} labels, the rarest "
