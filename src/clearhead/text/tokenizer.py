@@ -15,12 +15,22 @@ from clearhead.files import write_text
 from clearhead.text import serialization, training
 from clearhead.text.dropout import MergeDropout
 from clearhead.text.huggingface import huggingface_files, read_huggingface
-from clearhead.text.kinds import BOS, EOS, KINDS, PAD, SPECIAL_TOKENS, UNK, TokenizerConfig, byte_characters
+from clearhead.text.kinds import (
+    BOS,
+    EOS,
+    KINDS,
+    MASK,
+    PAD,
+    SPECIAL_TOKENS,
+    UNK,
+    TokenizerConfig,
+    byte_characters,
+)
 from clearhead.text.normalize import normalize, without_surrogates
 from clearhead.text.serialization import SpecialIds
 from clearhead.text.tiktoken import byte_level, read_ranks
 
-__all__ = ["BOS", "EOS", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer", "TokenizerConfig"]
+__all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer", "TokenizerConfig"]
 
 VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
 
@@ -42,11 +52,13 @@ class Tokenizer:
         special_tokens: tuple[str, ...],
         imported: SpecialIds | None = None,
     ):
-        own = SpecialIds(size=0, bos=BOS, eos=EOS) if special_tokens else SpecialIds(size=0)
+        mask = special_tokens.index(MASK) if MASK in special_tokens else None
+        own = SpecialIds(size=0, bos=BOS, eos=EOS, mask=mask) if special_tokens else SpecialIds(size=0)
         self._special, self._imported = imported or own, imported is not None
         self.bos_id, self.eos_id, self.adds_bos = self._special.bos, self._special.eos, self._special.adds_bos
         self.eos_ids = self._special.several_eos or (() if self.eos_id is None else (self.eos_id,))
         """All ids that end a text."""
+        self.mask_id = self._special.mask
         self.config, self.special_tokens, self._inner = config, special_tokens, inner
 
     @classmethod
@@ -125,6 +137,11 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens."""
         return self._inner.encode(self._checked(text), add_special_tokens=False).ids
+
+    def encode_spans(self, text: str) -> list[tuple[int, tuple[int, int]]]:
+        """The ids of a text, each with the characters that it stands for."""
+        encoded = self._inner.encode(self._checked(text), add_special_tokens=False)
+        return list(zip(encoded.ids, encoded.offsets, strict=True))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts at once, on all cores."""
