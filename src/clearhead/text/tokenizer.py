@@ -73,9 +73,12 @@ class Tokenizer:
         """The tokenizer in a Hugging Face folder, for a model with embeddings for `size` ids."""
         return cls(*read_huggingface(Path(folder), size))
 
-    def to_huggingface(self) -> dict[str, Any]:
-        """The files, by name, with which Hugging Face's libraries tokenize in the same way."""
-        return huggingface_files(self._inner, self.special_tokens, self._special)
+    def to_huggingface(self, adds_eos: bool = False) -> dict[str, Any]:
+        """The files, by name, with which Hugging Face's libraries tokenize in the same way.
+
+        With `adds_eos`, they end each text as `with_special_tokens` does.
+        """
+        return huggingface_files(self._inner, self.special_tokens, self._special, adds_eos)
 
     @classmethod
     def from_json(cls, text: str, path: str = "tokenizer") -> Self:
@@ -125,6 +128,11 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens."""
         return self._inner.encode(self._checked(text), add_special_tokens=False).ids
+
+    def with_special_tokens(self, ids: Sequence[int]) -> list[int]:
+        """The ids of a text as encoders read it: with an end token, and a start token where one is added."""
+        start, end = [self.bos_id] if self.adds_bos else [], [self.eos_id]
+        return [number for number in (*start, *ids, *end) if number is not None]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts at once, on all cores."""
@@ -187,6 +195,12 @@ class Tokenizer:
             return None
         text = "".join(self._inner.id_to_token(number) or "" for number in ids)
         return [self._ids[character] for character in text]
+
+    @functools.cached_property
+    def unk_id(self) -> int | None:
+        """The id of unknown words or characters."""
+        unknown = getattr(self._inner.model, "unk_token", None)
+        return UNK if self.special_tokens else self.id(unknown) if unknown else None
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
