@@ -1,7 +1,9 @@
 """Imported and exported encoders have the same logits, losses and tokens as the originals."""
 
+import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -19,7 +21,7 @@ from clearhead.text.tokenizer import Tokenizer
 from .conftest import TEXT
 
 VOCABULARY, WIDTH = 120, 32
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SPECIAL = ["[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]"]
 BERT = {
     "hidden_size": WIDTH,
     "intermediate_size": 48,
@@ -40,14 +42,17 @@ DISTILBERT = {
 }
 CONFIGS = {
     "bert": lambda: transformers.BertConfig(**BERT),
-    "roberta": lambda: transformers.RobertaConfig(**BERT, type_vocab_size=1, layer_norm_eps=1e-5, bos_token_id=2, eos_token_id=3),
+    "roberta": lambda: transformers.RobertaConfig(
+        **BERT, type_vocab_size=1, layer_norm_eps=1e-5, bos_token_id=2, eos_token_id=3
+    ),
     "distilbert": lambda: transformers.DistilBertConfig(**DISTILBERT),
 }
 PREFIXES = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert"}
-HEADS = ["ForSequenceClassification"]
+HEADS = ["ForMaskedLM", "ForSequenceClassification"]
 CLASSES = [(name, head) for name in CONFIGS for head in HEADS]
 
 
+@functools.cache
 def word_pieces() -> tokenizers.Tokenizer:
     """A small BERT tokenizer."""
     inner = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -92,15 +97,16 @@ def theirs(model: transformers.PreTrainedModel) -> torch.Tensor:
     inside = torch.arange(tokens.shape[1]) < lengths[:, None]
     typed = {"token_type_ids": types} if model.config.to_dict().get("type_vocab_size", 0) > 1 else {}
     tokens = tokens.masked_fill(~inside, model.config.pad_token_id)
-    output = model(input_ids=tokens, attention_mask=inside.long(), **typed)
-    return output.logits
+    logits = model(input_ids=tokens, attention_mask=inside.long(), **typed).logits
+    return logits[inside] if logits.dim() == 3 else logits
 
 
 @torch.no_grad()
 def ours(folder: Path) -> torch.Tensor:
-    model = load_checkpoint(folder).model
+    model: Any = load_checkpoint(folder).model
     tokens, lengths, types = batch()
-    return model(tokens, lengths, types if model.config.token_types > 1 else None)  # pyright: ignore
+    logits = model(tokens, lengths, types if model.config.token_types > 1 else None)
+    return logits[torch.arange(tokens.shape[1]) < lengths[:, None]] if logits.dim() == 3 else logits
 
 
 @pytest.mark.parametrize(("name", "head"), CLASSES)
@@ -132,7 +138,7 @@ def test_a_classifier_says_what_the_pipeline_of_transformers_says(name, tmp_path
         assert list(found.probabilities) == [model.config.id2label[number] for number in range(len(expected))]
         assert list(found.probabilities.values()) == pytest.approx(expected, abs=1e-4)
     assert classifier.classify(texts[2]).label in classifier.labels
-    assert classifier.classify("北京").unknown == ("北", "京") or name
+    assert classifier.classify("to be ж").unknown == ("ж",)
 
 
 def test_tokens_are_those_of_transformers_also_after_export(tmp_path):
@@ -160,7 +166,7 @@ def test_a_vocabulary_file_makes_the_same_tokenizer(tmp_path):
     assert (from_file.bos_id, from_file.eos_id, from_file.adds_bos) == (2, 3, True)
     assert from_file.with_special_tokens(from_file.encode(TEXT)) == inner.encode(TEXT).ids
     assert from_json.with_special_tokens(from_json.encode(TEXT)) == inner.encode(TEXT).ids
-    assert (from_file.config.kind, from_file.unk_id) == ("wordpiece", 1)
+    assert (from_file.config.kind, from_file.unk_id) == ("wordpiece", 0)
 
 
 def test_old_names_and_other_heads_of_a_checkpoint_are_understood(tmp_path):

@@ -30,8 +30,8 @@ class Architecture:
     weights: WeightMap
     read_processor: Callable[[Path, Mapping[str, Any]], Any]
     """The processor in a folder with this config.json."""
-    write_processor: Callable[[Any], tuple[dict[str, Any], Files]]
-    """The settings in config.json that describe a processor, and its files."""
+    write_processor: Callable[[Any, Any], tuple[dict[str, Any], Files]]
+    """From a processor and the model's settings: the part of config.json about it, and its files."""
 
 
 def require(settings: Mapping[str, Any], supported: Mapping[str, tuple[Any, ...]]) -> None:

@@ -140,6 +140,14 @@ def _parameters(*pairs: tuple[str, str | tuple[str, ...]]) -> dict[str, Tensors]
     }
 
 
+def _transform(prefix: str, dense: str, norm: str) -> dict[str, Tensors]:
+    return _parameters(("head.transform.dense", prefix + dense), ("head.transform.norm", prefix + norm))
+
+
+def _readout(decoder: str, bias: str) -> dict[str, Tensors]:
+    return {"head.weight": Tensors((f"{decoder}.weight",)), "head.bias": Tensors((bias,))}
+
+
 EMBEDDING = {
     "embedding.weight": Tensors(("embeddings.word_embeddings.weight",)),
     "embedding.position.weight": Tensors(("embeddings.position_embeddings.weight",)),
@@ -178,6 +186,8 @@ FAMILIES = (
         EMBEDDING,
         BERT_BLOCK,
         {
+            "masked_tokens": _transform("cls.predictions.transform.", "dense", "LayerNorm")
+            | _readout("cls.predictions.decoder", "cls.predictions.bias"),
             "classifier": _parameters(("head.pooler", "bert.pooler.dense"), ("head.output", "classifier")),
         },
         "tanh",
@@ -191,6 +201,8 @@ FAMILIES = (
         ROBERTA_EMBEDDING,
         BERT_BLOCK,
         {
+            "masked_tokens": _transform("lm_head.", "dense", "layer_norm")
+            | _readout("lm_head.decoder", "lm_head.bias"),
             "classifier": _parameters(
                 ("head.pooler", "classifier.dense"), ("head.output", "classifier.out_proj")
             ),
@@ -206,6 +218,8 @@ FAMILIES = (
         EMBEDDING,
         DISTILBERT_BLOCK,
         {
+            "masked_tokens": _transform("vocab_", "transform", "layer_norm")
+            | _readout("vocab_projector", "vocab_projector.bias"),
             "classifier": _parameters(("head.pooler", "pre_classifier"), ("head.output", "classifier")),
         },
         "relu",
@@ -233,6 +247,14 @@ def _classifier(family: Family) -> Architecture:
         return family.write(config) | {family.classifier_dropout: getattr(config.head, "dropout", None)}
 
     return _architecture(family, "classifier", "ForSequenceClassification", "classification", read, write)
+
+
+def _masked(family: Family) -> Architecture:
+    def read(settings: Mapping[str, Any]) -> dict[str, Any]:
+        require(settings, {"tie_word_embeddings": (True,)})
+        return family.read(settings) | {"head": {"kind": "masked_tokens", "transform": True}}
+
+    return _architecture(family, "masked_tokens", "ForMaskedLM", "masked", read, family.write)
 
 
 def _architecture(
@@ -271,7 +293,7 @@ def labels(settings: Mapping[str, Any]) -> tuple[str, ...]:
     return found
 
 
-def write_processor(processor: TextProcessor) -> tuple[dict[str, Any], Files]:
+def write_processor(processor: TextProcessor, config: EncoderConfig) -> tuple[dict[str, Any], Files]:
     tokenizer = processor.tokenizer
     settings: dict[str, Any] = {
         "vocab_size": tokenizer.size,
@@ -283,7 +305,7 @@ def write_processor(processor: TextProcessor) -> tuple[dict[str, Any], Files]:
             "id2label": {str(number): label for number, label in enumerate(processor.labels)},
             "label2id": {label: number for number, label in enumerate(processor.labels)},
         }
-    return settings, tokenizer.to_huggingface(adds_eos=True)
+    return settings, tokenizer.to_huggingface(config.token_types)
 
 
-ENCODERS = tuple(_classifier(family) for family in FAMILIES)
+ENCODERS = tuple(make(family) for family in FAMILIES for make in (_masked, _classifier))

@@ -23,7 +23,7 @@ def read_tokenizer(folder: Path, settings: Mapping[str, Any]) -> Tokenizer:
     return Tokenizer.from_huggingface(folder, vocabulary_size(settings))
 
 
-def write_tokenizer(tokenizer: Tokenizer) -> tuple[dict[str, Any], Files]:
+def write_tokenizer(tokenizer: Tokenizer, config: GPTConfig) -> tuple[dict[str, Any], Files]:
     settings = {
         "vocab_size": tokenizer.size,
         "bos_token_id": tokenizer.bos_id,

@@ -91,7 +91,7 @@ def export_model(folder: Path, out: Path) -> str:
         architecture = architecture_for(model.config, origin.get("family"))
     precision = origin.get("precision")
     dtype = precision if precision in DTYPES else "float32"
-    described, files = architecture.write_processor(checkpoint.processor)
+    described, files = architecture.write_processor(checkpoint.processor, model.config)
     settings = {
         "architectures": [architecture.class_name],
         "model_type": architecture.model_type,

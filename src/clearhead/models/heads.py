@@ -1,15 +1,18 @@
 """Heads: what a model reads out of the states of a text; to add one, add its settings and a row to HEADS."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
 from clearhead.config import Settings
+from clearhead.layers.block import BlockConfig, norm_of
+from clearhead.layers.embedding import Embedding
+from clearhead.layers.feedforward import ACTIVATIONS
 from clearhead.layers.mask import LengthMask
 from clearhead.text.processor import TextProcessor
 
@@ -52,12 +55,9 @@ class Classifier(nn.Module):
         """One vector for each text."""
         if self.config.pooling == "first":
             return states[:, 0]
-        inside = LengthMask(lengths).dense(1, states.shape[1], states.device)
-        assert inside is not None
-        inside = inside[:, 0, 0, :, None]
         if self.config.pooling == "mean":
-            return (states * inside).sum(1) / lengths[:, None].to(states.dtype)
-        return states.masked_fill(~inside, float("-inf")).amax(1)
+            return mean_pool(states, lengths)
+        return states.masked_fill(~_inside(states, lengths), float("-inf")).amax(1)
 
 
 class StatesHead(nn.Module):
@@ -67,13 +67,72 @@ class StatesHead(nn.Module):
         return states
 
 
-HeadConfig = ClassifierConfig
-HEADS: dict[str, Callable[[Any, int, TextProcessor], nn.Module]] = {
-    "classifier": lambda config, width, processor: Classifier(config, width, len(processor.labels)),
+class MaskedTokensConfig(Settings):
+    """The token behind each mask; logits are products with the token embeddings."""
+
+    kind: Literal["masked_tokens"] = "masked_tokens"
+    predict_from: Literal["mask", "previous"] = "mask"
+    """The state that predicts a masked token: its own, or that of the token before it. With the latter, one
+    model can also generate text (Charpentier and Samuel 2024)."""
+    transform: bool = False
+    """Whether states go through a dense layer, the activation of the blocks and a norm first, and the logits
+    have a bias, as in BERT (Devlin et al. 2019)."""
+
+
+class Transform(nn.Module):
+    """What BERT does with a state before the readout (Devlin et al. 2019)."""
+
+    def __init__(self, config: BlockConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.width, config.width)
+        # A gated network has no activation of its own.
+        self.activation = ACTIVATIONS.get(config.activation, F.gelu)
+        self.norm = norm_of(config)
+
+    def forward(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        return self.norm(self.activation(self.dense(states)))
+
+
+class MaskedTokens(nn.Module):
+    """The logits of the vocabulary at every position; its matrix is that of the token embeddings."""
+
+    def __init__(self, config: MaskedTokensConfig, block: BlockConfig, embedding: Embedding):
+        super().__init__()
+        self.config = config
+        self.weight = embedding.weight
+        self.bias = nn.Parameter(torch.zeros(len(self.weight))) if config.transform else None
+        self.transform = Transform(block) if config.transform else nn.Identity()
+
+    def forward(self, states: States, lengths: Lengths) -> Float[Tensor, "batch positions vocabulary"]:
+        return self.readout(states)
+
+    def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
+        """The logits of hidden states."""
+        return F.linear(self.transform(states), self.weight, self.bias)
+
+
+HeadConfig = Annotated[ClassifierConfig | MaskedTokensConfig, Field(discriminator="kind")]
+HEADS: dict[str, Callable[[Any, int, TextProcessor, Any], nn.Module]] = {
+    "classifier": lambda config, width, processor, _: Classifier(config, width, len(processor.labels)),
+    "masked_tokens": lambda config, width, processor, model: MaskedTokens(
+        config, model.config, model.embedding
+    ),
 }
-"""What makes each head from its settings, the width of the states and the processor."""
+"""What makes each head from its settings, the width of the states, the processor and the model it is for."""
 
 
-def make_head(config: HeadConfig, width: int, processor: TextProcessor) -> nn.Module:
+def make_head(config: HeadConfig, width: int, processor: TextProcessor, model: nn.Module) -> nn.Module:
     """The head that the settings describe."""
-    return HEADS[config.kind](config, width, processor)
+    return HEADS[config.kind](config, width, processor, model)
+
+
+def mean_pool(states: States, lengths: Lengths) -> Float[Tensor, "batch width"]:
+    """The mean state of each text."""
+    return (states * _inside(states, lengths)).sum(1) / lengths[:, None].to(states.dtype)
+
+
+def _inside(states: States, lengths: Lengths) -> Bool[Tensor, "batch positions 1"]:
+    """Whether positions belong to the text."""
+    inside = LengthMask(lengths).dense(1, states.shape[1], states.device)
+    assert inside is not None
+    return inside[:, 0, 0, :, None]

@@ -16,6 +16,7 @@ CONFIG, GENERATION, TOKENIZER_CONFIG = "config.json", "generation_config.json", 
 TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 WORD_PIECES = "vocab.txt"
 GPT2_EOS = "<|endoftext|>"
+PADDING = ("[PAD]", "<pad>")
 BERT_TOKENS = {"cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 # The kind that an imported tokenizer counts as, by the library's model.
 KINDS: dict[str, KindName] = {"WordPiece": "wordpiece", "Unigram": "unigram"}
@@ -40,7 +41,7 @@ def huggingface_files(
     inner: tokenizers.Tokenizer,
     special_tokens: tuple[str, ...],
     ids: serialization.SpecialIds,
-    adds_eos: bool = False,
+    token_types: int | None = None,
 ) -> dict[str, Any]:
     """The files of a tokenizer, by name, with our special tokens declared as such."""
     description = json.loads(inner.to_str())
@@ -48,17 +49,20 @@ def huggingface_files(
         {"id": number, "content": name, "special": True} | dict.fromkeys(TOKEN_FLAGS, False)
         for number, name in enumerate(special_tokens)
     ]
-    names = {
+    names: dict[str, Any] = {
         f"{short}_token": str(inner.id_to_token(number))
-        for short, number in {"bos": ids.bos, "eos": ids.eos}.items()
+        for short, number in {"bos": ids.bos, "eos": ids.eos, "mask": ids.mask}.items()
         if number is not None
     }
     start = names.get("bos_token") if ids.adds_bos else None
-    end = names.get("eos_token") if adds_eos else None
+    end = None if token_types is None else names.get("eos_token")
     if start or end:
         description["post_processor"] = _post_processor(inner, start, end)
-    if adds_eos:
-        names |= {"cls_token": names.get("bos_token"), "sep_token": names.get("eos_token")}
+    if end:
+        pads = (token for token in PADDING if inner.token_to_id(token) is not None)
+        names |= {"cls_token": names.get("bos_token", end), "sep_token": end, "pad_token": next(pads, end)}
+        types = ["token_type_ids"] if token_types else []
+        names["model_input_names"] = ["input_ids", *types, "attention_mask"]
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     return {TOKENIZER: description, TOKENIZER_CONFIG: about | names}
 
@@ -167,6 +171,7 @@ def _special_ids(folder: Path, inner: tokenizers.Tokenizer, size: int) -> serial
         bos=bos,
         eos=eos,
         several_eos=every_eos if len(every_eos) > 1 else (),
+        mask=_configured_id(folder, inner, "mask", size),
         adds_bos=bos is not None and inner.encode("a").ids[:1] == [bos],
     )
 

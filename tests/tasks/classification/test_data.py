@@ -13,7 +13,6 @@ from clearhead.errors import DataError
 from clearhead.tasks.classification.data import LabelledTexts, shorten
 from clearhead.tasks.classification.evaluate import evaluate, held_out_texts
 from clearhead.tasks.classification.recipe import LabelledConfig
-from clearhead.text.tokenizer import EOS
 
 from .conftest import recipe, reviews, write
 
