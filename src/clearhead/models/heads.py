@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from pydantic import Field
@@ -16,12 +17,21 @@ States = Float[Tensor, "batch positions width"]
 Lengths = Int[Tensor, " batch"]
 
 
+POOLERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "tanh": torch.tanh,
+    "relu": F.relu,
+}
+
+
 class ClassifierConfig(Settings):
     """One class for the whole text."""
 
     kind: Literal["classifier"] = "classifier"
-    pooling: Literal["mean", "max"] = "mean"
-    """How the states of all positions become one vector."""
+    pooling: Literal["mean", "max", "first"] = "mean"
+    """How the states of all positions become one vector; first: the state of the first token, as in BERT."""
+    pooler: Literal["none", "tanh", "relu"] = "none"
+    """The activation of a dense layer after pooling; BERT has tanh (Devlin et al. 2019)."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
 
 
@@ -31,17 +41,23 @@ class Classifier(nn.Module):
     def __init__(self, config: ClassifierConfig, width: int, classes: int):
         super().__init__()
         self.config = config
+        self.pooler = nn.Identity() if config.pooler == "none" else nn.Linear(width, width)
         self.output = nn.Linear(width, classes)
 
     def forward(self, states: States, lengths: Lengths) -> Float[Tensor, "batch classes"]:
+        pooled = POOLERS[self.config.pooler](self.pooler(self.pool(states, lengths)))
+        return self.output(F.dropout(pooled, self.config.dropout, self.training))
+
+    def pool(self, states: States, lengths: Lengths) -> Float[Tensor, "batch width"]:
+        """One vector for each text."""
+        if self.config.pooling == "first":
+            return states[:, 0]
         inside = LengthMask(lengths).dense(1, states.shape[1], states.device)
         assert inside is not None
         inside = inside[:, 0, 0, :, None]
         if self.config.pooling == "mean":
-            pooled = (states * inside).sum(1) / lengths[:, None].to(states.dtype)
-        else:
-            pooled = states.masked_fill(~inside, float("-inf")).amax(1)
-        return self.output(F.dropout(pooled, self.config.dropout, self.training))
+            return (states * inside).sum(1) / lengths[:, None].to(states.dtype)
+        return states.masked_fill(~inside, float("-inf")).amax(1)
 
 
 class StatesHead(nn.Module):
