@@ -1,7 +1,7 @@
 """Heads: what a model reads out of the states of a text; to add one, add its settings and a row to HEADS."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,7 @@ class ClassifierConfig(Settings):
     """One class for the whole text."""
 
     kind: Literal["classifier"] = "classifier"
-    pooling: Literal["mean", "max", "first"] = "mean"
+    pooling: Literal["mean", "max", "first", "last"] = "mean"
     """How the states of all positions become one vector; first: the state of the first token, as in BERT."""
     pooler: Literal["none", "tanh", "relu"] = "none"
     """The activation of a dense layer after pooling; BERT has tanh (Devlin et al. 2019)."""
@@ -52,12 +52,33 @@ class Classifier(nn.Module):
         """One vector for each text."""
         if self.config.pooling == "first":
             return states[:, 0]
+        if self.config.pooling == "last":
+            return states[torch.arange(len(states), device=states.device), lengths - 1]
         inside = LengthMask(lengths).dense(1, states.shape[1], states.device)
         assert inside is not None
         inside = inside[:, 0, 0, :, None]
         if self.config.pooling == "mean":
             return (states * inside).sum(1) / lengths[:, None].to(states.dtype)
         return states.masked_fill(~inside, float("-inf")).amax(1)
+
+
+class SpanConfig(Settings):
+    """Two scores for each token: that an answer starts there, and that it ends there."""
+
+    kind: Literal["span"] = "span"
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+
+
+class SpanHead(nn.Module):
+    """The logits of the start and of the end of an answer (Devlin et al. 2019)."""
+
+    def __init__(self, config: SpanConfig, width: int):
+        super().__init__()
+        self.config = config
+        self.readout = nn.Linear(width, 2)
+
+    def forward(self, states: States, lengths: Lengths) -> Float[Tensor, "batch positions 2"]:
+        return self.readout(F.dropout(states, self.config.dropout, self.training))
 
 
 class StatesHead(nn.Module):
@@ -67,9 +88,10 @@ class StatesHead(nn.Module):
         return states
 
 
-HeadConfig = ClassifierConfig
+HeadConfig = Annotated[ClassifierConfig | SpanConfig, Field(discriminator="kind")]
 HEADS: dict[str, Callable[[Any, int, TextProcessor], nn.Module]] = {
     "classifier": lambda config, width, processor: Classifier(config, width, len(processor.labels)),
+    "span": lambda config, width, processor: SpanHead(config, width),
 }
 """What makes each head from its settings, the width of the states and the processor."""
 
