@@ -30,7 +30,7 @@ class ClassifierConfig(Settings):
     """One class for the whole input."""
 
     kind: Literal["classifier"] = "classifier"
-    pooling: Literal["mean", "max", "first", "sequence"] = "mean"
+    pooling: Literal["mean", "max", "first", "last", "sequence"] = "mean"
     """How the states of all positions become one vector. first: the state of the first token, as in BERT.
     sequence: their mean with learned weights (Hassani et al. 2021)."""
     pooler: Literal["none", "tanh", "relu"] = "none"
@@ -59,6 +59,8 @@ class Classifier(nn.Module):
             return states[:, 0]
         if lengths is None:
             lengths = torch.full((states.shape[0],), states.shape[1], device=states.device)
+        if self.config.pooling == "last":
+            return states[torch.arange(len(states), device=states.device), lengths - 1]
         if self.config.pooling == "mean":
             return mean_pool(states, lengths)
         inside = _inside(states, lengths)
@@ -71,6 +73,25 @@ class Classifier(nn.Module):
     ) -> Float[Tensor, "batch positions 1"]:
         """The share of each position in sequence pooling."""
         return self.score(states).masked_fill(~inside, float("-inf")).softmax(1).to(states.dtype)
+
+
+class SpanConfig(Settings):
+    """Two scores for each token: that an answer starts there, and that it ends there."""
+
+    kind: Literal["span"] = "span"
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+
+
+class SpanHead(nn.Module):
+    """The logits of the start and of the end of an answer (Devlin et al. 2019)."""
+
+    def __init__(self, config: SpanConfig, width: int):
+        super().__init__()
+        self.config = config
+        self.readout = nn.Linear(width, 2)
+
+    def forward(self, states: States, lengths: Lengths) -> Float[Tensor, "batch positions 2"]:
+        return self.readout(F.dropout(states, self.config.dropout, self.training))
 
 
 class StatesHead(nn.Module):
@@ -124,12 +145,13 @@ class MaskedTokens(nn.Module):
         return F.linear(self.transform(states), self.weight, self.bias)
 
 
-HeadConfig = Annotated[ClassifierConfig | MaskedTokensConfig, Field(discriminator="kind")]
+HeadConfig = Annotated[ClassifierConfig | MaskedTokensConfig | SpanConfig, Field(discriminator="kind")]
 HEADS: dict[str, Callable[[Any, int, Any, Any], nn.Module]] = {
     "classifier": lambda config, width, processor, _: Classifier(config, width, len(processor.labels)),
     "masked_tokens": lambda config, width, processor, model: MaskedTokens(
         config, model.config, model.embedding
     ),
+    "span": lambda config, width, *_: SpanHead(config, width),
 }
 """What makes each head from its settings, the width of the states, the processor and the model it is for."""
 

@@ -166,6 +166,10 @@ class Tokenizer:
         encoded = self._inner.encode_batch_fast(list(map(self._checked, texts)), add_special_tokens=False)
         return [one.ids for one in encoded]
 
+    def encodings(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+        """The library's encodings of texts: ids, the characters and the word of each token."""
+        return self._inner.encode_batch(list(map(self._checked, texts)), add_special_tokens=False)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids, without special tokens."""
         first = len(self.special_tokens)

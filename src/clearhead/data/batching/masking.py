@@ -100,9 +100,7 @@ class Masking:
         maskable[[number for number in special if number is not None]] = False
         return cls(config, tokenizer.mask_id, maskable)
 
-    def hide(
-        self, ids: NDArray[np.int32], inside: NDArray[np.bool_], random: Generator
-    ) -> NDArray[np.int32]:
+    def hide(self, ids: NDArray[np.int32], inside: NDArray[np.bool_], random: Generator) -> NDArray[np.int32]:
         """Hides tokens of rows in place, of those `inside`; returns their columns and what they were."""
         places = max(1, round(self.config.share * ids.shape[1]))
         inside = inside & self.maskable[ids]
@@ -155,7 +153,11 @@ class MaskedTexts(TextBatches[Plan, MaskedBatch | TextBatch]):
     def build(self, epoch: int, plan: Plan) -> MaskedBatch | TextBatch:
         # Causal batches are spread evenly over the epoch.
         causal, number = self.masking.config.causal, plan[0]
-        return self._causal(plan) if int((number + 1) * causal) > int(number * causal) else self._masked(epoch, plan)
+        return (
+            self._causal(plan)
+            if int((number + 1) * causal) > int(number * causal)
+            else self._masked(epoch, plan)
+        )
 
     def sequential(self) -> Iterator[MaskedBatch]:
         """All text once, in order, with the same tokens hidden each time."""
@@ -171,7 +173,9 @@ class MaskedTexts(TextBatches[Plan, MaskedBatch | TextBatch]):
         cells[0] = PAD
         flat = cells.reshape(3, -1)
         cell, segment, within = packed_cells(lengths, rows, packing.row_length)
-        flat[0, cell] = self.documents.tokens(np.repeat(document, lengths), np.repeat(start, lengths) + within)
+        flat[0, cell] = self.documents.tokens(
+            np.repeat(document, lengths), np.repeat(start, lengths) + within
+        )
         flat[1, cell], flat[2, cell] = segment, within
         # The first token of a span follows none that could predict it.
         random = np.random.default_rng((self.seed, epoch, number))
