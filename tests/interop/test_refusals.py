@@ -71,7 +71,8 @@ def test_missing_unknown_and_misshapen_tensors_are_named(name, change, message, 
     [
         (
             {"model_type": "t5"},
-            "model_type: 't5' is not one of gpt2, llama, mistral, qwen3, bert, roberta, distilbert",
+            "model_type: 't5' is not one of gpt2, llama, mistral, qwen3, bert, roberta, distilbert, "
+            "vit, timm",
         ),
         (
             {"activation_function": "tanh"},

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import ModelError
-from clearhead.interop.weight_map import WeightMap
+from clearhead.interop.weight_map import Tensors, WeightMap
 
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
 PARAMETERS = ("weight", "bias")
@@ -26,12 +26,36 @@ class Architecture:
     """Our class, one of MODELS."""
     read_settings: Callable[[Mapping[str, Any]], dict[str, Any]]
     """From config.json to the fields of the model's settings."""
-    write_settings: Callable[[Any], dict[str, Any]]
+    write_settings: Callable[[Any], dict[str, Any]] | None
+    """The way back; None if models are only imported."""
     weights: WeightMap
     read_processor: Callable[[Path, Mapping[str, Any]], Any]
     """The processor in a folder with this config.json."""
-    write_processor: Callable[[Any, Any], tuple[dict[str, Any], Files]]
+    write_processor: Callable[[Any, Any], tuple[dict[str, Any], Files]] | None
     """From a processor and the model's settings: the part of config.json about it, and its files."""
+
+
+def layers(*pairs: tuple[str, str | tuple[str, ...]]) -> dict[str, Tensors]:
+    """The tensors of the weights and biases of layers, given by our path and their names."""
+    return {
+        f"{path}.{kind}": Tensors(
+            tuple(f"{name}.{kind}" for name in ((names,) if isinstance(names, str) else names))
+        )
+        for path, names in pairs
+        for kind in PARAMETERS
+    }
+
+
+def class_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the classes; without any, those of the library."""
+    names = settings.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
+    try:
+        found = tuple(str(names[str(number)]) for number in range(len(names)))
+    except (KeyError, TypeError):
+        raise ModelError("id2label: does not name the classes 0, 1, 2 …; fix the file") from None
+    if len({*found}) < max(len(found), 2):
+        raise ModelError(f"id2label: {', '.join(found)} are not two or more distinct labels; fix the file")
+    return found
 
 
 def require(settings: Mapping[str, Any], supported: Mapping[str, tuple[Any, ...]]) -> None:

@@ -7,8 +7,9 @@ from clearhead.errors import ModelError
 from clearhead.interop.architecture import Architecture
 from clearhead.interop.encoders import ENCODERS
 from clearhead.interop.gpts import GPTS
+from clearhead.interop.vits import VITS
 
-ARCHITECTURES: tuple[Architecture, ...] = (*GPTS, *ENCODERS)
+ARCHITECTURES: tuple[Architecture, ...] = (*GPTS, *ENCODERS, *VITS)
 # Settings that do not change what a trained model computes, or that both libraries default alike.
 IRRELEVANT = ("init", "norm_epsilon", "dropout", "attention.dropout", "head.dropout")
 
@@ -16,6 +17,8 @@ IRRELEVANT = ("init", "norm_epsilon", "dropout", "attention.dropout", "head.drop
 def architecture_of(settings: Mapping[str, Any]) -> Architecture:
     """The architecture that a config.json names."""
     model_type, classes = settings.get("model_type"), settings.get("architectures") or [None]
+    if model_type is None and "architecture" in settings:
+        model_type = "timm"
     same_type = [one for one in ARCHITECTURES if one.model_type == model_type]
     if not same_type:
         known = dict.fromkeys(one.model_type for one in ARCHITECTURES)
@@ -29,7 +32,7 @@ def architecture_of(settings: Mapping[str, Any]) -> Architecture:
 
 def architecture_for(config: Any, model_type: str | None = None) -> Architecture:
     """The architecture that represents a model exactly; of several, the one with this model_type."""
-    rows = [one for one in ARCHITECTURES if isinstance(config, one.model.Config)]
+    rows = [one for one in ARCHITECTURES if one.write_settings and isinstance(config, one.model.Config)]
     if not rows:
         raise ModelError(f"model.kind: Hugging Face has no architecture for a {config.kind}")
     rows.sort(key=lambda one: one.model_type != model_type)
@@ -49,6 +52,7 @@ def architecture_for(config: Any, model_type: str | None = None) -> Architecture
 def _differing(config: Any, row: Architecture) -> dict[str, Any]:
     """The settings of the closest model that an architecture can represent, where they differ."""
     wanted = _flat(config)
+    assert row.write_settings is not None
     try:
         closest = _flat(type(config).model_validate(row.read_settings(row.write_settings(config))))
     except ModelError:

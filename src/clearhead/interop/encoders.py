@@ -8,10 +8,11 @@ from typing import Any
 from clearhead.errors import ModelError
 from clearhead.interop.architecture import (
     ACTIVATIONS,
-    PARAMETERS,
     Architecture,
     Files,
     activation_name,
+    class_names,
+    layers,
     require,
     vocabulary_size,
 )
@@ -129,19 +130,8 @@ def _write_distilbert(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def _parameters(*pairs: tuple[str, str | tuple[str, ...]]) -> dict[str, Tensors]:
-    """The weights and biases of layers, by our path and their names."""
-    return {
-        f"{path}.{kind}": Tensors(
-            tuple(f"{name}.{kind}" for name in ((names,) if isinstance(names, str) else names))
-        )
-        for path, names in pairs
-        for kind in PARAMETERS
-    }
-
-
 def _transform(prefix: str, dense: str, norm: str) -> dict[str, Tensors]:
-    return _parameters(("head.transform.dense", prefix + dense), ("head.transform.norm", prefix + norm))
+    return layers(("head.transform.dense", prefix + dense), ("head.transform.norm", prefix + norm))
 
 
 def _readout(decoder: str, bias: str) -> dict[str, Tensors]:
@@ -152,10 +142,10 @@ EMBEDDING = {
     "embedding.weight": Tensors(("embeddings.word_embeddings.weight",)),
     "embedding.position.weight": Tensors(("embeddings.position_embeddings.weight",)),
     "embedding.type_weight": Tensors(("embeddings.token_type_embeddings.weight",)),
-    **_parameters(("embedding.norm", "embeddings.LayerNorm")),
+    **layers(("embedding.norm", "embeddings.LayerNorm")),
 }
 LAYER = "encoder.layer.{}."
-BERT_BLOCK = _parameters(
+BERT_BLOCK = layers(
     ("attention.project", tuple(f"{LAYER}attention.self.{name}" for name in ("query", "key", "value"))),
     ("attention.output", f"{LAYER}attention.output.dense"),
     ("attention_residual.norm", f"{LAYER}attention.output.LayerNorm"),
@@ -164,7 +154,7 @@ BERT_BLOCK = _parameters(
     ("feedforward_residual.norm", f"{LAYER}output.LayerNorm"),
 )
 DISTILBERT_LAYER = "transformer.layer.{}."
-DISTILBERT_BLOCK = _parameters(
+DISTILBERT_BLOCK = layers(
     ("attention.project", tuple(f"{DISTILBERT_LAYER}attention.{letter}_lin" for letter in "qkv")),
     ("attention.output", f"{DISTILBERT_LAYER}attention.out_lin"),
     ("attention_residual.norm", f"{DISTILBERT_LAYER}sa_layer_norm"),
@@ -188,7 +178,7 @@ FAMILIES = (
         {
             "masked_tokens": _transform("cls.predictions.transform.", "dense", "LayerNorm")
             | _readout("cls.predictions.decoder", "cls.predictions.bias"),
-            "classifier": _parameters(("head.pooler", "bert.pooler.dense"), ("head.output", "classifier")),
+            "classifier": layers(("head.pooler", "bert.pooler.dense"), ("head.output", "classifier")),
         },
         "tanh",
         "classifier_dropout",
@@ -203,9 +193,7 @@ FAMILIES = (
         {
             "masked_tokens": _transform("lm_head.", "dense", "layer_norm")
             | _readout("lm_head.decoder", "lm_head.bias"),
-            "classifier": _parameters(
-                ("head.pooler", "classifier.dense"), ("head.output", "classifier.out_proj")
-            ),
+            "classifier": layers(("head.pooler", "classifier.dense"), ("head.output", "classifier.out_proj")),
         },
         "tanh",
         "classifier_dropout",
@@ -220,7 +208,7 @@ FAMILIES = (
         {
             "masked_tokens": _transform("vocab_", "transform", "layer_norm")
             | _readout("vocab_projector", "vocab_projector.bias"),
-            "classifier": _parameters(("head.pooler", "pre_classifier"), ("head.output", "classifier")),
+            "classifier": layers(("head.pooler", "pre_classifier"), ("head.output", "classifier")),
         },
         "relu",
         "seq_classif_dropout",
@@ -271,26 +259,17 @@ def _architecture(
         read,
         write,
         weights,
-        read_processor,
+        read_labelled_processor if head == "classifier" else read_processor,
         write_processor,
     )
 
 
 def read_processor(folder: Path, settings: Mapping[str, Any]) -> TextProcessor:
-    tokenizer = Tokenizer.from_huggingface(folder, vocabulary_size(settings))
-    return TextProcessor(tokenizer, labels(settings))
+    return TextProcessor(Tokenizer.from_huggingface(folder, vocabulary_size(settings)))
 
 
-def labels(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the classes; without any, those of the library."""
-    names = settings.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
-    try:
-        found = tuple(str(names[str(number)]) for number in range(len(names)))
-    except (KeyError, TypeError):
-        raise ModelError("id2label: does not name the classes 0, 1, 2 …; fix the file") from None
-    if len({*found}) < max(len(found), 2):
-        raise ModelError(f"id2label: {', '.join(found)} are not two or more distinct labels; fix the file")
-    return found
+def read_labelled_processor(folder: Path, settings: Mapping[str, Any]) -> TextProcessor:
+    return TextProcessor(read_processor(folder, settings).tokenizer, class_names(settings))
 
 
 def write_processor(processor: TextProcessor, config: EncoderConfig) -> tuple[dict[str, Any], Files]:

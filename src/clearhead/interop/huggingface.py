@@ -91,6 +91,8 @@ def export_model(folder: Path, out: Path) -> str:
         architecture = architecture_for(model.config, origin.get("family"))
     precision = origin.get("precision")
     dtype = precision if precision in DTYPES else "float32"
+    assert architecture.write_settings is not None
+    assert architecture.write_processor is not None
     described, files = architecture.write_processor(checkpoint.processor, model.config)
     settings = {
         "architectures": [architecture.class_name],

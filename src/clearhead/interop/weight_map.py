@@ -23,16 +23,21 @@ class Tensors:
     """GPT-2 stores its matrices as (in, out)."""
     unused_rows: int = 0
     """The first rows that no token uses: RoBERTa's positions start at 2."""
+    leading_axes: int = 0
+    """Axes of size 1 before those of the parameter."""
 
     def read(self, part: Tensor) -> Tensor:
         """A tensor of a checkpoint as part of the parameter."""
         part = part.t() if self.transposed and part.dim() == 2 else part
+        for _ in range(self.leading_axes if part.dim() > self.leading_axes else 0):
+            part = part.squeeze(0)
         return part[self.unused_rows :] if part.dim() else part
 
     def write(self, part: Tensor) -> Tensor:
         """A part of the parameter as the tensor of a checkpoint."""
         unused = part.new_zeros(self.unused_rows, *part.shape[1:])
         part = torch.cat((unused, part)) if self.unused_rows else part
+        part = part[(None,) * self.leading_axes] if self.leading_axes else part
         return (part.T if self.transposed else part).contiguous()
 
 
