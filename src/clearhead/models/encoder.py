@@ -40,8 +40,8 @@ class EncoderConfig(BlockConfig):
     max_length: PositiveInt = 512
     """Maximum tokens of a text; of a longer one, its beginning (a quarter of them) and its end are kept."""
     embedding_norm: bool = False
-    """Whether the sum of token, type and position vectors is normalised, and tokens are not scaled, as in BERT
-    (Devlin et al. 2019)."""
+    """Whether the sum of token, type and position vectors is normalised, and tokens are not scaled, as in
+    BERT (Devlin et al. 2019)."""
     token_types: NonNegativeInt = 0
     """Number of token types, each with a vector: BERT has two, for the sentences of a pair."""
     head: HeadConfig = ClassifierConfig()

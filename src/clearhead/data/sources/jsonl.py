@@ -26,8 +26,8 @@ def read_fields(
 ) -> Iterator[tuple[str, ...]]:
     """Some texts of the JSON object in each line; `choose` picks their fields from the names in the first.
 
-    A nested field is named with a dot: 'translation.en', also one of all objects in a list: 'questions.question'
-    is a text of several lines. With `numbers`, an integer counts as text.
+    A nested field is named with a dot: 'translation.en'; of a list of objects, 'questions.question' has a
+    line for each. With `numbers`, an integer counts as text.
     """
     fields: Sequence[str] = ()
     for number, line in enumerate(lines(path), start=1):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
 from clearhead.data.sources.questions import Question, read_questions
 from clearhead.data.store import TokenSequences
-from clearhead.errors import DataError
+from clearhead.errors import DataError, ModelError
 from clearhead.models import EncoderConfig
 from clearhead.tasks.question_answering.recipe import QuestionHoldOut, QuestionsConfig
 from clearhead.tasks.question_answering.spans import occurrences
@@ -165,13 +166,19 @@ class QuestionEncoder:
     """Turns questions and texts into rows.
 
     The text comes before the question: so the last facts of a story are near the question, however long the
-    story is. Token types mark which words of a text occur in the question, an idea of DrQA (Chen et al. 2017):
+    story is. Token types mark which words of a text occur in the question, as in DrQA (Chen et al. 2017):
     with 2 types, none; with 3, those that occur; with 5, also those that begin with a capital.
     """
 
     def __init__(self, processor: TextProcessor, config: EncoderConfig, stride: int):
         self.tokenizer, self.labels = processor.tokenizer, processor.labels
         self.config, self.stride = config, stride
+        bos, eos = self.tokenizer.bos_id, self.tokenizer.eos_id
+        if bos is None or eos is None:
+            raise ModelError(
+                "tokenizer: has no tokens for the start and the end of a text; use another model"
+            )
+        self._ends = bos, eos
         self._stems: dict[str, int] = {}
         self._words: dict[str, tuple[int, bool]] = {}
 
@@ -210,7 +217,7 @@ class QuestionEncoder:
 
     def _rows(self, number: int, question: Question, context: EncodedText, asked: EncodedText):
         """(ids, types, text length, question, first token, owned positions, target) of each window."""
-        limit, bos, eos = self.config.max_length, self.tokenizer.bos_id, self.tokenizer.eos_id
+        limit, (bos, eos) = self.config.max_length, self._ends
         question_ids = asked.ids[: limit // 2]
         room = limit - SPECIALS - len(question_ids)
         types = self._types(context, asked)
@@ -234,7 +241,7 @@ class QuestionEncoder:
             return [(first, first, tokens)]
         last = max(0, tokens - room)
         starts = [*range(0, last, min(self.stride, room)), last]
-        middles = [(later + start + room) // 2 for start, later in zip(starts, starts[1:], strict=False)]
+        middles = [(later + start + room) // 2 for start, later in pairwise(starts)]
         return list(zip(starts, [0, *middles], [*middles, tokens], strict=True))
 
     def _target(self, question: Question, spans: list[tuple[int, int]]) -> int | list[tuple[int, int]]:
@@ -342,8 +349,8 @@ class QuestionBatches(PlannedBatches[Plan, QuestionBatch]):
         ]
         if len(plans) < step:
             raise DataError(
-                f"{count(len(self.rows.tokens))} are too few for the {step} batches of a step; use fewer ranks, "
-                "a lower training.accumulate or more questions"
+                f"{count(len(self.rows.tokens))} are too few for the {step} batches of a step; use fewer "
+                "ranks, a lower training.accumulate or more questions"
             )
         return [plans[index] for index in random.permutation(len(plans))[: len(plans) - len(plans) % step]]
 
