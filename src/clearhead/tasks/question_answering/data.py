@@ -34,6 +34,8 @@ ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|ly|e|s)$")
 MIN_ARTICLES = 20
 # Special tokens of a row: <s> text </s> question </s>.
 SPECIALS = 3
+# Token types. A pre-trained encoder knows only type 0, so that is what most tokens of a text have.
+QUESTION, OCCURS, CAPITAL, BOTH = range(1, 5)
 Numbers = NDArray[np.int64]
 
 
@@ -149,7 +151,7 @@ class QuestionRows:
 
     tokens: TokenSequences
     types: TokenSequences
-    """0 for questions and special tokens, 1 for texts, and from 2 on for marked tokens of texts."""
+    """0 for texts and special tokens, 1 for questions, and from 2 on for marked tokens of texts."""
     contexts: NDArray[np.int32]
     """The tokens of each row's text, which begins at position 1."""
     questions: Numbers
@@ -179,6 +181,13 @@ class QuestionEncoder:
                 "tokenizer: has no tokens for the start and the end of a text; use another model"
             )
         self._ends = bos, eos
+        occurs, capital, both = OCCURS, CAPITAL, BOTH
+        if config.token_types < BOTH + 1:
+            capital, both = 0, OCCURS
+        if config.token_types < OCCURS + 1:
+            occurs = both = 0
+        # By whether a word occurs in the question, and whether it begins with a capital.
+        self._marks = np.array([[0, capital], [occurs, both]], dtype=np.uint8)
         self._stems: dict[str, int] = {}
         self._words: dict[str, tuple[int, bool]] = {}
 
@@ -228,7 +237,7 @@ class QuestionEncoder:
             ids = np.full(tokens + len(question_ids) + SPECIALS, eos, dtype=np.uint32)
             ids[0], ids[1 : tokens + 1], ids[tokens + 2 : -1] = bos, context.ids[first:last], question_ids
             row_types = np.zeros(len(ids), dtype=np.uint8)
-            row_types[1 : tokens + 1] = types[first:last]
+            row_types[1 : tokens + 1], row_types[tokens + 2 : -1] = types[first:last], QUESTION
             inside = [(one - first + 1, two - first + 1) for one, two in spans if first <= one and two < last]
             target = self._target(question, inside)
             owned = (begin - first + 1, end - first + 1)
@@ -256,17 +265,11 @@ class QuestionEncoder:
         return {label: number for number, label in enumerate(self.labels)}
 
     def _types(self, context: EncodedText, asked: EncodedText) -> NDArray[np.uint8]:
-        kinds = self.config.token_types
-        types = np.ones(len(context.ids), dtype=np.uint8)
-        if kinds >= 3:
-            # A table is far faster than np.isin; its last entry is that of punctuation.
-            occurs = np.zeros(len(self._stems) + 1, dtype=bool)
-            occurs[asked.stems] = True
-            occurs[-1] = False
-            types += occurs[context.stems]
-        if kinds >= 5:
-            types += 2 * context.capitals.astype(np.uint8)
-        return np.minimum(types, max(kinds, 1) - 1)
+        # A table is far faster than np.isin; its last entry is that of punctuation.
+        occurs = np.zeros(len(self._stems) + 1, dtype=bool)
+        occurs[asked.stems] = True
+        occurs[-1] = False
+        return self._marks[occurs[context.stems].astype(int), context.capitals.astype(int)]
 
     def _text(self, text: str, encoding) -> EncodedText:
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
