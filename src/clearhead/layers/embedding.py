@@ -41,7 +41,8 @@ class Embedding(nn.Module):
         self.dropout = dropout
         self.type_weight = None
         if token_types:
-            self.type_weight = nn.Parameter(torch.randn(token_types, width) * width**-0.5)
+            # At first, types say nothing; what an encoder has learned without them stays as it is.
+            self.type_weight = nn.Parameter(torch.zeros(token_types, width))
 
     def forward(
         self,

@@ -89,7 +89,12 @@ def test_a_fine_tuned_model_learns_and_resumes_without_the_model_it_started_from
 
 
 def test_a_recipe_may_change_dropout_head_and_length_but_not_the_architecture(start: Path, labelled: Path):
-    changes = {"kind": "encoder", "dropout": 0.25, "max_length": 64, "head": {"kind": "classifier", "pooling": "max"}}
+    changes = {
+        "kind": "encoder",
+        "dropout": 0.25,
+        "max_length": 64,
+        "head": {"kind": "classifier", "pooling": "max"},
+    }
     found = fine_tuning(labelled, start, model=changes).inherited()
     config = load_checkpoint(start).model.config
     head = config.head.model_copy(update={"pooling": "max"})

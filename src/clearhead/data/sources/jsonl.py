@@ -26,7 +26,8 @@ def read_fields(
 ) -> Iterator[tuple[str, ...]]:
     """Some texts of the JSON object in each line; `choose` picks their fields from the names in the first.
 
-    A nested field is named with a dot: 'translation.en'. With `numbers`, an integer counts as text.
+    A nested field is named with a dot: 'translation.en'; of a list of objects, 'questions.question' has a
+    line for each. With `numbers`, an integer counts as text.
     """
     fields: Sequence[str] = ()
     for number, line in enumerate(lines(path), start=1):
@@ -48,14 +49,22 @@ def _names(record: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}.{inner}" if inner else name
         for name, value in record.items()
-        for inner in (value if isinstance(value, dict) else ("",))
+        for inner in (_first(value) if isinstance(_first(value), dict) else ("",))
     ]
+
+
+def _first(value: Any) -> Any:
+    """The first member of a list; any other value itself."""
+    return value[0] if isinstance(value, list) and value else value
 
 
 def _text(where: str, record: Mapping[str, Any], name: str, numbers: bool) -> str:
     """A field as text; null is empty, and so left to the cleaning."""
     value: Any = record
     for part in [name] if name in record else name.split("."):
+        if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+            value = "\n".join(_text(where, one, part, numbers) for one in value)
+            continue
         if not isinstance(value, dict) or part not in value:
             raise DataError(f"{where}: no field '{name}'; it has {listed(_names(record))}")
         value = value[part]

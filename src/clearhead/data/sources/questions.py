@@ -31,7 +31,7 @@ class Question(NamedTuple):
 
 
 def read_questions(path: str | Path) -> Iterator[Question]:
-    """The questions of a file: .json in SQuAD's format, .jsonl with a text or a question per line, or bAbI."""
+    """The questions of a file: .json as in SQuAD, .jsonl with a text or a question per line, or bAbI."""
     file = Path(path)
     match suffix(file):
         case ".json":
@@ -110,8 +110,8 @@ def _babi(path: Path) -> Iterator[Question]:
         found = NUMBERED.fullmatch(line)
         if not found:
             raise DataError(
-                f"{where}: neither a numbered line of bAbI nor a question; name a .json file in SQuAD's format, "
-                f"or a .jsonl file with lines of {SHAPES}"
+                f"{where}: not a numbered line of bAbI; name a .json file in SQuAD's format, or a .jsonl "
+                f"file with lines of {SHAPES}"
             )
         if found[1] == "1":
             story, numbers, group = [], {}, where

@@ -29,7 +29,7 @@ class Answer:
     end: int | None = None
     """One past its last character."""
     margin: float | None = None
-    """By how much the score of "no answer" exceeds that of the best span; the threshold is compared with it."""
+    """By how much the score of "no answer" exceeds that of the best span; compared with the threshold."""
 
     def __str__(self) -> str:
         return self.text

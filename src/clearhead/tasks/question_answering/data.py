@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
 from clearhead.data.sources.questions import Question, read_questions
 from clearhead.data.store import TokenSequences
-from clearhead.errors import DataError
+from clearhead.errors import DataError, ModelError
 from clearhead.models import EncoderConfig
 from clearhead.tasks.question_answering.recipe import QuestionHoldOut, QuestionsConfig
 from clearhead.tasks.question_answering.spans import occurrences
@@ -33,6 +34,8 @@ ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|ly|e|s)$")
 MIN_ARTICLES = 20
 # Special tokens of a row: <s> text </s> question </s>.
 SPECIALS = 3
+# Token types. A pre-trained encoder knows only type 0, so that is what most tokens of a text have.
+QUESTION, OCCURS, CAPITAL, BOTH = range(1, 5)
 Numbers = NDArray[np.int64]
 
 
@@ -148,7 +151,7 @@ class QuestionRows:
 
     tokens: TokenSequences
     types: TokenSequences
-    """0 for questions and special tokens, 1 for texts, and from 2 on for marked tokens of texts."""
+    """0 for texts and special tokens, 1 for questions, and from 2 on for marked tokens of texts."""
     contexts: NDArray[np.int32]
     """The tokens of each row's text, which begins at position 1."""
     questions: Numbers
@@ -165,13 +168,26 @@ class QuestionEncoder:
     """Turns questions and texts into rows.
 
     The text comes before the question: so the last facts of a story are near the question, however long the
-    story is. Token types mark which words of a text occur in the question, an idea of DrQA (Chen et al. 2017):
+    story is. Token types mark which words of a text occur in the question, as in DrQA (Chen et al. 2017):
     with 2 types, none; with 3, those that occur; with 5, also those that begin with a capital.
     """
 
     def __init__(self, processor: TextProcessor, config: EncoderConfig, stride: int):
         self.tokenizer, self.labels = processor.tokenizer, processor.labels
         self.config, self.stride = config, stride
+        bos, eos = self.tokenizer.bos_id, self.tokenizer.eos_id
+        if bos is None or eos is None:
+            raise ModelError(
+                "tokenizer: has no tokens for the start and the end of a text; use another model"
+            )
+        self._ends = bos, eos
+        occurs, capital, both = OCCURS, CAPITAL, BOTH
+        if config.token_types < BOTH + 1:
+            capital, both = 0, OCCURS
+        if config.token_types < OCCURS + 1:
+            occurs = both = 0
+        # By whether a word occurs in the question, and whether it begins with a capital.
+        self._marks = np.array([[0, capital], [occurs, both]], dtype=np.uint8)
         self._stems: dict[str, int] = {}
         self._words: dict[str, tuple[int, bool]] = {}
 
@@ -210,21 +226,22 @@ class QuestionEncoder:
 
     def _rows(self, number: int, question: Question, context: EncodedText, asked: EncodedText):
         """(ids, types, text length, question, first token, owned positions, target) of each window."""
-        limit = self.config.max_length
+        limit, (bos, eos) = self.config.max_length, self._ends
         question_ids = asked.ids[: limit // 2]
         room = limit - SPECIALS - len(question_ids)
         types = self._types(context, asked)
         spans = [context.tokens(*span) for span in occurrences(*question[:1], *question[2:4])]
         for first, begin, end in self._windows(len(context.ids), room):
             last = min(first + room, len(context.ids))
-            bos, eos = self.tokenizer.bos_id, self.tokenizer.eos_id
-            ids = np.concatenate([[bos], context.ids[first:last], [eos], question_ids, [eos]])
+            tokens = last - first
+            ids = np.full(tokens + len(question_ids) + SPECIALS, eos, dtype=np.uint32)
+            ids[0], ids[1 : tokens + 1], ids[tokens + 2 : -1] = bos, context.ids[first:last], question_ids
             row_types = np.zeros(len(ids), dtype=np.uint8)
-            row_types[1 : 1 + last - first] = types[first:last]
+            row_types[1 : tokens + 1], row_types[tokens + 2 : -1] = types[first:last], QUESTION
             inside = [(one - first + 1, two - first + 1) for one, two in spans if first <= one and two < last]
             target = self._target(question, inside)
             owned = (begin - first + 1, end - first + 1)
-            yield ids.astype(np.uint32), row_types, last - first, number, first, owned, target
+            yield ids, row_types, tokens, number, first, owned, target
 
     def _windows(self, tokens: int, room: int) -> list[tuple[int, int, int]]:
         """Each window's first token, and the tokens whose spans belong to it: those with the most context."""
@@ -233,7 +250,7 @@ class QuestionEncoder:
             return [(first, first, tokens)]
         last = max(0, tokens - room)
         starts = [*range(0, last, min(self.stride, room)), last]
-        middles = [(later + start + room) // 2 for start, later in zip(starts, starts[1:], strict=False)]
+        middles = [(later + start + room) // 2 for start, later in pairwise(starts)]
         return list(zip(starts, [0, *middles], [*middles, tokens], strict=True))
 
     def _target(self, question: Question, spans: list[tuple[int, int]]) -> int | list[tuple[int, int]]:
@@ -248,13 +265,11 @@ class QuestionEncoder:
         return {label: number for number, label in enumerate(self.labels)}
 
     def _types(self, context: EncodedText, asked: EncodedText) -> NDArray[np.uint8]:
-        kinds = self.config.token_types
-        types = np.ones(len(context.ids), dtype=np.uint8)
-        if kinds >= 3:
-            types += np.isin(context.stems, asked.stems[asked.stems >= 0])
-        if kinds >= 5:
-            types += 2 * context.capitals.astype(np.uint8)
-        return np.minimum(types, max(kinds, 1) - 1)
+        # A table is far faster than np.isin; its last entry is that of punctuation.
+        occurs = np.zeros(len(self._stems) + 1, dtype=bool)
+        occurs[asked.stems] = True
+        occurs[-1] = False
+        return self._marks[occurs[context.stems].astype(int), context.capitals.astype(int)]
 
     def _text(self, text: str, encoding) -> EncodedText:
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
@@ -337,8 +352,8 @@ class QuestionBatches(PlannedBatches[Plan, QuestionBatch]):
         ]
         if len(plans) < step:
             raise DataError(
-                f"{count(len(self.rows.tokens))} are too few for the {step} batches of a step; use fewer ranks, "
-                "a lower training.accumulate or more questions"
+                f"{count(len(self.rows.tokens))} are too few for the {step} batches of a step; use fewer "
+                "ranks, a lower training.accumulate or more questions"
             )
         return [plans[index] for index in random.permutation(len(plans))[: len(plans) - len(plans) % step]]
 

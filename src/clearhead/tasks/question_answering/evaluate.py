@@ -1,4 +1,4 @@
-"""Evaluation of answers: exact match, F1, "no answer", and whether attention looks at the supporting facts."""
+"""Evaluation of answers: exact match, F1, "no answer", and whether attention looks at supporting facts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

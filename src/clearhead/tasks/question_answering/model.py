@@ -67,7 +67,7 @@ class QuestionAnsweringModel:
     def answer(
         self, question: str | list[str], context: str, *, threshold: float | None = None
     ) -> Answer | list[Answer]:
-        """The answer to a question about a text, or to each of several; a threshold replaces the model's own."""
+        """The answer to a question about a text, or to each of several; `threshold` replaces the model's."""
         several = as_texts(question, "question")
         check_text(context, "context")
         if not context.strip():
@@ -106,7 +106,7 @@ class QuestionAnsweringModel:
         check_text(text)
         question, context = (text, context) if context is not None else _split(text)
         answer = self.answer(question, context)
-        batch, first = self._window(Question(context, question, ()), answer)
+        batch = self._window(Question(context, question, ()), answer)
         length = int(batch.contexts[0]) + 2
         ids = batch.ids[0].tolist()
         tokens = _joined(*(text_tokens(self.tokenizer, part) for part in (ids[:length], ids[length:])))
@@ -127,8 +127,8 @@ class QuestionAnsweringModel:
     def about(self) -> dict[str, Any]:
         return {"max_tokens": self.model.config.max_length}
 
-    def _window(self, question: Question, answer: Answer) -> tuple[QuestionBatch, int]:
-        """The row in which a span begins, without padding, and its first token in the whole text."""
+    def _window(self, question: Question, answer: Answer) -> QuestionBatch:
+        """The row in which an answer begins, without padding."""
         rows = self.encoder.rows([question])
         row = 0
         if answer.start is not None:
@@ -137,8 +137,7 @@ class QuestionAnsweringModel:
             row = int(((rows.owned[:, 0] <= position) & (position < rows.owned[:, 1])).argmax())
         length = int(rows.tokens.lengths[row])
         batches = batches_for(rows, self.model.config.max_length, 1)
-        batch = batches.build(0, (length, row + rows.questions[:1]))
-        return batch, int(rows.first[row])
+        return batches.build(0, (length, row + rows.questions[:1]))
 
 
 def _split(text: str) -> tuple[str, str]:

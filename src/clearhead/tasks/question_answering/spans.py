@@ -1,7 +1,6 @@
 """Spans: where answers occur in a text, their loss, and the best span that a model finds."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,10 +22,9 @@ def occurrences(context: str, answers: Sequence[str], starts: Sequence[int] = ()
         if answer and known >= 0 and context[known : known + len(answer)] == answer:
             found[known, known + len(answer)] = None
             continue
-        pattern = re.escape(answer)
-        whole = rf"(?<!\w){pattern}(?!\w)"
-        matches = [*re.finditer(whole, context)] or [*re.finditer(pattern, context)] if answer else []
-        found.update(dict.fromkeys(match.span() for match in matches))
+        spans = list(_all(context, answer)) if answer else []
+        whole = [span for span in spans if _is_whole(context, *span)]
+        found.update(dict.fromkeys(whole or spans))
     return sorted(found)
 
 
@@ -78,6 +76,19 @@ def best_spans(
     score, best = scores.max(1)
     first = best // max_tokens
     return BestSpans(score, first, first + best % max_tokens, scores.logsumexp(1), nothing)
+
+
+def _all(context: str, answer: str) -> Iterator[tuple[int, int]]:
+    start = context.find(answer)
+    while start >= 0:
+        yield start, start + len(answer)
+        start = context.find(answer, start + 1)
+
+
+def _is_whole(context: str, first: int, last: int) -> bool:
+    """Whether a span neither begins nor ends inside a word."""
+    before, after = context[first - 1 : first + 1], context[last - 1 : last + 1]
+    return not (first and before.isalnum()) and not (len(after) == 2 and after.isalnum())
 
 
 def _masked(logits: Logits, contexts: Numbers) -> tuple[Tensor, Tensor]:

@@ -104,8 +104,8 @@ class QuestionAnsweringTask(Task):
         )
         return card(
             title="Answers to questions about a text",
-            about=f"{how} answers a question. Trained with clearhead: an encoder with {parameters:,} parameters "
-            f"on {count(len(self.questions.train))}; {step:,} training steps.",
+            about=f"{how} answers a question. Trained with clearhead: an encoder with {parameters:,} "
+            f"parameters on {count(len(self.questions.train))}; {step:,} training steps.",
             use=[
                 "clearhead answer 'A question?' --context FILE --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER",
