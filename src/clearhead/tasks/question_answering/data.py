@@ -20,7 +20,7 @@ from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
 from clearhead.data.sources.questions import Question, read_questions
 from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError, ModelError
-from clearhead.models import EncoderConfig
+from clearhead.models import Encoder, EncoderConfig
 from clearhead.tasks.question_answering.recipe import QuestionHoldOut, QuestionsConfig
 from clearhead.tasks.question_answering.spans import occurrences
 from clearhead.text.processor import TextProcessor
@@ -169,7 +169,8 @@ class QuestionEncoder:
 
     The text comes before the question: so the last facts of a story are near the question, however long the
     story is. Token types mark which words of a text occur in the question, as in DrQA (Chen et al. 2017):
-    with 2 types, none; with 3, those that occur; with 5, also those that begin with a capital.
+    with 2 types, none; with 3, those that occur; with 5, also those that begin with a capital. A model whose
+    head says question_first reads the same rows with the positions and types that BERT gives to its tokens.
     """
 
     def __init__(self, processor: TextProcessor, config: EncoderConfig, stride: int):
@@ -194,6 +195,10 @@ class QuestionEncoder:
     @property
     def finds_spans(self) -> bool:
         return self.config.head.kind == "span"
+
+    @property
+    def question_first(self) -> bool:
+        return question_first(self.config)
 
     def texts(self, texts: Sequence[str]) -> list[EncodedText]:
         """The tokens of texts."""
@@ -237,7 +242,10 @@ class QuestionEncoder:
             ids = np.full(tokens + len(question_ids) + SPECIALS, eos, dtype=np.uint32)
             ids[0], ids[1 : tokens + 1], ids[tokens + 2 : -1] = bos, context.ids[first:last], question_ids
             row_types = np.zeros(len(ids), dtype=np.uint8)
-            row_types[1 : tokens + 1], row_types[tokens + 2 : -1] = types[first:last], QUESTION
+            if self.question_first:
+                row_types[1 : tokens + 2] = max(1, self.config.token_types) - 1
+            else:
+                row_types[1 : tokens + 1], row_types[tokens + 2 : -1] = types[first:last], QUESTION
             inside = [(one - first + 1, two - first + 1) for one, two in spans if first <= one and two < last]
             target = self._target(question, inside)
             owned = (begin - first + 1, end - first + 1)
@@ -306,11 +314,33 @@ class QuestionBatch(TensorBatch):
     owned: Int[Tensor, "batch 2"]
     targets: Int[Tensor, "batch ..."]
 
+    @property
+    def question_first_positions(self) -> Int[Tensor, "batch positions"]:
+        """The position that each token has in <s> question </s> text </s>."""
+        index = torch.arange(self.ids.shape[1], device=self.ids.device)
+        text, last = self.contexts[:, None], self.lengths[:, None] - 1
+        question = last - 2 - text
+        moved = torch.where(index <= text, index + question + 1, index - text - 1)
+        moved = torch.where(index == text + 1, last, moved)
+        inside = (index > 0) & (index <= last)
+        return torch.where(inside, moved, index).clamp_min(0)
+
     def count_tokens(self) -> int:
         return max(1, int((self.targets.view(len(self), -1)[:, 0] >= 0).sum()))
 
     def padding_share(self) -> float:
         return 1 - int(self.lengths.sum()) / self.ids.numel()
+
+
+def question_first(config: EncoderConfig) -> bool:
+    """Whether questions have lower positions than texts."""
+    return getattr(config.head, "order", "") == "question_first"
+
+
+def read_out(model: Encoder, batch: QuestionBatch) -> Tensor:
+    """What the head of a model reads out of the rows of a batch."""
+    positions = batch.question_first_positions if question_first(model.config) else None
+    return model(batch.ids, batch.lengths, batch.types, positions)
 
 
 Plan = tuple[int, Numbers]
