@@ -93,7 +93,10 @@ class SpanHead(nn.Module):
         self.readout = nn.Linear(width, 2)
 
     def forward(self, states: States, lengths: Lengths) -> Float[Tensor, "batch positions 2"]:
-        return self.readout(F.dropout(states, self.config.dropout, self.training))
+        states = F.dropout(states, self.config.dropout, self.training).float()
+        # Spans are compared by sums of two logits, for which bf16 is too coarse.
+        with torch.autocast(states.device.type, enabled=False):
+            return self.readout(states)
 
 
 class StatesHead(nn.Module):

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from clearhead.config import Settings
-from clearhead.data.batch import IGNORE_INDEX, Numbers, Plane, TensorBatch, TextBatch, packed_cells
+from clearhead.data.batch import IGNORE_INDEX, Plane, TensorBatch, TextBatch, packed_cells
 from clearhead.data.batching.crops import Spans, TextBatches, TextBatchingConfig, cut_spans, pack_spans
 from clearhead.data.batching.packing import Packing, divide
 from clearhead.data.batching.plan import SINGLE, Share, whole_steps

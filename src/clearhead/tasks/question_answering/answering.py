@@ -10,12 +10,8 @@ import torch
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.sources.questions import Question
 from clearhead.models import Encoder
-from clearhead.tasks.question_answering.data import (
-    QuestionBatches,
-    QuestionEncoder,
-    QuestionRows,
-    read_out,
-)
+from clearhead.tasks.question_answering.data import QuestionBatches, read_out
+from clearhead.tasks.question_answering.encoding import QuestionEncoder, QuestionRows
 from clearhead.tasks.question_answering.recipe import AnswersConfig
 from clearhead.tasks.question_answering.spans import best_spans
 

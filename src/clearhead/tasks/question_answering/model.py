@@ -18,7 +18,8 @@ from clearhead.models import Encoder
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.question_answering.answering import Answer, batches_for, find_answers
-from clearhead.tasks.question_answering.data import QuestionBatch, QuestionEncoder, read_out
+from clearhead.tasks.question_answering.data import QuestionBatch, read_out
+from clearhead.tasks.question_answering.encoding import QuestionEncoder
 from clearhead.tasks.question_answering.evaluate import evaluate
 from clearhead.tasks.question_answering.recipe import HEADS, AnswersConfig
 from clearhead.text.processor import TextProcessor

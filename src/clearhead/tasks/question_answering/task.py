@@ -26,12 +26,12 @@ from clearhead.tasks.question_answering.answering import find_answers
 from clearhead.tasks.question_answering.data import (
     QuestionBatch,
     QuestionBatches,
-    QuestionEncoder,
     Questions,
     count,
     read_out,
     reasons,
 )
+from clearhead.tasks.question_answering.encoding import QuestionEncoder
 from clearhead.tasks.question_answering.evaluate import VALIDATION
 from clearhead.tasks.question_answering.model import QuestionAnsweringModel
 from clearhead.tasks.question_answering.recipe import QuestionAnsweringRecipe
@@ -127,7 +127,9 @@ class QuestionAnsweringTask(Task):
         if inherited is not None:
             return TextProcessor(inherited, labels)
         train = self.questions.train
-        texts = (*dict.fromkeys(one.context for one in train), *(one.question for one in train))
+        # Stories share their lines, each of which counts once.
+        lines = dict.fromkeys(line for one in train for line in one.context.split("\n"))
+        texts = (*lines, *(one.question for one in train))
         return TextProcessor(Tokenizer.train(texts, self.recipe.tokenizer), labels)
 
     def _batches(self, questions: Sequence[Question], share: Share) -> QuestionBatches:
