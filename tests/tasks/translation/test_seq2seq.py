@@ -123,7 +123,7 @@ def test_the_int8_copy_translates_the_same(trained, model, tmp_path):
 
 
 def test_huggingface_has_no_architecture_for_it(trained, tmp_path):
-    with pytest.raises(ModelError, match="not a GPT; only those can be exported"):
+    with pytest.raises(ModelError, match="Hugging Face has no architecture for a seq2seq"):
         export_model(trained, tmp_path / "out")
 
 
