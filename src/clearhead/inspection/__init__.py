@@ -2,6 +2,7 @@
 
 from clearhead.inspection.edits import Edit, KeepOnly, Mute, Patch, SetPosition, SetRow, Swap
 from clearhead.inspection.explanation import Explanation, Token, explain_pass
+from clearhead.inspection.image import PatchImage
 from clearhead.inspection.intervene import intervene
 from clearhead.inspection.sites import sites
 from clearhead.inspection.trace import Trace, capture
@@ -12,6 +13,7 @@ __all__ = [
     "KeepOnly",
     "Mute",
     "Patch",
+    "PatchImage",
     "SetPosition",
     "SetRow",
     "Swap",
