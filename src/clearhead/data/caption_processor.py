@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-from clearhead.data.image_processor import ImageProcessor
+from clearhead.data.image_processor import MEMBERS, ImageProcessor
 from clearhead.files import write_text
-from clearhead.text.processor import read_json
+from clearhead.text.processor import check_members, read_json
 from clearhead.text.tokenizer import Tokenizer
 
 
@@ -37,4 +37,5 @@ class CaptionProcessor:
     def load(cls, path: Path) -> Self:
         content = read_json(path, {"image": dict, "tokenizer": dict})
         tokenizer = Tokenizer.from_json(json.dumps(content["tokenizer"]), str(path))
-        return cls(ImageProcessor.from_json(content["image"], path), tokenizer)
+        image = check_members(content["image"], MEMBERS, path)
+        return cls(ImageProcessor.from_json(image, path), tokenizer)

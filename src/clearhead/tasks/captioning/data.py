@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -92,7 +92,9 @@ class Corpus:
         others = {name for part in ("validation", "test") for name in listed.get(part, [])}
         train = listed.get("train", [name for name in everything.captions if name not in others])
         if both := others.intersection(train):
-            raise DataError(f"{config.train}: {min(both)} is also an image of another part; remove it from one")
+            raise DataError(
+                f"{config.train}: {min(both)} is also an image of another part; remove it from one"
+            )
         if "validation" not in listed and config.holds_out:
             train, listed["validation"] = _hold_out(train, config, seed)
         if not train:
@@ -120,14 +122,14 @@ def captioned_images(
                 captions.setdefault(caption.image, []).append(caption.text)
             else:
                 blank += 1
-    sources = named_images(location, list(captions))
+    sources = named_images(location)
     if elsewhere and not captions.keys() & sources.keys():
-        sources = named_images(Path(elsewhere), list(captions))
+        sources = named_images(Path(elsewhere))
     kept = {name: several for name, several in captions.items() if name in sources}
     if not kept:
         raise DataError(
-            f"{' and '.join(files)}: none of the {len(captions):,} images, such as {_some(list(captions))}, is "
-            f"in {location}; name their folder or archive: --set data.images=FOLDER"
+            f"{' and '.join(files)}: none of its {len(captions):,} images, such as {_some(list(captions))}, "
+            f"is in {location}; name their folder or archive: --set data.images=FOLDER"
         )
     missing = tuple(name for name in captions if name not in sources)
     without = len(sources.keys() - captions.keys())
@@ -230,8 +232,8 @@ class CaptionBatches(PlannedBatches[Rows, CaptionBatch]):
         self.size = min(config.images, len(rows) // self.share.batches_per_step)
         if not self.size:
             raise DataError(
-                f"{len(rows)} images are too few for the {self.share.batches_per_step} batches of a step; use "
-                "fewer ranks, a lower training.accumulate or more images"
+                f"{len(rows)} images are too few for the {self.share.batches_per_step} batches of a step; "
+                "use fewer ranks, a lower training.accumulate or more images"
             )
 
     def plan(self, epoch: int) -> list[Rows]:
@@ -248,17 +250,17 @@ class CaptionBatches(PlannedBatches[Rows, CaptionBatch]):
         return np.split(np.arange(len(self.rows)), range(self.size, len(self.rows), self.size))
 
 
-def word_weights(rows: CaptionRows, tokenizer: Tokenizer) -> Int[Tensor, " vocabulary"]:
-    """How much each token counts for the words of an image: its inverse document frequency.
+def word_weights(rows: CaptionRows, tokenizer: Tokenizer) -> Float[Tensor, " vocabulary"]:
+    """How much each token says about an image: its inverse document frequency, special tokens excepted.
 
-    The mean over all tokens is 1; special tokens have no weight, and a token of all images hardly any.
+    Over all tokens of the captions, the mean is 1.
     """
-    labels = rows.cells[1]
-    images = np.zeros(tokenizer.size)
-    for image in range(int(rows.images[-1]) + 1):
-        found = np.unique(labels[rows.images == image])
-        images[found[found >= 0]] += 1
-    raise NotImplementedError
+    labels = torch.from_numpy(rows.cells[1])
+    tokens = torch.zeros(len(rows), tokenizer.size)
+    tokens.scatter_add_(1, labels.clamp(min=0).long(), (labels >= len(tokenizer.special_tokens)).float())
+    rows_with = (tokens > 0).sum(0)
+    weights = (len(rows) / rows_with.clamp(min=1)).log() * (rows_with > 0)
+    return weights * tokens.sum() / (tokens.sum(0) * weights).sum().clamp(min=1)
 
 
 def _hold_out(names: Sequence[str], config: CaptionsConfig, seed: int) -> tuple[list[str], list[str]]:
@@ -275,12 +277,11 @@ def _listed(path: str, images: CaptionedImages) -> list[str]:
     names = list(dict.fromkeys(read_names(Path(path))))
     found = [name for name in names if name in images.captions]
     if not found:
-        raise DataError(f"{path}: none of its {len(names):,} names, such as {_some(names)}, is an image with a caption")
+        raise DataError(
+            f"{path}: none of its {len(names):,} names, such as {_some(names)}, is an image with a caption"
+        )
     return found
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
-
-
-__all__ = ["replace"]

@@ -83,6 +83,19 @@ class CaptionBatching(Settings):
     """Tokens of captions in a row; an image whose captions need more comes several times."""
 
 
+class ViewsConfig(Settings):
+    """The random view of each image that training takes."""
+
+    crop: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Smallest share of the area that a crop has; 1 takes whole images."""
+    flip: bool = True
+    """Mirror half of the images."""
+    colour: Share = 0.2
+    """How far brightness, contrast and saturation change; 0 leaves them."""
+    hide: Share = 0.3
+    """Largest share of the side that a grey square hides; 0 hides nothing."""
+
+
 class CaptionValidation(Settings):
     """What validation measures besides the loss."""
 
@@ -104,7 +117,7 @@ class CaptionTraining(TrainingConfig):
     """Weight of the loss for predicting the words of the captions from the image alone (Joulin et al. 2016),
     relative to the captions' own; 0 leaves it out."""
     word_dropout: Share = 0.0
-    """Share of the words that the decoder reads as <unk>, so that it looks at the image (Bowman et al. 2016)."""
+    """Share of the words that the decoder reads as <unk>, so that it has to look (Bowman et al. 2016)."""
     monitor: Literal["bleu", "loss"] = "bleu"  # pyright: ignore
     """Validation metric that selects the best weights."""
 
@@ -117,6 +130,7 @@ class CaptioningRecipe(Recipe):
     tokenizer: TokenizerConfig = TokenizerConfig(kind="word", vocabulary=4000, lowercase=True)
     model: CaptionerConfig = CaptionerConfig()
     batches: CaptionBatching = CaptionBatching()
+    views: ViewsConfig = ViewsConfig()
     training: CaptionTraining = CaptionTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
     validation: CaptionValidation = CaptionValidation()
     search: SearchConfig = SearchConfig()
