@@ -136,6 +136,15 @@ class Summaries:
         path = cross.path(aligner.layer)
         return WordAlignment(path, aligner, source, target, merged, agreements(merged))
 
+    def pooling_weights(self, side: str) -> Tensor | None:
+        """The weight of each position in the pooled vector that the output is read from."""
+        return None
+
+    def read_from(self, side: str) -> Tensor:
+        """The weight of each position in what the output is read from; even where the model pools evenly."""
+        weights, positions = self.pooling_weights(side), len(self.explanation.sides[side])
+        return torch.full((positions,), 1 / positions) if weights is None else weights
+
     def residual_contributions(self, stack: str) -> list[ResidualContribution]:
         """What each sublayer of a stack adds to the residual stream."""
         part = self.anatomy.stack(stack)

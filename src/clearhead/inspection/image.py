@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
@@ -48,3 +49,25 @@ class PatchImage:
     def on_grid(self, values: Float[Tensor, "*batch positions"]) -> Float[Tensor, "*batch rows columns"]:
         """Values of all positions as a map of the image; those of a class token are left out."""
         return values[..., self.before :].unflatten(-1, self.grid)
+
+    def centres(self) -> Float[Tensor, "patches 2"]:
+        """The row and column of each patch's centre, in pixels."""
+        height, width, _ = self.pixels.shape
+        rows, columns = self.grid
+        down = (torch.arange(rows) + 0.5) * height / rows
+        across = (torch.arange(columns) + 0.5) * width / columns
+        return torch.cartesian_prod(down, across).view(-1, 2)
+
+
+def attention_distance(
+    weights: Float[Tensor, "heads positions positions"], image: PatchImage
+) -> Float[Tensor, " heads"]:
+    """The mean distance, in pixels, of a patch from the patches it attends to (Dosovitskiy et al. 2021).
+
+    The weights between patches alone count, and are divided by their sum; a query without any has none.
+    """
+    between = weights[:, image.before :, image.before :]
+    distances = torch.cdist(image.centres(), image.centres())
+    total = between.sum(-1)
+    mean = (between * distances).sum(-1) / total.clamp(min=1e-12)
+    return (mean * (total > 0)).sum(-1) / (total > 0).sum(-1).clamp(min=1)
