@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from clearhead.config import Settings
+from clearhead.data.augmentation import AugmentationConfig
 from clearhead.data.images import Fit
 from clearhead.models import CaptionerConfig
 from clearhead.tasks.recipe import Recipe
@@ -83,19 +84,6 @@ class CaptionBatching(Settings):
     """Tokens of captions in a row; an image whose captions need more comes several times."""
 
 
-class ViewsConfig(Settings):
-    """The random view of each image that training takes."""
-
-    crop: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Smallest share of the area that a crop has; 1 takes whole images."""
-    flip: bool = True
-    """Mirror half of the images."""
-    colour: Share = 0.2
-    """How far brightness, contrast and saturation change; 0 leaves them."""
-    hide: Share = 0.3
-    """Largest share of the side that a grey square hides; 0 hides nothing."""
-
-
 class CaptionValidation(Settings):
     """What validation measures besides the loss."""
 
@@ -130,7 +118,7 @@ class CaptioningRecipe(Recipe):
     tokenizer: TokenizerConfig = TokenizerConfig(kind="word", vocabulary=4000, lowercase=True)
     model: CaptionerConfig = CaptionerConfig()
     batches: CaptionBatching = CaptionBatching()
-    views: ViewsConfig = ViewsConfig()
+    augmentation: AugmentationConfig = AugmentationConfig(zoom=0.5)
     training: CaptionTraining = CaptionTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
     validation: CaptionValidation = CaptionValidation()
     search: SearchConfig = SearchConfig()
@@ -144,6 +132,8 @@ class CaptioningRecipe(Recipe):
             )
         if self.training.monitor == "bleu" and not self.validation.images:
             raise ValueError("training.monitor is 'bleu', but validation.images is 0; set it to 'loss'")
+        if self.augmentation.mixup or self.augmentation.cutmix:
+            raise ValueError("augmentation: a caption describes one image; leave out mixup and cutmix")
         if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
             raise ValueError("training.average.of is 'best', but no images are held out for validation")
         return self

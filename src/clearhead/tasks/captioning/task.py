@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.checkpoint import Checkpoint
+from clearhead.data.augmentation import augment_images
 from clearhead.data.batch import IGNORE_INDEX
 from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.caption_processor import CaptionProcessor
@@ -29,7 +30,6 @@ from clearhead.tasks.captioning.data import (
 )
 from clearhead.tasks.captioning.model import CaptionModel
 from clearhead.tasks.captioning.recipe import CaptioningRecipe
-from clearhead.tasks.captioning.views import random_views
 from clearhead.tasks.card import card
 from clearhead.tasks.events import Note
 from clearhead.tasks.task import RunContext, Task
@@ -84,8 +84,8 @@ class CaptioningTask(Task):
 
     def loss(self, model: Captioner, batch: CaptionBatch) -> Tensor:
         training = self.recipe.training
-        views = random_views(batch.images, self.recipe.views)
-        encoded = model.encode(self.processor.image.normalize(views))
+        images = augment_images(batch.images, self.recipe.augmentation)
+        encoded = model.encode(self.processor.image.normalize(images))
         inputs = batch.inputs
         if training.word_dropout:
             words = inputs >= len(self.processor.tokenizer.special_tokens)
