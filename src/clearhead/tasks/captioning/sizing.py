@@ -61,7 +61,7 @@ class FittedCaptions(FittedRecipe):
     def seconds(self, device: torch.device) -> float:
         """The estimated time of the run."""
         recipe, encoder = self.recipe, self.recipe.model.encoder
-        with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
             model = Captioner(recipe.model, recipe.tokenizer.vocabulary)
             pixels, ids = torch.empty(1, 3, encoder.image_size, encoder.image_size), torch.zeros(1, 1).long()
             encoded = model.encode(pixels)
