@@ -43,8 +43,8 @@ def train(
     """Train a model from a recipe or from your own files.
 
     Without a recipe (--pairs, --text, --labels or --captions), sizes tokenizer, model and run to the data
-    and prints its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final weights
-    are bit-identical to those of an uninterrupted one (CPU, fp32).
+    and prints its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final
+    weights are bit-identical to those of an uninterrupted one (CPU, fp32).
 
     \b
     Examples:
