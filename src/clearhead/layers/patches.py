@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clearhead.config import Settings
 from clearhead.layers.positions import Rotary, make_position
 
-Images = Float[Tensor, "batch channels height width"]
+Images = Float[Tensor, "batch channels rows columns"]
 Maps = Float[Tensor, "batch _ _ _"]
 Tokens = Float[Tensor, "batch positions width"]
 Channels = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
@@ -121,6 +121,7 @@ class PatchEmbedding(nn.Module):
         self.patches = PATCHES[patches.kind](patches, width)
         self.class_token = nn.Parameter(torch.randn(width) * width**-0.5) if class_token else None
         self.position = make_position(position, width, positions)
+        self.patch_size, self.max_positions = patches.reduction, positions
         self.dropout = dropout
 
     def forward(self, images: Images) -> Tokens:
