@@ -5,7 +5,7 @@ import io
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from clearhead.data.images import ImageSource, decode
 from clearhead.errors import SettingsError
@@ -53,24 +53,33 @@ def samples_of(model: Explorable) -> Mapping[str, Any]:
     return getattr(model, "samples", {})
 
 
-def find_image(model: Explorable, key: str | None, store: ImageStore) -> tuple[str, ImageSource]:
-    """The name and the source of an image: a sample, the first by default, or an uploaded file."""
+class FoundImage(NamedTuple):
+    """An image that a request names."""
+
+    key: str
+    name: str
+    """Its file."""
+    source: ImageSource
+
+
+def find_image(model: Explorable, key: str | None, store: ImageStore) -> FoundImage:
+    """An image by its key: a sample, the first by default, or an uploaded file."""
     samples = samples_of(model)
     if key is None:
         if not samples:
             raise SettingsError("image: this model has no sample images; choose an image of your own")
         key = next(iter(samples))
     if key in samples:
-        return str(samples[key]), samples[key]
+        return FoundImage(key, str(samples[key]), samples[key])
     if (found := store.get(key)) is None:
         raise UnknownImageError(f"image: {key!r:.80} is not there any more; choose an image")
-    return found
+    return FoundImage(key, *found)
 
 
 def thumbnail(model: Explorable, key: str, store: ImageStore) -> bytes:
     """A small PNG of an image."""
-    name, source = find_image(model, key, store)
-    image, buffer = decode(source, name), io.BytesIO()
+    found, buffer = find_image(model, key, store), io.BytesIO()
+    image = decode(found.source, found.name)
     image.thumbnail((THUMBNAIL, THUMBNAIL))
     image.save(buffer, "png")
     return buffer.getvalue()

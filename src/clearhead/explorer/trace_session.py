@@ -289,9 +289,9 @@ def start_trace(
     """The trace of a request (fields as in docs/trace.md); its `run` then captures the tensors."""
     started = time.perf_counter()
     text, options = request["text"], explain_options(model, request)
-    given: Any = text
+    given, image = text, None
     if input_of(type(model.model)) == "image":
-        text, given = find_image(model, request.get("image"), images or ImageStore())
+        image, text, given = find_image(model, request.get("image"), images or ImageStore())
     else:
         check_length(model, text)
     interventions = request.get("interventions", ())
@@ -309,7 +309,7 @@ def start_trace(
         interventions,
         edits,
         as_python(model, name, text, options, edits),
-        request.get("image"),
+        image,
         baseline if edits else None,
     )
     entries = session.catalogue.values()
