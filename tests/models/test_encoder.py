@@ -33,7 +33,7 @@ def texts(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("position", [*POSITIONS, *RELATIVE_POSITIONS])
-@pytest.mark.parametrize("pooling", ["mean", "max"])
+@pytest.mark.parametrize("pooling", ["mean", "max", "first"])
 def test_padding_does_not_change_what_an_encoder_says(position: str, pooling: str):
     model = encoder(position=position, head={"pooling": pooling})
     ids, lengths = texts(9, 4)

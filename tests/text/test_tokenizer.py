@@ -19,7 +19,7 @@ from clearhead.text.tokenizer import BOS, EOS, PAD, SPECIAL_TOKENS, UNK, Tokeniz
 
 from .conftest import LETTERS, PUNCTUATION, SENTENCES, TAGS, tokenizer_of
 
-KINDS = ["bpe", "unigram", "word", "whitespace", "character", "bytes"]
+KINDS = ["bpe", "unigram", "wordpiece", "word", "whitespace", "character", "bytes"]
 known_text = st.text(st.sampled_from(LETTERS + PUNCTUATION + "   \u00a0\n"))
 any_text = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>/s2depadunk ▁￭")))
 
@@ -272,7 +272,7 @@ def test_an_error_in_the_stream_of_texts_propagates():
     [
         (
             {"kind": "sentencepiece"},
-            "kind: 'sentencepiece' is not one of bpe, unigram, word, whitespace, character, bytes",
+            "kind: 'sentencepiece' is not one of bpe, unigram, wordpiece, word, whitespace, character, bytes",
         ),
         ({"vocabulary": 4}, "vocabulary: 4 should be greater than 4"),
         ({"dropout": 1.5}, "dropout: 1.5 should be less than or equal to 1"),

@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from clearhead import __version__
 from clearhead.cli import (
+    caption,
     classify,
     data,
     evaluate,
@@ -82,6 +83,7 @@ app.command("translate", cls=Command)(translate.translate)
 app.command("generate", cls=Command)(generate.generate)
 app.command("neighbours", cls=Command)(neighbours.neighbours)
 app.command("classify", cls=Command)(classify.classify)
+app.command("caption", cls=Command)(caption.caption)
 app.command("explain", cls=Command)(explain.explain)
 app.command("explore", cls=Command)(explore.explore)
 app.command("train", cls=Command)(train.train)

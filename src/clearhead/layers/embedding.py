@@ -16,7 +16,8 @@ class Embedding(nn.Module):
     """The token's vector times √width, plus its position (Vaswani et al. 2017).
 
     `position` is a name in POSITIONS or a module of your own. `scale` replaces √width: GPT-2 has 1
-    (Radford et al. 2019).
+    (Radford et al. 2019). With `token_types`, a token also has the vector of its type, such as the number of
+    its sentence in a pair; `norm` normalises the sum (Devlin et al. 2019).
     """
 
     def __init__(
@@ -27,30 +28,46 @@ class Embedding(nn.Module):
         max_positions: int,
         dropout: float,
         scale: float | None = None,
+        token_types: int = 0,
+        norm: nn.Module | None = None,
     ):
         super().__init__()
         self.scale = width**0.5 if scale is None else scale
         self.weight = nn.Parameter(torch.randn(vocabulary, width) * width**-0.5)
         own = isinstance(position, nn.Module)
         self.position = position if own else make_position(position, width, max_positions)
+        self.norm = nn.Identity() if norm is None else norm
         self.max_positions = max_positions
         self.dropout = dropout
+        self.type_weight = None
+        if token_types:
+            self.type_weight = nn.Parameter(torch.randn(token_types, width) * width**-0.5)
 
     def forward(
-        self, tokens: Tokens, positions: Positions | None = None, lengths: Lengths | None = None
+        self,
+        tokens: Tokens,
+        positions: Positions | None = None,
+        lengths: Lengths | None = None,
+        token_types: Tokens | None = None,
     ) -> Vectors:
-        """The vectors of tokens at these positions, each below `max_positions`; at 0, 1, 2 … by default."""
+        """The vectors of tokens at these positions, each below `max_positions`; at 0, 1, 2 … by default.
+
+        Tokens have type 0 by default.
+        """
         if positions is None:
             check_length(tokens.shape[1], self.max_positions)
             positions = torch.arange(tokens.shape[1], device=tokens.device)
         look_up = F.embedding
         if self.weight.is_cuda and torch.is_grad_enabled() and kernels.compilable():
             from clearhead.accel.kernels.embedding import look_up
-        return self.add_positions(look_up(tokens, self.weight), positions, lengths)
+        x = look_up(tokens, self.weight)
+        if self.type_weight is not None:
+            x = x + (self.type_weight[0] if token_types is None else self.type_weight[token_types])
+        return self.add_positions(x, positions, lengths)
 
     def add_positions(self, x: Vectors, positions: Positions, lengths: Lengths | None) -> Vectors:
-        """Scaled token vectors plus positions, after dropout."""
-        x = self.position(x if self.scale == 1 else x * self.scale, positions, lengths)
+        """Scaled token vectors plus positions, after norm and dropout."""
+        x = self.norm(self.position(x if self.scale == 1 else x * self.scale, positions, lengths))
         # On a GPU the residual stream has the type of autocast, because memory traffic costs time.
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
             x = x.to(torch.get_autocast_dtype("cuda"))

@@ -3,11 +3,11 @@
 from typing import Any, ClassVar, Literal
 
 from jaxtyping import Float, Int
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from clearhead.layers.attention import AttentionConfig
-from clearhead.layers.block import BlockConfig, Init, Stack
+from clearhead.layers.block import BlockConfig, Init, Stack, norm_of
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import ActivationKind
 from clearhead.layers.layout import PaddedText
@@ -39,6 +39,11 @@ class EncoderConfig(BlockConfig):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     max_length: PositiveInt = 512
     """Maximum tokens of a text; of a longer one, its beginning (a quarter of them) and its end are kept."""
+    embedding_norm: bool = False
+    """Whether the sum of token, type and position vectors is normalised, and tokens are not scaled, as in BERT
+    (Devlin et al. 2019)."""
+    token_types: NonNegativeInt = 0
+    """Number of token types, each with a vector: BERT has two, for the sentences of a pair."""
     head: HeadConfig = ClassifierConfig()
 
     @property
@@ -60,7 +65,14 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = Embedding(
-            vocabulary, config.width, config.position, config.max_positions, config.dropout
+            vocabulary,
+            config.width,
+            config.position,
+            config.max_positions,
+            config.dropout,
+            scale=1.0 if config.embedding_norm else None,
+            token_types=config.token_types,
+            norm=norm_of(config) if config.embedding_norm else None,
         )
         self.encoder = Stack(config, config.layers)
         self.head = head or StatesHead()
@@ -77,11 +89,11 @@ class Encoder(nn.Module):
             readout=None,
         )
 
-    def states(self, tokens: Tokens, layout: PaddedText) -> States:
+    def states(self, tokens: Tokens, layout: PaddedText, token_types: Tokens | None = None) -> States:
         """The last hidden state of each token."""
-        x = self.embedding(tokens, layout.positions, layout.lengths)
+        x = self.embedding(tokens, layout.positions, layout.lengths, token_types)
         return self.encoder(x, layout.mask, layout.positions)
 
-    def forward(self, tokens: Tokens, lengths: Lengths) -> Tensor:
+    def forward(self, tokens: Tokens, lengths: Lengths, token_types: Tokens | None = None) -> Tensor:
         """What the head reads out of texts that are padded after `lengths` tokens."""
-        return self.head(self.states(tokens, PaddedText(lengths)), lengths)
+        return self.head(self.states(tokens, PaddedText(lengths), token_types), lengths)

@@ -16,6 +16,13 @@ States = Float[Tensor, "batch positions width"]
 Lengths = Int[Tensor, " batch"]
 
 
+POOLERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "tanh": torch.tanh,
+    "relu": F.relu,
+}
+
+
 class ClassifierConfig(Settings):
     """One class for the whole input."""
 
@@ -23,6 +30,8 @@ class ClassifierConfig(Settings):
     pooling: Literal["mean", "max", "first", "sequence"] = "mean"
     """How the states of all positions become one vector. first: the state of the first token, as in BERT.
     sequence: their mean with learned weights (Hassani et al. 2021)."""
+    pooler: Literal["none", "tanh", "relu"] = "none"
+    """The activation of a dense layer after pooling; BERT has tanh (Devlin et al. 2019)."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
 
 
@@ -34,10 +43,11 @@ class Classifier(nn.Module):
         self.config = config
         if config.pooling == "sequence":
             self.score = nn.Linear(width, 1)
+        self.pooler = nn.Identity() if config.pooler == "none" else nn.Linear(width, width)
         self.output = nn.Linear(width, classes)
 
     def forward(self, states: States, lengths: Lengths | None = None) -> Float[Tensor, "batch classes"]:
-        pooled = self.pool(states, lengths)
+        pooled = POOLERS[self.config.pooler](self.pooler(self.pool(states, lengths)))
         return self.output(F.dropout(pooled, self.config.dropout, self.training))
 
     def pool(self, states: States, lengths: Lengths | None = None) -> Float[Tensor, "batch width"]:

@@ -7,17 +7,19 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from clearhead.checkpoint import SETTINGS, load_checkpoint, set_weights, weights
+from clearhead.checkpoint import SETTINGS, Checkpoint, load_checkpoint, set_weights, weights
 from clearhead.config import Settings, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
-from clearhead.models import read_config
+from clearhead.models import MODELS, read_config
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.zoo import find
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 INIT_FROM = "training.init_from"
 # Settings that may differ between models of one architecture.
-FREE = {"dropout": True, "attention": {"dropout"}}
+FREE = {"dropout": True, "attention": {"dropout"}, "head": True}
+# What reads the states of a model; the rest of it may be trained on under another one.
+HEAD = "head."
 R = TypeVar("R", bound=Recipe)
 
 
@@ -27,10 +29,25 @@ def model_folder(setting: str, name: str) -> str:
         return str(find(name)[0].absolute())
 
 
+def with_init_from(recipe: R) -> R:
+    """The recipe with the tokenizer and architecture of the model that it starts from, if any."""
+    if not recipe.training.init_from:
+        return recipe
+    folder = model_folder(INIT_FROM, recipe.training.init_from)
+    training = recipe.training.model_copy(update={"init_from": folder})
+    tokenizer = tokenizer_of({INIT_FROM: folder})
+    assert tokenizer is not None
+    recipe = with_tokenizer(recipe.model_copy(update={"training": training}), tokenizer)
+    return with_model_of(recipe, Path(folder))
+
+
 def with_model_of(recipe: R, folder: Path) -> R:
-    """The recipe with the architecture of the model in a folder; the recipe's own settings must agree."""
+    """The recipe with the architecture of the model in a folder; the recipe's own settings must agree.
+
+    The head is the recipe's, unless both are of one kind.
+    """
     with naming(INIT_FROM):
-        found: Any = read_config(read_toml(folder / SETTINGS).get("model", {}), str(folder / SETTINGS))
+        found = _config(folder)
     if found.kind != recipe.model.kind:
         raise ModelError(
             f"{INIT_FROM}: {folder} holds a {found.kind}, but this recipe trains a {recipe.model.kind}; "
@@ -38,6 +55,9 @@ def with_model_of(recipe: R, folder: Path) -> R:
         )
     shape = found.model_dump(mode="json", exclude_none=True)
     given = recipe.model.model_dump(mode="json", exclude_unset=True)
+    head = getattr(recipe.model, "head", None)
+    if head and head.kind != found.head.kind:
+        shape["head"] = head.model_dump(mode="json", exclude_none=True)
     nested = {name: shape[name] | value for name, value in given.items() if isinstance(value, dict)}
     values = recipe.model_dump(mode="json", exclude_none=True) | {"model": shape | given | nested}
     shaped = parse_settings(type(recipe), values)
@@ -51,7 +71,7 @@ def tokenizer_of(folders: dict[str, str | None]) -> Tokenizer | None:
     for setting, folder in folders.items():
         if folder:
             with naming(setting):
-                found[setting] = Tokenizer.load(Path(folder) / Tokenizer.FILE)
+                found[setting] = _tokenizer(Path(folder))
     if len({tokenizer.fingerprint for tokenizer in found.values()}) > 1:
         first, second = list(found)[:2]
         raise ModelError(
@@ -64,16 +84,26 @@ def tokenizer_of(folders: dict[str, str | None]) -> Tokenizer | None:
 def with_tokenizer(recipe: R, tokenizer: Tokenizer) -> R:
     """The recipe with the settings of an inherited tokenizer, but its own dropout."""
     values = tokenizer.config.model_dump(exclude_none=True)
-    values["dropout"] = recipe.tokenizer.dropout  # pyright: ignore[reportAttributeAccessIssue]
+    own: TokenizerConfig | None = recipe.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    values["dropout"] = own.dropout if own else 0.0
     settings = parse_settings(TokenizerConfig, values, group="tokenizer")
     return recipe.model_copy(update={"tokenizer": settings})
 
 
-def init_weights_from(model: nn.Module, folder: Path) -> None:
-    """Copies the weights of a trained model of the same architecture."""
+def init_weights_from(model: nn.Module, folder: Path, processor: Any) -> bool:
+    """Copies the weights of a trained model of the same architecture; returns whether the head stays new.
+
+    A head is copied if it is of the same kind and its processor, labels included, is the same.
+    """
     with naming(INIT_FROM):
-        trained = load_checkpoint(folder).model
-    set_weights(model, weights(trained), f"{INIT_FROM}: {folder}")
+        trained = load_checkpoint(folder)
+    values, own = weights(trained.model), weights(model)
+    new_head = any(name.startswith(HEAD) for name in own) and not _same_head(model, trained, processor)
+    if new_head:
+        values = {name: value for name, value in values.items() if not name.startswith(HEAD)}
+        values |= {name: value for name, value in own.items() if name.startswith(HEAD)}
+    set_weights(model, values, f"{INIT_FROM}: {folder}")
+    return new_head
 
 
 @contextmanager
@@ -85,9 +115,32 @@ def naming(setting: str) -> Iterator[None]:
         raise ModelError(f"{setting}: {error}") from None
 
 
-def _check_shape(recipe: Settings, trained: Settings, folder: Path) -> None:
-    found = trained.model_dump(exclude=FREE)
-    for name, value in recipe.model_dump(exclude=FREE).items():
+def _config(folder: Path) -> Any:
+    """The settings of the model in a folder."""
+    return read_config(read_toml(folder / SETTINGS).get("model", {}), str(folder / SETTINGS))
+
+
+def _tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of the model in a folder, which may be a part of its processor."""
+    kind = MODELS[_config(folder).kind].Processor
+    if kind is Tokenizer:
+        return Tokenizer.load(folder / Tokenizer.FILE)
+    tokenizer = getattr(kind.load(folder / kind.FILE), "tokenizer", None) if kind else None
+    if tokenizer is None:
+        raise ModelError(f"{folder} holds a model without a tokenizer; name another folder")
+    return tokenizer
+
+
+def _same_head(model: nn.Module, trained: Checkpoint, processor: Any) -> bool:
+    kinds = {one.config.head.kind for one in (model, trained.model)}  # pyright: ignore
+    return len(kinds) == 1 and trained.processor.fingerprint == processor.fingerprint
+
+
+def _check_shape(recipe: Any, trained: Settings, folder: Path) -> None:
+    # Only learned positions have weights, whose number is that of the positions.
+    free = FREE | ({} if getattr(recipe, "position", "none") == "learned" else {"max_length": True})
+    found = trained.model_dump(exclude=free)
+    for name, value in recipe.model_dump(exclude=free).items():
         if found.get(name) != value:
             raise ModelError(
                 f"{INIT_FROM}: {folder} has model.{name} {_shown(found.get(name))}, this recipe "

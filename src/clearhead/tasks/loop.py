@@ -34,7 +34,9 @@ def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, 
     torch.manual_seed(training.seed)
     model = task.build()
     if training.init_from and not context.states.steps():
-        init_weights_from(model, Path(training.init_from))
+        new_head = init_weights_from(model, Path(training.init_from), task.processor)
+        if new_head:
+            yield Note(f"weights: those of {training.init_from}, under a new head")
     yield Note(f"model: {sum(parameter.numel() for parameter in model.parameters()):,} parameters")
     loop = TrainingLoop(task, model, context)
     if training.compile == "on":

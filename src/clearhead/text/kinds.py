@@ -24,7 +24,7 @@ PUNCTUATION, OTHER = r"[\p{P}\p{S}]", r"[^\p{P}\p{S}]"
 # A pair of pieces seen only once teaches a model nothing about the longer piece.
 MIN_MERGE_FREQUENCY = 2
 
-KindName = Literal["bpe", "unigram", "word", "whitespace", "character", "bytes"]
+KindName = Literal["bpe", "unigram", "wordpiece", "word", "whitespace", "character", "bytes"]
 
 
 class TokenizerConfig(Settings):
@@ -161,6 +161,15 @@ KINDS: dict[KindName, Kind] = {
         lambda steps: _subwords(models.Unigram(), steps),
         lambda config, special, _: trainers.UnigramTrainer(
             unk_token=SPECIAL_TOKENS[UNK], **_options(config, special)
+        ),
+    ),
+    # The longest token that matches comes first (Wu et al. 2016).
+    "wordpiece": Kind(
+        lambda steps: _subwords(
+            models.WordPiece(unk_token=SPECIAL_TOKENS[UNK], continuing_subword_prefix=""), steps
+        ),
+        lambda config, special, _: trainers.WordPieceTrainer(
+            continuing_subword_prefix="", **_options(config, special)
         ),
     ),
     "word": Kind(_words, lambda config, special, _: trainers.WordLevelTrainer(**_options(config, special))),

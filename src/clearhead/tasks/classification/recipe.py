@@ -9,8 +9,9 @@ from pydantic import Field, NonNegativeInt, field_validator, model_validator
 from clearhead.config import Settings
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.models import BagConfig, BiLSTMConfig, EncoderConfig
+from clearhead.tasks.init_from import INIT_FROM, tokenizer_of, with_init_from
 from clearhead.tasks.recipe import Recipe
-from clearhead.text.tokenizer import TokenizerConfig
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.optimizer import AdamWConfig, OptimizerConfig
 from clearhead.training.schedule import CosineSchedule, ScheduleConfig
@@ -110,6 +111,15 @@ class ClassificationRecipe(Recipe):
     """Of a sequence model."""
     training: ClassificationTraining = ClassificationTraining()  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _start_from_encoder(cls, values: Any) -> Any:
+        """Without [model], a run that starts from a trained model trains an encoder."""
+        training = values.get("training") if isinstance(values, dict) else None
+        if isinstance(training, dict) and training.get("init_from"):
+            return {"model": {"kind": "encoder"}} | values
+        return values
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         for name in ("tokenizer", "batches"):
@@ -129,6 +139,13 @@ class ClassificationRecipe(Recipe):
 
     def absolute(self) -> Self:
         return self.model_copy(update={"data": self.data.absolute()})
+
+    def inherited(self) -> Self:
+        return with_init_from(self)
+
+    def inherited_tokenizer(self) -> Tokenizer | None:
+        """The tokenizer of the model that the run starts from."""
+        return tokenizer_of({INIT_FROM: self.training.init_from})
 
     def resolved(self, on_gpu: bool) -> Self:
         recipe = super().resolved(on_gpu)

@@ -153,8 +153,9 @@ class ClassificationTask(Task):
         return {"loss": loss, "macro_f1": confusion.macro_f1, "accuracy": confusion.accuracy}
 
     def _learn_processor(self, config: TokenizerConfig) -> TextProcessor:
+        tokenizer = self.recipe.inherited_tokenizer()
         texts = (example.text for example in self.texts.train)
-        return TextProcessor(Tokenizer.train(texts, config), self.texts.labels)
+        return TextProcessor(tokenizer or Tokenizer.train(texts, config), self.texts.labels)
 
     def _batches(self, texts: Sequence[Example], share: Share) -> LabelledBatches:
         config, recipe = self.recipe.model, self.recipe

@@ -1,6 +1,5 @@
 """Settings of a language-modelling run."""
 
-from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -13,7 +12,7 @@ from clearhead.data.sources.documents import files
 from clearhead.data.sources.streams import suffix
 from clearhead.data.survey import FEW_DOCUMENTS
 from clearhead.models import GPTConfig
-from clearhead.tasks.init_from import INIT_FROM, model_folder, tokenizer_of, with_model_of, with_tokenizer
+from clearhead.tasks.init_from import INIT_FROM, tokenizer_of, with_init_from
 from clearhead.tasks.recipe import Recipe
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import TrainingConfig
@@ -176,14 +175,7 @@ class LanguageRecipe(Recipe):
         return super().resolved(on_gpu).model_copy(update={"batches": batches})
 
     def inherited(self) -> Self:
-        if not self.training.init_from:
-            return self
-        folder = model_folder(INIT_FROM, self.training.init_from)
-        training = self.training.model_copy(update={"init_from": folder})
-        recipe = self.model_copy(update={"training": training})
-        tokenizer = recipe.inherited_tokenizer()
-        assert tokenizer is not None
-        return with_model_of(with_tokenizer(recipe, tokenizer), Path(folder))
+        return with_init_from(self)
 
     def inherited_tokenizer(self) -> Tokenizer | None:
         """The tokenizer of the model that the run starts from."""
