@@ -39,6 +39,8 @@ from clearhead.models.anatomy import AttentionPart, StackPart
 from clearhead.text.tokenizer import UNK, Tokenizer
 
 POOLED = "the pooled image"
+POOLING = "head.pooling_scores"
+"""The scores of sequence pooling in a classifier (Hassani et al. 2021)."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,8 @@ class Summaries:
     def read_from(self, side: str) -> ReadFrom:
         """The positions of an image that the output is read from: its class token, its pooling, or all."""
         positions, image = len(self.explanation.sides[side]), self.explanation.images[side]
-        scores = next((name for name in self.explanation.trace if name.endswith("pooling_scores")), None)
-        if scores is not None and side == self.anatomy.output_side:
-            return ReadFrom(POOLED, self.tensor(scores)[:, 0].softmax(0))
+        if POOLING in self.explanation.trace and side == self.anatomy.output_side:
+            return ReadFrom(POOLED, self.tensor(POOLING)[:, 0].softmax(0))
         if image.before:
             return ReadFrom(image.names[0], F.one_hot(torch.tensor(0), positions).float())
         return ReadFrom("all patches on average", torch.full((positions,), 1 / positions))
