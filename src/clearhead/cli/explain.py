@@ -29,8 +29,8 @@ OUT_HELP = (
 VIEW_HELP = (
     "The picture: cross (word alignment), atlas (all heads), head, row (the arithmetic of one query), "
     "residual, lens, gates (of recurrent layers), gradient (at the source), beam, positions, neighbours, "
-    "transitions (of n-grams); of images patches (where each head looks), rollout, distance, regions (of "
-    "each written word); default: the most informative one."
+    "transitions (of n-grams); of images patches (where each head looks), rollout, distance, grid (of "
+    "positions), filters, regions (of each written word); default: the most informative one."
 )
 PICTURES = (".png", ".svg", ".pdf")
 

@@ -16,6 +16,7 @@ class CaptionProcessor:
     """Images to normalised pixels, and captions to ids."""
 
     FILE = "processor.json"
+    reads = "image"
 
     def __init__(self, image: ImageProcessor, tokenizer: Tokenizer):
         self.image, self.tokenizer = image, tokenizer

@@ -29,6 +29,7 @@ class ImageProcessor:
     """Images to normalised pixels, and labels to class numbers; only classifiers have labels."""
 
     FILE: ClassVar[str] = "processor.json"
+    reads: ClassVar[str] = "image"
 
     size: int
     """Height and width in pixels."""

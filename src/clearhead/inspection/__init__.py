@@ -1,6 +1,6 @@
 """Capturing and changing the tensors of a forward pass, and explaining it."""
 
-from clearhead.inspection.edits import Edit, KeepOnly, Mute, Patch, SetPosition, SetRow, Swap
+from clearhead.inspection.edits import Edit, HidePatches, KeepOnly, Mute, Patch, SetPosition, SetRow, Swap
 from clearhead.inspection.explanation import Explanation, Token, explain_pass
 from clearhead.inspection.image import PatchImage
 from clearhead.inspection.intervene import intervene
@@ -10,6 +10,7 @@ from clearhead.inspection.trace import Trace, capture
 __all__ = [
     "Edit",
     "Explanation",
+    "HidePatches",
     "KeepOnly",
     "Mute",
     "Patch",

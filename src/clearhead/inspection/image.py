@@ -8,6 +8,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from clearhead.errors import SettingsError
+from clearhead.models.vit import ViTConfig
 
 CLASS = "[CLS]"
 """The name of a position before the patches, as Dosovitskiy et al. (2021) call it."""
@@ -57,6 +58,11 @@ class PatchImage:
         down = (torch.arange(rows) + 0.5) * height / rows
         across = (torch.arange(columns) + 0.5) * width / columns
         return torch.cartesian_prod(down, across).view(-1, 2)
+
+
+def patch_image(pixels: UInt8[Tensor, "3 height width"], config: ViTConfig) -> PatchImage:
+    """The pixels of an image with the patches of a vision Transformer."""
+    return PatchImage(pixels.permute(1, 2, 0).cpu(), (config.side, config.side), config.class_tokens)
 
 
 def attention_distance(

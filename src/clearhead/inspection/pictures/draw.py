@@ -17,6 +17,7 @@ from clearhead.inspection.pictures.gradient import gradient_view
 from clearhead.inspection.pictures.head import head_view
 from clearhead.inspection.pictures.lens import lens_view
 from clearhead.inspection.pictures.neighbours import has_neighbours, neighbours_view
+from clearhead.inspection.pictures.patch_embedding import filters_view, grid_view, has_filters, has_grid
 from clearhead.inspection.pictures.patches import (
     has_patches,
     has_regions,
@@ -56,6 +57,8 @@ VIEWS: Mapping[str, View] = MappingProxyType(
         "patches": View(patches_view, has_patches, ("attention", "layer", "query")),
         "rollout": View(rollout_view, has_patches, ("attention", "query")),
         "distance": View(distance_view, has_patches, ("attention",)),
+        "grid": View(grid_view, has_grid),
+        "filters": View(filters_view, has_filters),
         "atlas": View(atlas_view, _has_attention, ("attention",)),
         "head": View(head_view, _has_attention, ("attention", "layer", "head")),
         "row": View(row_view, _has_attention, ("attention", "layer", "head", "query")),

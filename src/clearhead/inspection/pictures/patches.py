@@ -1,8 +1,10 @@
 """Attention over an image: where each head looks, what rollout finds, and the region of each written word."""
 
 import torch
+import torch.nn.functional as F
 
 from clearhead.errors import SettingsError
+from clearhead.inspection.explanation_summaries import POOLED, ReadFrom
 from clearhead.inspection.image import PatchImage
 from clearhead.inspection.pictures.context import PictureContext
 from clearhead.inspection.pictures.overlay import ImageMap, overlay_picture, strongest
@@ -25,41 +27,37 @@ def has_regions(context: PictureContext) -> bool:
 
 
 def patches_view(context: PictureContext) -> Picture:
-    """A map of every head of a layer: the weights of one query, by default of the class token."""
+    """A map of every head of a layer: one query, by default what the output is read from."""
     part, image = image_attention(context)
-    layer = _layer(context, part)
-    weights = context.summaries.weights(part.name)[layer]
-    query, who = _query(context, image)
-    rows = weights.float() if query is None else weights[:, query]
-    read = image.on_grid(rows if query is not None else context.summaries.read_from(part.keys) @ rows)
+    layer, reader = _layer(context, part), _reader(context, part, image)
+    read = image.on_grid(reader.weights @ context.summaries.weights(part.name)[layer])
     maps = [ImageMap(f"head {head}", one) for head, one in enumerate(read)]
     maps.append(ImageMap("mean of all heads", read.mean(0)))
-    pooling = context.summaries.pooling_weights(part.keys)
-    if query is None and pooling is not None:
-        maps.insert(0, ImageMap("pooling weights", image.on_grid(pooling)))
+    if reader.name == POOLED:
+        maps.insert(0, ImageMap("pooling weights", image.on_grid(reader.weights)))
     path = part.path(layer)
-    caption = f"{context.subject} weights of {path}, {who} attends to the patches; {SCALE}."
+    caption = f"{context.subject} weights of {path}, from {reader.name} to the patches; {SCALE}."
     listed = "; ".join(f"{one.title}: {strongest(image, one.values)}" for one in maps[:8])
-    alt = f"Attention of {who} over {_size(image)} patches. Strongest patches (row,column): {listed}."
-    return overlay_picture(f"{path}: {who} → patches", image, maps, "α", caption, alt)
+    alt = f"Attention from {reader.name} over {_size(image)} patches. Strongest (row,column): {listed}."
+    return overlay_picture(f"{path}: {reader.name} → patches", image, maps, "α", caption, alt)
 
 
 def rollout_view(context: PictureContext) -> Picture:
     """The share of each patch in what the output is read from, after every layer."""
     part, image = image_attention(context)
+    reader = _reader(context, part, image)
     paths = rollout(torch.stack(context.summaries.weights(part.name)))
-    query, who = _query(context, image)
-    shares = image.on_grid(
-        paths[:, query] if query is not None else context.summaries.read_from(part.keys) @ paths
-    )
+    shares = image.on_grid(reader.weights @ paths)
     maps = [ImageMap(f"after layer {layer}", one) for layer, one in enumerate(shares)]
     caption = (
         f"{context.subject} attention rollout of {part.path('*')} (Abnar and Zuidema 2020), the share of "
-        f"each patch in {who}: heads averaged, half of each layer is its input; {SCALE}."
+        f"each patch in {reader.name}: heads averaged, half of each layer is its input; {SCALE}."
     )
     best = strongest(image, shares[-1], 5)
-    alt = f"Rollout from {who} over {_size(image)} patches. After the last layer (row,column): {best}."
-    return overlay_picture(f"Attention rollout: {who}", image, maps, "share", caption, alt)
+    alt = (
+        f"Rollout from {reader.name} over {_size(image)} patches. After the last layer (row,column): {best}."
+    )
+    return overlay_picture(f"Attention rollout: {reader.name}", image, maps, "share", caption, alt)
 
 
 def regions_view(context: PictureContext) -> Picture:
@@ -121,16 +119,15 @@ def _layer(context: PictureContext, part: AttentionPart) -> int:
     return layers - 1 if layer is None else layer
 
 
-def _query(context: PictureContext, image: PatchImage) -> tuple[int | None, str]:
-    """The selected query and its name; None for what the output is read from where no token stands for it."""
-    query = context.selection.query
+def _reader(context: PictureContext, part: AttentionPart, image: PatchImage) -> ReadFrom:
+    """The selected query; by default, what the output is read from."""
+    query, positions = context.selection.query, len(image.names)
     if query is None:
-        return (0, image.names[0]) if image.before else (None, "the pooled image")
-    if not 0 <= query < len(image.names):
-        raise SettingsError(
-            f"query: {query} is out of range; the image has positions 0 to {len(image.names) - 1}"
-        )
-    return query, image.names[query] if query < image.before else f"patch {image.names[query]}"
+        return context.summaries.read_from(part.keys)
+    if not 0 <= query < positions:
+        raise SettingsError(f"query: {query} is out of range; the image has positions 0 to {positions - 1}")
+    name = image.names[query] if query < image.before else f"patch {image.names[query]}"
+    return ReadFrom(name, F.one_hot(torch.tensor(query), positions).float())
 
 
 def _size(image: PatchImage) -> str:

@@ -1,6 +1,6 @@
 """A trained captioner in use: images in, captions out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, overload
@@ -17,12 +17,12 @@ from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.decoding import Constraints, Hypothesis, Tree, beam_search, check_search, greedy_search
 from clearhead.errors import TextError
 from clearhead.inspection.explanation import Explanation, explain_pass
-from clearhead.inspection.image import PatchImage
+from clearhead.inspection.image import patch_image
 from clearhead.layers.layout import Plain
 from clearhead.models import Captioner
 from clearhead.options import Options, check_text
 from clearhead.tasks.evaluation import Evaluation
-from clearhead.tasks.translation.model import SearchConfig, target_tokens
+from clearhead.tasks.translation.model import SearchConfig, prefix_ids, target_tokens
 from clearhead.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 # Images that are described at once.
@@ -55,6 +55,8 @@ class CaptionOptions(Options):
     nbest: int = 1
     length_penalty: float | None = None
     """Exponent of the length penalty. Default: the model's own setting."""
+    prefix: str | Sequence[int] = ""
+    """A forced start of the captions, as text or as ids."""
 
     def resolved(self, search: SearchConfig) -> "CaptionOptions":
         """The same options, with a model's own settings as defaults."""
@@ -181,9 +183,19 @@ class CaptionModel:
             str(text) if isinstance(text, str | Path) else "image",
             self.tokenizer.decode(ids),
             found=self._generated(found) if found else None,
-            images={"image": self._patches(pixels[0])},
+            images={"image": patch_image(pixels[0], self.model.config.encoder)},
         )
         return replace(explanation, settings=asdict(options), name=self.name, tree=tree)
+
+    def about(self) -> dict[str, Any]:
+        """The settings of the search, for the explorer."""
+        return {"beam": self.search.beam, "length_penalty": self.search.length_penalty}
+
+    def explain_options(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of `explain` for an explorer request."""
+        beam, prefix = request.get("beam"), request.get("forced") or request.get("prefix") or ""
+        options = {"options": CaptionOptions(beam=beam, prefix=prefix)} if beam or prefix else {}
+        return {"target": request.get("target"), **options}
 
     def evaluate(
         self,
@@ -201,17 +213,14 @@ class CaptionModel:
     def _inputs(self, pixels: UInt8[Tensor, "images 3 size size"]) -> Tensor:
         return self.processor.image.normalize(pixels.to(self.device))
 
-    def _patches(self, pixels: UInt8[Tensor, "3 size size"]) -> PatchImage:
-        config = self.model.config.encoder
-        return PatchImage(pixels.permute(1, 2, 0).cpu(), (config.side, config.side), config.class_tokens)
-
     @torch.inference_mode()
     def _search(
         self, pixels: Tensor, options: CaptionOptions, tree: Tree | None = None
     ) -> list[list[Hypothesis]]:
         state = self.model.start(self._inputs(pixels))
         start = torch.full((len(pixels),), BOS, device=self.device)
-        constraints = Constraints(start, EOS, self.model.config.max_tokens, suppressed_tokens=[UNK])
+        forced = [prefix_ids(self.tokenizer, options.prefix)] * len(pixels)
+        constraints = Constraints(start, EOS, self.model.config.max_tokens, forced, suppressed_tokens=[UNK])
         beam, penalty = options.beam or 1, options.length_penalty or 0.0
         if beam == 1 and not tree:
             return [[one] for one in greedy_search(self.model.step, state, constraints, penalty)]
