@@ -36,7 +36,7 @@ def caption_bleu(captions: Sequence[str], references: References, order: int = M
         [several[number] if number < len(several) else None for several in words]
         for number in range(max(map(len, words)))
     ]
-    result = metric.corpus_score([*map(caption_words, captions)], streams)
+    result = metric.corpus_score([*map(caption_words, captions)], streams)  # pyright: ignore[reportArgumentType]
     signature = metric.get_signature()
     signature.update("tok", "lower-cased words without punctuation")
     return Score(f"BLEU-{order}", result.score, str(signature))
