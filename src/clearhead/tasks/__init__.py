@@ -1,5 +1,6 @@
 """Tasks: what models are trained for, one folder each, and the one table of them."""
 
+from clearhead.tasks.captioning.task import CaptioningTask
 from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.language.task import LanguageTask
 from clearhead.tasks.masked.task import MaskedTask
@@ -17,5 +18,6 @@ TASKS: dict[str, type[Task]] = {
     "classification": ClassificationTask,
     "masked": MaskedTask,
     "question_answering": QuestionAnsweringTask,
+    "captioning": CaptioningTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""
