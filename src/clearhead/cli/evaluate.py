@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 WORDS_HELP = "Test of word vectors: lines of 'word word score', or analogies of four words; may be repeated."
 
+DATA_HELP = "Test data of any other model, in the format of its training data."
+
 
 def evaluate(
     context: typer.Context,
@@ -47,6 +49,7 @@ def evaluate(
     stride: Annotated[int | None, option("Stride of the window; default: half of it.", "N", min=1)] = None,
     words: Annotated[list[str] | None, option(WORDS_HELP, "FILE")] = None,
     labels: Labels = None,
+    data: Annotated[str | None, option(DATA_HELP, "FILE")] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -69,6 +72,8 @@ def evaluate(
     A classifier gets its accuracy, macro-F1 and confusion matrix on --labels, or on the test files of its
     recipe, or on the texts held out from its training.
 
+    Every other model is scored on --data, or on the data held out from its training.
+
     \b
     Examples:
       clearhead evaluate fr-en --pairs test.fr-en.tsv
@@ -80,6 +85,7 @@ def evaluate(
       clearhead evaluate runs/mine --text other.jsonl --field story
       clearhead evaluate runs/vectors --words EN-WS-353-ALL.txt
       clearhead evaluate runs/reviews --labels test.tsv
+      clearhead evaluate runs/answers --data test.jsonl
     """
     from clearhead.tasks.load import load
     from clearhead.tasks.zoo import find
@@ -88,7 +94,7 @@ def evaluate(
     test = pairs_location(pairs) if pairs else None
     options = given(pairs=test, against=against, source=source, target=target, beam=beam, out=out)
     options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
-    options |= given(words=words, labels=labels)
+    options |= given(words=words, labels=labels, data=data)
     check_taken(context, model, loaded.task, options, loaded.evaluate_options)
     if field and not text:
         raise SettingsError(f"--field {field}: needs --text FILE; the held-out text has no fields")

@@ -7,12 +7,14 @@ from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
 from clearhead.models.bag import Bag, BagConfig
 from clearhead.models.bilstm import BiLSTM, BiLSTMConfig
+from clearhead.models.captioner import Captioner, CaptionerConfig
 from clearhead.models.encoder import Encoder, EncoderConfig
 from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.models.ngram import Ngram, NgramConfig
 from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.models.vit import ViT, ViTConfig
 from clearhead.models.word_vectors import WordVectors
 
 __all__ = [
@@ -22,6 +24,8 @@ __all__ = [
     "BagConfig",
     "BiLSTM",
     "BiLSTMConfig",
+    "Captioner",
+    "CaptionerConfig",
     "Encoder",
     "EncoderConfig",
     "EncoderDecoder",
@@ -32,6 +36,8 @@ __all__ = [
     "Seq2SeqConfig",
     "Translator",
     "TranslatorConfig",
+    "ViT",
+    "ViTConfig",
     "build",
     "read_config",
 ]
@@ -45,6 +51,8 @@ MODELS: dict[str, Any] = {
     "encoder": Encoder,
     "bilstm": BiLSTM,
     "bag": Bag,
+    "vit": ViT,
+    "captioner": Captioner,
 }
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 

@@ -99,7 +99,7 @@ class Encoder(CausalModel):
     @classmethod
     def build(cls, config: EncoderConfig, processor: TextProcessor) -> "Encoder":
         model = cls(config, processor.size)
-        model.head = make_head(config.head, config.width, processor, model.embedding)
+        model.head = make_head(config.head, config.width, processor, model)
         return model
 
     @property
@@ -130,9 +130,15 @@ class Encoder(CausalModel):
         x = self.embedding(tokens, layout.positions, lengths, token_types)
         return self.encoder(x, layout.mask, layout.positions)
 
-    def forward(self, tokens: Tokens, lengths: Lengths, token_types: Tokens | None = None) -> Tensor:
+    def forward(
+        self,
+        tokens: Tokens,
+        lengths: Lengths,
+        token_types: Tokens | None = None,
+        positions: Tokens | None = None,
+    ) -> Tensor:
         """What the head reads out of texts that are padded after `lengths` tokens."""
-        states = self.states(tokens, PaddedText(lengths), token_types)
+        states = self.states(tokens, PaddedText(lengths, positions), token_types)
         return self.readout(states) if self.predicts_tokens else self.head(states, lengths)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
