@@ -35,7 +35,7 @@ def encoder(predict_from: str = "mask") -> Encoder:
     torch.manual_seed(0)
     head = {"kind": "masked_tokens", "predict_from": predict_from}
     model = Encoder(EncoderConfig.model_validate({**SHAPE, "max_length": 32, "head": head}), SIZE)
-    model.head = MaskedTokens(model.config.head, model.embedding)
+    model.head = MaskedTokens(model.config.head, model.config, model.embedding)
     return model.eval()
 
 
