@@ -151,9 +151,9 @@ class MaskedTexts(TextBatches[Plan, MaskedBatch | TextBatch]):
         return ((number, *plan) for number, plan in enumerate(steps))
 
     def build(self, epoch: int, plan: Plan) -> MaskedBatch | TextBatch:
-        # Causal batches are spread evenly over the epoch.
-        number, causal = plan[0], self.masking.config.causal
-        is_causal = int((number + 1) * causal) > int(number * causal)
+        # Causal batches are spread evenly over an epoch, from a random one on: an epoch may be a few batches.
+        before = self.random(epoch).random() + plan[0] * self.masking.config.causal
+        is_causal = int(before + self.masking.config.causal) > int(before)
         return self._causal(plan) if is_causal else self._masked(epoch, plan)
 
     def sequential(self) -> Iterator[MaskedBatch]:

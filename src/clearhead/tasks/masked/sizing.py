@@ -88,7 +88,7 @@ def fit_masked(
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
     tokens = max(1, int(survey.bytes / BYTES_PER_TOKEN))
     usual = max(200, int(size.epochs * tokens / size.batch_tokens))
-    recipe = _recipe(size, data, steps_of(requested, usual))
+    recipe = _recipe(size, data, steps_of(requested, usual), bool(setting(requested, "masking", "causal")))
     return FittedMasked(with_changes(recipe, requested, changes), survey, tokens)
 
 
@@ -101,8 +101,8 @@ def _lines_are_documents(data: MaskedTextConfig) -> bool:
     return sum(line.endswith(SENTENCE_ENDS) for line in lines) >= SHARE * max(2, len(lines))
 
 
-def _recipe(size: MaskedSize, data: MaskedTextConfig, steps: int) -> MaskedRecipe:
-    """The recipe of a size, for a number of steps."""
+def _recipe(size: MaskedSize, data: MaskedTextConfig, steps: int, generates: bool) -> MaskedRecipe:
+    """The recipe of a size, for a number of steps, of a model that also generates text or does not."""
     every = max(50, min(2000, steps // 10))
     shape: dict[str, Any] = {
         "preset": "modern",
@@ -112,7 +112,7 @@ def _recipe(size: MaskedSize, data: MaskedTextConfig, steps: int) -> MaskedRecip
         "layers": size.layers,
         "attention": {"heads": size.heads},
         "max_length": size.max_length,
-        "head": {"kind": "masked_tokens"},
+        "head": {"kind": "masked_tokens", "predict_from": "previous" if generates else "mask"},
     }
     return MaskedRecipe(
         data=data,

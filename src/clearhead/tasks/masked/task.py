@@ -65,7 +65,8 @@ class MaskedTask(TextTask):
         if self.validation is None:
             return {}
         score = masked_score(model, self._batches(self.validation).sequential(), autocast)
-        return {"loss": score.loss, "accuracy": score.accuracy}
+        # Held-out text of single words may have none to hide.
+        return {"loss": score.loss, "accuracy": score.accuracy} if score.tokens else {}
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, config, masking = self.recipe, self.recipe.model, self.recipe.masking
