@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from clearhead.tasks.image_classification.data import ImageBatch
 from measuring import OURS, Step, Turns, about, peak, table
 from torch import Tensor, nn
 
@@ -29,6 +28,7 @@ from clearhead.data.batching.masking import MaskedBatch, Masking, MaskingConfig
 from clearhead.data.image_processor import ImageProcessor
 from clearhead.models import Encoder, EncoderConfig, ViT, ViTConfig
 from clearhead.models.heads import make_head
+from clearhead.tasks.image_classification.data import ImageBatch
 from clearhead.tasks.masked.loss import masked_loss
 from clearhead.training import Trainer, TrainingConfig
 from clearhead.training.optimizer import AdamWConfig

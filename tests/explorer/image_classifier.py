@@ -1,10 +1,9 @@
 """A model in use that classifies images."""
 
-import torch
-
-from clearhead.inspection.explanation import explain_pass
 from clearhead.inspection.image import patch_image
+from clearhead.inspection.explanation import explain_pass
 from clearhead.tasks.classification.model import Classification
+import torch
 
 
 class ImageClassificationModel:

@@ -7,11 +7,10 @@ from typing import Any
 from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
-from clearhead.data.sources.documents import check_tables, check_texts
 from clearhead.data.survey import Survey
 from clearhead.models import EncoderConfig
 from clearhead.tasks.language.sizing import BYTES_PER_TOKEN, text_line
-from clearhead.tasks.masked.data import MaskedCorpus
+from clearhead.tasks.masked.data import MaskedCorpus, check_masked_texts
 from clearhead.tasks.masked.recipe import MaskedRecipe, MaskedTextConfig, MaskedTraining
 from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
 from clearhead.text.tokenizer import TokenizerConfig
@@ -77,8 +76,7 @@ def fit_masked(
     """Reads the text once and sizes a recipe to it; changes such as 'model.width=64' take precedence."""
     requested = apply_overrides({"data": {"train": list(paths)}}, changes)
     data = parse_settings(MaskedTextConfig, requested["data"], group="data")
-    check_texts(data.paths)
-    check_tables(data.paths, data.field)
+    check_masked_texts(data)
     if setting(requested, "data", "documents") is None and _lines_are_documents(data):
         data = data.model_copy(update={"documents": "line"})
     corpus = MaskedCorpus(data, seed=1)
