@@ -24,6 +24,7 @@ LABELS_HELP = (
     "Labelled texts: a .tsv, .csv, .jsonl or .parquet file with columns 'label' and 'text', or lines of a "
     "label, a space and a text."
 )
+IMAGES_HELP = "Labelled images: a folder with one folder per class, or an .npz or .parquet file."
 DEVICES = ("auto", "cpu", "cuda")
 
 
@@ -39,6 +40,7 @@ PairsList = Annotated[list[str] | None, option(PAIRS_HELP, "FILE", name="--pairs
 Texts = Annotated[list[str] | None, option(TEXT_HELP, "FILE", name="--text")]
 Labels = Annotated[str | None, option(LABELS_HELP, "FILE", name="--labels")]
 LabelsList = Annotated[list[str] | None, option(LABELS_HELP, "FILE", name="--labels")]
+ImagesList = Annotated[list[str] | None, option(IMAGES_HELP, "FOLDER", name="--images")]
 Beam = Annotated[int | None, option("Beam size; 1 is greedy search.", "N")]
 LengthPenalty = Annotated[float | None, option("Exponent of the length penalty.", "X")]
 RepetitionPenalty = Annotated[float, option("Above 1, repeated tokens become less likely.", "X")]

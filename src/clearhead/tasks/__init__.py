@@ -1,6 +1,7 @@
 """Tasks: what models are trained for, one folder each, and the one table of them."""
 
 from clearhead.tasks.classification.task import ClassificationTask
+from clearhead.tasks.image_classification.task import ImageClassificationTask
 from clearhead.tasks.language.task import LanguageTask
 from clearhead.tasks.ngrams.task import NgramTask
 from clearhead.tasks.task import Task
@@ -13,5 +14,6 @@ TASKS: dict[str, type[Task]] = {
     "ngrams": NgramTask,
     "word_vectors": WordVectorsTask,
     "classification": ClassificationTask,
+    "image_classification": ImageClassificationTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""
