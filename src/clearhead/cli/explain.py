@@ -27,7 +27,8 @@ OUT_HELP = (
     "pictures."
 )
 VIEW_HELP = (
-    "The picture: cross (word alignment), atlas (all heads), head, row (the arithmetic of one query), "
+    "The picture: relevance (of each token for a label), cross (word alignment), atlas (all heads), head, "
+    "row (the arithmetic of one query), "
     "residual, lens, gates (of recurrent layers), gradient (at the source), beam, positions, neighbours or "
     "transitions (of n-grams); default: the most informative one."
 )
@@ -64,6 +65,7 @@ def explain(
       clearhead explain en-de "I have never been so tired." --out words.html
       clearhead explain en-de "I closed the windows." --view atlas --out heads.png
       clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
+      clearhead explain runs/reviews "Not bad at all." --view relevance --out why.png
     """
     import clearhead.explorer  # noqa: F401, adds the format html
     from clearhead.inspection.save import check_path

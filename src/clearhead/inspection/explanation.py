@@ -16,6 +16,7 @@ from clearhead.text.tokenizer import UNK, Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.inspection.pictures.picture import Picture
+    from clearhead.inspection.relevance import Relevance
     from clearhead.inspection.save import NotebookPage
 
 Run = Callable[[], Tensor]
@@ -102,6 +103,8 @@ class Explanation:
     """The `Translation` or `Generation`; None if the output was given."""
     tree: SearchTree | None = field(default=None, repr=False)
     """The tree of the beam search, if there was one."""
+    relevance: "Callable[[], Relevance] | None" = field(default=None, repr=False)
+    """Measures how much each position of the input supports the output, if the model allows it."""
 
     def __getitem__(self, name: str) -> Tensor:
         return self.trace[name][0]

@@ -76,6 +76,8 @@ def record(explanation: Explanation) -> dict[str, Any]:
         "sides": {side: [token.record() for token in tokens] for side, tokens in explanation.sides.items()},
         "attentions": {kind: _heads(summaries, kind) for kind in summaries.kinds},
     }
+    if explanation.relevance:
+        found["relevance"] = summaries.relevance.record()
     if summaries.cross:
         words = summaries.alignment()
         found["alignment"] = {

@@ -18,6 +18,7 @@ from clearhead.inspection.pictures.lens import lens_view
 from clearhead.inspection.pictures.neighbours import has_neighbours, neighbours_view
 from clearhead.inspection.pictures.picture import Picture
 from clearhead.inspection.pictures.positions import has_positions, positions_view
+from clearhead.inspection.pictures.relevance import relevance_view
 from clearhead.inspection.pictures.residual import residual_view
 from clearhead.inspection.pictures.transitions import has_transitions, transitions_view
 
@@ -43,6 +44,7 @@ def _has_residual(context: PictureContext) -> bool:
 
 VIEWS: Mapping[str, View] = MappingProxyType(
     {
+        "relevance": View(relevance_view, lambda context: context.explanation.relevance is not None),
         "cross": View(cross_view, lambda context: context.summaries.has_words, ("layer", "head")),
         "atlas": View(atlas_view, _has_attention, ("attention",)),
         "head": View(head_view, _has_attention, ("attention", "layer", "head")),
