@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 WORDS_HELP = "Test of word vectors: lines of 'word word score', or analogies of four words; may be repeated."
 
+DATA_HELP = "Test data of any other model, in the format of its training data."
+
 
 def evaluate(
     context: typer.Context,
@@ -50,6 +52,7 @@ def evaluate(
     explanations: Annotated[
         int | None, option("Texts on which a classifier's explanations are tested.", "N", min=1)
     ] = None,
+    data: Annotated[str | None, option(DATA_HELP, "FILE")] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -63,12 +66,17 @@ def evaluate(
     held out from its training. A sliding window predicts each token once, with at least window minus stride
     tokens of context.
 
+    A masked language model gets its accuracy, loss and perplexity on masked tokens of --text, always the same
+    ones, or of the text held out from its training.
+
     Word vectors get their rank correlation with human similarity ratings, and their accuracy on analogies, on
     the files of --words.
 
     A classifier gets its accuracy, F1, calibration error and confusion matrix on --labels, or on the test
     files of its recipe, or on the texts held out from its training. With --explanations, tokens are removed
     from N of the texts, the most relevant first, to see whether they decide the label.
+
+    Every other model is scored on --data, or on the data held out from its training.
 
     \b
     Examples:
@@ -82,6 +90,7 @@ def evaluate(
       clearhead evaluate runs/vectors --words EN-WS-353-ALL.txt
       clearhead evaluate runs/reviews --labels test.tsv
       clearhead evaluate runs/reviews --explanations 200
+      clearhead evaluate runs/answers --data test.jsonl
     """
     from clearhead.tasks.load import load
     from clearhead.tasks.zoo import find
@@ -90,7 +99,7 @@ def evaluate(
     test = pairs_location(pairs) if pairs else None
     options = given(pairs=test, against=against, source=source, target=target, beam=beam, out=out)
     options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
-    options |= given(words=words, labels=labels, explanations=explanations)
+    options |= given(words=words, labels=labels, explanations=explanations, data=data)
     check_taken(context, model, loaded.task, options, loaded.evaluate_options)
     if field and not text:
         raise SettingsError(f"--field {field}: needs --text FILE; the held-out text has no fields")

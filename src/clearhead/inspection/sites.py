@@ -21,6 +21,7 @@ from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import FeedForward, SwiGLU
 from clearhead.layers.norm import PostNorm, PreNorm
+from clearhead.layers.patches import PatchEmbedding
 from clearhead.layers.positions import NoPosition, Rotary
 from clearhead.layers.recurrent import RecurrentLayer
 from clearhead.layers.unrolling import unrolling
@@ -99,7 +100,7 @@ def _tensors(module: nn.Module) -> dict[str, Register]:
             return {"hidden": partial(_input, "outer"), "added": _output}
         case PostNorm() | PreNorm():
             return {"stream": _output}
-        case Embedding():
+        case Embedding() | PatchEmbedding():
             return EMBEDDING if isinstance(module.position, NoPosition) else {**POSITION, **EMBEDDING}
         case Stack():
             block = module.blocks[0]

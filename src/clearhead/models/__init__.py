@@ -13,6 +13,7 @@ from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.models.ngram import Ngram, NgramConfig
 from clearhead.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.models.vit import ViT, ViTConfig
 from clearhead.models.word_vectors import WordVectors
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "Seq2SeqConfig",
     "Translator",
     "TranslatorConfig",
+    "ViT",
+    "ViTConfig",
     "build",
     "read_config",
 ]
@@ -45,6 +48,7 @@ MODELS: dict[str, Any] = {
     "encoder": Encoder,
     "bilstm": BiLSTM,
     "bag": Bag,
+    "vit": ViT,
 }
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 

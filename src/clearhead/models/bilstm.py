@@ -49,7 +49,7 @@ class BiLSTM(nn.Module):
     @classmethod
     def build(cls, config: BiLSTMConfig, processor: TextProcessor) -> "BiLSTM":
         model = cls(config, processor.size)
-        model.head = make_head(config.head, 2 * config.width, processor, model.embedding)
+        model.head = make_head(config.head, 2 * config.width, processor, model)
         return model
 
     def anatomy(self) -> Anatomy:

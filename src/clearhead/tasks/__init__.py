@@ -2,7 +2,9 @@
 
 from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.language.task import LanguageTask
+from clearhead.tasks.masked.task import MaskedTask
 from clearhead.tasks.ngrams.task import NgramTask
+from clearhead.tasks.question_answering.task import QuestionAnsweringTask
 from clearhead.tasks.task import Task
 from clearhead.tasks.translation.task import TranslationTask
 from clearhead.tasks.word_vectors.task import WordVectorsTask
@@ -13,5 +15,7 @@ TASKS: dict[str, type[Task]] = {
     "ngrams": NgramTask,
     "word_vectors": WordVectorsTask,
     "classification": ClassificationTask,
+    "masked": MaskedTask,
+    "question_answering": QuestionAnsweringTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""

@@ -17,8 +17,8 @@ Momentum = Annotated[float, Field(ge=0, lt=1)]
 Betas = Annotated[tuple[Momentum, Momentum], Field(strict=False)]
 Epsilon = Annotated[float, Field(gt=0)]
 
-# Linear layers of these names are the last of a model; their rows are tokens or classes.
-READOUTS = ("readout", "classifier")
+# Linear layers whose paths end so are the last of a model; their rows are tokens or classes.
+READOUTS = (".readout", ".classifier", ".head.output", ".head.score")
 # The quintic whose iteration moves all singular values towards 1 (Jordan et al. 2024).
 QUINTIC = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
@@ -134,7 +134,7 @@ def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
     inside: set[int] = set()
     outside: set[int] = set()
     for name, module in model.named_modules():
-        linear = isinstance(module, nn.Linear) and name.rpartition(".")[2] not in READOUTS
+        linear = isinstance(module, nn.Linear) and not f".{name}".endswith(READOUTS)
         for kind, parameter in module.named_parameters(recurse=False):
             (inside if linear and kind == "weight" else outside).add(id(parameter))
     return {name: p for name, p in model.named_parameters() if id(p) in inside - outside}

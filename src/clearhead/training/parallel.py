@@ -17,6 +17,7 @@ from clearhead.checkpoint import set_weights, weights
 from clearhead.data.batch import TensorBatch
 from clearhead.layers.block import Block, Stack
 from clearhead.layers.embedding import Embedding
+from clearhead.layers.patches import PatchEmbedding
 from clearhead.training.averaging import MovingAverage
 from clearhead.training.config import TrainingConfig
 from clearhead.training.ranks import Group, Ranks
@@ -28,6 +29,7 @@ BUCKET = 1 << 24
 COMPILED_METHODS: dict[type[nn.Module], str] = {
     Block: "forward",
     Embedding: "add_positions",
+    PatchEmbedding: "forward",
     Stack: "final_norm",
 }
 

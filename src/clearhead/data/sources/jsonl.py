@@ -26,8 +26,9 @@ def read_fields(
 ) -> Iterator[tuple[Any, ...]]:
     """Some texts of the JSON object in each line; `choose` picks their fields from the names in the first.
 
-    A nested field is named with a dot: 'translation.en'. With `labels`, an integer counts as text, and the
-    first field may be a list of texts or integers, which becomes a tuple.
+    A nested field is named with a dot: 'translation.en'; of a list of objects, 'questions.question' has a
+    line for each. With `labels`, an integer counts as text, and the first field may be a list of texts or
+    integers, which becomes a tuple.
     """
     fields: Sequence[str] = ()
     for number, line in enumerate(lines(path), start=1):
@@ -54,14 +55,22 @@ def _names(record: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}.{inner}" if inner else name
         for name, value in record.items()
-        for inner in (value if isinstance(value, dict) else ("",))
+        for inner in (_first(value) if isinstance(_first(value), dict) else ("",))
     ]
+
+
+def _first(value: Any) -> Any:
+    """The first member of a list; any other value itself."""
+    return value[0] if isinstance(value, list) and value else value
 
 
 def _value(where: str, record: Mapping[str, Any], name: str) -> Any:
     """The value of a field."""
     value: Any = record
     for part in [name] if name in record else name.split("."):
+        if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+            value = "\n".join(_text(where, name, _value(where, one, part), numbers=False) for one in value)
+            continue
         if not isinstance(value, dict) or part not in value:
             raise DataError(f"{where}: no field '{name}'; it has {listed(_names(record))}")
         value = value[part]

@@ -23,7 +23,7 @@ from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError
 from clearhead.tasks.classification.recipe import LabelledConfig
 from clearhead.text.processor import TextProcessor
-from clearhead.text.tokenizer import EOS, PAD
+from clearhead.text.tokenizer import PAD
 
 # More different labels than this are most likely not labels.
 MAX_LABELS = 1000
@@ -164,23 +164,18 @@ def split(
     return train, [example for example in texts if _hash(example.text, seed) in held]
 
 
-def shorten(ids: Sequence[int], room: int) -> Sequence[int]:
-    """Of a text that is too long, its beginning and more of its end (Sun et al. 2019)."""
-    head = room // 4
-    return ids if len(ids) <= room else [*ids[:head], *ids[len(ids) - room + head :]]
+def shorten(ids: Sequence[int], length: int) -> list[int]:
+    """The ids; of a long text, those of its beginning and more of its end (Sun et al. 2019)."""
+    head = length // 4
+    return list(ids) if len(ids) <= length else [*ids[:head], *ids[len(ids) - length + head :]]
 
 
 def encode(texts: Iterable[str], processor: TextProcessor, max_length: int) -> TokenSequences:
-    """The ids of texts, each with an end token, shortened to `max_length` tokens.
-
-    An imported tokenizer may also begin each text, as BERT's does with [CLS].
-    """
+    """The ids of texts, each with its special tokens, shortened to `max_length` tokens."""
     tokenizer = processor.tokenizer
-    before = [tokenizer.bos_id] if tokenizer.adds_bos and tokenizer.bos_id is not None else []
-    after = [EOS if tokenizer.eos_id is None else tokenizer.eos_id]
-    room = max_length - len(before) - len(after)
+    length = max_length - len(tokenizer.with_special_tokens([]))
     encoded = tokenizer.encode_batch(list(texts))
-    return TokenSequences.of([[*before, *shorten(ids, room), *after] for ids in encoded])
+    return TokenSequences.of([tokenizer.with_special_tokens(shorten(ids, length)) for ids in encoded])
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from clearhead.tasks.classification.evaluate import deletion_lines, evaluate, sa
 from clearhead.tasks.classification.relevance import relevance_of, tested
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.text.processor import TextProcessor
-from clearhead.text.tokenizer import UNK, Tokenizer
+from clearhead.text.tokenizer import Tokenizer
 
 Logits = Float[Tensor, "texts classes"]
 THRESHOLD = 0.5
@@ -207,10 +207,12 @@ class SequenceModel(ClassificationModel):
         return found
 
     def unknown_words(self, text: str) -> tuple[str, ...]:
-        if UNK not in (ids := self.tokenizer.encode(text)):
+        unknown, ids = self.tokenizer.unk_id, self.tokenizer.encode(text)
+        if unknown not in ids:
             return ()
         words, numbers = self.tokenizer.word_texts(text), self.tokenizer.word_numbers(text)
-        return tuple(dict.fromkeys(words[n] for n, number in zip(numbers, ids, strict=True) if number == UNK))
+        found = (words[word] for word, number in zip(numbers, ids, strict=True) if number == unknown)
+        return tuple(dict.fromkeys(found))
 
     def evidence(self, text: str, label: str | None = None) -> dict[str, float]:
         """How much the log-probability of a label falls when each word is left out."""
