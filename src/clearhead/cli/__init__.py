@@ -19,6 +19,7 @@ from clearhead.cli import (
     explain,
     explore,
     export,
+    fill,
     generate,
     imports,
     models,
@@ -84,6 +85,7 @@ app.command("generate", cls=Command)(generate.generate)
 app.command("neighbours", cls=Command)(neighbours.neighbours)
 app.command("classify", cls=Command)(classify.classify)
 app.command("answer", cls=Command)(answer.answer)
+app.command("fill", cls=Command)(fill.fill)
 app.command("explain", cls=Command)(explain.explain)
 app.command("explore", cls=Command)(explore.explore)
 app.command("train", cls=Command)(train.train)

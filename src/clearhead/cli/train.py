@@ -34,6 +34,9 @@ def train(
     text: Texts = None,
     labels: LabelsList = None,
     questions: QuestionsList = None,
+    masked: Annotated[
+        bool, option("Mask the text of --text, to pre-train an encoder.", name="--masked")
+    ] = False,
     source: Annotated[str | None, option("Source language of the pairs.", "LANG", name="--from")] = None,
     target: Annotated[str | None, option("Target language of the pairs.", "LANG", name="--to")] = None,
     overrides: Annotated[list[str] | None, option("Override a setting.", "NAME=VALUE", name="--set")] = None,
@@ -51,6 +54,7 @@ def train(
       clearhead train recipes/translation/quickstart.toml --out runs/quickstart
       clearhead train --pairs my.en-de.tsv --out runs/mine
       clearhead train --text my.txt --out runs/writer
+      clearhead train --masked --text my.txt --out runs/bert
       clearhead train --labels reviews.tsv --out runs/reviews
       clearhead train --questions train-v2.0.json --out runs/answers
       clearhead train recipes/translation/quickstart.toml --set model.width=256
@@ -61,7 +65,14 @@ def train(
     folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: need --pairs; a recipe has its own languages")
-    given = {"--pairs": pairs, "--text": text, "--labels": labels, "--questions": questions}
+    if masked and not text:
+        raise SettingsError('--masked: needs --text FILE; a recipe has kind = "masked"')
+    given = {
+        "--pairs": pairs,
+        "--masked" if masked else "--text": text,
+        "--labels": labels,
+        "--questions": questions,
+    }
     if resume and (recipe or any(given.values())):
         raise SettingsError(f"--resume: uses the recipe saved in --out; omit recipe, {', '.join(given)}")
     if not resume and sum(map(bool, (recipe, *given.values()))) != 1:
@@ -127,6 +138,12 @@ def _fit_text(paths: list[str], _: tuple[str | None, str | None], overrides: lis
     return fit_text(paths, overrides, FileProgress())
 
 
+def _fit_masked(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
+    from clearhead.tasks.masked.sizing import fit_masked
+
+    return fit_masked(paths, overrides, FileProgress())
+
+
 def _fit_labels(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
     from clearhead.tasks.classification.sizing import fit_labels
 
@@ -142,6 +159,7 @@ def _fit_questions(paths: list[str], _: tuple[str | None, str | None], overrides
 SIZINGS = {
     "--pairs": _fit_pairs,
     "--text": _fit_text,
+    "--masked": _fit_masked,
     "--labels": _fit_labels,
     "--questions": _fit_questions,
 }

@@ -14,6 +14,7 @@ from clearhead.layers.layout import PaddedText, TextLayout
 from clearhead.layers.norm import NormPosition
 from clearhead.layers.positions import PositionKind
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
+from clearhead.models.causal import CausalModel
 from clearhead.models.heads import ClassifierConfig, HeadConfig, MaskedTokens, StatesHead, make_head
 from clearhead.text.processor import TextProcessor
 
@@ -21,11 +22,24 @@ Tokens = Int[Tensor, "batch positions"]
 States = Float[Tensor, "batch positions width"]
 Lengths = Int[Tensor, " batch"]
 
+PRESETS: dict[str, dict[str, Any]] = {
+    # As in newer encoders (Warner et al. 2024), and what small budgets gain by (Geiping and Goldstein 2022).
+    "modern": {
+        "position": "rotary",
+        "norm": "rms",
+        "activation": "swiglu",
+        "bias": False,
+        "init": "zero",
+        "dropout": 0.0,
+        "attention": {"heads": 4, "qk_norm": "rms"},
+    },
+}
+
 
 class EncoderConfig(BlockConfig):
     """The settings of an encoder; the defaults suit a few thousand short texts."""
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+    PRESETS: ClassVar = PRESETS
 
     kind: Literal["encoder"] = "encoder"
     layers: PositiveInt = 2
@@ -55,8 +69,12 @@ class EncoderConfig(BlockConfig):
         return self.layers
 
 
-class Encoder(nn.Module):
-    """An embedding, a stack in which all tokens attend to all, and a head."""
+class Encoder(CausalModel):
+    """An embedding, a stack in which all tokens attend to all, and a head.
+
+    One that was trained to predict the next token too, under a causal mask, can generate text (`start`,
+    `step`).
+    """
 
     Config = EncoderConfig
     Processor = TextProcessor
@@ -83,6 +101,15 @@ class Encoder(nn.Module):
         model = cls(config, processor.size)
         model.head = make_head(config.head, config.width, processor, model)
         return model
+
+    @property
+    def stack(self) -> Stack:
+        return self.encoder
+
+    @property
+    def readout_weight(self) -> Float[Tensor, "vocabulary width"]:  # pyright: ignore
+        """The matrix of the logits, of a model that predicts tokens."""
+        return self.head.weight  # pyright: ignore[reportReturnType]
 
     @property
     def predicts_tokens(self) -> bool:

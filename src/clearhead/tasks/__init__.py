@@ -2,6 +2,7 @@
 
 from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.language.task import LanguageTask
+from clearhead.tasks.masked.task import MaskedTask
 from clearhead.tasks.ngrams.task import NgramTask
 from clearhead.tasks.question_answering.task import QuestionAnsweringTask
 from clearhead.tasks.task import Task
@@ -15,5 +16,6 @@ TASKS: dict[str, type[Task]] = {
     "word_vectors": WordVectorsTask,
     "classification": ClassificationTask,
     "question_answering": QuestionAnsweringTask,
+    "masked": MaskedTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""
