@@ -48,8 +48,8 @@ CONFIGS = {
     "distilbert": lambda: transformers.DistilBertConfig(**DISTILBERT),
 }
 PREFIXES = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert"}
-HEADS = ["ForMaskedLM", "ForSequenceClassification"]
-CLASSES = [(name, head) for name in CONFIGS for head in HEADS]
+HEADS = ["ForMaskedLM", "ForSequenceClassification", "ForQuestionAnswering"]
+CLASSES = [(name, head) for name in CONFIGS for head in HEADS if (name, head) != ("roberta", HEADS[2])]
 
 
 @functools.cache
@@ -67,12 +67,12 @@ def word_pieces() -> tokenizers.Tokenizer:
     return inner
 
 
-def huggingface_folder(folder: Path, name: str, head: str, **changes) -> transformers.PreTrainedModel:
+def huggingface_folder(folder: Path, name: str, head: str) -> transformers.PreTrainedModel:
     """A model of the transformers library in a folder, with weights far from zero."""
     torch.manual_seed(1)
     config = CONFIGS[name]()
-    for setting, value in changes.items():
-        setattr(config, setting, value)
+    if head == "ForQuestionAnswering":
+        config.num_labels = 2
     model = getattr(transformers, PREFIXES[name] + head)(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -97,7 +97,9 @@ def theirs(model: transformers.PreTrainedModel) -> torch.Tensor:
     inside = torch.arange(tokens.shape[1]) < lengths[:, None]
     typed = {"token_type_ids": types} if model.config.to_dict().get("type_vocab_size", 0) > 1 else {}
     tokens = tokens.masked_fill(~inside, model.config.pad_token_id)
-    logits = model(input_ids=tokens, attention_mask=inside.long(), **typed).logits
+    output = model(input_ids=tokens, attention_mask=inside.long(), **typed)
+    spans = [output[name] for name in ("start_logits", "end_logits") if name in output]
+    logits = torch.stack(spans, -1) if spans else output.logits
     return logits[inside] if logits.dim() == 3 else logits
 
 
@@ -220,3 +222,28 @@ def test_a_vocabulary_that_is_not_berts_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_text("one\ntwo\n")
     with pytest.raises(ModelError, match=r"vocab\.txt: not the vocabulary of a BERT"):
         Tokenizer.from_huggingface(tmp_path, 10)
+
+
+def test_answers_are_spans_that_transformers_prefers(tmp_path):
+    """The rows have the text first, but the positions and types of BERT's own order."""
+    model = huggingface_folder(tmp_path / "huggingface", "bert", "ForQuestionAnswering")
+    import_model(tmp_path / "huggingface", tmp_path / "clearhead")
+    ours = clearhead.load(tmp_path / "clearhead")
+    question, context = "to be?", "whether that is the question or not, nobler two"
+    encoded = word_pieces().encode(question, context)
+    inputs = {"input_ids": encoded.ids, "token_type_ids": encoded.type_ids}
+    with torch.no_grad():
+        output = model(**{name: torch.tensor([values]) for name, values in inputs.items()})
+    inside = [
+        index
+        for index, (sequence, special) in enumerate(
+            zip(encoded.sequence_ids, encoded.special_tokens_mask, strict=True)
+        )
+        if sequence == 1 and not special
+    ]
+    spans = [(a, b) for a in inside for b in inside if a <= b < a + ours.config.max_tokens]
+    scores = torch.tensor([float(output.start_logits[0, a] + output.end_logits[0, b]) for a, b in spans])
+    first, last = spans[int(scores.argmax())]
+    expected = context[encoded.offsets[first][0] : encoded.offsets[last][1]]
+    answer = ours.answer(question, context)
+    assert (answer.text, answer.score) == (expected, pytest.approx(float(scores.softmax(0).max()), abs=1e-4))

@@ -21,7 +21,7 @@ def tokenizer(kind: str, **settings) -> Tokenizer:
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_a_mask_leaves_the_tokens_around_it_as_they_are(kind: str, lowercase: bool):
     made = tokenizer(kind, lowercase=lowercase)
-    ids = encode_masked(made, "The [MASK] drinks milk.")
+    ids = encode_masked(made, "The [MASK] drinks milk.").ids
     before, after = ids[: ids.index(made.mask_id)], ids[ids.index(made.mask_id) + 1 :]
     whole = made.encode("The cat drinks milk.")
     assert before == whole[: len(before)]
@@ -37,15 +37,26 @@ def test_a_mask_leaves_the_tokens_around_it_as_they_are(kind: str, lowercase: bo
 )
 def test_every_mask_becomes_one_token(kind: str, text: str, masks: int):
     made = tokenizer(kind)
-    ids = encode_masked(made, text)
+    ids = encode_masked(made, text).ids
     assert ids.count(made.mask_id) == masks
 
 
 @pytest.mark.parametrize("kind", WITH_SPACES)
 def test_a_mask_stands_for_the_space_before_it_too(kind: str):
     made = tokenizer(kind)
-    ids = encode_masked(made, "drink [MASK]")
+    ids = encode_masked(made, "drink [MASK]").ids
     assert ids == [*made.encode("drink"), made.mask_id]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "bytes", "word", "wordpiece"])
+@pytest.mark.parametrize("text", ["The cat, drinks  MILK: 日本!", "cat", " cat.", "the cat cat"])
+def test_filling_masks_with_what_they_hide_gives_the_text_again(kind: str, text: str):
+    made = tokenizer(kind)
+    masked = encode_masked(made, text.replace("cat", "[MASK]"))
+    piece = made.pieces(made.encode("a cat"))[-1]
+    if piece.strip("▁") != "cat":
+        pytest.skip("cat is no token here")
+    assert masked.filled([piece] * len(masked.spans)).lstrip() == text.lstrip()
 
 
 def test_the_mask_token_survives_saving_and_no_text_produces_it(tmp_path):

@@ -63,6 +63,9 @@ def evaluate(
     held out from its training. A sliding window predicts each token once, with at least window minus stride
     tokens of context.
 
+    A masked language model gets its accuracy, loss and perplexity on masked tokens of --text, always the same
+    ones, or of the text held out from its training.
+
     Word vectors get their rank correlation with human similarity ratings, and their accuracy on analogies, on
     the files of --words.
 

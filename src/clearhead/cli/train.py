@@ -1,4 +1,4 @@
-"""clearhead train: a model from a recipe, or from a file of pairs, text or labelled texts."""
+"""clearhead train: a model from a recipe, or from files of pairs, text, labelled texts or captions."""
 
 import logging
 from collections import deque
@@ -11,7 +11,16 @@ import typer
 
 from clearhead.cli.console import print_result, print_status, rank
 from clearhead.cli.interrupt import INTERRUPTED
-from clearhead.cli.options import Json, LabelsList, PairsList, QuestionsList, Texts, option, pairs_location
+from clearhead.cli.options import (
+    CaptionsList,
+    Json,
+    LabelsList,
+    PairsList,
+    QuestionsList,
+    Texts,
+    option,
+    pairs_location,
+)
 from clearhead.cli.progress import FileProgress, Progress, format_duration
 from clearhead.errors import SettingsError
 from clearhead.files import check_folder
@@ -33,7 +42,11 @@ def train(
     pairs: PairsList = None,
     text: Texts = None,
     labels: LabelsList = None,
+    masked: Annotated[
+        bool, option("Mask the text of --text, to pre-train an encoder.", name="--masked")
+    ] = False,
     questions: QuestionsList = None,
+    captions: CaptionsList = None,
     source: Annotated[str | None, option("Source language of the pairs.", "LANG", name="--from")] = None,
     target: Annotated[str | None, option("Target language of the pairs.", "LANG", name="--to")] = None,
     overrides: Annotated[list[str] | None, option("Override a setting.", "NAME=VALUE", name="--set")] = None,
@@ -42,7 +55,7 @@ def train(
 ) -> None:
     """Train a model from a recipe or from your own files.
 
-    Without a recipe (--pairs, --text, --labels or --questions), sizes tokenizer, model and run to the data
+    Without a recipe (--pairs, --text, --labels …), sizes tokenizer, model and run to the data
     and prints its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final
     weights are bit-identical to those of an uninterrupted one (CPU, fp32).
 
@@ -51,8 +64,10 @@ def train(
       clearhead train recipes/translation/quickstart.toml --out runs/quickstart
       clearhead train --pairs my.en-de.tsv --out runs/mine
       clearhead train --text my.txt --out runs/writer
+      clearhead train --masked --text my.txt --out runs/bert
       clearhead train --labels reviews.tsv --out runs/reviews
       clearhead train --questions train-v2.0.json --out runs/answers
+      clearhead train --captions photos/captions.tsv --out runs/photos
       clearhead train recipes/translation/quickstart.toml --set model.width=256
       clearhead train --resume --out runs/mine
       torchrun --nproc-per-node 2 -m clearhead train RECIPE.toml --out runs/two
@@ -61,7 +76,15 @@ def train(
     folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: need --pairs; a recipe has its own languages")
-    given = {"--pairs": pairs, "--text": text, "--labels": labels, "--questions": questions}
+    if masked and not text:
+        raise SettingsError('--masked: needs --text FILE; a recipe has kind = "masked"')
+    given = {
+        "--pairs": pairs,
+        "--masked" if masked else "--text": text,
+        "--labels": labels,
+        "--questions": questions,
+        "--captions": captions,
+    }
     if resume and (recipe or any(given.values())):
         raise SettingsError(f"--resume: uses the recipe saved in --out; omit recipe, {', '.join(given)}")
     if not resume and sum(map(bool, (recipe, *given.values()))) != 1:
@@ -127,6 +150,12 @@ def _fit_text(paths: list[str], _: tuple[str | None, str | None], overrides: lis
     return fit_text(paths, overrides, FileProgress())
 
 
+def _fit_masked(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
+    from clearhead.tasks.masked.sizing import fit_masked
+
+    return fit_masked(paths, overrides, FileProgress())
+
+
 def _fit_labels(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
     from clearhead.tasks.classification.sizing import fit_labels
 
@@ -139,11 +168,19 @@ def _fit_questions(paths: list[str], _: tuple[str | None, str | None], overrides
     return fit_questions(paths, overrides, FileProgress())
 
 
+def _fit_captions(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
+    from clearhead.tasks.captioning.sizing import fit_captions
+
+    return fit_captions(paths, overrides, FileProgress())
+
+
 SIZINGS = {
     "--pairs": _fit_pairs,
     "--text": _fit_text,
+    "--masked": _fit_masked,
     "--labels": _fit_labels,
     "--questions": _fit_questions,
+    "--captions": _fit_captions,
 }
 """What sizes a recipe to the files of each option."""
 

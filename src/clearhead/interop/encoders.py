@@ -44,8 +44,8 @@ class Family:
     write: Callable[[EncoderConfig], dict[str, Any]]
     model: Mapping[str, Tensors]
     block: Mapping[str, Tensors]
-    heads: Mapping[str, Mapping[str, Tensors]]
-    """The tensors of each kind of head."""
+    heads: dict[str, dict[str, Tensors]]
+    """The tensors of the heads for masked tokens and classes."""
     pooler: str
     classifier_dropout: str
     """The setting in config.json."""
@@ -167,6 +167,7 @@ ROBERTA_EMBEDDING = EMBEDDING | {
         ("embeddings.position_embeddings.weight",), unused_rows=FIRST_POSITION
     )
 }
+SPAN = {"span": layers(("head.readout", "qa_outputs"))}
 FAMILIES = (
     Family(
         "bert",
@@ -245,11 +246,20 @@ def _masked(family: Family) -> Architecture:
     return _architecture(family, "masked_tokens", "ForMaskedLM", "masked", read, family.write)
 
 
+def _span(family: Family) -> Architecture:
+    def read(settings: Mapping[str, Any]) -> dict[str, Any]:
+        config = family.read(settings)
+        dropout = settings.get("qa_dropout", 0.0)
+        return config | {"head": {"kind": "span", "dropout": float(dropout), "order": "question_first"}}
+
+    return _architecture(family, "span", "ForQuestionAnswering", "question_answering", read, family.write)
+
+
 def _architecture(
     family: Family, head: str, class_name: str, task: str, read: Any, write: Any
 ) -> Architecture:
     weights = WeightMap(
-        f"{family.model_type}.", family.model, family.block, family.heads[head], ignored=OTHER_HEADS
+        f"{family.model_type}.", family.model, family.block, (family.heads | SPAN)[head], ignored=OTHER_HEADS
     )
     return Architecture(
         family.model_type,
@@ -287,4 +297,10 @@ def write_processor(processor: TextProcessor, config: EncoderConfig) -> tuple[di
     return settings, tokenizer.to_huggingface(config.token_types)
 
 
-ENCODERS = tuple(make(family) for family in FAMILIES for make in (_masked, _classifier))
+ENCODERS = tuple(
+    make(family)
+    for family in FAMILIES
+    for make in (_masked, _classifier, _span)
+    # RoBERTa has two end tokens between a question and a text.
+    if (family.model_type, make) != ("roberta", _span)
+)

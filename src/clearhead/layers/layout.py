@@ -38,7 +38,7 @@ class PaddedText:
     """One text per row, padded after `lengths` tokens; all its tokens see each other."""
 
     lengths: Lengths
-    positions: None = None
+    positions: Positions | None = None
 
     @property
     def mask(self) -> Mask:

@@ -14,6 +14,7 @@ from clearhead.layers.layout import PaddedText, TextLayout
 from clearhead.layers.norm import NormPosition
 from clearhead.layers.positions import PositionKind
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
+from clearhead.models.causal import CausalModel
 from clearhead.models.heads import ClassifierConfig, HeadConfig, MaskedTokens, StatesHead, make_head
 from clearhead.text.processor import TextProcessor
 
@@ -21,11 +22,24 @@ Tokens = Int[Tensor, "batch positions"]
 States = Float[Tensor, "batch positions width"]
 Lengths = Int[Tensor, " batch"]
 
+PRESETS: dict[str, dict[str, Any]] = {
+    # As in newer encoders (Warner et al. 2024), and what small budgets gain by (Geiping and Goldstein 2022).
+    "modern": {
+        "position": "rotary",
+        "norm": "rms",
+        "activation": "swiglu",
+        "bias": False,
+        "init": "zero",
+        "dropout": 0.0,
+        "attention": {"heads": 4, "qk_norm": "rms"},
+    },
+}
+
 
 class EncoderConfig(BlockConfig):
     """The settings of an encoder; the defaults suit a few thousand short texts."""
 
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+    PRESETS: ClassVar = PRESETS
 
     kind: Literal["encoder"] = "encoder"
     layers: PositiveInt = 2
@@ -55,8 +69,12 @@ class EncoderConfig(BlockConfig):
         return self.layers
 
 
-class Encoder(nn.Module):
-    """An embedding, a stack in which all tokens attend to all, and a head."""
+class Encoder(CausalModel):
+    """An embedding, a stack in which all tokens attend to all, and a head.
+
+    One that was trained to predict the next token too, under a causal mask, can generate text (`start`,
+    `step`).
+    """
 
     Config = EncoderConfig
     Processor = TextProcessor
@@ -85,6 +103,15 @@ class Encoder(nn.Module):
         return model
 
     @property
+    def stack(self) -> Stack:
+        return self.encoder
+
+    @property
+    def readout_weight(self) -> Float[Tensor, "vocabulary width"]:  # pyright: ignore
+        """The matrix of the logits, of a model that predicts tokens."""
+        return self.head.weight  # pyright: ignore[reportReturnType]
+
+    @property
     def predicts_tokens(self) -> bool:
         """Whether the head has the logits of a vocabulary."""
         return isinstance(self.head, MaskedTokens)
@@ -103,9 +130,15 @@ class Encoder(nn.Module):
         x = self.embedding(tokens, layout.positions, lengths, token_types)
         return self.encoder(x, layout.mask, layout.positions)
 
-    def forward(self, tokens: Tokens, lengths: Lengths, token_types: Tokens | None = None) -> Tensor:
+    def forward(
+        self,
+        tokens: Tokens,
+        lengths: Lengths,
+        token_types: Tokens | None = None,
+        positions: Tokens | None = None,
+    ) -> Tensor:
         """What the head reads out of texts that are padded after `lengths` tokens."""
-        states = self.states(tokens, PaddedText(lengths), token_types)
+        states = self.states(tokens, PaddedText(lengths, positions), token_types)
         return self.readout(states) if self.predicts_tokens else self.head(states, lengths)
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:

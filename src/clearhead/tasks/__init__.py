@@ -1,7 +1,9 @@
 """Tasks: what models are trained for, one folder each, and the one table of them."""
 
+from clearhead.tasks.captioning.task import CaptioningTask
 from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.language.task import LanguageTask
+from clearhead.tasks.masked.task import MaskedTask
 from clearhead.tasks.ngrams.task import NgramTask
 from clearhead.tasks.question_answering.task import QuestionAnsweringTask
 from clearhead.tasks.task import Task
@@ -14,6 +16,8 @@ TASKS: dict[str, type[Task]] = {
     "ngrams": NgramTask,
     "word_vectors": WordVectorsTask,
     "classification": ClassificationTask,
+    "masked": MaskedTask,
     "question_answering": QuestionAnsweringTask,
+    "captioning": CaptioningTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""

@@ -152,12 +152,9 @@ class MaskedTexts(TextBatches[Plan, MaskedBatch | TextBatch]):
 
     def build(self, epoch: int, plan: Plan) -> MaskedBatch | TextBatch:
         # Causal batches are spread evenly over the epoch.
-        causal, number = self.masking.config.causal, plan[0]
-        return (
-            self._causal(plan)
-            if int((number + 1) * causal) > int(number * causal)
-            else self._masked(epoch, plan)
-        )
+        number, causal = plan[0], self.masking.config.causal
+        is_causal = int((number + 1) * causal) > int(number * causal)
+        return self._causal(plan) if is_causal else self._masked(epoch, plan)
 
     def sequential(self) -> Iterator[MaskedBatch]:
         """All text once, in order, with the same tokens hidden each time."""
@@ -173,9 +170,8 @@ class MaskedTexts(TextBatches[Plan, MaskedBatch | TextBatch]):
         cells[0] = PAD
         flat = cells.reshape(3, -1)
         cell, segment, within = packed_cells(lengths, rows, packing.row_length)
-        flat[0, cell] = self.documents.tokens(
-            np.repeat(document, lengths), np.repeat(start, lengths) + within
-        )
+        position = np.repeat(start, lengths) + within
+        flat[0, cell] = self.documents.tokens(np.repeat(document, lengths), position)
         flat[1, cell], flat[2, cell] = segment, within
         # The first token of a span follows none that could predict it.
         random = np.random.default_rng((self.seed, epoch, number))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from clearhead.checkpoint import Checkpoint
 from clearhead.data.bags import UNKNOWN, BagVocabulary, words_of
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress
-from clearhead.errors import ModelError, TextError
+from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, explain_pass, text_tokens
 from clearhead.models import Bag, BiLSTM, Encoder
 from clearhead.options import as_texts, check_text
@@ -25,24 +26,29 @@ from clearhead.tasks.evaluation import Evaluation
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer
 
+Logits = Float[Tensor, "texts classes"]
+THRESHOLD = 0.5
+"""The probability from which on a text gets a label, if it may have several."""
 # Positions of a batch, rows times length.
 BATCH_TOKENS = 16384
 
 
 @dataclass(frozen=True)
 class Classification:
-    """The class of a text."""
+    """The class of a text, or all its labels."""
 
     text: str
     label: str
     """The most likely one."""
     probabilities: dict[str, float]
-    """Of all labels."""
+    """Of all labels; they add up to 1 unless a text may have several."""
     unknown: tuple[str, ...] = ()
     """Words outside the vocabulary: a bag leaves them out, a sequence model reads <unk>."""
+    labels: tuple[str, ...] | None = None
+    """Those above the threshold, the most likely first, if a text may have several; else None."""
 
     def __str__(self) -> str:
-        return self.label
+        return self.label if self.labels is None else ", ".join(self.labels)
 
     @property
     def probability(self) -> float:
@@ -61,6 +67,7 @@ class ClassificationModel(ABC):
     def __init__(self, model: Any, processor: Any):
         self.model, self.processor = model.eval(), processor
         self.labels: tuple[str, ...] = processor.labels
+        self.multi_label: bool = processor.multi_label
 
     @staticmethod
     def from_checkpoint(checkpoint: Checkpoint) -> "ClassificationModel":
@@ -74,24 +81,38 @@ class ClassificationModel(ABC):
         return next(self.model.parameters()).device
 
     @overload
-    def classify(self, texts: str) -> Classification: ...
+    def classify(self, texts: str, *, threshold: float = THRESHOLD) -> Classification: ...
     @overload
-    def classify(self, texts: list[str]) -> list[Classification]: ...
-    def classify(self, texts: str | list[str]) -> Classification | list[Classification]:
-        """The class of a text, or of each of several; a blank text is classified as an empty one."""
+    def classify(self, texts: list[str], *, threshold: float = THRESHOLD) -> list[Classification]: ...
+    def classify(
+        self, texts: str | list[str], *, threshold: float = THRESHOLD
+    ) -> Classification | list[Classification]:
+        """The class of a text, or of each of several; a blank text is classified as an empty one.
+
+        If a text may have several labels, it gets those whose probability is at least the threshold.
+        """
         several = as_texts(texts)
+        if not 0 < threshold < 1:
+            raise SettingsError(f"threshold: {threshold:g} is not between 0 and 1")
         if not several:
             return []
-        rows = self.logits(several).softmax(-1).tolist()
         found = []
-        for text, row in zip(several, rows, strict=True):
+        for text, row in zip(
+            several, self.log_probabilities(self.logits(several)).exp().tolist(), strict=True
+        ):
             probabilities = dict(zip(self.labels, row, strict=True))
-            label = max(probabilities, key=lambda label: probabilities[label])
-            found.append(Classification(text, label, probabilities, self.unknown_words(text)))
+            ranked = sorted(probabilities, key=lambda label: -probabilities[label])
+            labels = tuple(label for label in ranked if probabilities[label] >= threshold)
+            chosen = labels if self.multi_label else None
+            found.append(Classification(text, ranked[0], probabilities, self.unknown_words(text), chosen))
         return found[0] if isinstance(texts, str) else found
 
+    def log_probabilities(self, logits: Logits) -> Logits:
+        """Of being the one label of a text, or of being one of several."""
+        return F.logsigmoid(logits) if self.multi_label else logits.log_softmax(-1)
+
     @abstractmethod
-    def logits(self, texts: Sequence[str]) -> Float[Tensor, "texts classes"]:
+    def logits(self, texts: Sequence[str]) -> Logits:
         """The logits of the classes of texts."""
 
     @abstractmethod
@@ -110,8 +131,8 @@ class ClassificationModel(ABC):
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
-        """Accuracy, macro-F1 and the confusion matrix on labelled texts, or on those of the recipe."""
-        return evaluate(self.logits, self.labels, folder, labels, progress)
+        """Accuracy, F1, calibration and the confusion matrix on labelled texts, or on those of the recipe."""
+        return evaluate(self.logits, self.labels, folder, labels, progress, self.multi_label)
 
     def _class(self, text: str, label: str | None) -> int:
         check_text(text)
@@ -128,7 +149,7 @@ class BagModel(ClassificationModel):
     processor: BagVocabulary
 
     @torch.no_grad()
-    def logits(self, texts: Sequence[str]) -> Float[Tensor, "texts classes"]:
+    def logits(self, texts: Sequence[str]) -> Logits:
         return self.model(self.processor.encode(texts))
 
     def unknown_words(self, text: str) -> tuple[str, ...]:
@@ -155,7 +176,7 @@ class SequenceModel(ClassificationModel):
         return self.processor.tokenizer
 
     @torch.no_grad()
-    def logits(self, texts: Sequence[str]) -> Float[Tensor, "texts classes"]:
+    def logits(self, texts: Sequence[str]) -> Logits:
         sequences = encode(texts, self.processor, self.model.config.max_length)
         none = np.zeros(len(sequences), dtype=np.int64)
         batches = LabelledBatches(sequences, none, BatchingConfig(tokens=BATCH_TOKENS))
@@ -177,7 +198,7 @@ class SequenceModel(ClassificationModel):
         """How much the log-probability of a label falls when each word is left out."""
         number, words = self._class(text, label), text.split()
         without = [" ".join([*words[:i], *words[i + 1 :]]) for i in range(len(words))]
-        whole, *others = self.logits([text, *without]).log_softmax(-1)[:, number].tolist()
+        whole, *others = self.log_probabilities(self.logits([text, *without]))[:, number].tolist()
         found: dict[str, float] = {}
         for word, other in zip(words, others, strict=True):
             found[word] = found.get(word, 0.0) + whole - other

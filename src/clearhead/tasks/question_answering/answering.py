@@ -10,7 +10,7 @@ import torch
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.sources.questions import Question
 from clearhead.models import Encoder
-from clearhead.tasks.question_answering.data import QuestionBatches
+from clearhead.tasks.question_answering.data import QuestionBatches, read_out
 from clearhead.tasks.question_answering.encoding import QuestionEncoder, QuestionRows
 from clearhead.tasks.question_answering.recipe import AnswersConfig
 from clearhead.tasks.question_answering.spans import best_spans
@@ -70,7 +70,7 @@ def find_spans(
     for plan in batches.sequential():
         batch = batches.build(0, plan).to(device)
         with autocast:
-            logits = model(batch.ids, batch.lengths, batch.types)
+            logits = read_out(model, batch)
         best = best_spans(logits, batch.contexts, batch.owned, config.max_tokens)
         numbers = torch.from_numpy(plan[1])
         found[:, numbers] = torch.stack([one.double() for one in best])[:, : len(numbers)].cpu()
@@ -114,7 +114,7 @@ def find_classes(
     for plan in batches.sequential():
         batch = batches.build(0, plan).to(device)
         with autocast:
-            logits = model(batch.ids, batch.lengths, batch.types)
+            logits = read_out(model, batch)
         numbers = torch.from_numpy(plan[1])
         found[numbers] = logits[: len(numbers)].float().softmax(-1).cpu()
     scores, classes = found.max(-1)

@@ -15,7 +15,8 @@ from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
 from clearhead.data.sources.questions import Question, read_questions
 from clearhead.errors import DataError
-from clearhead.tasks.question_answering.encoding import Numbers, QuestionRows
+from clearhead.models import Encoder
+from clearhead.tasks.question_answering.encoding import Numbers, QuestionRows, question_first
 from clearhead.tasks.question_answering.recipe import QuestionHoldOut, QuestionsConfig
 from clearhead.tasks.question_answering.spans import occurrences
 from clearhead.text.tokenizer import PAD
@@ -110,11 +111,28 @@ class QuestionBatch(TensorBatch):
     owned: Int[Tensor, "batch 2"]
     targets: Int[Tensor, "batch ..."]
 
+    @property
+    def question_first_positions(self) -> Int[Tensor, "batch positions"]:
+        """The position that each token has in <s> question </s> text </s>."""
+        index = torch.arange(self.ids.shape[1], device=self.ids.device)
+        text, last = self.contexts[:, None], self.lengths[:, None] - 1
+        question = last - 2 - text
+        moved = torch.where(index <= text, index + question + 1, index - text - 1)
+        moved = torch.where(index == text + 1, last, moved)
+        inside = (index > 0) & (index <= last)
+        return torch.where(inside, moved, index).clamp_min(0)
+
     def count_tokens(self) -> int:
         return max(1, int((self.targets.view(len(self), -1)[:, 0] >= 0).sum()))
 
     def padding_share(self) -> float:
         return 1 - int(self.lengths.sum()) / self.ids.numel()
+
+
+def read_out(model: Encoder, batch: QuestionBatch) -> Tensor:
+    """What the head of a model reads out of the rows of a batch."""
+    positions = batch.question_first_positions if question_first(model.config) else None
+    return model(batch.ids, batch.lengths, batch.types, positions)
 
 
 Plan = tuple[int, Numbers]

@@ -95,12 +95,18 @@ class QuestionRows:
     """Spans in row positions (rows, occurrences, 2), or classes (rows,)."""
 
 
+def question_first(config: EncoderConfig) -> bool:
+    """Whether questions have lower positions than texts."""
+    return getattr(config.head, "order", "") == "question_first"
+
+
 class QuestionEncoder:
     """Turns questions and texts into rows.
 
     The text comes before the question: so the last facts of a story are near the question, however long the
     story is. Token types mark which words of a text occur in the question, as in DrQA (Chen et al. 2017):
-    with 2 types, none; with 3, those that occur; with 5, also those that begin with a capital.
+    with 2 types, none; with 3, those that occur; with 5, also those that begin with a capital. A model whose
+    head says question_first reads the same rows with the positions and types that BERT gives to its tokens.
     """
 
     def __init__(self, processor: TextProcessor, config: EncoderConfig, stride: int):
@@ -171,7 +177,10 @@ class QuestionEncoder:
             ids = np.full(tokens + len(question_ids) + SPECIALS, eos, dtype=np.uint32)
             ids[0], ids[1 : tokens + 1], ids[tokens + 2 : -1] = bos, context.ids[first:last], question_ids
             row_types = np.zeros(len(ids), dtype=np.uint8)
-            row_types[1 : tokens + 1], row_types[tokens + 2 : -1] = types[first:last], QUESTION
+            if question_first(self.config):
+                row_types[1 : tokens + 2] = max(1, self.config.token_types) - 1
+            else:
+                row_types[1 : tokens + 1], row_types[tokens + 2 : -1] = types[first:last], QUESTION
             inside = [(one - first + 1, two - first + 1) for one, two in spans if first <= one and two < last]
             target = self._target(question, inside)
             owned = (begin - first + 1, end - first + 1)

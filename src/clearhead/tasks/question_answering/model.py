@@ -18,7 +18,7 @@ from clearhead.models import Encoder
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.question_answering.answering import Answer, batches_for, find_answers
-from clearhead.tasks.question_answering.data import QuestionBatch
+from clearhead.tasks.question_answering.data import QuestionBatch, read_out
 from clearhead.tasks.question_answering.encoding import QuestionEncoder
 from clearhead.tasks.question_answering.evaluate import evaluate
 from clearhead.tasks.question_answering.recipe import HEADS, AnswersConfig
@@ -115,7 +115,7 @@ class QuestionAnsweringModel:
         return replace(
             explain_pass(
                 self.model,
-                lambda: self.model(moved.ids, moved.lengths, moved.types),
+                lambda: read_out(self.model, moved),
                 {"text": tokens},
                 names,
                 self.tokenizer,

@@ -28,6 +28,7 @@ from clearhead.tasks.question_answering.data import (
     QuestionBatches,
     Questions,
     count,
+    read_out,
     reasons,
 )
 from clearhead.tasks.question_answering.encoding import QuestionEncoder
@@ -70,7 +71,7 @@ class QuestionAnsweringTask(Task):
         return self._batches(self.questions.train, Share(rank, ranks, batches_per_step))
 
     def loss(self, model: Encoder, batch: QuestionBatch) -> Tensor:
-        logits = model(batch.ids, batch.lengths, batch.types)
+        logits = read_out(model, batch)
         if self.encoder.finds_spans:
             return span_loss(logits, batch.contexts, batch.targets).sum()
         classes = batch.targets.long()
