@@ -151,7 +151,9 @@ def test_the_summaries_of_an_image_are_those_of_python(images, classifiers, samp
     heads = found["attentions"]["encoder"]
     assert heads["distance_unit"] == "pixels"
     distances = [attention_distance(one, explanation.images["image"]).tolist() for one in weights]
-    assert [one["distance"] for one in heads["heads"]] == pytest.approx([*distances[0], *distances[1]], abs=1e-5)
+    assert [one["distance"] for one in heads["heads"]] == pytest.approx(
+        [*distances[0], *distances[1]], abs=1e-5
+    )
 
 
 def test_a_page_of_an_image_holds_its_pixels(classifiers, samples):
