@@ -1,4 +1,4 @@
-"""clearhead train: a model from a recipe, or from files of pairs, text, labelled texts or captions."""
+"""clearhead train: a model from a recipe, or from files of pairs, text, labels, images or captions."""
 
 import logging
 from collections import deque
@@ -11,7 +11,16 @@ import typer
 
 from clearhead.cli.console import print_result, print_status, rank
 from clearhead.cli.interrupt import INTERRUPTED
-from clearhead.cli.options import CaptionsList, Json, LabelsList, PairsList, Texts, option, pairs_location
+from clearhead.cli.options import (
+    CaptionsList,
+    ImagesList,
+    Json,
+    LabelsList,
+    PairsList,
+    Texts,
+    option,
+    pairs_location,
+)
 from clearhead.cli.progress import FileProgress, Progress, format_duration
 from clearhead.errors import SettingsError
 from clearhead.files import check_folder
@@ -33,6 +42,7 @@ def train(
     pairs: PairsList = None,
     text: Texts = None,
     labels: LabelsList = None,
+    images: ImagesList = None,
     captions: CaptionsList = None,
     source: Annotated[str | None, option("Source language of the pairs.", "LANG", name="--from")] = None,
     target: Annotated[str | None, option("Target language of the pairs.", "LANG", name="--to")] = None,
@@ -42,9 +52,9 @@ def train(
 ) -> None:
     """Train a model from a recipe or from your own files.
 
-    Without a recipe (--pairs, --text, --labels or --captions), sizes tokenizer, model and run to the data
-    and prints its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final weights
-    are bit-identical to those of an uninterrupted one (CPU, fp32).
+    Without a recipe (--pairs, --text, --labels, --images, --captions), sizes tokenizer, model and run to the
+    data and prints its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final
+    weights are bit-identical to those of an uninterrupted one (CPU, fp32).
 
     \b
     Examples:
@@ -52,6 +62,7 @@ def train(
       clearhead train --pairs my.en-de.tsv --out runs/mine
       clearhead train --text my.txt --out runs/writer
       clearhead train --labels reviews.tsv --out runs/reviews
+      clearhead train --images photos --out runs/classes
       clearhead train --captions photos/captions.tsv --out runs/photos
       clearhead train recipes/translation/quickstart.toml --set model.width=256
       clearhead train --resume --out runs/mine
@@ -61,14 +72,18 @@ def train(
     folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: need --pairs; a recipe has its own languages")
-    given = {"--pairs": pairs, "--text": text, "--labels": labels, "--captions": captions}
+    given = {
+        "--pairs": pairs,
+        "--text": text,
+        "--labels": labels,
+        "--images": images,
+        "--captions": captions,
+    }
     if resume and (recipe or any(given.values())):
         raise SettingsError(f"--resume: uses the recipe saved in --out; omit recipe, {', '.join(given)}")
-    *others, last = given
     if not resume and sum(map(bool, (recipe, *given.values()))) != 1:
         raise SettingsError(
-            f"train: pass a recipe, {', '.join(f'{name} FILE' for name in others)} or {last} FILE "
-            "(see clearhead train --help)"
+            f"train: pass a recipe or one of {', '.join(given)} with a FILE (see clearhead train --help)"
         )
     from clearhead.tasks import run
 
@@ -135,6 +150,12 @@ def _fit_labels(paths: list[str], _: tuple[str | None, str | None], overrides: l
     return fit_labels(paths, overrides, FileProgress())
 
 
+def _fit_images(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
+    from clearhead.tasks.image_classification.sizing import fit_images
+
+    return fit_images(paths, overrides, FileProgress())
+
+
 def _fit_captions(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
     from clearhead.tasks.captioning.sizing import fit_captions
 
@@ -145,6 +166,7 @@ SIZINGS = {
     "--pairs": _fit_pairs,
     "--text": _fit_text,
     "--labels": _fit_labels,
+    "--images": _fit_images,
     "--captions": _fit_captions,
 }
 """What sizes a recipe to the files of each option."""

@@ -2,6 +2,7 @@
 
 from clearhead.tasks.captioning.task import CaptioningTask
 from clearhead.tasks.classification.task import ClassificationTask
+from clearhead.tasks.image_classification.task import ImageClassificationTask
 from clearhead.tasks.language.task import LanguageTask
 from clearhead.tasks.ngrams.task import NgramTask
 from clearhead.tasks.task import Task
@@ -15,5 +16,6 @@ TASKS: dict[str, type[Task]] = {
     "word_vectors": WordVectorsTask,
     "classification": ClassificationTask,
     "captioning": CaptioningTask,
+    "image_classification": ImageClassificationTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""
