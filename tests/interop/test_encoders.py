@@ -225,7 +225,7 @@ def test_unsupported_settings_are_named(changes, message, tmp_path):
 
 def test_a_vocabulary_that_is_not_berts_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_text("one\ntwo\n")
-    with pytest.raises(ModelError, match=r"vocab\.txt: not the vocabulary of a BERT"):
+    with pytest.raises(ModelError, match=r"vocab\.txt: has no \[CLS\], as the vocabulary of a BERT does"):
         Tokenizer.from_huggingface(tmp_path, 10)
 
 
