@@ -28,8 +28,8 @@ Part = Annotated[float, Field(ge=0, le=1)]
 class MaskingConfig(Settings):
     """Which tokens are hidden, and what is put in their place.
 
-    By default all of them become the mask token, which does as well as BERT's mixture with random and kept
-    tokens (Wettig et al. 2023); BERT has share 0.15, random 0.1 and kept 0.1 (Devlin et al. 2019).
+    By default all of them become the mask token. BERT has share 0.15, random 0.1 and kept 0.1 (Devlin et al.
+    2019); Wettig et al. 2023 call both into question.
     """
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.3
