@@ -89,7 +89,7 @@ def test_one_pass_is_explained_with_and_without_masks(model: MaskedModel, tmp_pa
     assert explanation.difference < 1e-4
     assert explanation.output == model.fill(text).filled
     tokens = explanation.sides["text"]
-    at = next(place for place, token in enumerate(tokens) if token.piece == "<mask>")
+    at = next(index for index, token in enumerate(tokens) if token.piece == "<mask>")
     predicts = tokens[at] if model.model.config.head.predict_from == "mask" else tokens[at - 1]
     assert predicts.next == model.tokenizer.id(explanation.output.split()[2])
     # Filling leaves out special tokens, which have next to no probability.

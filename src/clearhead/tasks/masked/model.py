@@ -103,14 +103,14 @@ class MaskedModel:
         found: dict[int, Filled] = {}
         for batch in self._batches(rows):
             tokens, lengths = self._padded([rows[row] for row in batch])
-            places = (tokens == self.tokenizer.mask_id).nonzero()
+            masks_at = (tokens == self.tokenizer.mask_id).nonzero()
             states = self.model.states(tokens, PaddedText(lengths))
-            columns = predicting(self.model.config.head, places[:, 1])
-            best = self.probabilities(self.model.readout(states[places[:, 0], columns])).topk(
+            columns = predicting(self.model.config.head, masks_at[:, 1])
+            best = self.probabilities(self.model.readout(states[masks_at[:, 0], columns])).topk(
                 min(top, len(self.model.readout_weight))
             )
             for index, row in enumerate(batch):
-                here = places[:, 0] == index
+                here = masks_at[:, 0] == index
                 each = zip(best.indices[here].tolist(), best.values[here].tolist(), strict=True)
                 masks = tuple(self._candidates(ids, values) for ids, values in each)
                 filled = masked[row].filled([candidates[0].token for candidates in masks])
