@@ -145,7 +145,8 @@ class MaskedModel:
         shift = predicting(self.model.config.head, torch.arange(len(ids))).tolist()
         mask, pairs = self.tokenizer.mask_id, zip(ids, shift, strict=True)
         known = [int(best[at]) if one == mask else one for one, at in pairs]
-        following = known if self.model.config.head.predict_from == "mask" else known[1:]
+        # The last position predicts nothing: it is the end of the text, or has no token after it.
+        following = known[:-1] if self.model.config.head.predict_from == "mask" else known[1:]
         explanation = explain_pass(
             self.model,
             lambda: self.model(tokens, lengths)[0],
