@@ -20,7 +20,7 @@ from clearhead.inspection.trace import capture
 from clearhead.models.anatomy import anatomy_of
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.question_answering.answering import Answer, batches_for
-from clearhead.tasks.question_answering.data import count
+from clearhead.tasks.question_answering.data import count, read_out
 from clearhead.tasks.question_answering.recipe import QuestionsConfig
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def fact_attention(
     for plan in batches.sequential():
         batch = batches.build(0, plan).to(model.device)
         with capture(module, names) as trace:
-            module(batch.ids, batch.lengths, batch.types)
+            read_out(module, batch)
         weights = torch.stack([trace[name] for name in names], 1).float().cpu().numpy()
         for row, number in enumerate(plan[1]):
             question = questions[int(rows.questions[number])]
