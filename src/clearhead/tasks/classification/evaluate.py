@@ -17,6 +17,7 @@ from clearhead.data.sources.examples import Example, NoColumnError, check_exampl
 from clearhead.errors import DataError
 from clearhead.evaluation.classification import Calibration, ClassCounts, Confusion, LabelSets
 from clearhead.inspection.explanation import finite
+from clearhead.inspection.relevance import RANDOM, DeletionTest
 from clearhead.tasks.classification.data import check_known, class_numbers, count, label_matrix, read_labelled
 from clearhead.tasks.classification.recipe import VALIDATION, LabelledConfig
 from clearhead.tasks.evaluation import Evaluation
@@ -101,6 +102,30 @@ def evaluate(
     return Evaluation(tuple(lines), record, tuple(notes))
 
 
+def sample_texts(named: str | None, folder: Path, count: int) -> list[str]:
+    """Some of the texts that a model is evaluated on, spread evenly over them."""
+    texts, _, _ = held_out_texts(named, folder)
+    step = max(1, len(texts) // count)
+    return [example.text for example in texts[::step][:count]]
+
+
+def deletion_lines(test: DeletionTest) -> list[str]:
+    """How far the probability of the label falls when the tokens that each method names are removed."""
+    shares = ", ".join(f"{share:.0%}" for share in test.shares)
+    head = (
+        f"explanations: removing {shares} of the tokens, the most relevant first, lowers the probability of "
+        f"the label on average by ({count(len(test.probability))})"
+    )
+    rows = []
+    for method in test.methods:
+        advantage, error = test.advantage(method)
+        rows.append(
+            f"  {method}: {100 * test.comprehensiveness(method):.1f} points, {100 * advantage:+.1f} ± "
+            f"{100 * error:.1f} against a random order"
+        )
+    return [head, *rows, f"  {RANDOM}: {100 * test.comprehensiveness(RANDOM):.1f} points"]
+
+
 @dataclass(frozen=True)
 class _Measured:
     """Scores of predictions, as lines and as a record."""
@@ -121,7 +146,7 @@ def _classes(logits: Tensor, texts: Sequence[Example], labels: Sequence[str]) ->
         f"macro-F1 {confusion.macro_f1:.2%}",
         _calibration_line(calibration),
         *_scores_table(confusion.by_class, labels),
-        *_table(confusion, labels),
+        *confusion_table(confusion, labels),
     ]
     record = {"accuracy": confusion.accuracy, "confusion": confusion.counts.tolist()}
     return _Measured(lines, record, confusion.by_class, calibration)
@@ -231,7 +256,7 @@ def _short(labels: Sequence[str]) -> list[str]:
     return [label if len(label) <= 12 else f"{label[:11]}…" for label in labels]
 
 
-def _table(confusion: Confusion, labels: Sequence[str]) -> list[str]:
+def confusion_table(confusion: Confusion, labels: Sequence[str]) -> list[str]:
     """The confusion matrix as lines: a row for each label, a column for each prediction."""
     if len(labels) > MAX_PRINTED:
         return [f"confusion matrix of {len(labels)} labels: see --json"]

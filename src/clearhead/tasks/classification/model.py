@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
@@ -16,12 +16,15 @@ from clearhead.checkpoint import Checkpoint
 from clearhead.data.bags import UNKNOWN, BagVocabulary, words_of
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress
+from clearhead.data.store import TokenSequences
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, explain_pass, text_tokens
+from clearhead.inspection.relevance import DeletionTest, Relevance
 from clearhead.models import Bag, BiLSTM, Encoder
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.classification.data import LabelledBatch, LabelledBatches, encode
-from clearhead.tasks.classification.evaluate import evaluate
+from clearhead.tasks.classification.evaluate import deletion_lines, evaluate, sample_texts
+from clearhead.tasks.classification.relevance import relevance_of, tested
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer
@@ -128,11 +131,19 @@ class ClassificationModel(ABC):
         folder: Path,
         *,
         labels: str | None = None,
+        explanations: int | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
         """Accuracy, F1, calibration and the confusion matrix on labelled texts, or on those of the recipe."""
-        return evaluate(self.logits, self.labels, folder, labels, progress, self.multi_label)
+        found = evaluate(self.logits, self.labels, folder, labels, progress, self.multi_label)
+        return found if explanations is None else self._with_test(found, folder, labels, explanations)
+
+    def _with_test(
+        self, found: Evaluation, folder: Path, labels: str | None, explanations: int
+    ) -> Evaluation:
+        """An evaluation that also tests explanations, on some of the texts."""
+        raise SettingsError("explanations: the evidence of a bag is exact, there is nothing to test")
 
     def _class(self, text: str, label: str | None) -> int:
         check_text(text)
@@ -168,6 +179,7 @@ class BagModel(ClassificationModel):
 class SequenceModel(ClassificationModel):
     """A bidirectional LSTM or an encoder in use."""
 
+    evaluate_options = ("labels", "explanations")
     model: BiLSTM | Encoder
     processor: TextProcessor
 
@@ -177,7 +189,15 @@ class SequenceModel(ClassificationModel):
 
     @torch.no_grad()
     def logits(self, texts: Sequence[str]) -> Logits:
-        sequences = encode(texts, self.processor, self.model.config.max_length)
+        return self.logits_of(self.encode(texts))
+
+    def encode(self, texts: Sequence[str]) -> TokenSequences:
+        """The ids of texts as the model reads them."""
+        return encode(texts, self.processor, self.model.config.max_length)
+
+    @torch.no_grad()
+    def logits_of(self, sequences: TokenSequences) -> Logits:
+        """The logits of the classes of texts, given by their ids."""
         none = np.zeros(len(sequences), dtype=np.int64)
         batches = LabelledBatches(sequences, none, BatchingConfig(tokens=BATCH_TOKENS))
         found = torch.empty(len(sequences), len(self.labels), device=self.device)
@@ -207,14 +227,41 @@ class SequenceModel(ClassificationModel):
     def explain(self, text: str, *, names: Sequence[str] = ("*",)) -> Explanation:
         """One captured pass over a text; keeps only tensors whose names match."""
         check_text(text)
-        sequences = encode([text], self.processor, self.model.config.max_length)
+        found, sequences = self.classify(text), self.encode([text])
         batch = LabelledBatch.of(sequences, np.zeros(1, dtype=np.int64)).to(self.device)
-        return explain_pass(
+        explanation = explain_pass(
             self.model,
             lambda: self.model(batch.ids, batch.lengths),
             {"text": text_tokens(self.tokenizer, batch.ids[0].tolist())},
             names,
             self.tokenizer,
             text=text,
-            output=self.classify(text).label,
+            output=str(found),
         )
+        return replace(explanation, relevance=lambda: self._relevance(sequences, found.label))
+
+    def relevance(self, text: str, label: str | None = None) -> Relevance:
+        """How much each token supports a label, by default the most likely one, and a test of that."""
+        number = self._class(text, label)
+        return self._relevance(self.encode([text]), self.labels[number])
+
+    def test_explanations(self, texts: Sequence[str]) -> DeletionTest:
+        """Whether the tokens that matter most by each method also decide the labels of texts."""
+        sequences = self.encode(texts)
+        classes = self.logits_of(sequences).argmax(-1).cpu()
+        return tested(self, sequences, classes, relevance_of(self, sequences, classes))
+
+    def _with_test(
+        self, found: Evaluation, folder: Path, labels: str | None, explanations: int
+    ) -> Evaluation:
+        if explanations < 1:
+            raise SettingsError(f"explanations: {explanations} texts are too few; pass 1 or more")
+        test = self.test_explanations(sample_texts(labels, folder, explanations))
+        lines = (*found.lines, *deletion_lines(test))
+        return replace(found, lines=lines, record={**found.record, "explanations": test.record()})
+
+    def _relevance(self, sequences: TokenSequences, label: str) -> Relevance:
+        classes = torch.tensor([self.labels.index(label)])
+        found = relevance_of(self, sequences, classes)
+        test = tested(self, sequences, classes, found)
+        return Relevance(label, "text", {method: values[0] for method, values in found.items()}, test)
