@@ -212,11 +212,12 @@ def _no_answer(questions: Sequence[Question], answers: Sequence[Answer]) -> dict
     unanswerable = np.array([not question.answers for question in questions])
     empty = np.array([not answer.text for answer in answers])
     found = {"no_answer_accuracy": float((unanswerable == empty).mean())}
-    spans = [(answer.margin, answer.text) for answer in answers]
-    if any(margin is None for margin, _ in spans) or empty.any():
+    if any(answer.margin is None for answer in answers):
         return found
-    margins = np.array([margin for margin, _ in spans])
-    gain = np.array([best_over(f1, text, q.answers) for (_, text), q in zip(spans, questions, strict=True)])
+    margins = np.array([answer.margin for answer in answers])
+    gain = np.array(
+        [best_over(f1, one.best_span, right.answers) for one, right in zip(answers, questions, strict=True)]
+    )
     order = np.argsort(-margins)
     # From all answered to all refused, the largest margins first.
     curve = gain.sum() + np.concatenate([[0.0], np.cumsum(unanswerable[order] - gain[order])])
