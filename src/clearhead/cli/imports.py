@@ -35,9 +35,7 @@ FILES: dict[str, Import] = {".bin": _word2vec, ".txt": _word2vec, ".vec": _word2
 
 
 def import_(
-    path: Annotated[
-        Path, typer.Argument(help="Folder of a model, or a word2vec file.", metavar="PATH")
-    ],
+    path: Annotated[Path, typer.Argument(help="Folder of a model, or a word2vec file.", metavar="PATH")],
     out: Annotated[Path, option("New folder for the imported model.", "DIR")],
     json: Json = False,
 ) -> None:
