@@ -125,5 +125,5 @@ def test_a_threshold_applies_to_several_labels_only(call, trained, tmp_path):
     assert "micro-F1" in call("evaluate", run, "--labels", tmp_path / "x.jsonl").out
     assert (
         call("classify", "--model", run, "--threshold", "2", "x").err
-        == "clearhead: threshold: 2 is not between 0 and 1\n"
+        == "clearhead: --threshold: 2 is not between 0 and 1\n"
     )
