@@ -14,8 +14,13 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 import clearhead
 from clearhead.checkpoint import load_checkpoint
+from clearhead.data.batching.masking import MaskedBatch
 from clearhead.errors import ModelError
 from clearhead.interop.huggingface import export_model, import_model
+from clearhead.tasks.events import Finished
+from clearhead.tasks.masked.loss import masked_loss
+from clearhead.tasks.recipe import parse_recipe
+from clearhead.tasks.run import resume, train
 from clearhead.text.tokenizer import Tokenizer
 
 from .conftest import TEXT
@@ -220,7 +225,7 @@ def test_unsupported_settings_are_named(changes, message, tmp_path):
 
 def test_a_vocabulary_that_is_not_berts_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_text("one\ntwo\n")
-    with pytest.raises(ModelError, match=r"vocab\.txt: not the vocabulary of a BERT"):
+    with pytest.raises(ModelError, match=r"vocab\.txt: has no \[CLS\], as the vocabulary of a BERT does"):
         Tokenizer.from_huggingface(tmp_path, 10)
 
 
@@ -247,3 +252,78 @@ def test_answers_are_spans_that_transformers_prefers(tmp_path):
     expected = context[encoded.offsets[first][0] : encoded.offsets[last][1]]
     answer = ours.answer(question, context)
     assert (answer.text, answer.score) == (expected, pytest.approx(float(scores.softmax(0).max()), abs=1e-4))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@torch.no_grad()
+def test_the_loss_of_masked_tokens_is_that_of_transformers(name, tmp_path):
+    """Two texts that share a row have the loss that they have alone."""
+    original = huggingface_folder(tmp_path / "huggingface", name, "ForMaskedLM")
+    import_model(tmp_path / "huggingface", tmp_path / "clearhead")
+    model: Any = load_checkpoint(tmp_path / "clearhead").model
+    random = torch.Generator().manual_seed(3)
+    texts = [torch.randint(5, VOCABULARY, (length,), generator=random) for length in (14, 10)]
+    columns = [torch.tensor([2, 3, 9]), torch.tensor([1, 4, 6])]
+    expected = torch.tensor(0.0)
+    for text, hidden in zip(texts, columns, strict=True):
+        masked, labels = text.clone(), torch.full_like(text, -100)
+        masked[hidden], labels[hidden] = 4, text[hidden]
+        expected += original(input_ids=masked[None], labels=labels[None]).loss * len(hidden)
+    tokens = torch.cat(texts)
+    places = torch.cat([columns[0], columns[1] + len(texts[0])])
+    segments = torch.cat([torch.full_like(text, number) for number, text in enumerate(texts, start=1)])
+    positions = torch.cat([torch.arange(len(text)) for text in texts])
+    inputs = tokens.clone()
+    inputs[places] = 4
+    batch = MaskedBatch(
+        torch.stack([inputs, segments, positions])[:, None], torch.stack([places, tokens[places]])[:, None]
+    )
+    torch.testing.assert_close(masked_loss(model, batch), expected, atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+def test_masks_are_filled_with_the_words_that_transformers_prefers(tmp_path):
+    original = huggingface_folder(tmp_path / "huggingface", "bert", "ForMaskedLM")
+    import_model(tmp_path / "huggingface", tmp_path / "clearhead")
+    model = clearhead.load(tmp_path / "clearhead")
+    text = "To be, or [MASK] to be: that is the [MASK]?"
+    encoded = word_pieces().encode(text)
+    logits = original(input_ids=torch.tensor([encoded.ids])).logits[0]
+    places = [index for index, token in enumerate(encoded.tokens) if token == "[MASK]"]
+    filled = model.fill(text, top=VOCABULARY)
+    assert len(places) == len(filled.masks) == 2
+    for place, candidates in zip(places, filled.masks, strict=True):
+        # Special tokens are no candidates; the last embeddings have no token.
+        ranked = logits[place].argsort(descending=True).tolist()
+        expected = [number for number in ranked if 4 < number < word_pieces().get_vocab_size()]
+        words = {one.token: one.probability for one in candidates}
+        tokens = [word_pieces().id_to_token(number) for number in expected]
+        first, second = tokens[:2]
+        ratio = (logits[place, expected[0]] - logits[place, expected[1]]).exp()
+        assert [one.token for one in candidates if one.token in {first, second}] == [first, second]
+        assert words[first] / words[second] == pytest.approx(float(ratio), rel=1e-3)
+
+
+def test_a_classifier_is_trained_from_an_imported_model_and_resumed(tmp_path):
+    huggingface_folder(tmp_path / "huggingface", "bert", "ForMaskedLM")
+    import_model(tmp_path / "huggingface", tmp_path / "bert")
+    lines = [
+        f"{label}\t{text} {number}" for number in range(20) for label, text in (("a", "to be"), ("b", "or"))
+    ]
+    (tmp_path / "texts.tsv").write_text("\n".join(lines) + "\n")
+    head = {"kind": "classifier", "pooling": "first", "pooler": "tanh"}
+    values = {
+        "kind": "classification",
+        "data": {"train": [str(tmp_path / "texts.tsv")]},
+        "model": {"kind": "encoder", "head": head},
+        "training": {"init_from": str(tmp_path / "bert"), "steps": 2, "validate_every": 2, "device": "cpu"},
+    }
+    list(train(parse_recipe(values), tmp_path / "run"))
+    *_, last = resume(tmp_path / "run", ["training.steps=3"])
+    assert isinstance(last, Finished)
+    assert export_model(tmp_path / "run", tmp_path / "again") == "bert"
+    theirs = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "again").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    expected = theirs(**tokenizer("to be or", return_tensors="pt")).logits[0].softmax(-1).tolist()
+    found = clearhead.load(tmp_path / "run").classify("to be or").probabilities
+    assert list(found.values()) == pytest.approx(expected, abs=1e-4)

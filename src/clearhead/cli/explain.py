@@ -28,9 +28,10 @@ OUT_HELP = (
 )
 VIEW_HELP = (
     "The picture: relevance (of each token for a label), cross (word alignment), atlas (all heads), head, "
-    "row (the arithmetic of one query), "
-    "residual, lens, gates (of recurrent layers), gradient (at the source), beam, positions, neighbours or "
-    "transitions (of n-grams); default: the most informative one."
+    "row (the arithmetic of one query), residual, lens, gates (of recurrent layers), gradient (at the "
+    "source), beam, positions, neighbours, transitions (of n-grams); of images patches (where each head "
+    "looks), rollout, distance, grid (of positions), filters, regions (of each written word); default: the "
+    "most informative one."
 )
 PICTURES = (".png", ".svg", ".pdf")
 

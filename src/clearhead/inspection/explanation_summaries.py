@@ -3,8 +3,10 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.errors import SettingsError
@@ -37,6 +39,10 @@ from clearhead.layers.block import Stack
 from clearhead.models.anatomy import AttentionPart, StackPart
 from clearhead.text.tokenizer import UNK, Tokenizer
 
+POOLED = "the pooled image"
+POOLING = "head.pooling_scores"
+"""The scores of sequence pooling in a classifier (Hassani et al. 2021)."""
+
 
 @dataclass(frozen=True)
 class Contribution:
@@ -47,6 +53,13 @@ class Contribution:
     head: int
     change: float
     """Negative if the head helps."""
+
+
+class ReadFrom(NamedTuple):
+    """Where a side is read: a weight for each position, 1 in all."""
+
+    name: str
+    weights: Tensor
 
 
 class Summaries:
@@ -136,6 +149,15 @@ class Summaries:
                     source[number] = spelled[number] or source[number]
         path = cross.path(aligner.layer)
         return WordAlignment(path, aligner, source, target, merged, agreements(merged))
+
+    def read_from(self, side: str) -> ReadFrom:
+        """The positions of an image that the output is read from: its class token, its pooling, or all."""
+        positions, image = len(self.explanation.sides[side]), self.explanation.images[side]
+        if POOLING in self.explanation.trace and side == self.anatomy.output_side:
+            return ReadFrom(POOLED, self.tensor(POOLING)[:, 0].softmax(0))
+        if image.before:
+            return ReadFrom(image.names[0], F.one_hot(torch.tensor(0), positions).float())
+        return ReadFrom("all patches on average", torch.full((positions,), 1 / positions))
 
     def residual_contributions(self, stack: str) -> list[ResidualContribution]:
         """What each sublayer of a stack adds to the residual stream."""

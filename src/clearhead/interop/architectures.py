@@ -1,5 +1,6 @@
 """The architectures of other libraries: which one a folder has, and which one represents a model of ours."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,35 +37,43 @@ def architecture_for(config: Any, model_type: str | None = None) -> Architecture
     if not rows:
         raise ModelError(f"model.kind: Hugging Face has no architecture for a {config.kind}")
     rows.sort(key=lambda one: one.model_type != model_type)
-    wanted = _flat(config)
-    differences = {row.class_name: _differing(config, row) for row in rows}
-    row = min(rows, key=lambda one: len(differences[one.class_name]))
-    if differing := differences[row.class_name]:
-        first = next(iter(differing))
-        fix = " and ".join(_training_option(name, value) for name, value in differing.items())
+    wanted, closest = _flat(config), {row.class_name: _closest(config, row) for row in rows}
+    row = min(rows, key=lambda one: len(_differing(wanted, closest[one.class_name])))
+    found = closest[row.class_name]
+    if differing := _differing(wanted, found):
+        first, options = differing[0], dict.fromkeys(_training_option(name, found) for name in differing)
         raise ModelError(
             f"model.{first}: {wanted[first]!r} cannot be exported: the closest architecture of Hugging Face, "
-            f"{row.model_type}, has {differing[first]!r}; train a model {fix}"
+            f"{row.model_type}, has {found.get(first)!r}; train a model {' and '.join(options)}"
         )
     return row
 
 
-def _differing(config: Any, row: Architecture) -> dict[str, Any]:
-    """The settings of the closest model that an architecture can represent, where they differ."""
-    wanted = _flat(config)
+def _closest(config: Any, row: Architecture) -> dict[str, Any]:
+    """The settings of the closest model that an architecture can represent; empty if it has none."""
     assert row.write_settings is not None
     try:
-        closest = _flat(type(config).model_validate(row.read_settings(row.write_settings(config))))
+        return _flat(type(config).model_validate(row.read_settings(row.write_settings(config))))
     except ModelError:
-        closest = {}
-    return {
-        name: closest.get(name)
-        for name in wanted
-        if name not in IRRELEVANT and wanted[name] != closest.get(name)
-    }
+        return {}
 
 
-def _training_option(name: str, value: Any) -> str:
+def _differing(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    return [name for name in wanted if name not in IRRELEVANT and wanted[name] != found.get(name)]
+
+
+def _training_option(name: str, found: Mapping[str, Any]) -> str:
+    group, dot, _ = name.partition(".")
+    if dot and f"{group}.kind" in found:
+        # A group of another kind is given as a whole.
+        inner = {key: value for key, value in found.items() if key.startswith(f"{group}.")}
+        shown = ", ".join(
+            f"{key.partition('.')[2]} = {json.dumps(value)}"
+            for key, value in inner.items()
+            if key not in IRRELEVANT and value is not None
+        )
+        return f"with --set model.{group}='{{{shown}}}'"
+    value = found.get(name)
     if value is None:
         return f"without model.{name}"
     return f"with --set model.{name}={str(value).lower() if isinstance(value, bool) else value}"

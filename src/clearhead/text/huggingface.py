@@ -136,11 +136,14 @@ def _word_pieces(folder: Path) -> tokenizers.Tokenizer:
     settings = read_json(folder / TOKENIZER_CONFIG)
     try:
         inner = tokenizers.Tokenizer(models.WordPiece.from_file(str(folder / WORD_PIECES), unk_token="[UNK]"))
-        tokens = {name: (token, int(inner.token_to_id(token))) for name, token in BERT_TOKENS.items()}
     except Exception as error:
+        raise ModelError(f"{folder / WORD_PIECES}: cannot be read ({error}); copy it again") from None
+    vocabulary = inner.get_vocab()
+    if missing := [token for token in BERT_TOKENS.values() if token not in vocabulary]:
         raise ModelError(
-            f"{folder / WORD_PIECES}: not the vocabulary of a BERT ({error}); copy it again"
-        ) from None
+            f"{folder / WORD_PIECES}: has no {missing[0]}, as the vocabulary of a BERT does; copy it again"
+        )
+    tokens = {name: (token, vocabulary[token]) for name, token in BERT_TOKENS.items()}
     inner.normalizer = normalizers.BertNormalizer(
         lowercase=bool(settings.get("do_lower_case", True)),
         strip_accents=settings.get("strip_accents"),

@@ -46,13 +46,18 @@ class TextProcessor:
         return cls(tokenizer, labels, content.get("multi_label") is True)
 
 
-def read_json(path: Path, expected: dict[str, type]) -> dict[str, Any]:
+def read_json(path: Path, expected: Mapping[str, type]) -> dict[str, Any]:
     """The JSON object in a processor's file, which must have these members."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise ModelError(f"{path}: cannot be read ({reason}); copy the file again") from None
+    return check_members(content, expected, path)
+
+
+def check_members(content: Any, expected: Mapping[str, type], path: Path) -> dict[str, Any]:
+    """The content, which must be an object that has these members; `path` is the file that it is from."""
     for name, kind in expected.items():
         if not isinstance(content, dict) or not isinstance(content.get(name), kind):
             raise ModelError(f"{path}: has no valid '{name}'; copy the file again")

@@ -146,7 +146,7 @@ def _classes(logits: Tensor, texts: Sequence[Example], labels: Sequence[str]) ->
         f"macro-F1 {confusion.macro_f1:.2%}",
         _calibration_line(calibration),
         *_scores_table(confusion.by_class, labels),
-        *_table(confusion, labels),
+        *confusion_table(confusion, labels),
     ]
     record = {"accuracy": confusion.accuracy, "confusion": confusion.counts.tolist()}
     return _Measured(lines, record, confusion.by_class, calibration)
@@ -256,7 +256,7 @@ def _short(labels: Sequence[str]) -> list[str]:
     return [label if len(label) <= 12 else f"{label[:11]}…" for label in labels]
 
 
-def _table(confusion: Confusion, labels: Sequence[str]) -> list[str]:
+def confusion_table(confusion: Confusion, labels: Sequence[str]) -> list[str]:
     """The confusion matrix as lines: a row for each label, a column for each prediction."""
     if len(labels) > MAX_PRINTED:
         return [f"confusion matrix of {len(labels)} labels: see --json"]

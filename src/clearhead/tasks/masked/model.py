@@ -125,9 +125,9 @@ class MaskedModel:
         Of a text that is too long, the beginning and the end count.
         """
         several = as_texts(texts)
-        room = self.max_length - len(self._delimited([])) + 1
+        room = self.max_length - len(self._delimited([]))
         encoded = self.tokenizer.encode_batch(several)
-        rows = [self._delimited(shorten(ids, room)[:-1]) for ids in encoded]
+        rows = [self._delimited(shorten(ids, room)) for ids in encoded]
         vectors = torch.zeros(len(rows), self.model.config.width, device=self.device)
         for batch in self._batches(rows):
             tokens, lengths = self._padded([rows[row] for row in batch])
