@@ -66,7 +66,7 @@ def explain(
       clearhead explain en-de "I have never been so tired." --out words.html
       clearhead explain en-de "I closed the windows." --view atlas --out heads.png
       clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
-      clearhead explain runs/reviews "Not bad at all." --view relevance --out why.png
+      clearhead explain runs/reviews "Not bad." --view relevance --out why.png
     """
     import clearhead.explorer  # noqa: F401, adds the format html
     from clearhead.inspection.save import check_path
