@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from fastapi.testclient import TestClient
 from safetensors.torch import load_file
 
 import clearhead
 from clearhead.checkpoint import WEIGHTS
 from clearhead.data.sources.questions import Question, read_questions
 from clearhead.errors import DataError, ModelError, SettingsError, TextError
+from clearhead.explorer.app import make_app
+from clearhead.explorer.library import Library
 from clearhead.inspection.trace import capture
 from clearhead.tasks.events import Note
 from clearhead.tasks.question_answering.data import Questions
@@ -242,3 +245,14 @@ def test_a_model_of_another_head_answers_no_questions(
     (folder / "config.toml").write_text(config)
     with pytest.raises(ModelError):
         clearhead.load(folder)
+
+
+def test_the_explorer_shows_an_answer(finder: QuestionAnsweringModel):
+    with TestClient(make_app(Library([("finder", finder)])), base_url="http://127.0.0.1") as client:
+        made = client.post("/api/trace", json={"text": f"{CONTEXT}\nWho is in the cellar?"})
+        assert made.status_code == 200, made.text
+        trace = client.get(f"/api/trace/{made.json()['id']}").json()
+        missing = client.post("/api/trace", json={"text": "Who?"})
+    assert "Kim" in json.dumps(trace)
+    assert missing.status_code == 400
+    assert "text: has no context" in missing.text
