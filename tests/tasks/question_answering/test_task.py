@@ -25,7 +25,7 @@ from clearhead.tasks.question_answering.sizing import fit_questions
 from clearhead.tasks.run import resume, train
 
 from ..conftest import finish, interrupted_at
-from .conftest import PLACES, SMALL, recipe
+from .conftest import ROOMS, SMALL, recipe
 
 CONTEXT = "Zoe is in the garden. Kim is in the cellar."
 
@@ -63,9 +63,9 @@ def test_fused_and_explicit_attention_give_the_same_logits(trained: Path):
 
 
 def test_the_question_may_be_the_last_line_or_sentence_of_an_explained_text(finder: QuestionAnsweringModel):
-    asked = finder.explain("Who is in the cellar?", context=CONTEXT)
+    chosen = finder.explain("Who is in the cellar?", context=CONTEXT)
     for text in (f"{CONTEXT}\nWho is in the cellar?", f"{CONTEXT} Who is in the cellar?"):
-        assert [t.id for t in finder.explain(text).target] == [t.id for t in asked.target]
+        assert [t.id for t in finder.explain(text).target] == [t.id for t in chosen.target]
     with pytest.raises(TextError, match="text: has no context; write it before the question"):
         finder.explain("Who is in the cellar?")
 
@@ -110,8 +110,8 @@ def test_the_best_span_over_windows_is_that_of_single_passes(finder: QuestionAns
 
 def test_a_batch_gives_the_answers_of_single_questions(finder: QuestionAnsweringModel, files: Path):
     questions = list(read_questions(files / "test.jsonl"))[:12]
-    together = finder.answer_all(questions)
-    for question, found in zip(questions, together, strict=True):
+    batched = finder.answer_all(questions)
+    for question, found in zip(questions, batched, strict=True):
         alone = finder.answer(question.question, question.context)
         assert (alone.text, alone.start) == (found.text, found.start)
         assert alone.score == pytest.approx(found.score, abs=1e-5)
@@ -129,7 +129,7 @@ def test_questions_without_an_answer_are_learned(files: Path, tmp_path: Path):
     lines = []
     for line in (files / "train.jsonl").read_text().splitlines():
         record = json.loads(line)
-        missing = next(p for p in PLACES if p not in record["context"])
+        missing = next(p for p in ROOMS if p not in record["context"])
         record["questions"].append({"question": f"Who is in the {missing}?", "answers": []})
         lines.append(json.dumps(record))
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
