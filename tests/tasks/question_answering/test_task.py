@@ -70,7 +70,7 @@ def test_the_question_may_be_the_last_line_or_sentence_of_an_explained_text(find
         finder.explain("Who is in the cellar?")
 
 
-def test_an_answer_has_its_place_in_the_text(finder: QuestionAnsweringModel):
+def test_an_answer_has_its_position_in_the_text(finder: QuestionAnsweringModel):
     found = finder.answer(["Who is in the cellar?", "Who is in the garden?"], CONTEXT)
     assert [one.text for one in found] == ["Kim", "Zoe"]
     assert [CONTEXT[one.start : one.end] for one in found] == ["Kim", "Zoe"]
