@@ -1,4 +1,4 @@
-"""clearhead classify: the labels of texts."""
+"""clearhead classify: the labels of texts and images."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -21,24 +21,28 @@ SHOWN = 8
 def classify(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(help="Texts; reads stdin line by line if omitted.", metavar="TEXT"),
+        typer.Argument(
+            help="Texts, or image files; reads stdin line by line if omitted.", metavar="TEXT|IMAGE"
+        ),
     ] = None,
     model: Annotated[str, option("Folder of a classifier.", "MODEL")] = ...,  # type: ignore[assignment]
-    explain: Annotated[bool, option("Name the words that decided.", name="--explain")] = False,
+    explain: Annotated[bool, option("Name the words or patches that decided.", name="--explain")] = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Print the label of each text and its probability.
+    """Print the label of each text or image and its probability.
 
     With --explain, a bag of words names the n-grams with the most weight; a sequence model the words whose
-    absence changes the probability most. Words outside the vocabulary are reported.
-    Blank lines stay blank.
+    absence changes the probability most; an image classifier the patches, by row and column.
+    Words outside the vocabulary are reported. Blank lines stay blank.
 
     \b
     Examples:
       clearhead classify --model runs/reviews "A wonderful film."
       clearhead classify --model runs/reviews --explain "Not bad at all."
       clearhead classify --model runs/reviews --json < reviews.txt
+      clearhead classify --model runs/photos cat.jpg dog.png
+      ls photos/*.jpg | clearhead classify --model runs/photos --json
     """
     from clearhead.tasks.load import load_for
 

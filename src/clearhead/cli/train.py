@@ -1,4 +1,4 @@
-"""clearhead train: a model from a recipe, or from a file of pairs, text or labelled texts."""
+"""clearhead train: a model from a recipe, or from files of pairs, text, labelled texts or images."""
 
 import logging
 from collections import deque
@@ -11,7 +11,16 @@ import typer
 
 from clearhead.cli.console import print_result, print_status, rank
 from clearhead.cli.interrupt import INTERRUPTED
-from clearhead.cli.options import Json, LabelsList, PairsList, QuestionsList, Texts, option, pairs_location
+from clearhead.cli.options import (
+    ImagesList,
+    Json,
+    LabelsList,
+    PairsList,
+    QuestionsList,
+    Texts,
+    option,
+    pairs_location,
+)
 from clearhead.cli.progress import FileProgress, Progress, format_duration
 from clearhead.errors import SettingsError
 from clearhead.files import check_folder
@@ -34,6 +43,7 @@ def train(
     text: Texts = None,
     labels: LabelsList = None,
     questions: QuestionsList = None,
+    images: ImagesList = None,
     masked: Annotated[
         bool, option("Mask the text of --text, to pre-train an encoder.", name="--masked")
     ] = False,
@@ -45,9 +55,9 @@ def train(
 ) -> None:
     """Train a model from a recipe or from your own files.
 
-    Without a recipe (--pairs, --text, --labels or --questions), sizes tokenizer, model and run to the data
-    and prints its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final
-    weights are bit-identical to those of an uninterrupted one (CPU, fp32).
+    Without a recipe (--pairs, --text, --labels, --questions or --images), sizes tokenizer, model and run to
+    the data and prints its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the
+    final weights are bit-identical to those of an uninterrupted one (CPU, fp32).
 
     \b
     Examples:
@@ -57,6 +67,7 @@ def train(
       clearhead train --masked --text my.txt --out runs/bert
       clearhead train --labels reviews.tsv --out runs/reviews
       clearhead train --questions train-v2.0.json --out runs/answers
+      clearhead train --images photos --out runs/photos
       clearhead train recipes/translation/quickstart.toml --set model.width=256
       clearhead train --resume --out runs/mine
       torchrun --nproc-per-node 2 -m clearhead train RECIPE.toml --out runs/two
@@ -72,6 +83,7 @@ def train(
         "--masked" if masked else "--text": text,
         "--labels": labels,
         "--questions": questions,
+        "--images": images,
     }
     if resume and (recipe or any(given.values())):
         raise SettingsError(f"--resume: uses the recipe saved in --out; omit recipe, {', '.join(given)}")
@@ -156,12 +168,19 @@ def _fit_questions(paths: list[str], _: tuple[str | None, str | None], overrides
     return fit_questions(paths, overrides, FileProgress())
 
 
+def _fit_images(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
+    from clearhead.tasks.image_classification.sizing import fit_images
+
+    return fit_images(paths, overrides, FileProgress())
+
+
 SIZINGS = {
     "--pairs": _fit_pairs,
     "--text": _fit_text,
     "--masked": _fit_masked,
     "--labels": _fit_labels,
     "--questions": _fit_questions,
+    "--images": _fit_images,
 }
 """What sizes a recipe to the files of each option."""
 

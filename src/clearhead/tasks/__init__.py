@@ -1,6 +1,7 @@
 """Tasks: what models are trained for, one folder each, and the one table of them."""
 
 from clearhead.tasks.classification.task import ClassificationTask
+from clearhead.tasks.image_classification.task import ImageClassificationTask
 from clearhead.tasks.language.task import LanguageTask
 from clearhead.tasks.masked.task import MaskedTask
 from clearhead.tasks.ngrams.task import NgramTask
@@ -17,5 +18,6 @@ TASKS: dict[str, type[Task]] = {
     "classification": ClassificationTask,
     "question_answering": QuestionAnsweringTask,
     "masked": MaskedTask,
+    "image_classification": ImageClassificationTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""

@@ -86,7 +86,7 @@ def evaluate(
         f"{where}: {count(len(texts))}",
         f"accuracy {confusion.accuracy:.2%}",
         f"macro-F1 {confusion.macro_f1:.2%}",
-        *_table(confusion, labels),
+        *confusion_table(confusion, labels),
         f"order: shuffling the words changes {aware.changed:.1%} of the predictions; accuracy "
         f"{aware.accuracy:.1%} becomes {aware.shuffled_accuracy:.1%} ({min(len(texts), SAMPLE):,} texts)",
     ]
@@ -153,7 +153,7 @@ def _second(words: int) -> slice:
     return slice(words // 2, None)
 
 
-def _table(confusion: Confusion, labels: Sequence[str]) -> list[str]:
+def confusion_table(confusion: Confusion, labels: Sequence[str]) -> list[str]:
     """The confusion matrix as lines: a row for each label, a column for each prediction."""
     if len(labels) > MAX_PRINTED:
         return [f"confusion matrix of {len(labels)} labels: see --json"]

@@ -1,0 +1,1 @@
+"""Image classification: train on labelled images, classify, evaluate."""

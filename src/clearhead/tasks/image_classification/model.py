@@ -1,0 +1,110 @@
+"""A trained image classifier in use: images in, labels and probabilities out."""
+
+from pathlib import Path
+from typing import ClassVar, overload
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from clearhead.checkpoint import Checkpoint
+from clearhead.data.image_processor import ImageProcessor
+from clearhead.data.images import ImageSource
+from clearhead.data.progress import ProgressCallback, ignore_progress
+from clearhead.errors import ModelError, TextError
+from clearhead.models import ViT
+from clearhead.tasks.classification.model import Classification
+from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.image_classification.evaluate import evaluate
+
+# Images that are classified at once.
+BATCH = 500
+Pixels = UInt8[Tensor, "images 3 size size"]
+Logits = Float[Tensor, "images classes"]
+
+
+class ImageClassificationModel:
+    """A vision Transformer with its labels."""
+
+    task: ClassVar[str] = "image_classification"
+    name = ""
+    """The name or folder it was loaded from."""
+    multi_label: ClassVar[bool] = False
+    evaluate_options: ClassVar[tuple[str, ...]] = ("data",)
+    evaluate_unit: ClassVar[str] = "image"
+
+    def __init__(self, model: ViT, processor: ImageProcessor):
+        self.model, self.processor = model.eval(), processor
+        self.labels = processor.labels
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "ImageClassificationModel":
+        assert isinstance(checkpoint.model, ViT)
+        if len(checkpoint.processor.labels) < 2:
+            raise ModelError(f"{checkpoint.processor.FILE}: has no labels; this model classifies nothing")
+        return cls(checkpoint.model, checkpoint.processor)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @overload
+    def classify(self, images: ImageSource) -> Classification: ...
+    @overload
+    def classify(self, images: list) -> list[Classification]: ...
+    def classify(self, images: ImageSource | list) -> Classification | list[Classification]:
+        """The class of an image, or of each of several: files, their bytes, Pillow images or arrays."""
+        several = images if isinstance(images, list) else [images]
+        if not several:
+            return []
+        found = []
+        rows = self.pixel_logits(self.processor.pixels(several)).softmax(-1).tolist()
+        for image, row in zip(several, rows, strict=True):
+            probabilities = dict(zip(self.labels, row, strict=True))
+            label = max(probabilities, key=lambda label: probabilities[label])
+            name = str(image) if isinstance(image, str | Path) else "image"
+            found.append(Classification(name, label, probabilities))
+        return found if isinstance(images, list) else found[0]
+
+    @torch.no_grad()
+    def pixel_logits(self, pixels: Pixels) -> Logits:
+        """The logits of the classes of images in the model's size."""
+        return torch.cat(
+            [
+                self.model(self.processor.normalize(part.to(self.device))).float()
+                for part in pixels.split(BATCH)
+            ]
+        )
+
+    def evidence(self, image: ImageSource, label: str | None = None) -> dict[str, float]:
+        """How much the log-probability of a label falls when each patch is grey, the most first.
+
+        Patches are named by row and column, from 0; the label is the image's own by default.
+        """
+        label = self.classify(image).label if label is None else label
+        if label not in self.labels:
+            raise TextError(f"label: {label!r} is not one of {', '.join(self.labels)}")
+        [pixels], side, size = (
+            self.processor.pixels([image]),
+            self.model.config.side,
+            self.model.config.patches.reduction,
+        )
+        hidden = pixels.repeat(side * side + 1, 1, 1, 1)
+        grey = (torch.tensor(self.processor.mean) * 255).round().to(torch.uint8)[:, None, None]
+        names = [(row, column) for row in range(side) for column in range(side)]
+        for one, (row, column) in zip(hidden[1:], names, strict=True):
+            one[:, row * size : (row + 1) * size, column * size : (column + 1) * size] = grey
+        whole, *others = self.pixel_logits(hidden).log_softmax(-1)[:, self.labels.index(label)].tolist()
+        found = {f"{row},{column}": whole - other for (row, column), other in zip(names, others, strict=True)}
+        return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
+
+    def evaluate(
+        self,
+        folder: Path,
+        *,
+        data: str | None = None,
+        progress: ProgressCallback = ignore_progress,
+        reading: ProgressCallback = ignore_progress,
+    ) -> Evaluation:
+        """Accuracy, F1, calibration and confusion matrix on labelled images, or on those of the recipe."""
+        return evaluate(self.pixel_logits, self.processor, folder, data, progress, reading)
