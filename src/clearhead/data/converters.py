@@ -1,6 +1,7 @@
 """Public archives in another form than ours, converted to the files of a dataset."""
 
 import hashlib
+import io
 import json
 import re
 import tarfile
@@ -9,10 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
+from clearhead.data.images import decode, resize
 from clearhead.errors import DataError
 
 # As published by several libraries that download it; Stanford publishes none.
 ACLIMDB_MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
+# Pixels of a side, and quality of the JPEG files.
+FLICKR_SIZE, FLICKR_QUALITY = 96, 80
 REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos|unsup)/(\d+)_(\d+)\.txt")
 
 
@@ -78,9 +85,41 @@ def _files(archive: Path) -> Iterator[tuple[str, bytes]]:
                 yield member.name, content.read()
 
 
+def flickr8k(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The texts of Flickr8k as they are, and its photographs squashed to 96 pixels, in one .npz file."""
+    photographs: dict[str, bytes] = {}
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            name = Path(member.name).name
+            content = tar.extractfile(member) if member.isfile() else None
+            if content and member.name.endswith(".jpg"):
+                photographs[name] = _squashed(content.read())
+            elif content and name.startswith(("Flickr8k.token", "Flickr_8k.")):
+                yield name, content.read()
+    if not photographs:
+        raise DataError(f"{archive.name}: has no photographs; download it again")
+    ordered = [photographs[name] for name in sorted(photographs)]
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        jpeg=np.frombuffer(b"".join(ordered), dtype=np.uint8),
+        offsets=np.cumsum([0, *map(len, ordered)]),
+        names=np.array([name.encode() for name in sorted(photographs)]),
+    )
+    yield "flickr8k_96px_jpeg.npz", buffer.getvalue()
+
+
+def _squashed(photograph: bytes) -> bytes:
+    pixels = resize(decode(photograph), FLICKR_SIZE, "squash")
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=FLICKR_QUALITY)
+    return buffer.getvalue()
+
+
 CONVERTERS: dict[str, Callable[[Path], Iterator[tuple[str, bytes]]]] = {
     "aclimdb": aclimdb,
     "squad": squad,
     "babi": babi,
+    "flickr8k": flickr8k,
 }
 """What makes the files of a dataset, by name, from its public archive."""

@@ -1,5 +1,6 @@
 """Tasks: what models are trained for, one folder each, and the one table of them."""
 
+from clearhead.tasks.captioning.task import CaptioningTask
 from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.image_classification.task import ImageClassificationTask
 from clearhead.tasks.language.task import LanguageTask
@@ -16,8 +17,9 @@ TASKS: dict[str, type[Task]] = {
     "ngrams": NgramTask,
     "word_vectors": WordVectorsTask,
     "classification": ClassificationTask,
-    "question_answering": QuestionAnsweringTask,
     "masked": MaskedTask,
+    "question_answering": QuestionAnsweringTask,
+    "captioning": CaptioningTask,
     "image_classification": ImageClassificationTask,
 }
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""

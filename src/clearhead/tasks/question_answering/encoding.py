@@ -217,6 +217,8 @@ class QuestionEncoder:
     def _table(self, line: str, encoding: Encoding) -> Numbers:
         """The table of an encoded line."""
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+        # The library counts a joiner before punctuation to the character before it.
+        np.maximum(offsets[1:, 0], offsets[:-1, 1], out=offsets[1:, 0])
         words = np.array([-1 if word is None else word for word in encoding.word_ids], dtype=np.int64)
         firsts = np.flatnonzero(np.diff(words, prepend=-2))
         lasts = np.append(firsts[1:], len(words))

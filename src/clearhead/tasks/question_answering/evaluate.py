@@ -20,7 +20,7 @@ from clearhead.inspection.trace import capture
 from clearhead.models.anatomy import anatomy_of
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.question_answering.answering import Answer, batches_for
-from clearhead.tasks.question_answering.data import count, read_out
+from clearhead.tasks.question_answering.data import count
 from clearhead.tasks.question_answering.recipe import QuestionsConfig
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 VALIDATION = "validation.jsonl"
 # Questions that are answered at once, and by which attention is measured.
 CHUNK, SAMPLE = 1000, 2000
+# From where attention to facts is measured.
+LAST, QUESTION = "last token", "question"
 # Explicit attention weights need more memory.
 ATTENTION_TOKENS = 4096
 
@@ -60,6 +62,12 @@ class FactAttention:
     """(layers, heads): the mean share of the attention to facts that supporting ones get."""
     chance: float
     """The share of supporting facts among all, which is both numbers for attention at random."""
+
+    @classmethod
+    def mean(cls, questions: Sequence[tuple[Any, Any, float]]) -> "FactAttention":
+        """The mean over questions of whether the top fact is a supporting one, of the mass, and of chance."""
+        top, mass, chance = (np.mean(one, 0) for one in zip(*questions, strict=True))
+        return cls(len(questions), top, mass, float(chance))
 
     @property
     def best(self) -> tuple[int, int]:
@@ -118,49 +126,58 @@ def evaluate(
     if any(question.facts for question in questions):
         supported = [question for question in questions if question.facts]
         step = max(1, len(supported) // SAMPLE)
-        attention = fact_attention(model, supported[::step][:SAMPLE])
-        lines += _attention_lines(attention)
-        record["fact_attention"] = {
-            "questions": attention.questions,
-            "top": attention.top.tolist(),
-            "mass": attention.mass.tolist(),
-            "chance": attention.chance,
-        }
+        record["fact_attention"] = {}
+        for name, attention in fact_attention(model, supported[::step][:SAMPLE]).items():
+            lines += _attention_lines(name, attention)
+            record["fact_attention"][name] = {
+                "questions": attention.questions,
+                "top": attention.top.tolist(),
+                "mass": attention.mass.tolist(),
+                "chance": attention.chance,
+            }
     return Evaluation(tuple(lines), record, tuple(notes))
 
 
 @torch.no_grad()
-def fact_attention(model: "QuestionAnsweringModel", questions: Sequence[Question]) -> FactAttention:
-    """Measures, for every layer and head, where attention from the question and the last token goes."""
+def fact_attention(
+    model: "QuestionAnsweringModel", questions: Sequence[Question]
+) -> dict[str, FactAttention]:
+    """Measures, for every layer and head, where attention goes, from the last token and from the question.
+
+    A classifier with pooling "last" reads the last token; the question's attention is the mean over its
+    tokens.
+    """
     encoder, module = model.encoder, model.model
     rows = encoder.rows(questions)
     batches = batches_for(rows, module.config.max_length, ATTENTION_TOKENS)
     [part] = anatomy_of(module).attentions
     names = [f"{path}.weights" for path in anatomy_of(module).layers(part)]
     texts = {one: text.lines() for one, text in _encoded(encoder, questions).items()}
-    top = np.zeros((len(names), module.config.attention.heads))
-    mass, chance, counted = np.zeros_like(top), 0.0, 0
+    found: dict[str, list[tuple[NDArray[np.bool_], NDArray[np.float64], float]]] = {LAST: [], QUESTION: []}
     for plan in batches.sequential():
         batch = batches.build(0, plan).to(model.device)
         with capture(module, names) as trace:
-            read_out(module, batch)
-        weights = torch.stack([trace[name] for name in names], 1).float()
+            module(batch.ids, batch.lengths, batch.types)
+        weights = torch.stack([trace[name] for name in names], 1).float().cpu().numpy()
         for row, number in enumerate(plan[1]):
             question = questions[int(rows.questions[number])]
-            tokens, first = int(batch.contexts[row]), int(rows.first[number])
+            tokens, first, length = (
+                int(one) for one in (batch.contexts[row], rows.first[number], batch.lengths[row])
+            )
             lines = texts[question.context][first : first + tokens]
-            present = np.unique(lines)
-            supporting = np.isin(present, question.facts)
+            supporting = np.isin(np.unique(lines), question.facts)
             if not supporting.any():
                 continue
-            asking = slice(tokens + 2, int(batch.lengths[row]))
-            received = weights[row, :, :, asking, 1 : tokens + 1].mean(2).cpu().numpy()
-            by_fact = np.stack([received[..., lines == line].sum(-1) for line in present], -1)
-            top += supporting[by_fact.argmax(-1)]
-            mass += by_fact[..., supporting].sum(-1) / by_fact.sum(-1)
-            chance += float(supporting.mean())
-            counted += 1
-    return FactAttention(counted, top / counted, mass / counted, chance / counted)
+            for name, asking in (
+                (LAST, slice(length - 1, length)),
+                (QUESTION, slice(tokens + 2, length - 1)),
+            ):
+                received = weights[row, :, :, asking, 1 : tokens + 1].mean(2)
+                # Lines follow each other, so each begins where the number changes.
+                by_fact = np.add.reduceat(received, np.flatnonzero(np.diff(lines, prepend=-1)), axis=-1)
+                mass = by_fact[..., supporting].sum(-1) / by_fact.sum(-1)
+                found[name].append((supporting[by_fact.argmax(-1)], mass, float(supporting.mean())))
+    return {name: FactAttention.mean(one) for name, one in found.items()}
 
 
 def _encoded(encoder: Any, questions: Sequence[Question]) -> dict[str, Any]:
@@ -208,16 +225,18 @@ def _no_answer(questions: Sequence[Question], answers: Sequence[Answer]) -> dict
     return found | {"best_threshold": threshold, "best_f1": float(curve[best] / len(questions))}
 
 
-def _attention_lines(attention: FactAttention) -> list[str]:
+def _attention_lines(name: str, attention: FactAttention) -> list[str]:
     layer, head = attention.best
     lines = [
-        f"attention from the question ({count(attention.questions)} with supporting facts): share whose most "
+        f"attention from the {name} ({count(attention.questions)} with supporting facts): share whose most "
         "attended fact is a supporting one, by layer and head"
     ]
-    for number, (top, mass) in enumerate(zip(attention.top, attention.mass, strict=True)):
-        lines.append(f"  layer {number}: {' '.join(f'{one:4.0%}' for one in top)}   mass {mass.max():.0%}")
+    lines += [
+        f"  layer {number}: {' '.join(f'{one:4.0%}' for one in top)}"
+        for number, top in enumerate(attention.top)
+    ]
     lines.append(
-        f"best head: layer {layer}, head {head}: {attention.top[layer, head]:.1%}, "
+        f"best head from the {name}: layer {layer}, head {head}: {attention.top[layer, head]:.1%}, with "
         f"{attention.mass[layer, head]:.1%} of its attention to facts; at random {attention.chance:.1%}"
     )
     return lines

@@ -86,11 +86,13 @@ def _requested_head(requested: Mapping[str, Any]) -> str | None:
 
 
 def _head(questions: Sequence[Question], requested: str | None) -> str:
-    """The head that fits the answers: a span where they are in their texts, else a classifier."""
+    """The head that fits the answers: a span if they are in their texts, and not in stories with facts."""
     if requested:
         return requested
+    if any(question.facts for question in questions):
+        return "classifier"
     inside = np.mean([bool(occurrences(one.context, one.answers, one.starts)) for one in questions])
-    if inside > SPAN_SHARE and len({one.answers for one in questions}) > len(questions) // 100:
+    if inside > SPAN_SHARE:
         return "span"
     different = len({one.answers[0] for one in questions})
     if different > MAX_ANSWERS:
