@@ -270,13 +270,14 @@ def test_the_loss_of_masked_tokens_is_that_of_transformers(name, tmp_path):
         masked[hidden], labels[hidden] = 4, text[hidden]
         expected += original(input_ids=masked[None], labels=labels[None]).loss * len(hidden)
     tokens = torch.cat(texts)
-    places = torch.cat([columns[0], columns[1] + len(texts[0])])
+    masked_at = torch.cat([columns[0], columns[1] + len(texts[0])])
     segments = torch.cat([torch.full_like(text, number) for number, text in enumerate(texts, start=1)])
     positions = torch.cat([torch.arange(len(text)) for text in texts])
     inputs = tokens.clone()
-    inputs[places] = 4
+    inputs[masked_at] = 4
     batch = MaskedBatch(
-        torch.stack([inputs, segments, positions])[:, None], torch.stack([places, tokens[places]])[:, None]
+        torch.stack([inputs, segments, positions])[:, None],
+        torch.stack([masked_at, tokens[masked_at]])[:, None],
     )
     torch.testing.assert_close(masked_loss(model, batch), expected, atol=1e-4, rtol=0)
 
@@ -289,17 +290,17 @@ def test_masks_are_filled_with_the_words_that_transformers_prefers(tmp_path):
     text = "To be, or [MASK] to be: that is the [MASK]?"
     encoded = word_pieces().encode(text)
     logits = original(input_ids=torch.tensor([encoded.ids])).logits[0]
-    places = [index for index, token in enumerate(encoded.tokens) if token == "[MASK]"]
+    masked_at = [index for index, token in enumerate(encoded.tokens) if token == "[MASK]"]
     filled = model.fill(text, top=VOCABULARY)
-    assert len(places) == len(filled.masks) == 2
-    for place, candidates in zip(places, filled.masks, strict=True):
+    assert len(masked_at) == len(filled.masks) == 2
+    for mask, candidates in zip(masked_at, filled.masks, strict=True):
         # Special tokens are no candidates; the last embeddings have no token.
-        ranked = logits[place].argsort(descending=True).tolist()
+        ranked = logits[mask].argsort(descending=True).tolist()
         expected = [number for number in ranked if 4 < number < word_pieces().get_vocab_size()]
         words = {one.token: one.probability for one in candidates}
         tokens = [word_pieces().id_to_token(number) for number in expected]
         first, second = tokens[:2]
-        ratio = (logits[place, expected[0]] - logits[place, expected[1]]).exp()
+        ratio = (logits[mask, expected[0]] - logits[mask, expected[1]]).exp()
         assert [one.token for one in candidates if one.token in {first, second}] == [first, second]
         assert words[first] / words[second] == pytest.approx(float(ratio), rel=1e-3)
 
