@@ -176,6 +176,16 @@ def test_a_vocabulary_file_makes_the_same_tokenizer(tmp_path):
     assert (from_file.config.kind, from_file.unk_id) == ("wordpiece", 0)
 
 
+def test_a_pre_trained_bert_with_its_next_sentence_head_is_imported(tmp_path):
+    original = huggingface_folder(tmp_path / "huggingface", "bert", "ForPreTraining")
+    import_model(tmp_path / "huggingface", tmp_path / "clearhead")
+    tokens, lengths, types = batch()
+    with torch.no_grad():
+        expected = original(input_ids=tokens[:1], token_type_ids=types[:1]).prediction_logits
+        model: Any = load_checkpoint(tmp_path / "clearhead").model
+        torch.testing.assert_close(model(tokens[:1], lengths[:1], types[:1]), expected, atol=1e-4, rtol=0)
+
+
 def test_old_names_and_other_heads_of_a_checkpoint_are_understood(tmp_path):
     """As in the first BERT checkpoints."""
     original = huggingface_folder(tmp_path / "huggingface", "bert", "ForSequenceClassification")
@@ -205,7 +215,7 @@ def test_old_names_and_other_heads_of_a_checkpoint_are_understood(tmp_path):
             "position_embedding_type: 'relative_key' is not supported; expected 'absolute'",
         ),
         ({"is_decoder": True}, "is_decoder: True is not supported; expected False"),
-        ({"problem_type": "regression"}, "problem_type: 'regression' is not supported"),
+        ({"problem_type": "regression"}, "problem_type: 'regression' is not supported; expected None or "),
         ({"id2label": {"0": "one"}}, "id2label: one are not two or more distinct labels; fix the file"),
         ({"id2label": {"1": "a", "2": "b"}}, "id2label: does not name the classes 0, 1, 2 …; fix the file"),
         ({"id2label": ["a", "b"]}, "id2label: does not name the classes 0, 1, 2 …; fix the file"),
@@ -328,3 +338,18 @@ def test_a_classifier_is_trained_from_an_imported_model_and_resumed(tmp_path):
     expected = theirs(**tokenizer("to be or", return_tensors="pt")).logits[0].softmax(-1).tolist()
     found = clearhead.load(tmp_path / "run").classify("to be or").probabilities
     assert list(found.values()) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_classifier_of_several_labels_stays_one(tmp_path):
+    original = huggingface_folder(tmp_path / "huggingface", "bert", "ForSequenceClassification")
+    path = tmp_path / "huggingface" / "config.json"
+    settings = json.loads(path.read_text()) | {"problem_type": "multi_label_classification"}
+    path.write_text(json.dumps(settings))
+    import_model(tmp_path / "huggingface", tmp_path / "clearhead")
+    encoded = word_pieces().encode("to be")
+    expected = original(input_ids=torch.tensor([encoded.ids])).logits[0].sigmoid().tolist()
+    found = clearhead.load(tmp_path / "clearhead").classify("to be")
+    assert list(found.probabilities.values()) == pytest.approx(expected, abs=1e-4)
+    export_model(tmp_path / "clearhead", tmp_path / "again")
+    again = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert again["problem_type"] == "multi_label_classification"

@@ -11,6 +11,8 @@ from clearhead.interop.gpts import GPTS
 from clearhead.interop.vits import VITS
 
 ARCHITECTURES: tuple[Architecture, ...] = (*GPTS, *ENCODERS, *VITS)
+# A class whose head is that of another and one more.
+LARGER_CLASSES = {"BertForPreTraining": "BertForMaskedLM"}
 # Settings that do not change what a trained model computes, or that both libraries default alike.
 IRRELEVANT = ("init", "norm_epsilon", "dropout", "attention.dropout", "head.dropout")
 
@@ -24,6 +26,7 @@ def architecture_of(settings: Mapping[str, Any]) -> Architecture:
     if not same_type:
         known = dict.fromkeys(one.model_type for one in ARCHITECTURES)
         raise ModelError(f"model_type: {model_type!r} is not one of {', '.join(known)}")
+    classes = [LARGER_CLASSES.get(name, name) for name in classes]
     found = [one for one in same_type if len(same_type) == 1 or one.class_name in classes]
     if not found:
         known = (one.class_name for one in same_type)
