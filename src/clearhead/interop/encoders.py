@@ -118,6 +118,7 @@ def _read_distilbert(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_distilbert(config: EncoderConfig) -> dict[str, Any]:
+    require({"norm_epsilon": config.norm_epsilon}, {"norm_epsilon": (BERT["norm_epsilon"],)})
     return {
         "dim": config.width,
         "hidden_dim": config.ffn_width,
