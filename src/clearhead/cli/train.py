@@ -42,9 +42,9 @@ def train(
 ) -> None:
     """Train a model from a recipe or from your own files.
 
-    Without a recipe (--pairs, --text, --labels, --images), sizes tokenizer, model and run to the data and prints
-    its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final weights are
-    bit-identical to those of an uninterrupted one (CPU, fp32).
+    Without a recipe (--pairs, --text, --labels or --images), sizes tokenizer, model and run to the data and
+    prints its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final weights
+    are bit-identical to those of an uninterrupted one (CPU, fp32).
 
     \b
     Examples:
