@@ -128,9 +128,11 @@ def test_sequence_pooling_is_a_mean_with_learned_weights(images):
     torch.testing.assert_close(model.head(states), model.head.output(states.mean(1)))
 
 
-def test_muon_gets_the_matrices_of_the_stack_alone():
-    for model in (vit(), vit(patches=STEM, head={"pooling": "sequence"})):
-        assert {name.partition(".")[0] for name in hidden_matrices(model)} == {"encoder"}
+def test_muon_gets_hidden_matrices_alone_not_patches_convolutions_and_the_head():
+    assert {name.partition(".")[0] for name in hidden_matrices(vit())} == {"encoder"}
+    found = hidden_matrices(vit(patches=STEM, head={"pooling": "sequence"}))
+    others = [name for name in found if not name.startswith("encoder.blocks.")]
+    assert others == ["embedding.patches.project.weight"]
 
 
 def test_impossible_settings_are_explained():

@@ -16,7 +16,7 @@ from clearhead.errors import DataError
 ACLIMDB_MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
 REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos|unsup)/(\d+)_(\d+)\.txt")
 CIFAR10_IMAGE = re.compile(r"/(train|test)/([a-z]+)/(\d+)\.jpg$")
-CIFAR10_LABELS = "airplane automobile bird cat deer dog frog horse ship truck".split()
+CIFAR10_LABELS = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 CIFAR10_SIZES = {"train": 50_000, "test": 10_000}
 
 

@@ -89,7 +89,7 @@ class ConvStem(nn.Module):
             nn.ModuleList(Convolution(i if not n else o, o) for n in range(config.convolutions))
             for i, o in zip(before, config.channels, strict=False)
         )
-        self.project = nn.Conv2d(config.channels[-1], width, 1)
+        self.project = nn.Linear(config.channels[-1], width)
 
     def forward(self, x: Maps) -> Maps:
         for first, *others in self.stages:  # pyright: ignore[reportGeneralTypeIssues]
@@ -97,7 +97,7 @@ class ConvStem(nn.Module):
             for convolution in others:
                 x = x + convolution(x)
             x = F.max_pool2d(x, 2)
-        return self.project(x)
+        return self.project(x.movedim(1, -1)).movedim(-1, 1)
 
 
 PATCHES: dict[str, Callable[..., nn.Module]] = {"linear": LinearPatches, "convolutional": ConvStem}
