@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clearhead.config import Settings
 from clearhead.layers.positions import Rotary, make_position
 
-Images = Float[Tensor, "batch channels height width"]
+Images = Float[Tensor, "batch channels rows columns"]
 Maps = Float[Tensor, "batch _ _ _"]
 Tokens = Float[Tensor, "batch positions width"]
 Channels = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
