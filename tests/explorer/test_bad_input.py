@@ -36,7 +36,10 @@ def test_a_bad_request_is_refused_by_field(client, body, status, field, message)
         ({**MUTE, "heads": 0}, "interventions.0.heads: 0 should be a valid list"),
         ({**MUTE, "heads": [0.5]}, "interventions.0.heads.0: 0.5 is not an integer"),
         ({**MUTE, "hed": 0}, "interventions.0.hed: unknown setting; docs/trace.md lists the fields"),
-        ({"kind": "burn"}, "interventions.0: 'burn' is not one of mute, keep, row, embedding, position"),
+        (
+            {"kind": "burn"},
+            "interventions.0: 'burn' is not one of mute, keep, row, embedding, position, hide",
+        ),
         ({}, "interventions.0: kind is missing"),
     ],
 )

@@ -11,7 +11,8 @@ def test_the_map_counts_parameters_and_layers(get_json, translator):
     data = get_json("model", model="numbers")
     assert data["parameters"] == sum(weight.numel() for weight in translator.model.parameters())
     assert [stack["layers"] for stack in data["stacks"]] == [1, 1]
-    assert get_json("models")["models"][0] == {"name": "numbers", "kind": "translator", "loaded": True}
+    first = {"name": "numbers", "kind": "translator", "input": "text", "loaded": True}
+    assert get_json("models")["models"][0] == first
 
 
 def test_probabilities_are_those_of_the_full_softmax(make_trace, get_json, translator):

@@ -99,6 +99,7 @@ def test_its_map_comes_from_its_anatomy(sorting_client):
     assert sorting_client.get("/api/models").json()["models"][0] == {
         "name": "sorter",
         "kind": "sorter",
+        "input": "text",
         "loaded": True,
     }
     about = sorting_client.get("/api/model").json()

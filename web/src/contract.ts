@@ -58,6 +58,8 @@ export interface Model {
   activation: string | null;
   score: string | null;
   tied: string | null;
+  /** What it reads: "text" or "image". */
+  input: string;
   tokenizer: string | null;
   /** The side that the readout predicts. */
   output_side: string;
@@ -74,7 +76,7 @@ export interface Model {
 
 export interface Models {
   version: string;
-  models: { name: string; kind: string; loaded: boolean }[];
+  models: { name: string; kind: string; input: string; loaded: boolean }[];
 }
 
 export interface Tokenized {
@@ -89,11 +91,25 @@ export type Intervention =
   | { kind: "mute" | "keep"; attention: string; heads: number[] }
   | { kind: "row"; attention: string; head: number; query: number; weights: number[] }
   | { kind: "embedding"; side: string; position: number; token: string }
-  | { kind: "position"; side: string; position: number; to: number };
+  | { kind: "position"; side: string; position: number; to: number }
+  | { kind: "hide"; side: string; patches: [number, number][] };
+
+/** An image as the model reads it. */
+export interface PatchImage {
+  height: number;
+  width: number;
+  /** Rows and columns of patches. */
+  grid: [number, number];
+  /** Positions before the first patch: 1 with a class token. */
+  before: number;
+  /** Bytes of red, green and blue, row by row, in base64. */
+  pixels: string;
+}
 
 export interface TraceRequest {
   model?: string;
   text: string;
+  image?: string;
   to?: string;
   beam?: number;
   prefix?: string;
@@ -111,6 +127,8 @@ export interface OutputSummary {
   text: string;
   score: number | null;
   log_prob: number | null;
+  /** Of every class, if it is a classifier. */
+  probabilities: Record<string, number> | null;
 }
 
 export interface TensorEntry {
@@ -135,6 +153,9 @@ export interface Manifest {
   normalized: string;
   to: string | null;
   sides: Record<string, Token[]>;
+  /** The sample or uploaded file that was read, and the image of each side that is one. */
+  image: string | null;
+  images: Record<string, PatchImage>;
   output: OutputSummary & { complete: boolean; tokens: Token[]; nbest: OutputSummary[] };
   before: OutputSummary | null;
   difference: number | null;
@@ -176,7 +197,7 @@ export interface HeadSummary {
   layer: number;
   head: number;
   entropy: number;
-  /** In positions; for cross-attention from the diagonal. */
+  /** In positions, between patches in pixels; for cross-attention from the diagonal. */
   distance: number | null;
   role: string | null;
   roles: Record<string, number>;
@@ -191,7 +212,9 @@ export interface ResidualStep {
 }
 
 export interface Summaries {
-  attentions: Record<string, { heads: HeadSummary[] }>;
+  attentions: Record<string, { heads: HeadSummary[]; distance_unit: string }>;
+  /** By attention between patches: what the output is read from, and the share of each position in it after every layer. */
+  images: Record<string, { side: string; reader: string; weights: number[]; rollout: number[][]; even_distance: number }>;
   aligners: {
     how: string;
     ranked: { layer: number; head: number; score: number }[];
@@ -292,6 +315,8 @@ export interface TraceSource {
   /** Whether it can run a model: edit, intervene, continue. */
   readonly live: boolean;
   models(): Promise<Models>;
+  samples(model: string): Promise<{ samples: string[] }>;
+  upload(file: File): Promise<{ image: string }>;
   tokenize(model: string, text: string): Promise<Tokenized>;
   positions(model: string, positions: number): Promise<Slab & { kind: string }>;
   /** Resolves once the output is known; tensors follow while the pass runs. */

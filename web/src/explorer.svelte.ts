@@ -57,6 +57,10 @@ class Explorer {
     this.newest = new AbortController();
     try {
       if (!this.models) this.models = await source.models();
+      if (await this.lacksImage()) {
+        if (turn === this.latest) Object.assign(this, { trace: null, summaries: null, problem: null });
+        return;
+      }
       const trace = await source.trace(this.request(), this.newest.signal);
       if (turn !== this.latest) return;
       this.show(trace, pick);
@@ -67,6 +71,12 @@ class Explorer {
     } finally {
       if (turn === this.latest) this.busy = false;
     }
+  }
+
+  /** Whether the model reads images, and there is none to start with. */
+  private async lacksImage(): Promise<boolean> {
+    if (!source.live || !this.seesImages() || selection.image) return false;
+    return !(await source.samples(selection.model)).samples.length;
   }
 
   /** After a refused request: back to the trace on the page, which may have been stopped before its end. */
@@ -121,13 +131,22 @@ class Explorer {
     return known?.kind ?? "";
   }
 
+  /** Whether the selected model reads images. */
+  seesImages(): boolean {
+    const known = this.models?.models.find((one) => one.name === selection.model) ?? this.models?.models[0];
+    return known?.input === "image";
+  }
+
   private request(): TraceRequest {
     const { model, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits } = selection;
+    const given = this.seesImages()
+      ? { text: "", image: selection.image || undefined }
+      : { text: selection.text || this.first() };
     // A model ignores the fields of other families.
     const generating = { tokens, temperature, top_k: top_k || null, top_p, seed };
     const translating = { ...(forced.length ? { forced } : { prefix }), to: to || undefined, target: target || null };
     return {
-      ...{ model: model || undefined, text: selection.text || this.first(), interventions: edits },
+      ...{ model: model || undefined, ...given, interventions: edits },
       ...generating,
       ...translating,
     };
@@ -137,7 +156,7 @@ class Explorer {
     this.problem = null;
     this.summaries = null;
     this.trace = trace;
-    update({ model: trace.model.name, text: trace.text, ...inside(trace, pick) });
+    update({ model: trace.model.name, text: trace.text, image: trace.image ?? "", ...inside(trace, pick) });
     this.answered = JSON.stringify(this.request());
     this.accepted = requested();
     void this.complete(trace);
@@ -160,8 +179,8 @@ class Explorer {
 
 /** The part of the selection that determines a trace. */
 function requested(): Partial<Selected> {
-  const { model, text, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits } = selection;
-  return { model, text, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits };
+  const { model, text, image, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits } = selection;
+  return { model, text, image, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits };
 }
 
 /** A wanted selection, limited to the layers, heads and positions that a trace has. */
@@ -188,6 +207,12 @@ export function attentionOf(trace: Manifest, name: string): Attention {
   const all = trace.model.attentions;
   return all.find((one) => one.name === name) ?? all[0];
 }
+
+/** Whether an attention is between the patches of one image. */
+export const withinImage = (trace: Manifest, { kind, keys }: Attention): boolean => kind === "self" && keys in trace.images;
+
+/** Whether an attention looks from a text at an image. */
+export const readsImage = (trace: Manifest, { kind, keys }: Attention): boolean => kind === "cross" && keys in trace.images;
 
 /** The side whose next tokens are predicted. */
 export const outputSide = (trace: Manifest): string => trace.model.output_side;

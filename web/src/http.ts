@@ -51,6 +51,11 @@ export class HttpSource implements TraceSource {
   private readonly known = new Map<string, Promise<unknown>>();
 
   models = () => this.get<never>("api/models", {});
+  samples = (model: string) => this.get<never>("api/images", { model });
+  upload = async (file: File) =>
+    (
+      await checked(fetch(address("api/image", { name: file.name.slice(0, 200) }), { method: "POST", body: file }))
+    ).json() as Promise<never>;
   tokenize = (model: string, text: string) => this.get<never>("api/tokens", { model, text });
   positions = async (model: string, positions: number) => this.slab("api/positions", { model, positions });
   trace = async (request: TraceRequest, signal?: AbortSignal) => {

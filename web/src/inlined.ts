@@ -92,8 +92,17 @@ export class InlinedSource implements TraceSource {
 
   models = async () => ({
     version: "",
-    models: [{ name: this.file.manifest.model.name, kind: this.file.manifest.kind, loaded: true }],
+    models: [
+      {
+        name: this.file.manifest.model.name,
+        kind: this.file.manifest.kind,
+        input: this.file.manifest.model.input,
+        loaded: true,
+      },
+    ],
   });
+  samples = missing;
+  upload = missing;
   trace = async () => this.file.manifest;
   whole = async () => this.file.manifest;
   summaries = async () => this.file.summaries;

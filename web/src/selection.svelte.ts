@@ -10,6 +10,8 @@ export interface Selected {
   lesson: number;
   model: string;
   text: string;
+  /** A sample of the model, or the key of an uploaded image. */
+  image: string;
   to: string;
   /** A forced start of the output, as text or as ids. */
   prefix: string;
@@ -39,6 +41,7 @@ const START: Selected = {
   lesson: 0,
   model: "",
   text: "",
+  image: "",
   to: "",
   prefix: "",
   forced: [],
@@ -94,7 +97,7 @@ export const selection = $state<Selected>(read(location.hash));
 
 /** Changes the selection. Going to another part of the page adds to the browser's history; a detail does not. */
 export function select(change: Partial<Selected>): void {
-  const moved = (["door", "view", "lesson", "model", "text"] as const).some(
+  const moved = (["door", "view", "lesson", "model", "text", "image"] as const).some(
     (name) => name in change && change[name] !== selection[name],
   );
   put(change, moved);

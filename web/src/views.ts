@@ -2,6 +2,7 @@
 
 import type { Component } from "svelte";
 import type { Manifest, TraceSource } from "./contract";
+import { readsImage, withinImage } from "./explorer.svelte";
 import Backoff from "./views/Backoff.svelte";
 import Beam from "./views/Beam.svelte";
 import Cross from "./views/Cross.svelte";
@@ -11,8 +12,11 @@ import Generate from "./views/Generate.svelte";
 import Gradient from "./views/Gradient.svelte";
 import Head from "./views/Head.svelte";
 import Heads from "./views/Heads.svelte";
+import Looks from "./views/Looks.svelte";
 import Logits from "./views/Logits.svelte";
+import Patches from "./views/Patches.svelte";
 import Projections from "./views/Projections.svelte";
+import Regions from "./views/Regions.svelte";
 import Residual from "./views/Residual.svelte";
 import Softmax from "./views/Softmax.svelte";
 import TextTokens from "./views/TextTokens.svelte";
@@ -31,10 +35,39 @@ const part =
   (trace: Manifest): boolean =>
     trace.parts.includes(name);
 
+const seesImage = (trace: Manifest): boolean => Object.keys(trace.images).length > 0;
+
 const attends = (trace: Manifest): boolean => trace.model.attentions.length > 0;
 
 export const VIEWS: View[] = [
-  { id: "tokens", title: "Text → tokens", says: "what the model reads", show: TextTokens },
+  {
+    id: "patches",
+    title: "Image → patches",
+    says: "what the model reads",
+    show: Patches,
+    has: seesImage,
+  },
+  {
+    id: "regions",
+    title: "Words → regions",
+    says: "where each word looks",
+    show: Regions,
+    has: (trace) => trace.model.attentions.some((one) => readsImage(trace, one)),
+  },
+  {
+    id: "looks",
+    title: "Over the image",
+    says: "heads, rollout, distance",
+    show: Looks,
+    has: (trace) => trace.model.attentions.some((one) => withinImage(trace, one)),
+  },
+  {
+    id: "tokens",
+    title: "Text → tokens",
+    says: "what the model reads",
+    show: TextTokens,
+    has: (trace) => Object.keys(trace.sides).some((side) => !trace.images[side]),
+  },
   {
     id: "embedding",
     title: "Embedding + position",
@@ -51,7 +84,7 @@ export const VIEWS: View[] = [
     title: "Cross-attention",
     says: "which word became which",
     show: Cross,
-    has: (trace) => trace.model.attentions.some((one) => one.kind === "cross"),
+    has: (trace) => trace.model.attentions.some((one) => one.kind === "cross" && !trace.images[one.keys]),
   },
   {
     id: "residual",
@@ -96,7 +129,11 @@ export const VIEWS: View[] = [
     says: "neighbours, in context",
     show: Vectors,
     has: ({ model }, source) =>
-      source.live && model.width !== null && model.tokenizer !== null && model.tokenizer !== "character",
+      source.live &&
+      model.input === "text" &&
+      model.width !== null &&
+      model.tokenizer !== null &&
+      model.tokenizer !== "character",
   },
 ];
 

@@ -27,6 +27,8 @@ LEVELS = 256
 MAX_MAGNITUDE = 30
 # The strongest change of each operation, at MAX_MAGNITUDE.
 MAX_SHEAR, MAX_SHIFT, MAX_DEGREES, MAX_BLEND, MAX_BITS = 0.3, 150 / 331, 30.0, 0.9, 4
+# The most that a crop is longer in one direction than in the other, before it is scaled.
+MAX_ASPECT = 4 / 3
 OPERATIONS = (
     *("identity", "shear_x", "shear_y", "translate_x", "translate_y", "rotate"),
     *("brightness", "colour", "contrast", "sharpness"),
@@ -49,6 +51,8 @@ class AugmentationConfig(Settings):
 
     crop: NonNegativeInt = 4
     """Pixels by which an image is moved at most, up or down and sideways; edges are mirrored."""
+    zoom: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Smallest share of the area that a random crop keeps, scaled to the whole size (Szegedy et al. 2015)."""
     flip: Probability = 0.5
     """Probability that left and right are swapped; 0 for digits and letters."""
     rand_augment: RandAugmentConfig | None = None
@@ -75,20 +79,29 @@ def augment(
     config: AugmentationConfig,
 ) -> tuple[Pixels, Targets]:
     """Images after all changes of the settings, and the probability of each of `count` classes."""
+    images = augment_images(pixels, config)
+    targets = (classes[:, None] == torch.arange(count, device=pixels.device)).float()
+    if config.mixup or config.cutmix:
+        images, targets = mix(images, targets, config.mixup, config.cutmix)
+    return images, targets
+
+
+@torch.no_grad()
+def augment_images(pixels: UInt8[Tensor, "batch 3 height width"], config: AugmentationConfig) -> Pixels:
+    """Images after all changes of the settings that are of one image alone."""
     batch, device = len(pixels), pixels.device
     # Coordinates of pixels do not survive bf16.
     with torch.autocast(device.type, enabled=False):
         top, left = torch.randint(-config.crop, config.crop + 1, (2, batch), device=device)
         images = crop_and_flip(pixels, top, left, torch.rand(batch, device=device) < config.flip).float()
+        if config.zoom < 1:
+            images = resized_crops(images, config.zoom)
         if config.rand_augment:
             images = rand_augment(images, config.rand_augment)
         if config.erase:
             inside = random_boxes(images, erased_shares(images)) & chosen(images, config.erase)
             images = torch.where(inside, FILL, images)
-        targets = (classes[:, None] == torch.arange(count, device=device)).float()
-        if config.mixup or config.cutmix:
-            images, targets = mix(images, targets, config.mixup, config.cutmix)
-    return images, targets
+    return images
 
 
 def crop_and_flip(
@@ -106,6 +119,21 @@ def crop_and_flip(
     columns = torch.where(flipped[:, None], columns.flip(1), columns)
     images = torch.arange(batch, device=pixels.device)[:, None, None]
     return pixels[images, :, rows[:, :, None], columns[:, None]].permute(0, 3, 1, 2)
+
+
+def resized_crops(images: Pixels, least: float) -> Pixels:
+    """Crops with random shares of the area, `least` or more, and random proportions, at the whole size."""
+    height, width = images.shape[2:]
+    share, aspect, across, down = torch.rand(4, len(images), 1, device=images.device)
+    size = (least + (1 - least) * share).sqrt()
+    aspect = (math.log(MAX_ASPECT) * (aspect - 0.5)).exp()
+    # From -1 to 1 over the whole image, as grid_sample counts.
+    x, y = ((torch.arange(n, device=images.device) * 2 + 1) / n - 1 for n in (width, height))
+    wide, high = (size * aspect).clamp(max=1), (size / aspect).clamp(max=1)
+    columns = wide * x + (2 * across - 1) * (1 - wide)
+    rows = high * y + (2 * down - 1) * (1 - high)
+    grid = torch.stack(torch.broadcast_tensors(columns[:, None, :], rows[:, :, None]), -1)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
 def rand_augment(images: Pixels, config: RandAugmentConfig) -> Pixels:

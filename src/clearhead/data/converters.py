@@ -2,18 +2,24 @@
 
 import hashlib
 import io
+import json
 import re
 import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from PIL import Image
 
+from clearhead.data.images import decode, resize
 from clearhead.errors import DataError
 
 # As published by several libraries that download it; Stanford publishes none.
 ACLIMDB_MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
+# Pixels of a side, and quality of the JPEG files.
+FLICKR_SIZE, FLICKR_QUALITY = 96, 80
 REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos|unsup)/(\d+)_(\d+)\.txt")
 CIFAR10_IMAGE = re.compile(r"/(train|test)/([a-z]+)/(\d+)\.jpg$")
 CIFAR10_LABELS = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -45,36 +51,96 @@ def aclimdb(archive: Path, md5: str = ACLIMDB_MD5) -> Iterator[tuple[str, bytes]
 def cifar10(archive: Path) -> Iterator[tuple[str, bytes]]:
     """The JPEG files of CIFAR-10, train/CLASS/NUMBER.jpg, as two .npz files sorted by class and number."""
     found: dict[str, list[tuple[int, str, bytes]]] = defaultdict(list)
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            image = CIFAR10_IMAGE.search(member.name)
-            content = tar.extractfile(member) if image and member.isfile() else None
-            if image and content:
-                part, label, number = image.groups()
-                found[part].append((CIFAR10_LABELS.index(label), number, content.read()))
+    for path, content in _files(archive):
+        if image := CIFAR10_IMAGE.search(path):
+            part, label, number = image.groups()
+            found[part].append((CIFAR10_LABELS.index(label), number, content))
     if {part: len(images) for part, images in found.items()} != CIFAR10_SIZES:
         raise DataError(f"{archive.name}: cut short or another edition; download it again")
     for part, images in found.items():
         images.sort()
-        yield (
-            f"cifar10_{part}_jpeg.npz",
-            _npz([content for *_, content in images], [one for one, *_ in images]),
-        )
+        labels = np.array([label for label, *_ in images], np.uint8)
+        yield f"cifar10_{part}_jpeg.npz", _npz([content for *_, content in images], labels=labels)
 
 
-def _npz(files: list[bytes], labels: list[int]) -> bytes:
+def _npz(files: list[bytes], **others: Any) -> bytes:
+    """Image files one after the other, as `read_images` takes them, and other arrays."""
     stream = io.BytesIO()
-    np.savez(
-        stream,
-        jpeg=np.frombuffer(b"".join(files), np.uint8),
-        offsets=np.cumsum([0, *map(len, files)]),
-        labels=np.array(labels, np.uint8),
-    )
+    offsets = np.cumsum([0, *map(len, files)])
+    np.savez(stream, jpeg=np.frombuffer(b"".join(files), np.uint8), offsets=offsets, **others)
     return stream.getvalue()
+
+
+def squad(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The questions of SQuAD 1.1, one paragraph per line, without the offsets of the answers."""
+    for path, content in _files(archive):
+        if found := re.search(r"dataset/(train|dev)-v1\.1\.json$", path):
+            lines = [
+                json.dumps(_paragraph(article["title"], paragraph), ensure_ascii=False)
+                for article in json.loads(content)["data"]
+                for paragraph in article["paragraphs"]
+            ]
+            yield f"squad1.1-{found[1]}.jsonl", "".join(f"{line}\n" for line in lines).encode()
+
+
+def _paragraph(title: str, paragraph: dict[str, Any]) -> dict[str, Any]:
+    questions = [
+        {
+            "id": one["id"],
+            "question": one["question"],
+            "answers": list(dict.fromkeys(answer["text"] for answer in one["answers"])),
+        }
+        for one in paragraph["qas"]
+    ]
+    return {"title": title, "context": paragraph["context"], "questions": questions}
+
+
+def babi(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The English files of bAbI with ten thousand questions per task."""
+    for path, content in _files(archive):
+        if "/en-10k/" in path and path.endswith(".txt"):
+            yield Path(path).name, content
+
+
+def _files(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The regular files of a tar archive, with their paths."""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            content = tar.extractfile(member) if member.isfile() else None
+            if content:
+                yield member.name, content.read()
+
+
+def flickr8k(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The texts of Flickr8k as they are, and its photographs squashed to 96 pixels, in one .npz file."""
+    photographs: dict[str, bytes] = {}
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            name = Path(member.name).name
+            content = tar.extractfile(member) if member.isfile() else None
+            if content and member.name.endswith(".jpg"):
+                photographs[name] = _squashed(content.read())
+            elif content and name.startswith(("Flickr8k.token", "Flickr_8k.")):
+                yield name, content.read()
+    if not photographs:
+        raise DataError(f"{archive.name}: has no photographs; download it again")
+    names = sorted(photographs)
+    encoded = np.array([name.encode() for name in names])
+    yield "flickr8k_96px_jpeg.npz", _npz([photographs[name] for name in names], names=encoded)
+
+
+def _squashed(photograph: bytes) -> bytes:
+    pixels = resize(decode(photograph), FLICKR_SIZE, "squash")
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=FLICKR_QUALITY)
+    return buffer.getvalue()
 
 
 CONVERTERS: dict[str, Callable[[Path], Iterator[tuple[str, bytes]]]] = {
     "aclimdb": aclimdb,
     "cifar10": cifar10,
+    "squad": squad,
+    "babi": babi,
+    "flickr8k": flickr8k,
 }
 """What makes the files of a dataset, by name, from its public archive."""

@@ -27,7 +27,8 @@ class Dataset:
     licence: str
     description: str
     archive: str = ""
-    """In a mirror folder: a .tar.xz file, or a folder with an .xz file for each of the files."""
+    """In a mirror folder: a .tar.xz file, or a folder with the files, each as it is or as .xz, or in .tar.xz
+    files."""
     address: str = ""
     listing: str = ""
     convert: str = ""

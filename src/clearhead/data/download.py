@@ -38,7 +38,7 @@ def get_dataset(name: str, out: Path) -> list[Path]:
         if os.environ.get(MIRROR) and archive.is_file():
             return list(_extract(archive, dataset.files, out))
         if os.environ.get(MIRROR) and archive.is_dir():
-            return [_decompress(archive / f"{file.name}.xz", file, out) for file in dataset.files]
+            return _copy(archive, dataset.files, out)
         if dataset.convert:
             return _convert(dataset, out)
         return [_download(file.url, out / file.name, file.sha256) for file in dataset.files]
@@ -60,6 +60,30 @@ def _extract(archive: Path, files: tuple[PublicFile, ...], out: Path) -> Iterato
         raise DataError(f"{archive}: cut short or not a .tar.xz file ({error})") from None
     if wanted:
         raise DataError(f"{archive}: lacks {', '.join(wanted)}; download the archive again")
+
+
+def _copy(folder: Path, files: tuple[PublicFile, ...], out: Path) -> list[Path]:
+    """Writes the files of a mirror that holds each by itself, as it is or as .xz, or in archives."""
+    archives = {name: archive for archive in sorted(folder.glob("*.tar.xz")) for name in _listed(archive)}
+    found = []
+    for file in files:
+        if (folder / file.name).is_file():
+            with (folder / file.name).open("rb") as content:
+                found.append(_write(content, out / file.name, file.sha256))
+        elif file.name in archives:
+            found += _extract(archives[file.name], (file,), out)
+        else:
+            found.append(_decompress(folder / f"{file.name}.xz", file, out))
+    return found
+
+
+def _listed(archive: Path) -> list[str]:
+    """The names of the files in an archive."""
+    try:
+        with tarfile.open(archive) as tar:
+            return [member.name.removeprefix("./") for member in tar if member.isfile()]
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise DataError(f"{archive}: cut short or not a .tar.xz file ({error})") from None
 
 
 def _decompress(packed: Path, file: PublicFile, out: Path) -> Path:

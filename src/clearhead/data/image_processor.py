@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast, get_args
@@ -20,6 +20,8 @@ from clearhead.text.processor import distinct_texts, read_json
 Channels = tuple[float, float, float]
 ImageBatch = Float[Tensor, "batch 3 size size"]
 PixelBatch = UInt8[Tensor, "batch 3 size size"]
+MEMBERS = {"size": int, "mean": list, "std": list, "labels": list, "fit": str, "resample": str}
+"""The types of its members in JSON."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class ImageProcessor:
     """Images to normalised pixels, and labels to class numbers; only classifiers have labels."""
 
     FILE: ClassVar[str] = "processor.json"
+    reads: ClassVar[str] = "image"
 
     size: int
     """Height and width in pixels."""
@@ -72,8 +75,11 @@ class ImageProcessor:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        numbers = {"size": int, "mean": list, "std": list, "labels": list, "fit": str, "resample": str}
-        content = read_json(path, numbers)
+        return cls.from_json(read_json(path, MEMBERS), path)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], path: Path) -> Self:
+        """The processor that `asdict` was called on; error messages name `path`."""
         for name in ("mean", "std"):
             values: list[Any] = content[name]
             valid = len(values) == 3 and all(isinstance(value, int | float) for value in values)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -18,6 +19,7 @@ from clearhead.explorer.architecture import architecture, position_table
 from clearhead.explorer.arrays import Array
 from clearhead.explorer.distribution import SamplingFilter, next_token
 from clearhead.explorer.explorable import tokenize
+from clearhead.explorer.images import samples_of, thumbnail
 from clearhead.explorer.library import POLL_SECONDS, DisconnectedError, Library, TraceCache, UnknownTraceError
 from clearhead.explorer.limits import BodyLimit, SecurityHeaders
 from clearhead.explorer.measures import beam, contributions, gradients, lens, summaries
@@ -38,6 +40,7 @@ def make_app(library: Library, cache_bytes: int = CACHE_BYTES, hosts: tuple[str,
     traces = TraceCache(cache_bytes)
     api = APIRouter(prefix="/api")
     _add_model_routes(api, library)
+    _add_image_routes(api, library)
     _add_trace_routes(api, library, traces)
     _add_measure_routes(api, library, traces)
     app.include_router(api)
@@ -89,11 +92,29 @@ def _add_model_routes(router: APIRouter, library: Library) -> None:
             return JSONResponse(in_contexts(used, body.word, body.texts, body.count))
 
 
+def _add_image_routes(router: APIRouter, library: Library) -> None:
+    @router.get("/images")
+    def images(model: str | None = None) -> Response:
+        with library.using(model) as (used, _):
+            return JSONResponse({"samples": list(samples_of(used))})
+
+    @router.post("/image")
+    async def upload(request: Request, name: Annotated[str, Query(max_length=200)] = "image") -> Response:
+        data = await request.body()
+        key = await run_in_threadpool(library.images.add, name, data)
+        return JSONResponse({"image": key, "name": name})
+
+    @router.get("/image/{key}")
+    def picture(key: str, model: str | None = None) -> Response:
+        with library.using(model) as (used, _):
+            return Response(thumbnail(used, key, library.images), media_type="image/png")
+
+
 def _add_trace_routes(router: APIRouter, library: Library, traces: TraceCache) -> None:
     @router.post("/trace")
     def trace(body: TraceRequest, request: Request) -> Response:
         with library.using(body.model, _connection(request)) as (used, name):
-            session = start_trace(used, name, body.model_dump(exclude={"model"}))
+            session = start_trace(used, name, body.model_dump(exclude={"model"}), library.images)
         if not _connection(request)():
             raise DisconnectedError(name)
         key = traces.add(session)

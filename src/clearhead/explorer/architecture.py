@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from clearhead.explorer.arrays import Array, array_of
-from clearhead.explorer.explorable import DEFAULT_ABOUT, Explorable, about
+from clearhead.explorer.explorable import DEFAULT_ABOUT, Explorable, about, input_of
 from clearhead.layers.attention import Attention
 from clearhead.layers.positions import Alibi, Rotary
 from clearhead.layers.scores import ProductScore
@@ -38,6 +38,7 @@ def module_map(
         "vocabulary": vocabulary_of(model),
         "max_length": max_length,
         "parameters": sum(weight.numel() for weight in model.parameters()),
+        "input": input_of(type(model)),
         "tokenizer": tokenizer.config.kind if isinstance(tokenizer, Tokenizer) else None,
         "output_side": anatomy.output_side,
         **(usage or {**DEFAULT_ABOUT, "max_tokens": max_length}),

@@ -7,6 +7,7 @@ from typing import Any
 
 from clearhead.explorer.architecture import attentions, vocabulary_of, width_of
 from clearhead.inspection import sites
+from clearhead.inspection.explanation_summaries import POOLING
 from clearhead.models.anatomy import RESIDUALS
 
 SQUARE = ("scores", "masked", "weights")
@@ -50,6 +51,7 @@ def catalogue(model: Any, lengths: Mapping[str, int]) -> dict[str, Entry]:
         Entry(name, name, ("positions", name), (of, size), {})
         for name, size in getattr(model, "tapped", {}).items()
     ]
+    found.append(Entry(POOLING, "pooling_scores", ("positions", "scores"), (of, 1), {}))
     if vocabulary := vocabulary_of(model):
         found.append(Entry("logits", "logits", ("queries", "vocabulary"), (of, vocabulary), {}))
     return {entry.name: entry for entry in found if all(name in there for name in entry.names)}

@@ -19,6 +19,7 @@ class Explorable(Protocol):
     - `explain_options(request) -> dict`: the arguments of `explain` among the fields of a request
     - `next_logits(text, generated, to) -> (logits, positions)`: enables generation one token at a time
     - `suppressed_tokens`: ids that generation never picks
+    - `samples`: images by name, for a model that reads images
     """
 
     name: str
@@ -29,13 +30,18 @@ class Explorable(Protocol):
     that its own tap sees beside the logits are named in `tapped`, with their numbers per position.
     """
 
-    def explain(self, text: str, *, names: Sequence[str] = ..., **options: Any) -> Explanation: ...
+    def explain(self, text: Any, *, names: Sequence[str] = ..., **options: Any) -> Explanation: ...
 
 
 def about(model: Explorable) -> dict[str, Any]:
     """The part of the map that depends on how a model is used."""
     given = model.about() if hasattr(model, "about") else {}  # pyright: ignore[reportAttributeAccessIssue]
     return {**DEFAULT_ABOUT, **given, "generates": hasattr(model, "next_logits")}
+
+
+def input_of(family: Any) -> str:
+    """What a model family reads: "text", or "image" if its processor says so."""
+    return getattr(getattr(family, "Processor", None), "reads", "text")
 
 
 def explain_options(model: Explorable, request: Mapping[str, Any]) -> dict[str, Any]:

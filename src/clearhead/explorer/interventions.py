@@ -6,7 +6,8 @@ from typing import Any
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.explorable import Explorable, about, tokenizer_of
-from clearhead.inspection.edits import Edit, KeepOnly, Mute, SetPosition, SetRow, Swap
+from clearhead.inspection import sites
+from clearhead.inspection.edits import Edit, HidePatches, KeepOnly, Mute, SetPosition, SetRow, Swap
 
 Edits = dict[str, list[Edit]]
 """Edits by the site that they change."""
@@ -58,6 +59,9 @@ def _edit(model: Explorable, given: Mapping[str, Any], field: str) -> tuple[str,
         case "embedding":
             swap = Swap({given["position"]: _token(model, given, field)})
             return f"{_embedding(model, given['side'], field)}.token_embeddings", swap
+        case "hide":
+            patches = tuple((row, column) for row, column in given["patches"])
+            return _pixels(model, given["side"], field), HidePatches(patches)
         case _:
             return _position_ids(model, given["side"], field), SetPosition({given["position"]: given["to"]})
 
@@ -77,6 +81,13 @@ def _embedding(model: Explorable, side: str, field: str) -> str:
     if side not in embeddings:
         raise SettingsError(f"{field}: the model has no side {side}, only {', '.join(embeddings) or 'none'}")
     return embeddings[side]
+
+
+def _pixels(model: Explorable, side: str, field: str) -> str:
+    site = f"{_embedding(model, side, field)}.pixels"
+    if site not in sites(model.model):
+        raise SettingsError(f"{field}: {side} has no patches to hide")
+    return site
 
 
 def _position_ids(model: Explorable, side: str, field: str) -> str:

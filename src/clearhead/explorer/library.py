@@ -13,8 +13,10 @@ import torch
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import read_toml
 from clearhead.errors import ClearheadError, SettingsError
-from clearhead.explorer.explorable import Explorable
+from clearhead.explorer.explorable import Explorable, input_of
+from clearhead.explorer.images import ImageStore
 from clearhead.explorer.trace_session import TraceSession
+from clearhead.models import MODELS
 from clearhead.tasks.load import load_built_in
 from clearhead.tasks.zoo import built_in_names
 
@@ -57,10 +59,10 @@ class Slot:
 
 
 class Library:
-    """Models by name, loaded on first use; the first is the default."""
+    """Models by name, loaded on first use, and uploaded images; the first model is the default."""
 
     def __init__(self, models: Sequence[tuple[str, Explorable]], device: torch.device | str = "cpu"):
-        self.device = device
+        self.device, self.images = device, ImageStore()
         self._slots = {name: Slot(name, model.model.config.kind, model) for name, model in models}
         names = built_in_names()
         several = {folder for folder, variant in names.values() if variant}
@@ -72,7 +74,12 @@ class Library:
 
     def records(self) -> list[dict[str, Any]]:
         return [
-            {"name": slot.name, "kind": slot.kind, "loaded": slot.model is not None}
+            {
+                "name": slot.name,
+                "kind": slot.kind,
+                "input": input_of(type(slot.model.model) if slot.model else MODELS[slot.kind]),
+                "loaded": slot.model is not None,
+            }
             for slot in self._slots.values()
         ]
 

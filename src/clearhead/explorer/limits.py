@@ -7,6 +7,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BYTES = 4_000_000
 """Of a request's body, and of its request line and headers."""
+MAX_IMAGE_BYTES = 16_000_000
+"""Of an uploaded image."""
+UPLOADS = "/api/image"
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
     b"content-security-policy": POLICY.encode(),
@@ -53,6 +56,7 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         size = 0
+        most = MAX_IMAGE_BYTES if scope.get("path") == UPLOADS else MAX_BYTES
 
         async def limited_receive() -> Message:
             nonlocal size
@@ -60,13 +64,13 @@ class BodyLimit:
             size += len(message.get("body", b""))
             # Beyond the limit nothing is kept: the application sees the end of the body.
             end = {"type": "http.request", "body": b"", "more_body": False}
-            return message if size <= MAX_BYTES else end
+            return message if size <= most else end
 
         async def limited_send(message: Message) -> None:
-            if size <= MAX_BYTES:
+            if size <= most:
                 await send(message)
             elif message["type"] == "http.response.start":
-                text = f"the request is larger than {MAX_BYTES:,} bytes; send less"
+                text = f"the request is larger than {most:,} bytes; send less"
                 await _error(413, text)(scope, receive, send)
 
         await self.app(scope, limited_receive, limited_send)

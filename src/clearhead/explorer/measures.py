@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.catalogue import pattern_of
@@ -14,7 +15,9 @@ from clearhead.inspection import intervene
 from clearhead.inspection.alignment import Aligner
 from clearhead.inspection.explanation import finite
 from clearhead.inspection.explanation_summaries import Summaries
+from clearhead.inspection.image import attention_distance
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
+from clearhead.models.anatomy import AttentionPart
 
 HOW = (
     "Heads are ranked by how far the words of both texts choose each other in a head’s weights, with "
@@ -31,7 +34,7 @@ def summaries(session: TraceSession) -> dict[str, Any]:
     own = [part.name for part in anatomy.attentions if not part.crosses]
     return {
         "attentions": {
-            part.name: {"heads": _heads(found, part.name, part.crosses, aligners)}
+            part.name: {"heads": _heads(found, part.name, part.crosses, aligners), **_unit(found, part)}
             for part in anatomy.attentions
         },
         "aligners": _alignment(found, aligners) if aligners else None,
@@ -40,6 +43,7 @@ def summaries(session: TraceSession) -> dict[str, Any]:
             for stack in anatomy.stacks
             if found.has_streams(stack.path)
         },
+        "images": {part.name: _over_image(found, part) for part in _between_patches(found)},
         "rollout": {kind: rolled for kind in own if (rolled := _rollout(found, kind))},
     }
 
@@ -109,7 +113,7 @@ def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) 
     scores = {(one.layer, one.head): one.agreement for one in aligners}
     for layer, weights in enumerate(found.weights(kind)):
         bits = entropy(weights).mean(-1).tolist()
-        distance = mean_distance(weights, crosses).mean(-1).tolist()
+        distance = _distance(found, kind, weights).tolist()
         shares = {name: share.tolist() for name, share in role_strengths(weights, crosses).items()}
         for head, role in enumerate(found.roles(kind)[layer]):
             aligns = {"alignment": scores.get((layer, head), 0.0)} if crosses else {}
@@ -125,6 +129,38 @@ def _heads(found: Summaries, kind: str, crosses: bool, aligners: list[Aligner]) 
                 }
             )
     return records
+
+
+def _distance(found: Summaries, kind: str, weights: Tensor) -> Tensor:
+    """The mean distance of each head: in pixels between patches, otherwise in positions."""
+    part = found.part(kind)
+    if part in _between_patches(found):
+        return attention_distance(weights, found.explanation.images[part.keys])
+    return mean_distance(weights, part.crosses).mean(-1)
+
+
+def _unit(found: Summaries, part: AttentionPart) -> dict[str, str]:
+    return {"distance_unit": "pixels" if part in _between_patches(found) else "positions"}
+
+
+def _between_patches(found: Summaries) -> list[AttentionPart]:
+    """The attentions between the patches of one image."""
+    images = found.explanation.images
+    return [part for part in found.anatomy.attentions if part.keys in images and not part.crosses]
+
+
+def _over_image(found: Summaries, part: AttentionPart) -> dict[str, Any]:
+    """What the output is read from, and the share of each position in it after every layer."""
+    reader = found.read_from(part.keys)
+    shares = reader.weights @ rollout(torch.stack(found.weights(part.name)))
+    even = torch.ones(1, len(reader.weights), len(reader.weights))
+    return {
+        "side": part.keys,
+        "reader": reader.name,
+        "weights": reader.weights.tolist(),
+        "rollout": shares.tolist(),
+        "even_distance": float(attention_distance(even, found.explanation.images[part.keys])),
+    }
 
 
 def _alignment(found: Summaries, aligners: list[Aligner]) -> dict[str, Any]:

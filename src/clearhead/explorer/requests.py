@@ -50,7 +50,16 @@ class Move(Body):
     to: Index
 
 
-Intervention = Annotated[Heads | Row | Swap | Move, Field(discriminator="kind")]
+class Hide(Body):
+    kind: Literal["hide"]
+    side: str
+    patches: Annotated[
+        list[Annotated[list[Index], Field(min_length=2, max_length=2)]], Field(max_length=10_000)
+    ]
+    """The row and column of each."""
+
+
+Intervention = Annotated[Heads | Row | Swap | Move | Hide, Field(discriminator="kind")]
 
 
 class Sampling(Body):
@@ -63,6 +72,8 @@ class Sampling(Body):
 class TraceRequest(Sampling):
     model: str | None = None
     text: Text
+    image: str | None = None
+    """A sample of the model or an uploaded file, for models that read images."""
     to: str | None = None
     beam: Annotated[int, Field(ge=1, le=64)] | None = None
     prefix: Text = ""

@@ -2,6 +2,7 @@
 
 import math
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -15,12 +16,14 @@ from clearhead.explorer.architecture import architecture, device_of
 from clearhead.explorer.arrays import Array, array_of, max_pool, select
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
 from clearhead.explorer.distribution import SamplingFilter, distribution
-from clearhead.explorer.explorable import Explorable, about, explain_options
+from clearhead.explorer.explorable import Explorable, about, explain_options, input_of
+from clearhead.explorer.images import ImageStore, find_image
 from clearhead.explorer.interventions import Edits, as_python, parse_edits
 from clearhead.explorer.pending import PendingTrace
 from clearhead.inspection import intervene
 from clearhead.inspection.explanation import Explanation, Token, finite
 from clearhead.inspection.explanation_summaries import Summaries
+from clearhead.inspection.image import PatchImage
 from clearhead.inspection.trace import captured_pass, first_tensors
 
 KEPT_BYTES = 96_000_000
@@ -55,6 +58,8 @@ class TraceSession:
     edits: Edits = field(default_factory=dict)
     """The same as Python objects."""
     python: str = ""
+    image: str | None = None
+    """The sample or uploaded file that the model reads."""
     baseline: Callable[[], Mapping[str, Any]] | None = None
     """Returns the output without the edits."""
     seconds: float = field(default=0.0, init=False)
@@ -130,6 +135,8 @@ class TraceSession:
             "normalized": explanation.normalized,
             "to": explanation.settings.get("to"),
             "sides": {side: [one.record() for one in tokens] for side, tokens in explanation.sides.items()},
+            "image": self.image,
+            "images": {side: _with_pixels(image) for side, image in explanation.images.items()},
             "output": self._output(),
             "before": self.before,
             "difference": None if math.isnan(explanation.difference) else explanation.difference,
@@ -259,22 +266,42 @@ def output_summary(explanation: Explanation) -> dict[str, Any]:
     predicted, score = _predicted(explanation), getattr(explanation.found, "score", None)
     known = predicted and not math.isnan(explanation.difference)
     log_prob = finite(sum(one.log_prob or 0.0 for one in predicted)) if known else None
-    return {"text": explanation.output, "score": score, "log_prob": log_prob}
+    probabilities = getattr(explanation.found, "probabilities", None)
+    return {
+        "text": explanation.output,
+        "score": score,
+        "log_prob": log_prob,
+        "probabilities": probabilities and dict(probabilities),
+    }
 
 
-def start_trace(model: Explorable, name: str, request: Mapping[str, Any]) -> TraceSession:
+def _with_pixels(image: PatchImage) -> dict[str, Any]:
+    """An image as JSON; the pixels are bytes of red, green and blue, row by row."""
+    return {
+        **image.record(),
+        "pixels": b64encode(image.pixels.contiguous().numpy().tobytes()).decode("ascii"),
+    }
+
+
+def start_trace(
+    model: Explorable, name: str, request: Mapping[str, Any], images: ImageStore | None = None
+) -> TraceSession:
     """The trace of a request (fields as in docs/trace.md); its `run` then captures the tensors."""
     started = time.perf_counter()
     text, options = request["text"], explain_options(model, request)
-    check_length(model, text)
+    given, image = text, None
+    if input_of(type(model.model)) == "image":
+        image, text, given = find_image(model, request.get("image"), images or ImageStore())
+    else:
+        check_length(model, text)
     interventions = request.get("interventions", ())
     edits = parse_edits(model, interventions)
     with intervene(model.model, edits):
-        explanation = model.explain(text, names=(), **options)
+        explanation = replace(model.explain(given, names=(), **options), text=text)
 
     def baseline() -> Mapping[str, Any]:
         names = ["logits"] if "logits" in session.catalogue else ()
-        return output_summary(model.explain(text, names=names, **options))
+        return output_summary(model.explain(given, names=names, **options))
 
     session = TraceSession(
         explanation,
@@ -282,7 +309,8 @@ def start_trace(model: Explorable, name: str, request: Mapping[str, Any]) -> Tra
         interventions,
         edits,
         as_python(model, name, text, options, edits),
-        baseline=baseline if edits else None,
+        image,
+        baseline if edits else None,
     )
     entries = session.catalogue.values()
     size = sum(4 * math.prod(entry.shape) for entry in entries)

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from clearhead.inspection.sites import ATTENTION, BY_KEY, Site, position_axis
 from clearhead.layers.attention import Attention
+from clearhead.layers.block import Stack
 from clearhead.layers.embedding import Embedding
+from clearhead.layers.patches import PatchEmbedding
 
 BY_QUERY = ("scores", "masked", "weights")
 """Steps of an attention whose last axes are queries and keys."""
@@ -158,6 +160,8 @@ class Patch(Edit):
             _check_heads(site, self.heads)
         copied = self.positions.values() if isinstance(self.positions, Mapping) else self.positions or ()
         _check_positions(site, [*(self.positions or ()), *copied])
+        if self.positions is not None and site.tensor == "pixels":
+            raise site.error("has no positions; hide some of the patches with HidePatches")
         if not isinstance(self.trace, Mapping):
             raise site.error(f"{self.trace!r:.40} is not a trace; pass the result of capture")
         if not isinstance(self.trace.get(site.name), Tensor):
@@ -211,7 +215,7 @@ class Swap(Edit):
 
     def check(self, site: Site) -> None:
         _check_mapping(site, self.vectors, "{position: vector}")
-        if site.tensor in (*ATTENTION, "logits", "position_ids"):
+        if site.tensor in (*ATTENTION, "logits", "position_ids", "pixels"):
             raise site.error("has no vector for each token; swap token_embeddings, stream, added or states")
         _check_positions(site, self.vectors)
         for position, vector in self.vectors.items():
@@ -247,8 +251,8 @@ class SetPosition(Edit):
             )
         _check_positions(site, [*self.positions, *self.positions.values()])
         module: Any = site.module
-        rotary = None if isinstance(module, Embedding) else module.blocks[0].attention.relative
-        max_length = module.max_positions if rotary is None else len(rotary.cosines)
+        rotates = isinstance(site.module, Stack)
+        max_length = len(module.blocks[0].attention.relative.cosines) if rotates else module.max_positions
         for position in (*self.positions, *self.positions.values()):
             if position >= max_length:
                 raise site.error(f"position {position} is beyond the model's last, {max_length - 1}")
@@ -257,6 +261,35 @@ class SetPosition(Edit):
         changed = tensor.clone()
         for position, new in self.positions.items():
             changed[tensor == position] = new
+        return changed
+
+
+@dataclass(frozen=True)
+class HidePatches(Edit):
+    """Covers patches of an image, each named by its row and column, with one colour.
+
+    The colour is that of pixels that are 0 after normalisation: the mean of the processor.
+    """
+
+    patches: Sequence[tuple[int, int]]
+
+    def check(self, site: Site) -> None:
+        if site.tensor != "pixels":
+            raise site.error("not the pixels of an image; edit the pixels of an embedding of patches")
+        if not isinstance(self.patches, Sequence) or not all(map(_is_patch, self.patches)):
+            raise site.error(f"{self.patches!r} are not patches; pass [(row, column), …], counted from 0")
+
+    def apply(self, tensor: Tensor, context: EditContext) -> Tensor:
+        assert isinstance(context.site.module, PatchEmbedding)
+        size = context.site.module.patch_size
+        rows, columns = (side // size for side in tensor.shape[-2:])
+        changed = tensor.clone()
+        for row, column in self.patches:
+            if row >= rows or column >= columns:
+                raise context.site.error(
+                    f"there is no patch {row},{column}; the image has {rows} rows of {columns}"
+                )
+            changed[..., row * size : (row + 1) * size, column * size : (column + 1) * size] = 0
         return changed
 
 
@@ -307,6 +340,14 @@ def _check_positions(site: Site, positions: Sequence[int] | Mapping[int, object]
     for position in positions:
         if not isinstance(position, int) or position < 0:
             raise site.error(f"{position!r} is not a position; positions count from 0")
+
+
+def _is_patch(patch: object) -> bool:
+    return (
+        isinstance(patch, Sequence)
+        and len(patch) == 2
+        and all(isinstance(one, int) and one >= 0 for one in patch)
+    )
 
 
 def _check_mapping(site: Site, given: object, form: str) -> None:

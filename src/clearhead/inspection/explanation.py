@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import SettingsError
+from clearhead.inspection.image import PatchImage
 from clearhead.inspection.trace import CapturedPass, Trace, captured_pass
 from clearhead.models.anatomy import Anatomy, anatomy_of
 from clearhead.text.tokenizer import UNK, Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.inspection.pictures.picture import Picture
+    from clearhead.inspection.relevance import Relevance
     from clearhead.inspection.save import NotebookPage
 
 Run = Callable[[], Tensor]
@@ -99,9 +101,13 @@ class Explanation:
     name: str = field(default="", repr=False)
     """The name under which the model was loaded."""
     found: Any = field(default=None, repr=False)
-    """The `Translation` or `Generation`; None if the output was given."""
+    """The `Translation`, `Generation` or `Classification`; None if the output was given."""
     tree: SearchTree | None = field(default=None, repr=False)
     """The tree of the beam search, if there was one."""
+    images: Mapping[str, PatchImage] = field(default_factory=dict, repr=False)
+    """The image of each side whose positions are patches."""
+    relevance: "Callable[[], Relevance] | None" = field(default=None, repr=False)
+    """Measures how much each position of the input supports the output, if the model allows it."""
 
     def __getitem__(self, name: str) -> Tensor:
         return self.trace[name][0]
@@ -193,20 +199,26 @@ def explain_pass(
     processor: Any = None,
     text: str | None = None,
     output: str = "",
+    found: Any = None,
+    images: Mapping[str, PatchImage] | None = None,
 ) -> Explanation:
     """Captures one forward pass of any model that declares an `anatomy()`.
 
     `run` runs the pass and returns its logits; it is called several times. `sides` holds the tokens that the
-    model reads, by the sides of its anatomy. Only tensors that match the names are kept. The text defaults to
-    the pieces of the first side.
+    model reads, by the sides of its anatomy; a side that is an image needs none. Only tensors that match the
+    names are kept. The text defaults to the pieces of the first side.
     """
+    images = images or {}
+    sides = {**{side: patch_tokens(image) for side, image in images.items()}, **sides}
     expected = {side for part in anatomy_of(model).attentions for side in (part.queries, part.keys)}
     if missing := sorted(expected.difference(sides)):
         raise SettingsError(f"sides: {', '.join(missing)} missing; pass the tokens of each side")
     tokens = {side: tuple(given) for side, given in sides.items()}
     if text is None:
         text = " ".join(token.piece for token in next(iter(tokens.values())))
-    explanation = Explanation(text, output, tokens, Trace(), float("nan"), model, run, processor)
+    explanation = Explanation(
+        text, output, tokens, Trace(), float("nan"), model, run, processor, found=found, images=images
+    )
     return explanation.with_pass(captured_pass(model, run, names))
 
 
@@ -218,6 +230,11 @@ def text_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     for number, word in enumerate(tokenizer.words([ids[first:]])[0]):
         words += [None if one in specials else number for one in word]
     return [Token(*each) for each in zip(ids, tokenizer.pieces(ids), words, strict=True)]
+
+
+def patch_tokens(image: PatchImage) -> list[Token]:
+    """The positions of an image as tokens, which belong to no word."""
+    return [Token(position, name) for position, name in enumerate(image.names)]
 
 
 def with_next(tokens: Sequence[Token], ids: Sequence[int]) -> tuple[Token, ...]:

@@ -3,8 +3,10 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.errors import SettingsError
@@ -22,6 +24,7 @@ from clearhead.inspection.edits import Mute
 from clearhead.inspection.explanation import Explanation, Token, not_captured, words_of
 from clearhead.inspection.gradients import Norms, gradient_norms
 from clearhead.inspection.intervene import intervene
+from clearhead.inspection.relevance import Relevance
 from clearhead.inspection.sites import sites
 from clearhead.inspection.summaries import (
     Lens,
@@ -36,6 +39,10 @@ from clearhead.layers.block import Stack
 from clearhead.models.anatomy import AttentionPart, StackPart
 from clearhead.text.tokenizer import UNK, Tokenizer
 
+POOLED = "the pooled image"
+POOLING = "head.pooling_scores"
+"""The scores of sequence pooling in a classifier (Hassani et al. 2021)."""
+
 
 @dataclass(frozen=True)
 class Contribution:
@@ -46,6 +53,13 @@ class Contribution:
     head: int
     change: float
     """Negative if the head helps."""
+
+
+class ReadFrom(NamedTuple):
+    """Where a side is read: a weight for each position, 1 in all."""
+
+    name: str
+    weights: Tensor
 
 
 class Summaries:
@@ -136,6 +150,15 @@ class Summaries:
         path = cross.path(aligner.layer)
         return WordAlignment(path, aligner, source, target, merged, agreements(merged))
 
+    def read_from(self, side: str) -> ReadFrom:
+        """The positions of an image that the output is read from: its class token, its pooling, or all."""
+        positions, image = len(self.explanation.sides[side]), self.explanation.images[side]
+        if POOLING in self.explanation.trace and side == self.anatomy.output_side:
+            return ReadFrom(POOLED, self.tensor(POOLING)[:, 0].softmax(0))
+        if image.before:
+            return ReadFrom(image.names[0], F.one_hot(torch.tensor(0), positions).float())
+        return ReadFrom("all patches on average", torch.full((positions,), 1 / positions))
+
     def residual_contributions(self, stack: str) -> list[ResidualContribution]:
         """What each sublayer of a stack adds to the residual stream."""
         part = self.anatomy.stack(stack)
@@ -190,6 +213,12 @@ class Summaries:
         """The norm of the gradient of each predicted token's log-probability at each source token."""
         following = [token.next for token in self.explanation.target if token.next is not None]
         return gradient_norms(self.model, self.explanation.run, self._source_vectors, following)
+
+    @cached_property
+    def relevance(self) -> Relevance:
+        """How much each position of the input supports the output."""
+        assert self.explanation.relevance is not None
+        return self.explanation.relevance()
 
     def contributions(self) -> Generator[Contribution, None, None]:
         """The contribution of each head, by muting it while all others stay (Michel et al. 2019)."""

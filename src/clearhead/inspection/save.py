@@ -74,9 +74,12 @@ def record(explanation: Explanation) -> dict[str, Any]:
         "difference": explanation.difference,
         "settings": _plain(explanation.settings),
         "sides": {side: [token.record() for token in tokens] for side, tokens in explanation.sides.items()},
+        "images": {side: image.record() for side, image in explanation.images.items()},
         "attentions": {kind: _heads(summaries, kind) for kind in summaries.kinds},
     }
-    if summaries.cross:
+    if explanation.relevance:
+        found["relevance"] = summaries.relevance.record()
+    if summaries.has_words:
         words = summaries.alignment()
         found["alignment"] = {
             "head": words.name,

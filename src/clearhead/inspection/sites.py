@@ -26,6 +26,7 @@ from clearhead.layers.positions import NoPosition, Rotary
 from clearhead.layers.recurrent import RecurrentLayer
 from clearhead.layers.unrolling import unrolling
 from clearhead.models.anatomy import anatomy_of
+from clearhead.models.heads import Classifier
 
 Hook = Callable[[Tensor], Tensor]
 """Receives a tensor and returns the one that the model continues with."""
@@ -47,6 +48,10 @@ def _output(module: nn.Module, hook: Hook) -> Remove:
 def _input(submodule: str, module: nn.Module, hook: Hook) -> Remove:
     inner = module.get_submodule(submodule)
     return inner.register_forward_pre_hook(lambda _, args: (hook(args[0]), *args[1:])).remove
+
+
+def _output_of(submodule: str, module: nn.Module, hook: Hook) -> Remove:
+    return _output(module.get_submodule(submodule), hook)
 
 
 def _position_ids(embedding: nn.Module, hook: Hook) -> Remove:
@@ -86,6 +91,7 @@ def _batched(positions: Tensor) -> Tensor:
 Register = Callable[[nn.Module, Hook], Remove] | None
 """How to hook a tensor of a module; None: through the module's tap."""
 EMBEDDING: dict[str, Register] = {"token_embeddings": partial(_input, "position"), "stream": _output}
+PIXELS: dict[str, Register] = {"pixels": partial(_input, "patches")}
 POSITION: dict[str, Register] = {"position_embeddings": _position_embeddings, "position_ids": _position_ids}
 
 
@@ -101,7 +107,11 @@ def _tensors(module: nn.Module) -> dict[str, Register]:
         case PostNorm() | PreNorm():
             return {"stream": _output}
         case Embedding() | PatchEmbedding():
-            return EMBEDDING if isinstance(module.position, NoPosition) else {**POSITION, **EMBEDDING}
+            pixels = PIXELS if isinstance(module, PatchEmbedding) else {}
+            position = {} if isinstance(module.position, NoPosition) else POSITION
+            return {**pixels, **position, **EMBEDDING}
+        case Classifier() if module.config.pooling == "sequence":
+            return {"pooling_scores": partial(_output_of, "score")}
         case Stack():
             block = module.blocks[0]
             rotary = isinstance(block, Block) and isinstance(block.attention.relative, Rotary)

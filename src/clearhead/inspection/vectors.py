@@ -81,8 +81,8 @@ class PositionSimilarity:
 
 def position_kind(position: nn.Module, relative: nn.Module) -> str:
     """The kind of position that an embedding and an attention implement."""
-    kinds = (type(one) for one in (relative, position))
-    return next((kind.__name__.lower() for kind in kinds if kind in POSITIONS), "none")
+    kinds = (kind for one in (relative, position) for kind in POSITIONS if isinstance(one, kind))
+    return next((kind.__name__.lower() for kind in kinds), "none")
 
 
 @torch.no_grad()

@@ -123,6 +123,7 @@ class PatchEmbedding(nn.Module):
         self.patches = PATCHES[patches.kind](patches, width)
         self.class_token = nn.Parameter(torch.randn(width) * width**-0.5) if class_token else None
         self.position = make_position(position, width, positions)
+        self.patch_size, self.max_positions = patches.reduction, positions
         self.dropout = dropout
 
     def forward(self, images: Images) -> Tokens:

@@ -7,6 +7,7 @@ from clearhead.config import parse_settings
 from clearhead.errors import SettingsError
 from clearhead.models.bag import Bag, BagConfig
 from clearhead.models.bilstm import BiLSTM, BiLSTMConfig
+from clearhead.models.captioner import Captioner, CaptionerConfig
 from clearhead.models.encoder import Encoder, EncoderConfig
 from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.gpt import GPT, GPTConfig
@@ -23,6 +24,8 @@ __all__ = [
     "BagConfig",
     "BiLSTM",
     "BiLSTMConfig",
+    "Captioner",
+    "CaptionerConfig",
     "Encoder",
     "EncoderConfig",
     "EncoderDecoder",
@@ -49,6 +52,7 @@ MODELS: dict[str, Any] = {
     "bilstm": BiLSTM,
     "bag": Bag,
     "vit": ViT,
+    "captioner": Captioner,
 }
 """Every model family by its `kind`; register your own class here (`models/model.py` has the protocol)."""
 

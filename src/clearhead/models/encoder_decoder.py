@@ -1,4 +1,4 @@
-"""What every model that translates shares: settings, tied matrices, readout; and what it must provide."""
+"""What all models with an encoder and a decoder share: settings, tied matrices, readout, decoding steps."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Literal
@@ -11,9 +11,12 @@ from torch import Tensor, nn
 
 from clearhead.config import PresetSettings
 from clearhead.layers.attention import Tap
+from clearhead.layers.block import Stack
 from clearhead.layers.embedding import Embedding
-from clearhead.layers.layout import PairLayout
+from clearhead.layers.mask import Causal
+from clearhead.layers.positions import check_length
 from clearhead.models.anatomy import Anatomy
+from clearhead.models.state import TranslatorState
 from clearhead.text.tokenizer import Tokenizer
 
 SourceTokens = Int[Tensor, "batch source"]
@@ -46,7 +49,7 @@ class EncoderDecoderConfig(PresetSettings):
 
 
 class EncoderDecoder(nn.Module, ABC):
-    """A model that reads a source and writes a target, for the translation task."""
+    """A model that reads a source, a text or an image, and writes a target."""
 
     Processor = Tokenizer
     config: Any
@@ -68,11 +71,14 @@ class EncoderDecoder(nn.Module, ABC):
     def anatomy(self) -> Anatomy: ...
 
     @abstractmethod
-    def states(self, source: SourceTokens, layout: PairLayout, target: TargetTokens) -> TargetStates:
-        """The vector that each target token is read out from; sentences start with <s>."""
+    def states(self, source: Tensor, layout: Any, target: TargetTokens) -> TargetStates:
+        """The vector that each target token is read out from; sentences start with <s>.
+
+        The layout says how sentences lie in the rows: a PairLayout; a TextLayout if a source is no text.
+        """
 
     @abstractmethod
-    def start(self, source: SourceTokens, lengths: Int[Tensor, " batch"]) -> Any:
+    def start(self, source: Tensor, lengths: Int[Tensor, " batch"]) -> Any:
         """The state after encoding the source; the first `step` takes <s>."""
 
     @abstractmethod
@@ -84,7 +90,7 @@ class EncoderDecoder(nn.Module, ABC):
         logits, tap = F.linear(states, self.readout_weight), self.tap
         return logits if tap is None else tap("logits", logits)
 
-    def forward(self, source: SourceTokens, layout: PairLayout, target: TargetTokens) -> Logits:
+    def forward(self, source: Tensor, layout: Any, target: TargetTokens) -> Logits:
         """The logits of the next token at every target position."""
         return self.readout(self.states(source, layout, target))
 
@@ -96,3 +102,17 @@ class EncoderDecoder(nn.Module, ABC):
             self.target_embedding.weight = self.source_embedding.weight
         if tied != "none":
             self.readout_weight = self.target_embedding.weight
+
+
+class TransformerDecoding(EncoderDecoder):
+    """An encoder-decoder whose decoder is a stack of blocks with cross-attention."""
+
+    decoder: Stack
+
+    def step(self, tokens: Int[Tensor, " rows"], state: TranslatorState) -> Float[Tensor, "rows vocabulary"]:
+        """The logits of the token after these; advances the state."""
+        check_length(state.length + 1, self.config.max_positions)
+        positions = torch.full((1,), state.length, device=tokens.device)
+        x = self.target_embedding(tokens[:, None], positions)
+        x = self.decoder(x, Causal(), positions, state.source, state.caches)
+        return self.readout(x[:, 0])

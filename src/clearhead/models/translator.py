@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar, Literal
 
-import torch
 from jaxtyping import Float, Int
 from pydantic import PositiveInt
 from torch import Tensor
@@ -10,15 +9,13 @@ from torch import Tensor
 from clearhead.layers.block import BlockConfig, Source, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.layout import Padded, PairLayout
-from clearhead.layers.mask import Causal
-from clearhead.layers.positions import check_length
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
 from clearhead.models.encoder_decoder import (
-    EncoderDecoder,
     EncoderDecoderConfig,
     SourceTokens,
     TargetStates,
     TargetTokens,
+    TransformerDecoding,
 )
 from clearhead.models.state import TranslatorState
 
@@ -65,7 +62,7 @@ class TranslatorConfig(EncoderDecoderConfig, BlockConfig):
         return f"width {self.width}, ffn_width {self.ffn_width}, {layers}, {self.attention.heads} heads"
 
 
-class Translator(EncoderDecoder):
+class Translator(TransformerDecoding):
     """Embeddings, an encoder, a decoder with cross-attention, and a readout."""
 
     Config = TranslatorConfig
@@ -112,11 +109,3 @@ class Translator(EncoderDecoder):
         layout = Padded(lengths)
         encoded = self.encode(source, layout)
         return TranslatorState(self.decoder.project_source(encoded, layout.cross_mask), lengths)
-
-    def step(self, tokens: Int[Tensor, " rows"], state: TranslatorState) -> Float[Tensor, "rows vocabulary"]:
-        """The logits of the token after these; advances the state."""
-        check_length(state.length + 1, self.config.max_positions)
-        positions = torch.full((1,), state.length, device=tokens.device)
-        x = self.target_embedding(tokens[:, None], positions)
-        x = self.decoder(x, Causal(), positions, state.source, state.caches)
-        return self.readout(x[:, 0])

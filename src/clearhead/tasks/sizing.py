@@ -62,12 +62,12 @@ def matrix_weights(recipe: Any) -> int:
 def estimate_seconds(recipe: Any, device: torch.device) -> float:
     """The estimated time of a run on a device, from its speed in plain matrix products."""
     tokens = recipe.training.steps * recipe.batches.tokens
-    speed = _flops(device, recipe.model.width) * EFFICIENCY[device.type]
+    speed = flops_per_second(device, recipe.model.width) * EFFICIENCY[device.type]
     # Forward and backward are three products of two operations each.
     return 6 * matrix_weights(recipe) * tokens / speed
 
 
-def _flops(device: torch.device, width: int) -> float:
+def flops_per_second(device: torch.device, width: int) -> float:
     """Operations per second in matrix products of the model's shape: the best of a few trials."""
     left, right = torch.randn(1024, width, device=device), torch.randn(width, 4 * width, device=device)
     seconds = []

@@ -24,7 +24,22 @@ export function describe(edit: Intervention): string {
       return `token “${plain(edit.token, true)}” at ${edit.side} position ${edit.position}`;
     case "position":
       return `${edit.side} position ${edit.position} moved to ${edit.to}`;
+    case "hide":
+      return `hide ${edit.patches.length === 1 ? "patch" : "patches"} ${edit.patches.map((one) => one.join(",")).join(" · ")}`;
   }
+}
+
+/** The hidden patches of a side, by row and column. */
+export const hiddenOf = (side: string): [number, number][] =>
+  selection.edits.flatMap((edit) => (edit.kind === "hide" && edit.side === side ? edit.patches : []));
+
+/** Hides a patch, or shows it again. */
+export function toggle(side: string, row: number, column: number): void {
+  const before = hiddenOf(side);
+  const rest = before.filter(([r, c]) => r !== row || c !== column);
+  const patches = rest.length < before.length ? rest : [...before, [row, column] as [number, number]];
+  const others = selection.edits.filter((edit) => !(edit.kind === "hide" && edit.side === side));
+  apply(patches.length ? [...others, { kind: "hide", side, patches }] : others);
 }
 
 /** The heads of an attention named by edits of a kind. */

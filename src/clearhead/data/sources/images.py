@@ -20,6 +20,8 @@ from clearhead.errors import DataError
 # The usual names of columns and of folders.
 IMAGES, LABELS = ("image", "img", "images"), ("label", "labels", "class", "category", "fine_label")
 PARTS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
+# What images in a folder of other files are recognised by.
+SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"}
 BATCH = 256
 
 
@@ -83,14 +85,7 @@ def npz_images(path: Path) -> Iterator[LabelledImage]:
 
     `label_names`, if there, are the names of numbered labels.
     """
-    with open_file(path) as stream:
-        content = io.BytesIO(stream.read())
-    try:
-        with np.load(content, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, AttributeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"{path}: cut short or not an .npz file of plain arrays ({reason})") from None
+    arrays = _npz_arrays(path)
     images = _npz_sources(path, arrays)
     labels = arrays.get("labels", np.full(len(images), ""))
     if len(labels) != len(images) or labels.ndim != 1:
@@ -133,6 +128,20 @@ def parquet_images(path: Path) -> Iterator[LabelledImage]:
         raise DataError(f"{path}: cut short or not a Parquet file ({reason})") from None
 
 
+def named_images(path: Path) -> dict[str, ImageSource]:
+    """The images of a folder by their paths in it, or those of an .npz archive by its `names`."""
+    if path.is_dir():
+        files = (file for file in _files(path) if file.suffix.lower() in SUFFIXES)
+        return {file.relative_to(path).as_posix(): file for file in files}
+    if suffix(path) != ".npz":
+        raise DataError(f"{path}: images are in a folder, or in an .npz archive with their names")
+    arrays = _npz_arrays(path)
+    images, names = _npz_sources(path, arrays), [_text(name) for name in arrays.get("names", [])]
+    if len(names) != len(images):
+        raise DataError(f"{path}: has {len(images):,} images, but {len(names):,} 'names'")
+    return dict(zip(names, images, strict=True))
+
+
 READERS: dict[str, Callable[[Path], Iterator[LabelledImage]]] = {
     ".npz": npz_images,
     ".parquet": parquet_images,
@@ -144,6 +153,17 @@ def _files(folder: Path) -> list[Path]:
     """All files in a folder and below it that are not hidden, in order."""
     found = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return [file for file in found if not any(p.startswith(".") for p in file.relative_to(folder).parts)]
+
+
+def _npz_arrays(path: Path) -> dict[str, Any]:
+    with open_file(path) as stream:
+        content = io.BytesIO(stream.read())
+    try:
+        with np.load(content, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, AttributeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path}: cut short or not an .npz file of plain arrays ({reason})") from None
 
 
 def _npz_sources(path: Path, arrays: dict[str, Any]) -> Sequence[ImageSource]:

@@ -11,13 +11,23 @@ from clearhead.inspection.pictures.atlas import atlas_view
 from clearhead.inspection.pictures.beam import beam_view
 from clearhead.inspection.pictures.context import PictureContext, Selection
 from clearhead.inspection.pictures.cross import cross_view
+from clearhead.inspection.pictures.distance import distance_view
 from clearhead.inspection.pictures.gates import gates_view
 from clearhead.inspection.pictures.gradient import gradient_view
 from clearhead.inspection.pictures.head import head_view
 from clearhead.inspection.pictures.lens import lens_view
 from clearhead.inspection.pictures.neighbours import has_neighbours, neighbours_view
+from clearhead.inspection.pictures.patch_embedding import filters_view, grid_view, has_filters, has_grid
+from clearhead.inspection.pictures.patches import (
+    has_patches,
+    has_regions,
+    patches_view,
+    regions_view,
+    rollout_view,
+)
 from clearhead.inspection.pictures.picture import Picture
 from clearhead.inspection.pictures.positions import has_positions, positions_view
+from clearhead.inspection.pictures.relevance import relevance_view
 from clearhead.inspection.pictures.residual import residual_view
 from clearhead.inspection.pictures.transitions import has_transitions, transitions_view
 
@@ -43,7 +53,14 @@ def _has_residual(context: PictureContext) -> bool:
 
 VIEWS: Mapping[str, View] = MappingProxyType(
     {
+        "relevance": View(relevance_view, lambda context: context.explanation.relevance is not None),
         "cross": View(cross_view, lambda context: context.summaries.has_words, ("layer", "head")),
+        "regions": View(regions_view, has_regions, ("attention", "layer", "head")),
+        "patches": View(patches_view, has_patches, ("attention", "layer", "query")),
+        "rollout": View(rollout_view, has_patches, ("attention", "query")),
+        "distance": View(distance_view, has_patches, ("attention",)),
+        "grid": View(grid_view, has_grid),
+        "filters": View(filters_view, has_filters),
         "atlas": View(atlas_view, _has_attention, ("attention",)),
         "head": View(head_view, _has_attention, ("attention", "layer", "head")),
         "row": View(row_view, _has_attention, ("attention", "layer", "head", "query")),

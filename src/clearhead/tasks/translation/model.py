@@ -429,7 +429,7 @@ class TranslationModel:
         batch = PairBatch.of(sources, [[] for _ in sources]).to(self.device)
         state = self.model.start(batch.source, batch.source_lengths)
         max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.max_tokens)
-        forced = self._prefix_ids(options.prefix)
+        forced = prefix_ids(self.tokenizer, options.prefix)
         prefix = [forced] * len(sources) if forced else None
         start = torch.full((len(sources),), BOS, device=self.device)
         constraints = Constraints(start, EOS, max_length, prefix, options.adjustments())
@@ -441,16 +441,6 @@ class TranslationModel:
         if beam == 1 and not tree:
             return [[one] for one in greedy_search(self.model.step, state, constraints, penalty)]
         return beam_search(self.model.step, state, constraints, beam, penalty, options.nbest, tree)
-
-    def _prefix_ids(self, prefix: str | Sequence[int]) -> list[int]:
-        if isinstance(prefix, str):
-            return self.tokenizer.encode(prefix) if prefix else []
-        for number in prefix:
-            if not len(self.tokenizer.special_tokens) <= number < self.tokenizer.size:
-                raise SettingsError(
-                    f"prefix: {number} is not the id of a text token; give such ids, or a text"
-                )
-        return list(prefix)
 
     def _translation(self, source: str, found: list[Hypothesis]) -> Translation:
         if not found:
@@ -512,3 +502,13 @@ def _batches(lengths: list[int]) -> Iterator[list[int]]:
         batch.append(row)
     if batch:
         yield batch
+
+
+def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:
+    """The ids of a forced start, given as a text or as ids."""
+    if isinstance(prefix, str):
+        return tokenizer.encode(prefix) if prefix else []
+    for number in prefix:
+        if not len(tokenizer.special_tokens) <= number < tokenizer.size:
+            raise SettingsError(f"prefix: {number} is not the id of a text token; give such ids, or a text")
+    return list(prefix)

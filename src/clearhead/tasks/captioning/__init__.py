@@ -1,0 +1,1 @@
+"""Captioning: train on images with captions, describe images, evaluate."""

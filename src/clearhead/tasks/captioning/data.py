@@ -1,0 +1,287 @@
+"""Images with captions: reading, checking, splitting, and batches of them."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clearhead.data.batch import IGNORE_INDEX, TextBatch
+from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
+from clearhead.data.image_processor import ImageProcessor
+from clearhead.data.images import ImageSource
+from clearhead.data.progress import ProgressCallback, ignore_progress
+from clearhead.data.sources.captions import read_captions, read_names
+from clearhead.data.sources.images import check_images, images_hash, named_images
+from clearhead.errors import DataError
+from clearhead.evaluation.captions import caption_words
+from clearhead.tasks.captioning.recipe import CaptionBatching, CaptionsConfig
+from clearhead.text.tokenizer import BOS, EOS, PAD, Tokenizer
+
+Rows = NDArray[np.int64]
+Pixels = UInt8[Tensor, "images 3 size size"]
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What cannot be trained on or measured, by reason."""
+
+    without_image: tuple[str, ...] = ()
+    """Names of images that captions name but that are not there."""
+    without_caption: int = 0
+    """Images without a caption."""
+    damaged: tuple[str, ...] = ()
+    """Images that cannot be decoded."""
+    blank: int = 0
+    """Captions without words."""
+    too_long: int = 0
+    """Captions with more tokens than the model takes."""
+
+    def __str__(self) -> str:
+        """The reasons with their numbers; empty if nothing is left out."""
+        counts = {
+            f"captioned images that are not there ({_some(self.without_image)})": len(self.without_image),
+            "images without a caption": self.without_caption,
+            f"damaged images ({_some(self.damaged)})": len(self.damaged),
+            "captions without words": self.blank,
+            "captions with too many tokens": self.too_long,
+        }
+        return ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
+
+
+@dataclass(frozen=True)
+class CaptionedImages:
+    """Images that are not decoded yet, by name, and the captions of each."""
+
+    sources: Mapping[str, ImageSource]
+    captions: Mapping[str, list[str]]
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def part(self, names: Sequence[str]) -> "CaptionedImages":
+        """Some of the images."""
+        return CaptionedImages(self.sources, {name: self.captions[name] for name in names})
+
+    @property
+    def texts(self) -> list[str]:
+        """All captions."""
+        return [text for several in self.captions.values() for text in several]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The images of a recipe in three parts."""
+
+    train: CaptionedImages
+    validation: CaptionedImages
+    test: CaptionedImages
+    left_out: LeftOut = field(default_factory=LeftOut)
+
+    @classmethod
+    def read(cls, config: CaptionsConfig, seed: int) -> "Corpus":
+        """Reads the captions and the names of the images, and splits them; images are decoded later."""
+        everything, left_out = captioned_images(config.captions, config.images)
+        listed = {part: _listed(path, everything) for part, path in config.lists.items()}
+        others = {name for part in ("validation", "test") for name in listed.get(part, [])}
+        train = listed.get("train", [name for name in everything.captions if name not in others])
+        if both := others.intersection(train):
+            raise DataError(
+                f"{config.train}: {min(both)} is also an image of another part; remove it from one"
+            )
+        if "validation" not in listed and config.holds_out:
+            train, listed["validation"] = _hold_out(train, config, seed)
+        if not train:
+            raise DataError("no image is left to train on; name other images, or lower data.hold_out")
+        validation = everything.part(listed.get("validation", []))
+        test = everything.part(listed["test"]) if "test" in listed else validation
+        return cls(everything.part(train), validation, test, left_out)
+
+
+def captioned_images(
+    files: Sequence[str], images: str | None, elsewhere: str | None = None
+) -> tuple[CaptionedImages, LeftOut]:
+    """The images that have captions and the captions that have images, and what is left out.
+
+    Images are in a folder or an archive, by default in the folder of the captions; those that are not there
+    may be `elsewhere`.
+    """
+    location = Path(images) if images else Path(files[0]).parent
+    check_images([*files, location])
+    captions: dict[str, list[str]] = {}
+    blank = 0
+    for file in files:
+        for caption in read_captions(Path(file)):
+            if caption_words(caption.text):
+                captions.setdefault(caption.image, []).append(caption.text)
+            else:
+                blank += 1
+    sources = named_images(location)
+    if elsewhere and not captions.keys() & sources.keys():
+        sources = named_images(Path(elsewhere))
+    kept = {name: several for name, several in captions.items() if name in sources}
+    if not kept:
+        raise DataError(
+            f"{' and '.join(files)}: none of its {len(captions):,} images, such as {_some(list(captions))}, "
+            f"is in {location}; name their folder or archive: --set data.images=FOLDER"
+        )
+    missing = tuple(name for name in captions if name not in sources)
+    without = len(sources.keys() - captions.keys())
+    return CaptionedImages(sources, kept), LeftOut(missing, without, blank=blank)
+
+
+def captions_hash(config: CaptionsConfig) -> list[str]:
+    """Changes with the content of the files."""
+    images = config.images or str(Path(config.captions[0]).parent)
+    return [images_hash(path) for path in [*config.captions, *config.lists.values(), images]]
+
+
+@dataclass(frozen=True)
+class DecodedImages:
+    """Images as pixels, and the captions of each."""
+
+    pixels: Pixels
+    captions: list[list[str]]
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+    def first(self, count: int) -> "DecodedImages":
+        return DecodedImages(self.pixels[:count], self.captions[:count], self.names[:count])
+
+
+def decode_images(
+    images: CaptionedImages, processor: ImageProcessor, progress: ProgressCallback = ignore_progress
+) -> tuple[DecodedImages, list[str]]:
+    """The pixels of images that can be decoded, and the names of the others."""
+    pixels = np.empty((len(images), processor.size, processor.size, 3), dtype=np.uint8)
+    names, damaged, first = [], [], None
+    progress(0, len(images))
+    for name in images.captions:
+        try:
+            pixels[len(names)] = processor.square(images.sources[name], name)
+            names.append(name)
+        except DataError as error:
+            first = first or error
+            damaged.append(name)
+        progress(len(names) + len(damaged), len(images))
+    if first and not names:
+        raise first
+    channels_first = torch.from_numpy(pixels[: len(names)]).permute(0, 3, 1, 2).contiguous()
+    return DecodedImages(channels_first, [images.captions[name] for name in names], names), damaged
+
+
+@dataclass(frozen=True)
+class CaptionBatch(TextBatch):
+    """An image per row, and captions of it, one after the other: each is a document of the row."""
+
+    images: Pixels = field(kw_only=True)
+
+
+class CaptionRows:
+    """Captions in rows of one length, each with the number of its image."""
+
+    def __init__(self, captions: Sequence[Sequence[Sequence[int]]], max_tokens: int, row_length: int):
+        rows: list[tuple[int, list[Sequence[int]]]] = []
+        self.too_long = 0
+        for image, several in enumerate(captions):
+            free = 0
+            for ids in several:
+                if not 0 < len(ids) <= min(max_tokens, row_length - 1):
+                    self.too_long += 1
+                    continue
+                if len(ids) + 1 > free:
+                    rows.append((image, []))
+                    free = row_length
+                rows[-1][1].append(ids)
+                free -= len(ids) + 1
+        self.images = np.array([image for image, _ in rows], dtype=np.int64)
+        self.cells = np.zeros((4, len(rows), row_length), dtype=np.int32)
+        self.cells[0], self.cells[1] = PAD, IGNORE_INDEX
+        for row, (_, several) in enumerate(rows):
+            start = 0
+            for number, ids in enumerate(several, start=1):
+                end = start + len(ids) + 1
+                self.cells[:, row, start:end] = (
+                    [BOS, *ids],
+                    [*ids, EOS],
+                    [number] * (len(ids) + 1),
+                    range(len(ids) + 1),
+                )
+                start = end
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+class CaptionBatches(PlannedBatches[Rows, CaptionBatch]):
+    """Batches of one size; every image comes once per epoch, but for the last that do not fill a batch."""
+
+    def __init__(
+        self, rows: CaptionRows, pixels: Pixels, config: CaptionBatching, seed: int = 0, share: Share = SINGLE
+    ):
+        super().__init__(seed, share)
+        self.rows, self.pixels = rows, pixels
+        self.size = min(config.images, len(rows) // self.share.batches_per_step)
+        if not self.size:
+            raise DataError(
+                f"{len(rows)} images are too few for the {self.share.batches_per_step} batches of a step; "
+                "use fewer ranks, a lower training.accumulate or more images"
+            )
+
+    def plan(self, epoch: int) -> list[Rows]:
+        shuffled = self.random(epoch).permutation(len(self.rows))
+        step = self.size * self.share.batches_per_step
+        return np.split(shuffled[: len(shuffled) // step * step], len(shuffled) // step * step // self.size)
+
+    def build(self, epoch: int, plan: Rows) -> CaptionBatch:
+        cells = torch.from_numpy(self.rows.cells[:, plan])
+        return CaptionBatch(cells, images=self.pixels[torch.from_numpy(self.rows.images[plan])])
+
+    def sequential(self) -> list[Rows]:
+        """All rows once, in order."""
+        return np.split(np.arange(len(self.rows)), range(self.size, len(self.rows), self.size))
+
+
+def word_weights(rows: CaptionRows, tokenizer: Tokenizer) -> Float[Tensor, " vocabulary"]:
+    """How much each token says about an image: its inverse document frequency, special tokens excepted.
+
+    Over all tokens of the captions, the mean is 1.
+    """
+    labels = torch.from_numpy(rows.cells[1])
+    tokens = torch.zeros(len(rows), tokenizer.size)
+    tokens.scatter_add_(1, labels.clamp(min=0).long(), (labels >= len(tokenizer.special_tokens)).float())
+    rows_with = (tokens > 0).sum(0)
+    weights = (len(rows) / rows_with.clamp(min=1)).log() * (rows_with > 0)
+    return weights * tokens.sum() / (tokens.sum(0) * weights).sum().clamp(min=1)
+
+
+def _hold_out(names: Sequence[str], config: CaptionsConfig, seed: int) -> tuple[list[str], list[str]]:
+    """The names to train on and those held out, chosen by a hash so that more images change few of them."""
+    count = min(config.hold_out.most, max(1, int(config.hold_out.share * len(names))))
+    salt = seed.to_bytes(8, "little")
+    ranked = sorted(names, key=lambda name: hashlib.blake2b(name.encode(), salt=salt, digest_size=8).digest())
+    held = {*ranked[:count]}
+    return [name for name in names if name not in held], [name for name in names if name in held]
+
+
+def _listed(path: str, images: CaptionedImages) -> list[str]:
+    """The captioned images that a file lists; at least one."""
+    names = list(dict.fromkeys(read_names(Path(path))))
+    found = [name for name in names if name in images.captions]
+    if not found:
+        raise DataError(
+            f"{path}: none of its {len(names):,} names, such as {_some(names)}, is an image with a caption"
+        )
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
