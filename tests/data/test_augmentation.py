@@ -23,6 +23,7 @@ from clearhead.data.augmentation import (
     augment,
     crop_and_flip,
     mix,
+    resized_crops,
 )
 
 BATCH, HEIGHT, WIDTH = 4, 12, 16
@@ -189,3 +190,17 @@ def test_probabilities_and_magnitudes_are_checked():
     ):
         with pytest.raises(ValidationError):
             AugmentationConfig.model_validate(wrong)
+
+
+def test_a_resized_crop_is_a_part_of_the_image_at_the_whole_size():
+    # Values grow evenly to the right and downwards, so that a crop shows its size by their range.
+    ramp = torch.linspace(0, 255, 32).expand(64, 3, 32, 32).contiguous()
+    torch.manual_seed(0)
+    across, down = resized_crops(ramp, 0.25), resized_crops(ramp.mT.contiguous(), 0.25)
+    wide = (across[:, 0, 0, -1] - across[:, 0, 0, 0]) / 255
+    high = (down[:, 0, -1, 0] - down[:, 0, 0, 0]) / 255
+    for share in (wide, high):
+        assert 0.5 * 0.8 < share.min() < 0.65
+        assert 0.9 < share.max() <= 1
+    assert (across[:, :, :1] - across).abs().max() < 1e-3
+    torch.testing.assert_close(resized_crops(ramp, 1.0), ramp, atol=40, rtol=0)

@@ -6,10 +6,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from clearhead.data import converters
 from clearhead.data.datasets import Dataset
 from clearhead.data.download import get_dataset
+from clearhead.data.images import decode
+from clearhead.data.sources.images import named_images
 from clearhead.errors import DataError
 
 REVIEWS = {
@@ -57,3 +60,23 @@ def test_another_edition_of_the_archive_is_refused(archive, tmp_path: Path):
     with pytest.raises(DataError, match=r"aclImdb_v1\.tar\.gz: cut short or another edition"):
         get_dataset("small", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_photographs_become_small_images_with_names(tmp_path: Path):
+    with tarfile.open(tmp_path / "flickr.tar.gz", "w:gz") as tar:
+        for name, size in (("b.jpg", (30, 20)), ("a.jpg", (200, 100))):
+            content = io.BytesIO()
+            Image.new("RGB", size, (200, 0, 0)).save(content, "JPEG")
+            member = tarfile.TarInfo(f"repository/Flicker8k_Dataset/{name}")
+            member.size = content.tell()
+            tar.addfile(member, io.BytesIO(content.getvalue()))
+        for name, text in (("Flickr8k.token.txt", b"a.jpg#0\tred\n"), ("readme.txt", b"no")):
+            member = tarfile.TarInfo(f"repository/Flicker8k_text/{name}")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text))
+    made = dict(converters.flickr8k(tmp_path / "flickr.tar.gz"))
+    assert sorted(made) == ["Flickr8k.token.txt", "flickr8k_96px_jpeg.npz"]
+    (tmp_path / "images.npz").write_bytes(made["flickr8k_96px_jpeg.npz"])
+    images = named_images(tmp_path / "images.npz")
+    assert list(images) == ["a.jpg", "b.jpg"]
+    assert all(decode(image).size == (96, 96) for image in images.values())

@@ -80,9 +80,9 @@ def test_captions_in_one_row_equal_each_alone(images, target):
     row = torch.cat([target[0, :5], target[1, :4], target[2, :3]])[None]
     documents = torch.tensor([[1] * 5 + [2] * 4 + [3] * 3])
     positions = torch.tensor([[*range(5), *range(4), *range(3)]])
-    together = model(images[:1], Documents(documents, positions), row)[0]
+    batched = model(images[:1], Documents(documents, positions), row)[0]
     alone = [model(images[:1], Plain(), target[i : i + 1, :n])[0] for i, n in enumerate((5, 4, 3))]
-    torch.testing.assert_close(together, torch.cat(alone))
+    torch.testing.assert_close(batched, torch.cat(alone))
 
 
 def test_the_beam_finds_for_each_image_what_it_finds_for_it_alone(images):
@@ -93,8 +93,8 @@ def test_the_beam_finds_for_each_image_what_it_finds_for_it_alone(images):
         with torch.inference_mode():
             return beam_search(model.step, model.start(batch), Constraints(start, EOS, 8), beam=3, nbest=3)
 
-    together = search(images)
-    for row, several in enumerate(together):
+    batched = search(images)
+    for row, several in enumerate(batched):
         (alone,) = search(images[row : row + 1])
         assert [one.tokens for one in several] == [one.tokens for one in alone]
 

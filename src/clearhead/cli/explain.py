@@ -27,10 +27,11 @@ OUT_HELP = (
     "pictures."
 )
 VIEW_HELP = (
-    "The picture: cross (word alignment), atlas (all heads), head, row (the arithmetic of one query), "
-    "residual, lens, gates (of recurrent layers), gradient (at the source), beam, positions, neighbours, "
-    "transitions (of n-grams); of images patches (where each head looks), rollout, distance, grid (of "
-    "positions), filters, regions (of each written word); default: the most informative one."
+    "The picture: relevance (of each token for a label), cross (word alignment), atlas (all heads), head, "
+    "row (the arithmetic of one query), residual, lens, gates (of recurrent layers), gradient (at the "
+    "source), beam, positions, neighbours, transitions (of n-grams); of images patches (where each head "
+    "looks), rollout, distance, grid (of positions), filters, regions (of each written word); default: the "
+    "most informative one."
 )
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -69,6 +70,7 @@ def explain(
       clearhead explain en-de "I closed the windows." --view atlas --out heads.png
       clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
       clearhead explain runs/photos cat.jpg --view rollout --out cat.png
+      clearhead explain runs/reviews "Not bad at all." --view relevance --out why.png
     """
     from clearhead.explorer.explorable import input_of
     from clearhead.inspection.save import check_path

@@ -28,7 +28,7 @@ MAX_MAGNITUDE = 30
 # The strongest change of each operation, at MAX_MAGNITUDE.
 MAX_SHEAR, MAX_SHIFT, MAX_DEGREES, MAX_BLEND, MAX_BITS = 0.3, 150 / 331, 30.0, 0.9, 4
 # The most that a crop is longer in one direction than in the other, before it is scaled.
-MAX_STRETCH = 4 / 3
+MAX_ASPECT = 4 / 3
 OPERATIONS = (
     *("identity", "shear_x", "shear_y", "translate_x", "translate_y", "rotate"),
     *("brightness", "colour", "contrast", "sharpness"),
@@ -124,12 +124,12 @@ def crop_and_flip(
 def resized_crops(images: Pixels, least: float) -> Pixels:
     """Crops with random shares of the area, `least` or more, and random proportions, at the whole size."""
     height, width = images.shape[2:]
-    share, stretch, across, down = torch.rand(4, len(images), 1, device=images.device)
+    share, aspect, across, down = torch.rand(4, len(images), 1, device=images.device)
     size = (least + (1 - least) * share).sqrt()
-    stretch = (math.log(MAX_STRETCH) * (stretch - 0.5)).exp()
+    aspect = (math.log(MAX_ASPECT) * (aspect - 0.5)).exp()
     # From -1 to 1 over the whole image, as grid_sample counts.
     x, y = ((torch.arange(n, device=images.device) * 2 + 1) / n - 1 for n in (width, height))
-    wide, high = (size * stretch).clamp(max=1), (size / stretch).clamp(max=1)
+    wide, high = (size * aspect).clamp(max=1), (size / aspect).clamp(max=1)
     columns = wide * x + (2 * across - 1) * (1 - wide)
     rows = high * y + (2 * down - 1) * (1 - high)
     grid = torch.stack(torch.broadcast_tensors(columns[:, None, :], rows[:, :, None]), -1)

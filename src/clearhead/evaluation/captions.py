@@ -5,7 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, zip_longest
+from itertools import chain
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
@@ -31,7 +31,12 @@ def caption_bleu(captions: Sequence[str], references: References, order: int = M
     check_lines(captions=captions, references=references)
     metric = BLEU(tokenize="none", force=True, max_ngram_order=order)
     words = [[caption_words(text) for text in several] for several in references]
-    result = metric.corpus_score([*map(caption_words, captions)], [list(r) for r in zip_longest(*words)])
+    # sacreBLEU wants the first reference of every image, then the second; None where there is none.
+    streams = [
+        [several[number] if number < len(several) else None for several in words]
+        for number in range(max(map(len, words)))
+    ]
+    result = metric.corpus_score([*map(caption_words, captions)], streams)  # pyright: ignore[reportArgumentType]
     signature = metric.get_signature()
     signature.update("tok", "lower-cased words without punctuation")
     return Score(f"BLEU-{order}", result.score, str(signature))
@@ -124,8 +129,8 @@ def shuffled(captions: Sequence[str], seed: int = 0) -> list[str]:
     """The captions of shuffled images: each image gets the caption of another one."""
     order = np.random.default_rng(seed).permutation(len(captions))
     moved = list(captions)
-    for place, other in zip(order, np.roll(order, 1), strict=True):
-        moved[place] = captions[other]
+    for index, other in zip(order, np.roll(order, 1), strict=True):
+        moved[index] = captions[other]
     return moved
 
 

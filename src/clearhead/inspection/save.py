@@ -79,6 +79,8 @@ def record(explanation: Explanation) -> dict[str, Any]:
     }
     if probabilities := getattr(explanation.found, "probabilities", None):
         found["probabilities"] = dict(probabilities)
+    if explanation.relevance:
+        found["relevance"] = summaries.relevance.record()
     if summaries.has_words:
         words = summaries.alignment()
         found["alignment"] = {

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clearhead.data.caption_processor import CaptionProcessor
 from clearhead.errors import ModelError
+from clearhead.layers.attention import AttentionConfig
 from clearhead.layers.block import BlockConfig, Source, Stack
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import ActivationKind
@@ -42,6 +43,7 @@ class CaptionerConfig(EncoderDecoderConfig, BlockConfig):
     kind: Literal["captioner"] = "captioner"
     width: PositiveInt = 192
     ffn_width: PositiveInt = 768
+    attention: AttentionConfig = AttentionConfig(heads=3)
     decoder_layers: PositiveInt = 2
     activation: ActivationKind = "gelu_tanh"
     norm_position: NormPosition = "pre"
@@ -79,6 +81,10 @@ class CaptionerConfig(EncoderDecoderConfig, BlockConfig):
                 f"the decoder's width is {self.width}, the encoder's {self.encoder.width}; make width and "
                 "encoder.width equal"
             )
+        if self.encoder.head.kind != "classifier":
+            raise ValueError(
+                f"encoder.head: {self.encoder.head.kind!r} is no 'classifier' of an image's words"
+            )
         return self
 
 
@@ -95,7 +101,7 @@ class Captioner(TransformerDecoding):
 
     def __init__(self, config: CaptionerConfig, vocabulary: int):
         super().__init__(config)
-        words = Classifier(config.encoder.head, config.width, vocabulary)
+        words = Classifier(config.encoder.head, config.width, vocabulary)  # pyright: ignore[reportArgumentType]
         self.encoder = ViT(config.encoder, words)
         self.target_embedding = Embedding(
             vocabulary, config.width, config.position, config.max_positions, config.dropout

@@ -164,8 +164,8 @@ class CaptionModel:
     ) -> Explanation:
         """A caption at full speed, then one captured pass over image and caption.
 
-        The first argument is an image, here a file's name, because commands pass the texts of other models in
-        its place. Captures a given caption, `target`, instead of the model's own.
+        The first argument is an image, here a file's name, because commands pass the texts of other models
+        like this. Captures a given caption, `target`, instead of the model's own.
         """
         pixels = self.processor.image.pixels([text])
         options, found, tree = (options or CaptionOptions()).resolved(self.search), [], None
