@@ -2,9 +2,11 @@
 
 import hashlib
 import io
+import json
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -62,6 +64,25 @@ def test_another_edition_of_the_archive_is_refused(archive, tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_image_files_become_archives_in_the_order_of_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(converters, "CIFAR10_SIZES", {"train": 3, "test": 1})
+    files = {"train/bird/0002.jpg": b"bb", "train/bird/0001.jpg": b"a", "train/airplane/0009.jpg": b"ccc"}
+    path = tmp_path / "images.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in {**files, "test/truck/0000.jpg": b"d", "README.md": b"x"}.items():
+            member = tarfile.TarInfo(f"CIFAR-10-images-d7d0561/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    found = {name: np.load(io.BytesIO(content)) for name, content in converters.cifar10(path)}
+    train = found["cifar10_train_jpeg.npz"]
+    assert train["jpeg"].tobytes() == b"cccabb"
+    assert (train["offsets"].tolist(), train["labels"].tolist()) == ([0, 3, 4, 6], [0, 2, 2])
+    assert found["cifar10_test_jpeg.npz"]["labels"].tolist() == [9]
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="cut short or another edition"):
+        list(converters.cifar10(path))
+
+
 def test_photographs_become_small_images_with_names(tmp_path: Path):
     with tarfile.open(tmp_path / "flickr.tar.gz", "w:gz") as tar:
         for name, size in (("b.jpg", (30, 20)), ("a.jpg", (200, 100))):
@@ -80,3 +101,34 @@ def test_photographs_become_small_images_with_names(tmp_path: Path):
     images = named_images(tmp_path / "images.npz")
     assert list(images) == ["a.jpg", "b.jpg"]
     assert all(decode(image).size == (96, 96) for image in images.values())
+
+
+def test_squad_becomes_a_paragraph_per_line(tmp_path: Path):
+    answers = [{"text": "1973", "answer_start": 4}, {"text": "1973", "answer_start": 9}]
+    paragraph = {"context": "In 1973.", "qas": [{"id": "1", "question": "When?", "answers": answers}]}
+    content = {"data": [{"title": "Oil", "paragraphs": [paragraph]}]}
+    files = {"x/dataset/dev-v1.1.json": json.dumps(content), "x/dataset/dev-v2.0.json": "{}", "x/a.txt": "no"}
+    [(name, lines)] = converters.squad(tarball(tmp_path / "squad.tar.gz", files))
+    assert name == "squad1.1-dev.jsonl"
+    [record] = map(json.loads, lines.decode().splitlines())
+    question = {"id": "1", "question": "When?", "answers": ["1973"]}
+    assert record == {"title": "Oil", "context": "In 1973.", "questions": [question]}
+
+
+def test_the_english_files_of_babi_are_kept(tmp_path: Path):
+    files = {
+        "t/en-10k/qa1_a_train.txt": "1 A.",
+        "t/en/qa1_a_train.txt": "1 B.",
+        "t/hn-10k/qa1_a_train.txt": "1 C.",
+    }
+    found = list(converters.babi(tarball(tmp_path / "babi.tar.gz", files)))
+    assert found == [("qa1_a_train.txt", b"1 A.")]
+
+
+def tarball(path: Path, files: dict[str, str]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return path
