@@ -1,4 +1,4 @@
-"""clearhead train: a model from a recipe, or from files of pairs, text, labelled texts, images or captions."""
+"""clearhead train: a model from a recipe, or from pairs, text, labels, images or captions."""
 
 import logging
 from collections import deque
