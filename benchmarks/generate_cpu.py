@@ -18,7 +18,7 @@ import transformers
 
 from clearhead.accel.packing import packed_copy
 from clearhead.decoding import Constraints, DecodeLoop, most_probable
-from clearhead.interop.architectures import ARCHITECTURES
+from clearhead.interop.architectures import architecture_of
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.sliding_window import Sliding
 
@@ -56,7 +56,7 @@ def main() -> None:
 def clearhead(original: transformers.GPT2LMHeadModel) -> Continue:
     """Our model with the same weights, run as `LanguageModel` runs it."""
     model = GPT(GPTConfig(), VOCABULARY).eval()
-    weight_map = ARCHITECTURES["gpt2"].weights
+    weight_map = architecture_of({"model_type": "gpt2"}).weights
     tensors = {name: tensor for name, tensor in original.state_dict().items() if name != "lm_head.weight"}
     with torch.no_grad():
         weights = dict(model.named_parameters())

@@ -34,10 +34,17 @@ def about(device: torch.device) -> str:
     return f"{date.today()}, {name}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
-def table(title: str, turns: Turns, makers: dict[str, Callable[[], Step]], peak: float, flops: float) -> dict:
-    """Measure models in turn, print and return their medians; `flops` is the work per token."""
+def table(
+    title: str,
+    turns: Turns,
+    makers: dict[str, Callable[[], Step]],
+    peak: float,
+    flops: float,
+    unit: str = "tokens",
+) -> dict:
+    """Measure models in turn, print and return their medians; `flops` is the work per token or other unit."""
     print(title)
-    print(f"  {'model':32}{'tokens/s':>12}{'spread':>9}{'of peak':>9}{'memory':>10}{'ours is':>9}")
+    print(f"  {'model':32}{f'{unit}/s':>12}{'spread':>9}{'of peak':>9}{'memory':>10}{'ours is':>9}")
     steps: dict[str, Step] = {}
     memory, skipped = {}, {}
     for name, make in makers.items():
@@ -60,7 +67,7 @@ def table(title: str, turns: Turns, makers: dict[str, Callable[[], Step]], peak:
         spread = (max(theirs) - min(theirs)) / median
         ratio = statistics.median(own / other for own, other in zip(mine, theirs, strict=True))
         found[name] = {
-            "tokens_per_second": median,
+            f"{unit}_per_second": median,
             "spread": spread,
             "share_of_peak": median * flops / peak,
             "gigabytes": memory[name] / 1e9,

@@ -89,12 +89,11 @@ def test_an_invalid_override_is_rejected(override, message, error_of, tmp_path, 
         (["train"], "--out: is missing; pass a folder for the model, for example --out runs/mine"),
         (
             ["train", "--out", "x"],
-            "train: pass a recipe or one of --pairs, --text, --labels, --images, --captions with a FILE "
-            "(see clearhead train --help)",
+            "train: pass a recipe or one of --pairs, --text, --labels, --questions, --images, --captions",
         ),
         (
             ["train", "r.toml", "--pairs", "p.tsv", "--out", "x"],
-            "train: pass a recipe or one of --pairs, --text, --labels, --images, --captions with a FILE",
+            "train: pass a recipe or one of --pairs, --text, --labels, --questions, --images, --captions",
         ),
         (["train", "r.toml", "--resume", "--out", "x"], "--resume: uses the recipe saved in --out"),
         (

@@ -1,9 +1,10 @@
 """A model in use that classifies images."""
 
-from clearhead.inspection.image import patch_image
-from clearhead.inspection.explanation import explain_pass
-from clearhead.tasks.classification.model import Classification
 import torch
+
+from clearhead.inspection.explanation import explain_pass
+from clearhead.inspection.image import patch_image
+from clearhead.tasks.classification.model import Classification
 
 
 class ImageClassificationModel:

@@ -4,6 +4,7 @@ import base64
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import torch
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from clearhead.data.caption_processor import CaptionProcessor
+from clearhead.data.image_processor import ImageProcessor
 from clearhead.explorer.app import make_app
 from clearhead.explorer.images import ImageStore
 from clearhead.explorer.library import Library
@@ -19,8 +22,12 @@ from clearhead.explorer.standalone import standalone_page
 from clearhead.inspection import HidePatches, intervene
 from clearhead.inspection.image import attention_distance
 from clearhead.inspection.summaries import rollout
+from clearhead.models.captioner import Captioner, CaptionerConfig
+from clearhead.tasks.captioning.model import CaptionModel
+from clearhead.tasks.translation.model import SearchConfig
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
-from ..inspection.image_models import POOLED, PROCESSOR, STEM, random_pixels, vit
+from ..inspection.image_models import POOLED, PROCESSOR, SMALL, STEM, random_pixels, vit
 from .image_classifier import ImageClassificationModel
 
 
@@ -31,24 +38,52 @@ def file_of(seed: int, kind: str = "png") -> bytes:
     return buffer.getvalue()
 
 
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("samples")
+def captioner() -> CaptionModel:
+    """An untrained captioner of images of 8 pixels."""
+    torch.manual_seed(0)
+    words = Tokenizer.train(
+        ["a red wall on the left", "a blue dog"], TokenizerConfig(kind="word", vocabulary=20)
+    )
+    processor = CaptionProcessor(ImageProcessor(PROCESSOR.size), words)
+    small = {"width": 16, "ffn_width": 24, "attention": {"heads": 2}, "dropout": 0.0}
+    settings = {
+        **small,
+        "decoder_layers": 2,
+        "max_length": 12,
+        "encoder": {**SMALL, "head": {"pooling": "mean"}},
+    }
+    model = Captioner.build(CaptionerConfig.model_validate(settings), processor)
+    return CaptionModel(model, processor, SearchConfig(beam=3))
+
+
+def image_samples(folder: Path) -> dict[str, Path]:
+    """Two random images as files."""
     found = {name: folder / f"{name}.png" for name in ("0-cat", "1-dog")}
     for seed, path in enumerate(found.values()):
         path.write_bytes(file_of(seed))
     return found
 
 
-@pytest.fixture(scope="module")
-def classifiers(samples) -> dict[str, ImageClassificationModel]:
-    found = {
+def image_models(samples: dict[str, Path]) -> dict[str, Any]:
+    """Classifiers with a class token, sequence pooling and a convolutional stem, and a captioner."""
+    found: dict[str, Any] = {
         "vit": ImageClassificationModel(vit(), PROCESSOR),
         "pooled": ImageClassificationModel(vit(**POOLED), PROCESSOR),
         "stem": ImageClassificationModel(vit(**STEM), PROCESSOR),
+        "captions": captioner(),
     }
     found["vit"].samples = samples
     return found
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory) -> dict[str, Path]:
+    return image_samples(tmp_path_factory.mktemp("samples"))
+
+
+@pytest.fixture(scope="module")
+def classifiers(samples) -> dict[str, Any]:
+    return image_models(samples)
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +189,45 @@ def test_the_summaries_of_an_image_are_those_of_python(images, classifiers, samp
     assert [one["distance"] for one in heads["heads"]] == pytest.approx(
         [*distances[0], *distances[1]], abs=1e-5
     )
+
+
+def test_a_captioner_is_traced_with_its_image(images, classifiers, samples):
+    key = upload(images, samples["0-cat"].read_bytes(), "cat.png")
+    trace = trace_of(images, model="captions", image=key)
+    model = classifiers["captions"]
+    explanation = model.explain(samples["0-cat"])
+    assert trace["output"]["text"] == explanation.output == str(model.caption(samples["0-cat"]))
+    assert trace["images"]["image"]["grid"] == [4, 4]
+    assert {"logits", "beam", "lens"} <= set(trace["parts"])
+    response = images.get(
+        f"/api/trace/{trace['id']}/t/decoder.blocks.*.cross_attention.weights", params={"layer": 1, "head": 0}
+    )
+    weights = np.frombuffer(response.content, np.float32).reshape(-1, 16)
+    expected = explanation["decoder.blocks.1.cross_attention.weights"][0].numpy()
+    assert weights == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_start_of_a_caption_can_be_forced(images, classifiers, samples):
+    key = upload(images, samples["0-cat"].read_bytes())
+    forced = classifiers["captions"].tokenizer.encode("blue dog")
+    trace = trace_of(images, model="captions", image=key, forced=forced)
+    assert trace["output"]["text"].startswith("blue dog")
+    assert "CaptionOptions(prefix=" in trace["python"]
+
+
+def test_hiding_a_patch_changes_a_caption_as_in_python(images, classifiers, samples):
+    key = upload(images, samples["0-cat"].read_bytes())
+    patches = [[row, column] for row in range(4) for column in range(2)]
+    hide = {"kind": "hide", "side": "image", "patches": patches}
+    trace = trace_of(images, model="captions", image=key, interventions=[hide])
+    model = classifiers["captions"]
+    hidden = HidePatches([(row, column) for row, column in patches])
+    with intervene(model.model, {"encoder.embedding.pixels": hidden}):
+        explanation = model.explain(samples["0-cat"])
+    assert trace["output"]["log_prob"] == pytest.approx(explanation.sum_log_prob, abs=1e-4)
+    before = model.explain(samples["0-cat"])
+    assert trace["before"]["log_prob"] == pytest.approx(before.sum_log_prob, abs=1e-4)
+    assert trace["before"]["log_prob"] != trace["output"]["log_prob"]
 
 
 def test_a_page_of_an_image_holds_its_pixels(classifiers, samples):

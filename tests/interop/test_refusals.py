@@ -69,7 +69,11 @@ def test_missing_unknown_and_misshapen_tensors_are_named(name, change, message, 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "bert"}, "model_type: 'bert' is not one of gpt2, llama, mistral, qwen3"),
+        (
+            {"model_type": "t5"},
+            "model_type: 't5' is not one of gpt2, llama, mistral, qwen3, bert, roberta, distilbert, "
+            "vit, timm",
+        ),
         (
             {"activation_function": "tanh"},
             "activation_function: 'tanh' is not supported; "

@@ -35,7 +35,7 @@ def texts(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("position", [*POSITIONS, *RELATIVE_POSITIONS])
 @pytest.mark.parametrize("pooling", ["mean", "max", "first"])
 def test_padding_does_not_change_what_an_encoder_says(position: str, pooling: str):
-    model = encoder(position=position, head={"pooling": pooling})
+    model = encoder(position=position, head={"kind": "classifier", "pooling": pooling})
     ids, lengths = texts(9, 4)
     both = model(ids, lengths)
     torch.testing.assert_close(both[1:], model(ids[1:, :4], lengths[1:]), rtol=1e-4, atol=1e-5)

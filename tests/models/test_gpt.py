@@ -105,7 +105,7 @@ def test_a_prompt_in_chunks_equals_the_whole_prompt(name, monkeypatch):
     model, tokens = make_gpt(**SETTINGS[name]), make_tokens(3, 12)
     state = model.start(tokens[:, :11])
     once = model.step(tokens[:, 11], state)
-    monkeypatch.setattr("clearhead.models.gpt.PREFILL", 4)
+    monkeypatch.setattr("clearhead.models.causal.PREFILL", 4)
     state = model.start(tokens[:, :11], capacity=5)
     assert_close(model.step(tokens[:, 11], state), once)
 
@@ -113,7 +113,7 @@ def test_a_prompt_in_chunks_equals_the_whole_prompt(name, monkeypatch):
 @pytest.mark.parametrize("settings", BATCHED.values(), ids=BATCHED.keys())
 @torch.no_grad()
 def test_prompts_of_different_lengths_in_a_batch_equal_each_alone(settings, monkeypatch):
-    monkeypatch.setattr("clearhead.models.gpt.PREFILL", 3)
+    monkeypatch.setattr("clearhead.models.causal.PREFILL", 3)
     model, tokens, lengths = make_gpt(**settings), make_tokens(4, 12), torch.tensor([7, 0, 4, 1])
     following = make_tokens(4, 5, seed=2)
     padded = tokens[:, :7].masked_fill(torch.arange(7) < (7 - lengths)[:, None], 0)

@@ -129,7 +129,11 @@ export const VIEWS: View[] = [
     says: "neighbours, in context",
     show: Vectors,
     has: ({ model }, source) =>
-      source.live && model.width !== null && model.tokenizer !== null && model.tokenizer !== "character",
+      source.live &&
+      model.input === "text" &&
+      model.width !== null &&
+      model.tokenizer !== null &&
+      model.tokenizer !== "character",
   },
 ];
 

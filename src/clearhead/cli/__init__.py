@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from clearhead import __version__
 from clearhead.cli import (
+    answer,
     caption,
     classify,
     data,
@@ -19,6 +20,7 @@ from clearhead.cli import (
     explain,
     explore,
     export,
+    fill,
     generate,
     imports,
     models,
@@ -83,6 +85,8 @@ app.command("translate", cls=Command)(translate.translate)
 app.command("generate", cls=Command)(generate.generate)
 app.command("neighbours", cls=Command)(neighbours.neighbours)
 app.command("classify", cls=Command)(classify.classify)
+app.command("fill", cls=Command)(fill.fill)
+app.command("answer", cls=Command)(answer.answer)
 app.command("caption", cls=Command)(caption.caption)
 app.command("explain", cls=Command)(explain.explain)
 app.command("explore", cls=Command)(explore.explore)

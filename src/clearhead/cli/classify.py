@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import print_result, print_status, read_lines, utf8_arguments
-from clearhead.cli.options import Device, Json, device_named, option
+from clearhead.cli.options import Device, Json, device_named, given, option
+from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
     from clearhead.tasks.classification.model import Classification, ClassificationModel
@@ -27,10 +28,13 @@ def classify(
     ] = None,
     model: Annotated[str, option("Folder of a classifier.", "MODEL")] = ...,  # type: ignore[assignment]
     explain: Annotated[bool, option("Name the words or patches that decided.", name="--explain")] = False,
+    threshold: Annotated[
+        float | None, option("Probability of a label that is given, if a text may have several.", "P")
+    ] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Print the label of each text or image and its probability.
+    """Print the label of each text or image and its probability; if a text may have several, all its labels.
 
     With --explain, a bag of words names the n-grams with the most weight; a sequence model the words whose
     absence changes the probability most; an image classifier the patches, by row and column.
@@ -47,8 +51,11 @@ def classify(
     from clearhead.tasks.load import load_for
 
     classifier: ClassificationModel = load_for("classification", model, device_named(device))
+    if threshold is not None and not classifier.multi_label:
+        raise SettingsError(f"--threshold: {model} gives each text one label; leave it out")
+    options = given(threshold=threshold)
     for batch in _batches(utf8_arguments(texts, "text") if texts else read_lines()):
-        for found in classifier.classify(batch):
+        for found in classifier.classify(batch, **options):
             blank = not found.text.strip()
             evidence = classifier.evidence(found.text) if explain and not blank else {}
             if json:
@@ -59,7 +66,7 @@ def classify(
                 continue
             if found.unknown:
                 print_status(f"not in the model's vocabulary: {', '.join(found.unknown[:SHOWN])}")
-            print_result(f"{found.label}\t{found.probability:.3f}")
+            print_result(_line(found))
             for part, added in list(evidence.items())[:SHOWN]:
                 print_result(f"  {added:+.2f}  {part}")
 
@@ -69,11 +76,18 @@ def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
     return iter(lambda: list(islice(stream, LINES)), [])
 
 
+def _line(found: "Classification") -> str:
+    """The label and its probability; if there may be several, each with its own."""
+    labels = (found.label,) if found.labels is None else found.labels
+    return "\t".join(f"{label}\t{found.probabilities[label]:.3f}" for label in labels) or "(no label)"
+
+
 def _record(found: "Classification", evidence: dict[str, float]) -> dict[str, Any]:
     probabilities = found.probabilities if found.text.strip() else {}
-    record = {
-        "text": found.text,
-        "label": found.label if probabilities else "",
+    record: dict[str, Any] = {"text": found.text, "label": found.label if probabilities else ""}
+    if found.labels is not None:
+        record["labels"] = list(found.labels) if probabilities else []
+    record |= {
         "probabilities": {label: round(value, 6) for label, value in probabilities.items()},
         "unknown": list(found.unknown),
     }

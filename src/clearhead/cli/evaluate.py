@@ -49,6 +49,9 @@ def evaluate(
     stride: Annotated[int | None, option("Stride of the window; default: half of it.", "N", min=1)] = None,
     words: Annotated[list[str] | None, option(WORDS_HELP, "FILE")] = None,
     labels: Labels = None,
+    explanations: Annotated[
+        int | None, option("Texts on which a classifier's explanations are tested.", "N", min=1)
+    ] = None,
     data: Annotated[str | None, option(DATA_HELP, "FILE")] = None,
     device: Device = "auto",
     json: Json = False,
@@ -63,11 +66,15 @@ def evaluate(
     held out from its training. A sliding window predicts each token once, with at least window minus stride
     tokens of context.
 
+    A masked language model gets its accuracy, loss and perplexity on masked tokens of --text, always the same
+    ones, or of the text held out from its training.
+
     Word vectors get their rank correlation with human similarity ratings, and their accuracy on analogies, on
     the files of --words.
 
-    A classifier gets its accuracy, macro-F1 and confusion matrix on --labels, or on the test files of its
-    recipe, or on the texts held out from its training.
+    A classifier gets its accuracy, F1, calibration error and confusion matrix on --labels, or on the test
+    files of its recipe, or on the texts held out from its training. With --explanations, tokens are removed
+    from N of the texts, the most relevant first, to see whether they decide the label.
 
     Every other model is scored on --data, or on the data held out from its training.
 
@@ -82,6 +89,7 @@ def evaluate(
       clearhead evaluate runs/mine --text other.jsonl --field story
       clearhead evaluate runs/vectors --words EN-WS-353-ALL.txt
       clearhead evaluate runs/reviews --labels test.tsv
+      clearhead evaluate runs/reviews --explanations 200
       clearhead evaluate runs/answers --data test.jsonl
     """
     from clearhead.tasks.load import load
@@ -91,7 +99,7 @@ def evaluate(
     test = pairs_location(pairs) if pairs else None
     options = given(pairs=test, against=against, source=source, target=target, beam=beam, out=out)
     options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
-    options |= given(words=words, labels=labels, data=data)
+    options |= given(words=words, labels=labels, explanations=explanations, data=data)
     check_taken(context, model, loaded.task, options, loaded.evaluate_options)
     if field and not text:
         raise SettingsError(f"--field {field}: needs --text FILE; the held-out text has no fields")

@@ -27,10 +27,11 @@ OUT_HELP = (
     "pictures."
 )
 VIEW_HELP = (
-    "The picture: cross (word alignment), atlas (all heads), head, row (the arithmetic of one query), "
-    "residual, lens, gates (of recurrent layers), gradient (at the source), beam, positions, neighbours, "
-    "transitions (of n-grams); of images patches (where each head looks), rollout, distance, grid (of "
-    "positions), filters, regions (of each written word); default: the most informative one."
+    "The picture: relevance (of each token for a label), cross (word alignment), atlas (all heads), head, "
+    "row (the arithmetic of one query), residual, lens, gates (of recurrent layers), gradient (at the "
+    "source), beam, positions, neighbours, transitions (of n-grams); of images patches (where each head "
+    "looks), rollout, distance, grid (of positions), filters, regions (of each written word); default: the "
+    "most informative one."
 )
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -65,6 +66,7 @@ def explain(
       clearhead explain en-de "I have never been so tired." --out words.html
       clearhead explain en-de "I closed the windows." --view atlas --out heads.png
       clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
+      clearhead explain runs/reviews "Not bad at all." --view relevance --out why.png
     """
     import clearhead.explorer  # noqa: F401, adds the format html
     from clearhead.inspection.save import check_path

@@ -46,8 +46,8 @@ def export(
     int8 quantizes each row of a matrix to 8 bits. The folder has about a quarter of the size, works with
     every command, and gives nearly the same output. Held-out test data is not copied.
 
-    huggingface writes a folder for the transformers library. It supports language models with the
-    architecture of GPT-2, Llama, Mistral or Qwen3.
+    huggingface writes a folder for the transformers library. It supports models with the architecture of
+    GPT-2, Llama, Mistral, Qwen3, BERT, RoBERTa, DistilBERT or ViT.
 
     word2vec writes word vectors as a binary file (.bin) or as text (.txt, .vec).
 

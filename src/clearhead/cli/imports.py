@@ -18,8 +18,8 @@ def _huggingface(path: Path, out: Path) -> tuple[dict[str, Any], str]:
 
     model = import_model(path, out)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    layers, context = model.config.layers, model.config.context_length
-    message = f"{parameters:,} parameters, {layers} layers, context {context}"
+    layers, positions = model.config.layers, model.config.max_positions
+    message = f"{parameters:,} parameters, {layers} layers, {positions} positions"
     return {"parameters": parameters, "layers": layers}, message
 
 
@@ -35,17 +35,16 @@ FILES: dict[str, Import] = {".bin": _word2vec, ".txt": _word2vec, ".vec": _word2
 
 
 def import_(
-    path: Annotated[
-        Path, typer.Argument(help="Folder of a Hugging Face model, or a word2vec file.", metavar="PATH")
-    ],
+    path: Annotated[Path, typer.Argument(help="Folder of a model, or a word2vec file.", metavar="PATH")],
     out: Annotated[Path, option("New folder for the imported model.", "DIR")],
     json: Json = False,
 ) -> None:
-    """Import a Hugging Face language model, or word vectors.
+    """Import a model of Hugging Face or timm, or word vectors.
 
-    Supports GPT-2, Llama, Mistral and Qwen3. The folder must hold config.json, model.safetensors and the
-    tokenizer: tokenizer.json, or vocab.json and merges.txt. Nothing is downloaded, and no code from the
-    folder is run.
+    Language models: GPT-2, Llama, Mistral, Qwen3. Encoders: BERT, RoBERTa and DistilBERT for masked tokens,
+    classification and question answering. Images: ViT of Hugging Face and timm. The folder must hold
+    config.json, model.safetensors and, for text, the tokenizer: tokenizer.json, or vocab.json and merges.txt,
+    or vocab.txt. Nothing is downloaded, and no code from the folder is run.
 
     Word vectors are read from the files of word2vec: .bin (binary), .txt or .vec (text), also .gz, .xz, .zst.
 
@@ -53,6 +52,8 @@ def import_(
     Examples:
       clearhead import ~/models/gpt2 --out runs/gpt2
       clearhead generate --model runs/gpt2 "Once upon a time"
+      clearhead import ~/models/bert-base-uncased --out runs/bert
+      clearhead fill --model runs/bert "The [MASK] drinks milk."
       clearhead import GoogleNews-vectors-negative300.bin.gz --out runs/google
       clearhead neighbours king woman --minus man --model runs/google
     """

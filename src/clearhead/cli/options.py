@@ -24,6 +24,10 @@ LABELS_HELP = (
     "Labelled texts: a .tsv, .csv, .jsonl or .parquet file with columns 'label' and 'text', or lines of a "
     "label, a space and a text."
 )
+QUESTIONS_HELP = (
+    "Questions about texts: a .json file in SQuAD's format, a .jsonl file with context, question and "
+    "answers, or bAbI's stories."
+)
 CAPTIONS_HELP = (
     "Captions: lines of an image's file name, a tab or comma and a caption, or .jsonl with 'image' and "
     "'caption'; the images are beside it."
@@ -44,6 +48,7 @@ PairsList = Annotated[list[str] | None, option(PAIRS_HELP, "FILE", name="--pairs
 Texts = Annotated[list[str] | None, option(TEXT_HELP, "FILE", name="--text")]
 Labels = Annotated[str | None, option(LABELS_HELP, "FILE", name="--labels")]
 LabelsList = Annotated[list[str] | None, option(LABELS_HELP, "FILE", name="--labels")]
+QuestionsList = Annotated[list[str] | None, option(QUESTIONS_HELP, "FILE", name="--questions")]
 CaptionsList = Annotated[list[str] | None, option(CAPTIONS_HELP, "FILE", name="--captions")]
 ImagesList = Annotated[list[str] | None, option(IMAGES_HELP, "FOLDER", name="--images")]
 Beam = Annotated[int | None, option("Beam size; 1 is greedy search.", "N")]

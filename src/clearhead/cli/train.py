@@ -1,8 +1,9 @@
-"""clearhead train: a model from a recipe, or from pairs, text, labels, images or captions."""
+"""clearhead train: a model from a recipe, or from files of your own."""
 
 import logging
 from collections import deque
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ from clearhead.cli.options import (
     Json,
     LabelsList,
     PairsList,
+    QuestionsList,
     Texts,
     option,
     pairs_location,
@@ -42,6 +44,10 @@ def train(
     pairs: PairsList = None,
     text: Texts = None,
     labels: LabelsList = None,
+    masked: Annotated[
+        bool, option("Mask the text of --text, to pre-train an encoder.", name="--masked")
+    ] = False,
+    questions: QuestionsList = None,
     images: ImagesList = None,
     captions: CaptionsList = None,
     source: Annotated[str | None, option("Source language of the pairs.", "LANG", name="--from")] = None,
@@ -52,16 +58,18 @@ def train(
 ) -> None:
     """Train a model from a recipe or from your own files.
 
-    Without a recipe, sizes tokenizer, model and run to your data (--pairs, --text, --labels, --images or
-    --captions) and prints its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the
-    final weights are bit-identical to those of an uninterrupted one (CPU, fp32).
+    Without a recipe, sizes tokenizer, model and run to the files (--pairs, --text, --labels …) and prints
+    its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final weights are
+    bit-identical to those of an uninterrupted one (CPU, fp32).
 
     \b
     Examples:
       clearhead train recipes/translation/quickstart.toml --out runs/quickstart
       clearhead train --pairs my.en-de.tsv --out runs/mine
       clearhead train --text my.txt --out runs/writer
+      clearhead train --masked --text my.txt --out runs/bert
       clearhead train --labels reviews.tsv --out runs/reviews
+      clearhead train --questions train-v2.0.json --out runs/answers
       clearhead train --images photos --out runs/photos
       clearhead train --captions photos/captions.tsv --out runs/captions
       clearhead train recipes/translation/quickstart.toml --set model.width=256
@@ -72,7 +80,16 @@ def train(
     folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: need --pairs; a recipe has its own languages")
-    given = {"--pairs": pairs, "--text": text, "--labels": labels, "--images": images, "--captions": captions}
+    if masked and not text:
+        raise SettingsError('--masked: needs --text FILE; a recipe has kind = "masked"')
+    given = {
+        "--pairs": pairs,
+        "--masked" if masked else "--text": text,
+        "--labels": labels,
+        "--questions": questions,
+        "--images": images,
+        "--captions": captions,
+    }
     if resume and (recipe or any(given.values())):
         raise SettingsError(f"--resume: uses the recipe saved in --out; omit recipe, {', '.join(given)}")
     if not resume and sum(map(bool, (recipe, *given.values()))) != 1:
@@ -114,7 +131,9 @@ def _sized_recipe(
     from clearhead.training.devices import choose_device
 
     option, paths = next((option, paths) for option, paths in files.items() if paths)
-    fitted = SIZINGS[option](paths, languages, overrides)
+    fitted = (
+        _fit_pairs(paths, languages, overrides) if option == "--pairs" else _fit(option, paths, overrides)
+    )
     for choice in fitted.choices():
         print_status(choice)
     device = choose_device(fitted.recipe.training.device)
@@ -132,38 +151,20 @@ def _fit_pairs(paths: list[str], languages: tuple[str | None, str | None], overr
     return fit([pairs_location(one) for one in paths], known, overrides, FileProgress())
 
 
-def _fit_text(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
-    from clearhead.tasks.language.sizing import fit_text
-
-    return fit_text(paths, overrides, FileProgress())
-
-
-def _fit_labels(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
-    from clearhead.tasks.classification.sizing import fit_labels
-
-    return fit_labels(paths, overrides, FileProgress())
-
-
-def _fit_images(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
-    from clearhead.tasks.image_classification.sizing import fit_images
-
-    return fit_images(paths, overrides, FileProgress())
-
-
-def _fit_captions(paths: list[str], _: tuple[str | None, str | None], overrides: list[str]) -> Any:
-    from clearhead.tasks.captioning.sizing import fit_captions
-
-    return fit_captions(paths, overrides, FileProgress())
+def _fit(option: str, paths: list[str], overrides: list[str]) -> Any:
+    module, _, function = SIZINGS[option].partition(":")
+    return getattr(import_module(f"clearhead.tasks.{module}"), function)(paths, overrides, FileProgress())
 
 
 SIZINGS = {
-    "--pairs": _fit_pairs,
-    "--text": _fit_text,
-    "--labels": _fit_labels,
-    "--images": _fit_images,
-    "--captions": _fit_captions,
+    "--text": "language.sizing:fit_text",
+    "--masked": "masked.sizing:fit_masked",
+    "--labels": "classification.sizing:fit_labels",
+    "--questions": "question_answering.sizing:fit_questions",
+    "--images": "image_classification.sizing:fit_images",
+    "--captions": "captioning.sizing:fit_captions",
 }
-"""What sizes a recipe to the files of each option."""
+"""What sizes a recipe to the files of each option; imported only when used, because torch loads slowly."""
 
 
 def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:

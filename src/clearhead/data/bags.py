@@ -25,6 +25,8 @@ class BagVocabulary:
     """The words of a bag, numbered from 1, and its labels; 0 stands for an unknown word."""
 
     FILE = "vocabulary.json"
+    multi_label = False
+    """Each text has one label."""
 
     def __init__(self, words: Sequence[str], ngrams: int, labels: tuple[str, ...], lowercase: bool):
         self.words, self.ngrams, self.labels, self.lowercase = tuple(words), ngrams, labels, lowercase

@@ -170,7 +170,7 @@ class PackedBatch(TensorBatch):
         flat = cells.reshape(7, -1)
         for side, planes, shifts in ((source, (0,), (0,)), (target, (3, 4), (1, 0))):
             lengths = side.lengths.astype(np.int64) + 1
-            cell, segment, within = _packed_cells(lengths, rows, row_length)
+            cell, segment, within = packed_cells(lengths, rows, row_length)
             for plane, shift in zip(planes, shifts, strict=True):
                 is_token = (within >= shift) & (within < np.repeat(lengths, lengths) - 1 + shift)
                 flat[plane, cell[is_token]] = side.ids
@@ -209,7 +209,7 @@ class TextBatch(TensorBatch):
         cells[0], cells[1] = PAD, IGNORE_INDEX
         flat = cells.reshape(4, -1)
         number, start, lengths = spans.T
-        cell, segment, within = _packed_cells(lengths, rows, row_length)
+        cell, segment, within = packed_cells(lengths, rows, row_length)
         document, position = np.repeat(number, lengths), np.repeat(start, lengths) + within
         labels = documents.tokens(document, position + 1)
         labels[~documents.is_label(document, position + 1)] = IGNORE_INDEX
@@ -243,7 +243,7 @@ class CropBatch(TensorBatch):
         return self.labels.numel()
 
 
-def _packed_cells(lengths: Numbers, rows: Numbers, row_length: int) -> tuple[Numbers, Numbers, Numbers]:
+def packed_cells(lengths: Numbers, rows: Numbers, row_length: int) -> tuple[Numbers, Numbers, Numbers]:
     """Each token's cell in a flattened batch, its sequence's number in the row, and its index there."""
     first, first_of_row = np.cumsum(lengths) - lengths, np.searchsorted(rows, rows)
     starts = rows * row_length + first - first[first_of_row]

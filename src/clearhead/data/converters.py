@@ -2,11 +2,13 @@
 
 import hashlib
 import io
+import json
 import re
 import tarfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -43,6 +45,46 @@ def aclimdb(archive: Path, md5: str = ACLIMDB_MD5) -> Iterator[tuple[str, bytes]
         yield name, b"".join(line + b"\n" for _, _, line in sorted(found))
 
 
+def squad(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The questions of SQuAD 1.1, one paragraph per line, without the offsets of the answers."""
+    for path, content in _files(archive):
+        if found := re.search(r"dataset/(train|dev)-v1\.1\.json$", path):
+            lines = [
+                json.dumps(_paragraph(article["title"], paragraph), ensure_ascii=False)
+                for article in json.loads(content)["data"]
+                for paragraph in article["paragraphs"]
+            ]
+            yield f"squad1.1-{found[1]}.jsonl", "".join(f"{line}\n" for line in lines).encode()
+
+
+def _paragraph(title: str, paragraph: dict[str, Any]) -> dict[str, Any]:
+    questions = [
+        {
+            "id": one["id"],
+            "question": one["question"],
+            "answers": list(dict.fromkeys(answer["text"] for answer in one["answers"])),
+        }
+        for one in paragraph["qas"]
+    ]
+    return {"title": title, "context": paragraph["context"], "questions": questions}
+
+
+def babi(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The English files of bAbI with ten thousand questions per task."""
+    for path, content in _files(archive):
+        if "/en-10k/" in path and path.endswith(".txt"):
+            yield Path(path).name, content
+
+
+def _files(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The regular files of a tar archive, with their paths."""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            content = tar.extractfile(member) if member.isfile() else None
+            if content:
+                yield member.name, content.read()
+
+
 def flickr8k(archive: Path) -> Iterator[tuple[str, bytes]]:
     """The texts of Flickr8k as they are, and its photographs squashed to 96 pixels, in one .npz file."""
     photographs: dict[str, bytes] = {}
@@ -76,6 +118,8 @@ def _squashed(photograph: bytes) -> bytes:
 
 CONVERTERS: dict[str, Callable[[Path], Iterator[tuple[str, bytes]]]] = {
     "aclimdb": aclimdb,
+    "squad": squad,
+    "babi": babi,
     "flickr8k": flickr8k,
 }
 """What makes the files of a dataset, by name, from its public archive."""

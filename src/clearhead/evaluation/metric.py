@@ -32,6 +32,8 @@ BLEU = Metric("bleu", "BLEU", higher_is_better=True, format=".1f")
 BITS_PER_BYTE = Metric("bits_per_byte", "bits per byte")
 PERPLEXITY = Metric("perplexity", "perplexity", format=".2f")
 ACCURACY = Metric("accuracy", "accuracy", higher_is_better=True, format=".1%")
+EXACT_MATCH = Metric("exact_match", "exact match", higher_is_better=True, format=".1%")
+F1 = Metric("f1", "F1", higher_is_better=True, format=".1%")
 MACRO_F1 = Metric("macro_f1", "macro-F1", higher_is_better=True, format=".1%")
 
 

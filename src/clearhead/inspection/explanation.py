@@ -17,6 +17,7 @@ from clearhead.text.tokenizer import UNK, Tokenizer
 
 if TYPE_CHECKING:
     from clearhead.inspection.pictures.picture import Picture
+    from clearhead.inspection.relevance import Relevance
     from clearhead.inspection.save import NotebookPage
 
 Run = Callable[[], Tensor]
@@ -105,6 +106,8 @@ class Explanation:
     """The tree of the beam search, if there was one."""
     images: Mapping[str, PatchImage] = field(default_factory=dict, repr=False)
     """The image of each side whose positions are patches."""
+    relevance: "Callable[[], Relevance] | None" = field(default=None, repr=False)
+    """Measures how much each position of the input supports the output, if the model allows it."""
 
     def __getitem__(self, name: str) -> Tensor:
         return self.trace[name][0]

@@ -24,6 +24,7 @@ from clearhead.inspection.edits import Mute
 from clearhead.inspection.explanation import Explanation, Token, not_captured, words_of
 from clearhead.inspection.gradients import Norms, gradient_norms
 from clearhead.inspection.intervene import intervene
+from clearhead.inspection.relevance import Relevance
 from clearhead.inspection.sites import sites
 from clearhead.inspection.summaries import (
     Lens,
@@ -212,6 +213,12 @@ class Summaries:
         """The norm of the gradient of each predicted token's log-probability at each source token."""
         following = [token.next for token in self.explanation.target if token.next is not None]
         return gradient_norms(self.model, self.explanation.run, self._source_vectors, following)
+
+    @cached_property
+    def relevance(self) -> Relevance:
+        """How much each position of the input supports the output."""
+        assert self.explanation.relevance is not None
+        return self.explanation.relevance()
 
     def contributions(self) -> Generator[Contribution, None, None]:
         """The contribution of each head, by muting it while all others stay (Michel et al. 2019)."""

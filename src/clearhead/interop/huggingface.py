@@ -1,4 +1,4 @@
-"""Imports and exports Hugging Face folders: settings, weights and tokenizer of a GPT."""
+"""Imports and exports Hugging Face folders: settings, weights and processor."""
 
 import json
 from collections.abc import Iterator
@@ -28,46 +28,53 @@ from clearhead.checkpoint import (
 from clearhead.config import problems
 from clearhead.errors import ModelError
 from clearhead.files import atomic_path, check_new_folder, write_text
-from clearhead.interop.architectures import Architecture, architecture_for, architecture_of
-from clearhead.models import GPT, GPTConfig
+from clearhead.interop.architecture import Architecture
+from clearhead.interop.architectures import architecture_for, architecture_of
 from clearhead.text.huggingface import read_json
-from clearhead.text.tokenizer import Tokenizer
 
 CONFIG, INDEX, SHARDS = "config.json", "model.safetensors.index.json", "model-*.safetensors"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 CARD_TEXT = """# {name}
 
-A {model_type} language model, imported from a Hugging Face folder. The licence of the original model applies.
+A {class_name}, imported from a Hugging Face folder. The licence of the original model applies.
 
-    clearhead generate --model {name} "Once upon a time"
+    clearhead {command}
 """
+COMMANDS = {
+    "language": 'generate --model {name} "Once upon a time"',
+    "masked": 'fill --model {name} "The [MASK] drinks milk."',
+    "classification": 'classify --model {name} "A wonderful film."',
+    "question_answering": 'answer --model {name} --context FILE "Who was it?"',
+    "image_classification": "classify --model {name} IMAGE",
+}
+"""A command for the models of each task."""
 
 
-def import_model(folder: Path, out: Path) -> GPT:
+def import_model(folder: Path, out: Path) -> Any:
     """Convert a Hugging Face folder to a model folder; return the model."""
     check_new_folder(out)
     settings = _read_settings(folder)
     with _located(folder / CONFIG):
         architecture = architecture_of(settings)
-        config = _gpt_config(architecture, settings)
-        vocabulary = settings.get("vocab_size")
-        if not isinstance(vocabulary, int) or vocabulary < 1:
-            raise ModelError(f"vocab_size: {vocabulary!r} is not a number of tokens")
+        config = _config(architecture, settings)
+        processor = architecture.read_processor(folder, settings)
     tensors = _read_tensors(folder)
-    tokenizer = Tokenizer.from_huggingface(folder, vocabulary)
-    check_sizes(config, tokenizer, [tensor.shape for tensor in tensors.values()], str(folder / CONFIG))
-    model = build_for_loading(lambda: GPT(config, tokenizer.size))
+    check_sizes(config, processor, [tensor.shape for tensor in tensors.values()], str(folder / CONFIG))
+    model = build_for_loading(lambda: architecture.model.build(config, processor))
     location = str(folder / WEIGHTS)
     set_weights(model, architecture.weights.from_huggingface(model, tensors, location), location)
     out.mkdir(parents=True, exist_ok=True)
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     saved = {
+        "kind": architecture.task,
         "model": config.model_dump(exclude_none=True),
         "origin": {"library": "huggingface", "family": architecture.model_type, "precision": dtype},
     }
     write_text(out / SETTINGS, tomli_w.dumps(saved))
-    write_text(out / CARD, CARD_TEXT.format(name=out.name, model_type=architecture.model_type))
-    tokenizer.save(out / Tokenizer.FILE)
+    command = COMMANDS[architecture.task].format(name=out.name)
+    about = CARD_TEXT.format(name=out.name, class_name=architecture.class_name, command=command)
+    write_text(out / CARD, about)
+    processor.save(out / processor.FILE)
     # Weights last: they make a folder a model.
     save_weights(weights(model), out / WEIGHTS)
     return model
@@ -77,26 +84,25 @@ def export_model(folder: Path, out: Path) -> str:
     """Convert a model folder to a Hugging Face folder; return its model_type."""
     check_new_folder(out)
     checkpoint = load_checkpoint(folder)
-    model, tokenizer = checkpoint.model, checkpoint.processor
-    if not isinstance(model, GPT):
-        raise ModelError(f"{folder}: not a GPT; only those can be exported to Hugging Face")
-    with _located(folder / SETTINGS):
-        architecture = architecture_for(model.config)
+    model: Any = checkpoint.model
     origin = checkpoint.settings.get("origin")
-    precision = origin.get("precision") if isinstance(origin, dict) else None
+    origin = origin if isinstance(origin, dict) else {}
+    with _located(folder / SETTINGS):
+        architecture = architecture_for(model.config, origin.get("family"))
+    precision = origin.get("precision")
     dtype = precision if precision in DTYPES else "float32"
+    assert architecture.write_settings is not None
+    assert architecture.write_processor is not None
+    described, files = architecture.write_processor(checkpoint.processor, model.config)
     settings = {
         "architectures": [architecture.class_name],
         "model_type": architecture.model_type,
         "dtype": dtype,
-        "vocab_size": tokenizer.size,
-        "bos_token_id": tokenizer.bos_id,
-        "eos_token_id": list(tokenizer.eos_ids) if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id,
+        **described,
         **architecture.write_settings(model.config),
     }
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / CONFIG, json.dumps(settings, indent=2) + "\n")
-    for name, content in tokenizer.to_huggingface().items():
+    for name, content in {CONFIG: settings, **files}.items():
         write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     tensors = architecture.weights.to_huggingface(model).items()
     with atomic_path(out / WEIGHTS) as temporary:
@@ -114,11 +120,12 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     return read_json(folder / CONFIG)
 
 
-def _gpt_config(architecture: Architecture, settings: dict[str, Any]) -> GPTConfig:
+def _config(architecture: Architecture, settings: dict[str, Any]) -> Any:
+    kind = architecture.model.Config
     try:
-        return GPTConfig.model_validate(architecture.read_settings(settings))
+        return kind.model_validate(architecture.read_settings(settings))
     except ValidationError as error:
-        raise ModelError(next(iter(problems(GPTConfig, error)))) from None
+        raise ModelError(next(iter(problems(kind, error)))) from None
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelError(
             f"a value has the wrong type for {architecture.model_type} ({error}); copy the file again"
@@ -151,8 +158,10 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 @contextmanager
 def _located(path: Path) -> Iterator[None]:
-    """Prefix errors with the file they are about."""
+    """Prefix errors with the file they are about, unless they name another of the folder."""
     try:
         yield
     except ModelError as error:
+        if str(error).startswith(str(path.parent)):
+            raise
         raise ModelError(f"{path}: {error}") from None

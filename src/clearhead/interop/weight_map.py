@@ -1,18 +1,17 @@
-"""The correspondence between a GPT's parameters and the tensors of a Hugging Face checkpoint."""
+"""The correspondence between a model's parameters and the tensors of a Hugging Face checkpoint."""
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearhead.errors import ModelError
-from clearhead.models.gpt import GPT
 
-LM_HEAD = "lm_head.weight"
-# Buffers that old checkpoints store although they follow from the settings.
-IGNORED = ("rotary_emb.inv_freq", "attn.bias", "attn.masked_bias")
+# How the first BERT checkpoints name the parameters of a norm.
+OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,24 @@ class Tensors:
     names: tuple[str, ...]
     transposed: bool = False
     """GPT-2 stores its matrices as (in, out)."""
+    unused_rows: int = 0
+    """The first rows that no token uses: RoBERTa's positions start at 2."""
+    leading_axes: int = 0
+    """Axes of size 1 before those of the parameter."""
+
+    def read(self, part: Tensor) -> Tensor:
+        """A tensor of a checkpoint as part of the parameter."""
+        part = part.t() if self.transposed and part.dim() == 2 else part
+        for _ in range(self.leading_axes if part.dim() > self.leading_axes else 0):
+            part = part.squeeze(0)
+        return part[self.unused_rows :] if part.dim() else part
+
+    def write(self, part: Tensor) -> Tensor:
+        """A part of the parameter as the tensor of a checkpoint."""
+        unused = part.new_zeros(self.unused_rows, *part.shape[1:])
+        part = torch.cat((unused, part)) if self.unused_rows else part
+        part = part[(None,) * self.leading_axes] if self.leading_axes else part
+        return (part.T if self.transposed else part).contiguous()
 
 
 @dataclass(frozen=True)
@@ -29,77 +46,91 @@ class WeightMap:
     """The tensors of each parameter, for all models of one architecture."""
 
     prefix: str
-    """Precedes every name except that of the readout."""
+    """Precedes the names of all tensors but those of the head."""
     model: Mapping[str, Tensors]
     block: Mapping[str, Tensors]
     """Parameters of one block; {} in a tensor's name is its number."""
+    head: Mapping[str, Tensors]
+    stack: str = "encoder"
+    """The path of the blocks."""
+    ignored: tuple[str, ...] = field(default=())
+    """Patterns of the names of tensors that the model does not need."""
 
-    def entries(self, model: GPT) -> Iterator[tuple[str, Tensors]]:
+    def entries(self, model: nn.Module) -> dict[str, Tensors]:
         """The tensors of each parameter of a model; shared parameters appear once."""
-        parameters = dict(model.named_parameters())
-        outside = dict(self.model)
-        if model.config.tied == "all":
-            # named_parameters lists the shared matrix as readout_weight, Hugging Face as the embedding.
-            outside["readout_weight"] = outside["embedding.weight"]
-        for name, tensors in outside.items():
-            if name in parameters:
-                yield name, self._named(tensors)
-        for number in range(model.config.layers):
-            for name, tensors in self.block.items():
-                if (path := f"decoder.blocks.{number}.{name}") in parameters:
-                    yield path, self._named(tensors, number)
+        paths = {parameter: path for path, parameter in reversed(list(_parameters(model).items()))}
+        found: dict[str, Tensors] = {}
+        for path, tensors in self._all(model):
+            # Hugging Face stores a matrix that is also the readout as the embedding, which comes first.
+            found.setdefault(paths[_parameters(model)[path]], tensors)
+        return found
 
-    def from_huggingface(self, model: GPT, tensors: Mapping[str, Tensor], location: str) -> dict[str, Tensor]:
+    def _all(self, model: Any) -> Iterator[tuple[str, Tensors]]:
+        """The tensors of each parameter, shared ones under each of their names."""
+        parameters = _parameters(model)
+        named = {path: self._prefixed(tensors) for path, tensors in self.model.items()}
+        for number in range(model.config.layers):
+            for path, tensors in self.block.items():
+                named[f"{self.stack}.blocks.{number}.{path}"] = self._prefixed(tensors, number)
+        return ((path, one) for path, one in (named | dict(self.head)).items() if path in parameters)
+
+    def from_huggingface(
+        self, model: nn.Module, tensors: Mapping[str, Tensor], location: str
+    ) -> dict[str, Tensor]:
         """Values for every parameter of a model; missing, unknown and misshapen tensors are errors."""
-        parameters, entries = dict(model.named_parameters()), dict(self.entries(model))
-        known = {name for entry in entries.values() for name in entry.names}
-        # Checkpoints of a model without its head lack the prefix.
-        tensors = {
-            self.prefix + name if self.prefix + name in known else name: tensor
-            for name, tensor in tensors.items()
-        }
+        parameters, entries = dict(model.named_parameters()), self.entries(model)
+        known = {name for _, entry in self._all(model) for name in entry.names}
+        tensors = {self._known_name(name, known): tensor for name, tensor in tensors.items()}
         values = {}
         for path, entry in entries.items():
             if missing := [name for name in entry.names if name not in tensors]:
                 raise ModelError(f"{location}: {missing[0]} is missing; copy the folder again")
             parts = [tensors[name] for name in entry.names]
-            turned = [part.t() if entry.transposed and part.dim() == 2 else part for part in parts]
+            turned = [entry.read(part) for part in parts]
             whole = parameters[path].shape
             fits = all(part.shape[1:] == whole[1:] and part.dim() == len(whole) for part in turned)
             if not fits or sum(map(len, turned)) != whole[0]:
                 found = " and ".join(
                     f"{name} is {_shape(part)}" for name, part in zip(entry.names, parts, strict=True)
                 )
-                expected = _shape(parameters[path].t() if entry.transposed else parameters[path])
                 raise ModelError(
-                    f"{location}: {found}, config.json expects {expected}"
+                    f"{location}: {found}, config.json expects {_shape(entry.write(parameters[path]))}"
                     f"{' together' if len(parts) > 1 else ''}; the files belong to different models"
                 )
             values[path] = torch.cat(turned)
         for name in sorted(tensors.keys() - known):
-            tied = name == LM_HEAD and model.config.tied == "all"
-            if not tied and not name.endswith(IGNORED):
+            if not any(re.fullmatch(pattern, name) for pattern in self.ignored):
                 raise ModelError(
                     f"{location}: {name} is unknown; the model that config.json describes has no such tensor"
                 )
         return values
 
-    def to_huggingface(self, model: GPT) -> dict[str, Tensor]:
+    def to_huggingface(self, model: nn.Module) -> dict[str, Tensor]:
         """The parameters of a model as Hugging Face names, splits and transposes them."""
         parameters, tensors = dict(model.named_parameters()), {}
-        for path, entry in self.entries(model):
+        for path, entry in self.entries(model).items():
             value = parameters[path].detach()
             # A parameter of several tensors belongs to `Projections`.
             projections: Any = model.get_submodule(path.rpartition(".")[0])
             sizes = projections.sizes if len(entry.names) > 1 else (len(value),)
             for name, part in zip(entry.names, value.split(sizes), strict=True):
-                tensors[name] = (part.T if entry.transposed else part).contiguous()
+                tensors[name] = entry.write(part)
         return tensors
 
-    def _named(self, tensors: Tensors, number: int = 0) -> Tensors:
-        names = (name.format(number) for name in tensors.names)
-        prefixed = tuple(name if name == LM_HEAD else self.prefix + name for name in names)
-        return Tensors(prefixed, tensors.transposed)
+    def _known_name(self, name: str, known: set[str]) -> str:
+        """The name that we know a tensor by: those of a model without its head lack the prefix."""
+        for old, new in OLD_NAMES.items():
+            name = name.removesuffix(old) + new if name.endswith(old) else name
+        return self.prefix + name if self.prefix + name in known else name
+
+    def _prefixed(self, tensors: Tensors, number: int = 0) -> Tensors:
+        names = tuple(self.prefix + name.format(number) for name in tensors.names)
+        return replace(tensors, names=names)
+
+
+def _parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """All parameters by path, shared ones under each of their paths."""
+    return dict(model.named_parameters(remove_duplicate=False))
 
 
 def _shape(tensor: Tensor) -> str:

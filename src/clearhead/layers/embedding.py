@@ -41,7 +41,8 @@ class Embedding(nn.Module):
         self.dropout = dropout
         self.type_weight = None
         if token_types:
-            self.type_weight = nn.Parameter(torch.randn(token_types, width) * width**-0.5)
+            # At first, types say nothing; what an encoder has learned without them stays as it is.
+            self.type_weight = nn.Parameter(torch.zeros(token_types, width))
 
     def forward(
         self,
@@ -62,8 +63,14 @@ class Embedding(nn.Module):
             from clearhead.accel.kernels.embedding import look_up
         x = look_up(tokens, self.weight)
         if self.type_weight is not None:
-            x = x + (self.type_weight[0] if token_types is None else self.type_weight[token_types])
+            x = x + (self.type_weight[0] if token_types is None else self.type_vectors(token_types))
         return self.add_positions(x, positions, lengths)
+
+    def type_vectors(self, token_types: Tokens) -> Vectors:
+        """The vectors of token types, as a product: its gradient is fast where few types have many tokens."""
+        assert self.type_weight is not None
+        numbers = torch.arange(len(self.type_weight), device=token_types.device)
+        return (token_types[..., None] == numbers).to(self.type_weight.dtype) @ self.type_weight
 
     def add_positions(self, x: Vectors, positions: Positions, lengths: Lengths | None) -> Vectors:
         """Scaled token vectors plus positions, after norm and dropout."""

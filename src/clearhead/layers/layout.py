@@ -15,7 +15,7 @@ from clearhead.layers.positions import Lengths, Positions
 
 @runtime_checkable
 class TextLayout(Protocol):
-    """The rows of a language model."""
+    """The rows of a model that reads one text."""
 
     @property
     def positions(self) -> Positions | None:
@@ -38,11 +38,26 @@ class PaddedText:
     """One text per row, padded after `lengths` tokens; all its tokens see each other."""
 
     lengths: Lengths
-    positions: None = None
+    positions: Positions | None = None
 
     @property
     def mask(self) -> Mask:
         return LengthMask(self.lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedText:
+    """Several texts per row: each token has its text's number in the row (0 is padding).
+
+    All tokens of a text see each other.
+    """
+
+    segments: Int[Tensor, "batch positions"]
+    positions: Positions
+
+    @property
+    def mask(self) -> Mask:
+        return SameSegment(self.segments, self.segments)
 
 
 @dataclass(frozen=True, eq=False)

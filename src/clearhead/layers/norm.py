@@ -21,7 +21,7 @@ Sublayer = Callable[[Stream], Stream]
 class LayerNorm(nn.LayerNorm):
     """LayerNorm (Ba et al. 2016) in the precision of its weights; the result has the input's type."""
 
-    def forward(self, input: Stream) -> Stream:
+    def forward(self, input: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
         return super().forward(input.to(self.weight.dtype)).to(input.dtype)
 
 

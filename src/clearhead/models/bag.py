@@ -106,7 +106,12 @@ class Bag(nn.Module):
 
     @classmethod
     def fit(
-        cls, config: BagConfig, counted: CountedTexts, classes: Numbers, seed: int = 0
+        cls,
+        config: BagConfig,
+        counted: CountedTexts,
+        classes: Numbers,
+        seed: int = 0,
+        text_weights: NDArray[np.float32] | None = None,
     ) -> "tuple[Bag, bool]":
         """The model fitted to counted texts, and whether the solver converged."""
         model = cls.build(config, counted.vocabulary)
@@ -123,7 +128,7 @@ class Bag(nn.Module):
             if config.weighting == "naive_bayes":
                 scale = log_count_ratios(bags, chosen, width, config.smoothing)
                 values = values * scale[bags.columns]
-            weights, bias, done = _linear(config, bags, values, width, chosen, seed)
+            weights, bias, done = _linear(config, bags, values, width, chosen, seed, text_weights)
             converged &= done
             with torch.no_grad():
                 model.weight[:, column] = torch.from_numpy(weights * scale)
@@ -225,6 +230,7 @@ def _linear(
     width: int,
     chosen: NDArray[np.bool_],
     seed: int,
+    text_weights: NDArray[np.float32] | None,
 ) -> tuple[NDArray[np.float64], float, bool]:
     """Weights and bias of a linear classifier of the chosen texts, and whether the solver converged."""
     import warnings
@@ -245,6 +251,6 @@ def _linear(
         solver = LogisticRegression(solver="liblinear", **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solver.fit(matrix, chosen)
+        solver.fit(matrix, chosen, sample_weight=text_weights)
     bias = float(np.ravel(solver.intercept_)[0])
     return solver.coef_[0], bias, int(np.max(solver.n_iter_)) < MAX_ITERATIONS

@@ -10,7 +10,7 @@ from clearhead.config import Settings
 from clearhead.layers.embedding import Embedding
 from clearhead.layers.recurrent import Recurrent
 from clearhead.models.anatomy import Anatomy, RecurrentPart
-from clearhead.models.heads import ClassifierConfig, HeadConfig, StatesHead, make_head
+from clearhead.models.heads import ClassifierConfig, StatesHead, make_head
 from clearhead.text.processor import TextProcessor
 
 Tokens = Int[Tensor, "batch positions"]
@@ -28,7 +28,7 @@ class BiLSTMConfig(Settings):
     """Of embeddings, and between layers."""
     max_length: PositiveInt = 512
     """Maximum tokens of a text; of a longer one, its beginning (a quarter of them) and its end are kept."""
-    head: HeadConfig = ClassifierConfig(pooling="max", dropout=0.3)
+    head: ClassifierConfig = ClassifierConfig(pooling="max", dropout=0.3)
 
 
 class BiLSTM(nn.Module):
@@ -48,7 +48,9 @@ class BiLSTM(nn.Module):
 
     @classmethod
     def build(cls, config: BiLSTMConfig, processor: TextProcessor) -> "BiLSTM":
-        return cls(config, processor.size, make_head(config.head, 2 * config.width, processor))
+        model = cls(config, processor.size)
+        model.head = make_head(config.head, 2 * config.width, processor, model)
+        return model
 
     def anatomy(self) -> Anatomy:
         return Anatomy(

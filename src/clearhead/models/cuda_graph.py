@@ -9,10 +9,11 @@ from torch import Tensor
 from clearhead.accel.graphs import GraphedStep
 from clearhead.accel.torch_private import has_hooks
 from clearhead.layers.attention import KeyValues
+from clearhead.layers.block import BlockConfig
 from clearhead.layers.cache import StaticKVCache
 from clearhead.layers.mask import KeyMask, Mask
 from clearhead.layers.positions import check_length
-from clearhead.models.gpt import GPT, GPTConfig, Lengths, Tokens
+from clearhead.models.causal import CausalModel, Lengths, Tokens
 from clearhead.models.state import GPTState, Rows
 
 # Slots have this many positions or a power of two times as many, so that few sizes are recorded.
@@ -28,7 +29,7 @@ class GraphSlot:
     length = 0
     """The caller counts the cached positions: inside a slot no text is too long."""
 
-    def __init__(self, model: GPT, rows: int, capacity: int):
+    def __init__(self, model: CausalModel, rows: int, capacity: int):
         self.model, self.rows, self.capacity = model, rows, capacity
         config, like = model.config, model.readout_weight
         heads, device = config.attention.kv_heads or config.attention.heads, like.device
@@ -112,7 +113,7 @@ class CudaGraphState:
 class CudaGraphGPT:
     """The `start` and `step` of a GPT, recorded once for each number of rows and capacity."""
 
-    def __init__(self, model: GPT):
+    def __init__(self, model: CausalModel):
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
         self._idle: list[GraphSlot] = []
 
@@ -135,7 +136,7 @@ class CudaGraphGPT:
         """The logits of the next token; the state advances."""
         if isinstance(state, GPTState):
             return self.model.step(tokens, state)
-        check_length(state.length + 1, self.config.context_length)
+        check_length(state.length + 1, self.config.max_positions)
         state.reserve()
         logits = state.slot.step(tokens).clone()
         state.cached += 1
@@ -154,11 +155,11 @@ class CudaGraphGPT:
         self._idle = [*self._idle, slot][-MAX_IDLE:]
 
 
-def is_tapped(model: GPT) -> bool:
+def is_tapped(model: CausalModel) -> bool:
     """Whether a tap or hook reads or changes something inside the model."""
     return any(getattr(module, "tap", None) or has_hooks(module) for module in model.modules())
 
 
-def supports_cuda_graph(config: GPTConfig) -> bool:
+def supports_cuda_graph(config: BlockConfig) -> bool:
     """Whether the model's masks and positions do not depend on the capacity of a slot."""
     return config.window is None and config.position != "alibi" and config.packs

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
@@ -14,15 +14,12 @@ from clearhead.layers.embedding import Embedding
 from clearhead.layers.feedforward import ActivationKind
 from clearhead.layers.layout import Plain, TextLayout
 from clearhead.layers.norm import NormPosition
-from clearhead.layers.positions import Learned, PositionKind, check_length
+from clearhead.layers.positions import Learned, PositionKind
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
-from clearhead.models.state import GPTState, TextState
+from clearhead.models.causal import CausalModel, States, Tokens
 from clearhead.text.tokenizer import Tokenizer
 
-Tokens = Int[Tensor, "batch positions"]
-States = Float[Tensor, "batch positions width"]
 Logits = Float[Tensor, "batch positions vocabulary"]
-Lengths = Int[Tensor, " batch"]
 
 # Common in newer models.
 MODERN: dict[str, Any] = {
@@ -57,9 +54,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-# Long prompts are processed in chunks, to limit the memory for attention scores.
-PREFILL = 512
-
 
 class GPTConfig(BlockConfig):
     """The settings of a GPT. The defaults are GPT-2's; rotary, rms, swiglu and no bias make a Llama."""
@@ -90,7 +84,7 @@ class GPTConfig(BlockConfig):
         return self.layers
 
 
-class GPT(nn.Module):
+class GPT(CausalModel):
     """An embedding, a stack with causal attention, and a readout."""
 
     Config = GPTConfig
@@ -124,6 +118,10 @@ class GPT(nn.Module):
             attentions=(AttentionPart("decoder", "decoder", "attention", "text", "text", causal=True),),
         )
 
+    @property
+    def stack(self) -> Stack:
+        return self.decoder
+
     def states(self, tokens: Tokens, layout: TextLayout) -> States:
         """The last hidden state of each token."""
         x = self.embedding(tokens, layout.positions)
@@ -137,26 +135,3 @@ class GPT(nn.Module):
     def forward(self, tokens: Tokens, layout: TextLayout | None = None) -> Logits:
         """The logits of the next token at every position."""
         return self.readout(self.states(tokens, layout or Plain()))
-
-    def start(self, tokens: Tokens, lengths: Lengths | None = None, capacity: int = 16) -> GPTState:
-        """The state after these tokens: the prompts without their last token, which goes to the first `step`.
-
-        Rows are right-aligned: a row of fewer tokens, `lengths` of them, starts with padding. `capacity` is
-        the number of positions to reserve.
-        """
-        positions = tokens.shape[1]
-        padding = None if lengths is None or bool((lengths == positions).all()) else positions - lengths
-        state = GPTState(self.config.layers, padding, max(capacity, positions))
-        for chunk in tokens.split(PREFILL, dim=1) if positions else ():
-            self._extend(chunk, state)
-        return state
-
-    def step(self, tokens: Int[Tensor, " rows"], state: TextState) -> Float[Tensor, "rows vocabulary"]:
-        """The logits of the token after these; advances the state."""
-        return self.readout(self._extend(tokens[:, None], state)[:, 0])
-
-    def _extend(self, tokens: Tokens, state: TextState) -> States:
-        """The last hidden states of tokens that follow those in the state."""
-        check_length(state.length + tokens.shape[1], self.config.max_positions)
-        mask, positions = state.mask, state.positions(tokens.shape[1], tokens.device)
-        return self.decoder(self.embedding(tokens, positions), mask, positions, caches=state.caches)

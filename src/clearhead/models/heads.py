@@ -1,7 +1,7 @@
 """Heads: what a model reads out of its states; to add one, add its settings and a row to HEADS."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clearhead.config import Settings
+from clearhead.layers.block import BlockConfig, norm_of
+from clearhead.layers.embedding import Embedding
+from clearhead.layers.feedforward import ACTIVATIONS
 from clearhead.layers.mask import LengthMask
 
 States = Float[Tensor, "batch positions width"]
@@ -27,7 +30,7 @@ class ClassifierConfig(Settings):
     """One class for the whole input."""
 
     kind: Literal["classifier"] = "classifier"
-    pooling: Literal["mean", "max", "first", "sequence"] = "mean"
+    pooling: Literal["mean", "max", "first", "last", "sequence"] = "mean"
     """How the states of all positions become one vector. first: the state of the first token, as in BERT.
     sequence: their mean with learned weights (Hassani et al. 2021)."""
     pooler: Literal["none", "tanh", "relu"] = "none"
@@ -56,11 +59,11 @@ class Classifier(nn.Module):
             return states[:, 0]
         if lengths is None:
             lengths = torch.full((states.shape[0],), states.shape[1], device=states.device)
-        inside = LengthMask(lengths).dense(1, states.shape[1], states.device)
-        assert inside is not None
-        inside = inside[:, 0, 0, :, None]
+        if self.config.pooling == "last":
+            return states[torch.arange(len(states), device=states.device), lengths - 1]
         if self.config.pooling == "mean":
-            return (states * inside).sum(1) / lengths[:, None].to(states.dtype)
+            return mean_pool(states, lengths)
+        inside = _inside(states, lengths)
         if self.config.pooling == "max":
             return states.masked_fill(~inside, float("-inf")).amax(1)
         return (self.weights(states, inside) * states).sum(1)
@@ -72,6 +75,30 @@ class Classifier(nn.Module):
         return self.score(states).masked_fill(~inside, float("-inf")).softmax(1).to(states.dtype)
 
 
+class SpanConfig(Settings):
+    """Two scores for each token: that an answer starts there, and that it ends there."""
+
+    kind: Literal["span"] = "span"
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    order: Literal["text_first", "question_first"] = "text_first"
+    """Which of both has the lower positions; BERT has question_first, and token types 0 and 1."""
+
+
+class SpanHead(nn.Module):
+    """The logits of the start and of the end of an answer (Devlin et al. 2019)."""
+
+    def __init__(self, config: SpanConfig, width: int):
+        super().__init__()
+        self.config = config
+        self.readout = nn.Linear(width, 2)
+
+    def forward(self, states: States, lengths: Lengths) -> Float[Tensor, "batch positions 2"]:
+        states = F.dropout(states, self.config.dropout, self.training).float()
+        # Spans are compared by sums of two logits, for which bf16 is too coarse.
+        with torch.autocast(states.device.type, enabled=False):
+            return self.readout(states)
+
+
 class StatesHead(nn.Module):
     """The states as they are, of a model without a head."""
 
@@ -79,13 +106,73 @@ class StatesHead(nn.Module):
         return states
 
 
-HeadConfig = ClassifierConfig
-HEADS: dict[str, Callable[[Any, int, Any], nn.Module]] = {
-    "classifier": lambda config, width, processor: Classifier(config, width, len(processor.labels)),
+class MaskedTokensConfig(Settings):
+    """The token behind each mask; logits are products with the token embeddings."""
+
+    kind: Literal["masked_tokens"] = "masked_tokens"
+    predict_from: Literal["mask", "previous"] = "mask"
+    """The state that predicts a masked token: its own, or that of the token before it. With the latter, one
+    model can also generate text (Charpentier and Samuel 2024)."""
+    transform: bool = False
+    """Whether states go through a dense layer, the activation of the blocks and a norm first, and the logits
+    have a bias, as in BERT (Devlin et al. 2019)."""
+
+
+class Transform(nn.Module):
+    """What BERT does with a state before the readout (Devlin et al. 2019)."""
+
+    def __init__(self, config: BlockConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.width, config.width)
+        # A gated network has no activation of its own.
+        self.activation = ACTIVATIONS.get(config.activation, F.gelu)
+        self.norm = norm_of(config)
+
+    def forward(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        return self.norm(self.activation(self.dense(states)))
+
+
+class MaskedTokens(nn.Module):
+    """The logits of the vocabulary at every position; its matrix is that of the token embeddings."""
+
+    def __init__(self, config: MaskedTokensConfig, block: BlockConfig, embedding: Embedding):
+        super().__init__()
+        self.config = config
+        self.weight = embedding.weight
+        self.bias = nn.Parameter(torch.zeros(len(self.weight))) if config.transform else None
+        self.transform = Transform(block) if config.transform else nn.Identity()
+
+    def forward(self, states: States, lengths: Lengths) -> Float[Tensor, "batch positions vocabulary"]:
+        return self.readout(states)
+
+    def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
+        """The logits of hidden states."""
+        return F.linear(self.transform(states), self.weight, self.bias)
+
+
+HeadConfig = Annotated[ClassifierConfig | MaskedTokensConfig | SpanConfig, Field(discriminator="kind")]
+HEADS: dict[str, Callable[[Any, int, Any, Any], nn.Module]] = {
+    "classifier": lambda config, width, processor, _: Classifier(config, width, len(processor.labels)),
+    "masked_tokens": lambda config, width, processor, model: MaskedTokens(
+        config, model.config, model.embedding
+    ),
+    "span": lambda config, width, *_: SpanHead(config, width),
 }
-"""What makes each head from its settings, the width of the states and the processor."""
+"""What makes each head from its settings, the width of the states, the processor and the model it is for."""
 
 
-def make_head(config: HeadConfig, width: int, processor: Any) -> nn.Module:
+def make_head(config: HeadConfig, width: int, processor: Any, model: nn.Module) -> nn.Module:
     """The head that the settings describe."""
-    return HEADS[config.kind](config, width, processor)
+    return HEADS[config.kind](config, width, processor, model)
+
+
+def mean_pool(states: States, lengths: Lengths) -> Float[Tensor, "batch width"]:
+    """The mean state of each text."""
+    return (states * _inside(states, lengths)).sum(1) / lengths[:, None].to(states.dtype)
+
+
+def _inside(states: States, lengths: Lengths) -> Bool[Tensor, "batch positions 1"]:
+    """Whether positions belong to the text."""
+    inside = LengthMask(lengths).dense(1, states.shape[1], states.device)
+    assert inside is not None
+    return inside[:, 0, 0, :, None]

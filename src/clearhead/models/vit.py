@@ -16,7 +16,7 @@ from clearhead.layers.norm import NormPosition
 from clearhead.layers.patches import LinearPatchesConfig, PatchEmbedding, PatchesConfig, Rotary2d
 from clearhead.layers.positions import PositionKind
 from clearhead.models.anatomy import Anatomy, AttentionPart, StackPart
-from clearhead.models.heads import ClassifierConfig, HeadConfig, StatesHead, make_head
+from clearhead.models.heads import ClassifierConfig, StatesHead, make_head
 
 Images = Float[Tensor, "batch 3 size size"]
 States = Float[Tensor, "batch positions width"]
@@ -42,7 +42,7 @@ class ViTConfig(BlockConfig):
     norm_position: NormPosition = "pre"
     init: Init = "xavier"
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    head: HeadConfig = ClassifierConfig(pooling="first", dropout=0.0)
+    head: ClassifierConfig = ClassifierConfig(pooling="first", dropout=0.0)
     """Where its pooling is first, a class token comes before the patches."""
 
     @property
@@ -111,7 +111,9 @@ class ViT(nn.Module):
                 f"model.image_size is {config.image_size}, but {processor.FILE} makes images of "
                 f"{processor.size} pixels; the files belong to different models"
             )
-        return cls(config, make_head(config.head, config.width, processor))
+        model = cls(config)
+        model.head = make_head(config.head, config.width, processor, model)
+        return model
 
     def anatomy(self) -> Anatomy:
         return Anatomy(

@@ -4,7 +4,9 @@ from clearhead.tasks.captioning.task import CaptioningTask
 from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.image_classification.task import ImageClassificationTask
 from clearhead.tasks.language.task import LanguageTask
+from clearhead.tasks.masked.task import MaskedTask
 from clearhead.tasks.ngrams.task import NgramTask
+from clearhead.tasks.question_answering.task import QuestionAnsweringTask
 from clearhead.tasks.task import Task
 from clearhead.tasks.translation.task import TranslationTask
 from clearhead.tasks.word_vectors.task import WordVectorsTask
@@ -15,6 +17,8 @@ TASKS: dict[str, type[Task]] = {
     "ngrams": NgramTask,
     "word_vectors": WordVectorsTask,
     "classification": ClassificationTask,
+    "masked": MaskedTask,
+    "question_answering": QuestionAnsweringTask,
     "captioning": CaptioningTask,
     "image_classification": ImageClassificationTask,
 }

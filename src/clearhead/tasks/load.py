@@ -7,6 +7,7 @@ import torch
 
 from clearhead import tasks
 from clearhead.checkpoint import SETTINGS, Checkpoint, load_checkpoint
+from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.tasks.zoo import describe, find, find_built_in, task_of
 
@@ -22,19 +23,24 @@ def load_built_in(name: str, device: torch.device | str = "cpu") -> Any:
 
 
 def load_for(task: str, name: str | Path, device: torch.device | str = "cpu") -> Any:
-    """The model by its name or folder, of this task or another with the same command."""
+    """The model by its name or folder, of this task or of one that serves its command."""
     folder, variant = find(name)
     found = describe(folder)
     other = tasks.TASKS[found.task if found else task]
-    if other.command != tasks.TASKS[task].command:
-        raise ModelError(f"{name}: this model {other.does}; use {other.command}")
-    return _load(str(name), folder, variant, device)
+    if other.command == tasks.TASKS[task].command:
+        return _load(str(name), folder, variant, device)
+    if task in other.serves(read_toml(folder / SETTINGS)):
+        return _load(str(name), folder, variant, device, task)
+    raise ModelError(f"{name}: this model {other.does}; use {other.command}")
 
 
-def _load(name: str, folder: Path, variant: str | None, device: torch.device | str) -> Any:
+def _load(
+    name: str, folder: Path, variant: str | None, device: torch.device | str, task: str | None = None
+) -> Any:
+    """The model of a folder, as one of its own task by default."""
     try:
         checkpoint = load_checkpoint(folder, device)
-        model = tasks.TASKS[task_of(checkpoint.settings)].load(checkpoint)
+        model = tasks.TASKS[task or task_of(checkpoint.settings)].load(checkpoint)
     except SettingsError as error:
         raise ModelError("\n".join(f"{folder / SETTINGS}: {line}" for line in error.problems)) from None
     if isinstance(model, Checkpoint):

@@ -111,6 +111,11 @@ class Task(ABC):
         return (yield from gradient_descent(self, context))
 
     @classmethod
+    def serves(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Other tasks whose commands take a trained model too, by its saved settings."""
+        return ()
+
+    @classmethod
     def load(cls, checkpoint: Checkpoint) -> Any:
         """A trained model, ready for use."""
         return checkpoint

@@ -16,6 +16,8 @@ from clearhead.text.normalize import NORMALIZER
 
 PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
+MASK = "<mask>"
+"""The further special token of models that predict masked tokens; people write `[MASK]`."""
 
 SPACE = "▁"  # in a subword: a space was here
 JOINER = "￭"  # at punctuation: no space was here

@@ -12,12 +12,15 @@ from clearhead.text.tokenizer import Tokenizer
 
 
 class TextProcessor:
-    """Text to ids, and labels to class numbers; a model that predicts tokens has no labels."""
+    """Text to ids, and labels to class numbers; a model that predicts tokens has no labels.
+
+    With `multi_label`, a text has any number of labels, else exactly one.
+    """
 
     FILE = "processor.json"
 
-    def __init__(self, tokenizer: Tokenizer, labels: tuple[str, ...] = ()):
-        self.tokenizer, self.labels = tokenizer, labels
+    def __init__(self, tokenizer: Tokenizer, labels: tuple[str, ...] = (), multi_label: bool = False):
+        self.tokenizer, self.labels, self.multi_label = tokenizer, labels, multi_label
 
     @property
     def size(self) -> int:
@@ -26,17 +29,21 @@ class TextProcessor:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(f"{self.tokenizer.fingerprint} {list(self.labels)}".encode()).hexdigest()
+        content = f"{self.tokenizer.fingerprint} {list(self.labels)}{' multi' if self.multi_label else ''}"
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def save(self, path: Path) -> None:
-        content = {"labels": list(self.labels), "tokenizer": json.loads(self.tokenizer.to_json())}
+        content: dict[str, Any] = {"labels": list(self.labels)}
+        content |= {"multi_label": True} if self.multi_label else {}
+        content["tokenizer"] = json.loads(self.tokenizer.to_json())
         write_text(path, json.dumps(content, ensure_ascii=False))
 
     @classmethod
     def load(cls, path: Path) -> Self:
         content = read_json(path, {"labels": list, "tokenizer": dict})
         labels = distinct_texts(content, "labels", path)
-        return cls(Tokenizer.from_json(json.dumps(content["tokenizer"]), str(path)), labels)
+        tokenizer = Tokenizer.from_json(json.dumps(content["tokenizer"]), str(path))
+        return cls(tokenizer, labels, content.get("multi_label") is True)
 
 
 def read_json(path: Path, expected: Mapping[str, type]) -> dict[str, Any]:

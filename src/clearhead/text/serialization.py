@@ -30,6 +30,7 @@ class SpecialIds(Settings):
     """All ids that end a text, if there is more than one."""
     adds_bos: bool = _named("leads", False)
     """Whether every text begins with `bos`."""
+    mask: int | None = None
 
 
 def dumps(

@@ -15,12 +15,22 @@ from clearhead.files import write_text
 from clearhead.text import serialization, training
 from clearhead.text.dropout import MergeDropout
 from clearhead.text.huggingface import huggingface_files, read_huggingface
-from clearhead.text.kinds import BOS, EOS, KINDS, PAD, SPECIAL_TOKENS, UNK, TokenizerConfig, byte_characters
+from clearhead.text.kinds import (
+    BOS,
+    EOS,
+    KINDS,
+    MASK,
+    PAD,
+    SPECIAL_TOKENS,
+    UNK,
+    TokenizerConfig,
+    byte_characters,
+)
 from clearhead.text.normalize import normalize, without_surrogates
 from clearhead.text.serialization import SpecialIds
 from clearhead.text.tiktoken import byte_level, read_ranks
 
-__all__ = ["BOS", "EOS", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer", "TokenizerConfig"]
+__all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer", "TokenizerConfig"]
 
 VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
 
@@ -42,11 +52,13 @@ class Tokenizer:
         special_tokens: tuple[str, ...],
         imported: SpecialIds | None = None,
     ):
-        own = SpecialIds(size=0, bos=BOS, eos=EOS) if special_tokens else SpecialIds(size=0)
+        mask = special_tokens.index(MASK) if MASK in special_tokens else None
+        own = SpecialIds(size=0, bos=BOS, eos=EOS, mask=mask) if special_tokens else SpecialIds(size=0)
         self._special, self._imported = imported or own, imported is not None
         self.bos_id, self.eos_id, self.adds_bos = self._special.bos, self._special.eos, self._special.adds_bos
         self.eos_ids = self._special.several_eos or (() if self.eos_id is None else (self.eos_id,))
         """All ids that end a text."""
+        self.mask_id = self._special.mask
         self.config, self.special_tokens, self._inner = config, special_tokens, inner
 
     @classmethod
@@ -73,9 +85,12 @@ class Tokenizer:
         """The tokenizer in a Hugging Face folder, for a model with embeddings for `size` ids."""
         return cls(*read_huggingface(Path(folder), size))
 
-    def to_huggingface(self) -> dict[str, Any]:
-        """The files, by name, with which Hugging Face's libraries tokenize in the same way."""
-        return huggingface_files(self._inner, self.special_tokens, self._special)
+    def to_huggingface(self, token_types: int | None = None) -> dict[str, Any]:
+        """The files, by name, with which Hugging Face's libraries tokenize in the same way.
+
+        With a number of token types, for an encoder, whose texts are as `with_special_tokens` returns them.
+        """
+        return huggingface_files(self._inner, self.special_tokens, self._special, token_types)
 
     @classmethod
     def from_json(cls, text: str, path: str = "tokenizer") -> Self:
@@ -126,6 +141,16 @@ class Tokenizer:
         """The ids of a text, without special tokens."""
         return self._inner.encode(self._checked(text), add_special_tokens=False).ids
 
+    def with_special_tokens(self, ids: Sequence[int]) -> list[int]:
+        """The ids of a text as encoders read it: with an end token, and a start token where one is added."""
+        start, end = [self.bos_id] if self.adds_bos else [], [self.eos_id]
+        return [number for number in (*start, *ids, *end) if number is not None]
+
+    def encode_spans(self, text: str) -> list[tuple[int, tuple[int, int]]]:
+        """The ids of a text, each with the characters that it stands for."""
+        encoded = self._inner.encode(self._checked(text), add_special_tokens=False)
+        return list(zip(encoded.ids, encoded.offsets, strict=True))
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts at once, on all cores."""
         if KINDS[self.config.kind].by_word:
@@ -140,6 +165,10 @@ class Tokenizer:
             ]
         encoded = self._inner.encode_batch_fast(list(map(self._checked, texts)), add_special_tokens=False)
         return [one.ids for one in encoded]
+
+    def encodings(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+        """The library's encodings of texts: ids, the characters and the word of each token."""
+        return self._inner.encode_batch(list(map(self._checked, texts)), add_special_tokens=False)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids, without special tokens."""
@@ -187,6 +216,12 @@ class Tokenizer:
             return None
         text = "".join(self._inner.id_to_token(number) or "" for number in ids)
         return [self._ids[character] for character in text]
+
+    @functools.cached_property
+    def unk_id(self) -> int | None:
+        """The id of unknown words or characters."""
+        unknown = getattr(self._inner.model, "unk_token", None)
+        return UNK if self.special_tokens else self.id(unknown) if unknown else None
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:

@@ -23,6 +23,9 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="no browser tests: 
 
 WAIT = 15_000
 TITLES = {
+    "patches": "Image → patches",
+    "looks": "Over the image",
+    "regions": "Words → regions",
     "tokens": "Text → tokens",
     "embedding": "Embedding + position",
     "projections": "Q, K, V",

@@ -12,6 +12,7 @@ from clearhead.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint, weig
 from clearhead.errors import ModelError, SettingsError
 from clearhead.models import Encoder, EncoderConfig
 from clearhead.tasks.classification.recipe import ClassificationRecipe
+from clearhead.tasks.classification.sizing import fit_labels
 from clearhead.tasks.classification.task import ClassificationTask
 from clearhead.tasks.events import Note
 from clearhead.tasks.run import resume, train
@@ -89,7 +90,12 @@ def test_a_fine_tuned_model_learns_and_resumes_without_the_model_it_started_from
 
 
 def test_a_recipe_may_change_dropout_head_and_length_but_not_the_architecture(start: Path, labelled: Path):
-    changes = {"kind": "encoder", "dropout": 0.25, "max_length": 64, "head": {"pooling": "max"}}
+    changes = {
+        "kind": "encoder",
+        "dropout": 0.25,
+        "max_length": 64,
+        "head": {"kind": "classifier", "pooling": "max"},
+    }
     found = fine_tuning(labelled, start, model=changes).inherited()
     config = load_checkpoint(start).model.config
     head = config.head.model_copy(update={"pooling": "max"})
@@ -98,6 +104,17 @@ def test_a_recipe_may_change_dropout_head_and_length_but_not_the_architecture(st
     assert found.tokenizer.vocabulary == 60
     with pytest.raises(ModelError, match=r"init_from: .*start has model.width 16, this recipe 32; make"):
         fine_tuning(labelled, start, model={"kind": "encoder", "width": 32}).inherited()
+
+
+def test_a_masked_model_is_fine_tuned_on_labelled_texts_without_a_recipe(labelled: Path, tmp_path: Path):
+    start = saved(tmp_path / "masked", (), head={"kind": "masked_tokens"})
+    fitted = fit_labels([str(labelled / "train.tsv")], [f"training.init_from={start}", "training.steps=20"])
+    assert any(line.endswith(f"below the head are those of {start}") for line in fitted.choices())
+    model, before = fitted.recipe.model, load_checkpoint(start).model.config
+    assert (model.head.kind, model.dropout, before.dropout) == ("classifier", 0.1, 0.0)  # pyright: ignore
+    assert (model.layers, model.width, model.max_length) == (2, 16, 16)  # pyright: ignore
+    finish(train(fitted.recipe, tmp_path / "on"))
+    assert load_checkpoint(tmp_path / "on").processor.labels == ("neg", "pos")
 
 
 def test_learned_positions_cannot_become_more(labelled: Path, tmp_path: Path):

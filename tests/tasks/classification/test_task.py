@@ -9,7 +9,7 @@ import torch
 
 import clearhead
 from clearhead.checkpoint import WEIGHTS
-from clearhead.errors import ModelError, TextError, TrainingError
+from clearhead.errors import ModelError, SettingsError, TextError, TrainingError
 from clearhead.models import MODELS
 from clearhead.tasks.records import read_metrics
 from clearhead.tasks.run import resume, train
@@ -146,3 +146,34 @@ def test_a_damaged_processor_is_refused(trained: Path, tmp_path: Path):
     (copy / processor).write_text(json.dumps({**content, "labels": ["neg", "neg"]}))
     with pytest.raises(ModelError, match="'labels' are not distinct texts"):
         clearhead.load(copy)
+
+
+def test_the_relevance_of_tokens_names_the_words_that_decide_and_is_tested(trained: Path, tmp_path: Path):
+    model = clearhead.load(trained)
+    if trained.name == "bag":
+        with pytest.raises(SettingsError, match="the evidence of a bag is exact, there is nothing to test"):
+            model.evaluate(trained, explanations=5)
+        return
+    text = "the plot is awful and a film ."
+    found = model.relevance(text)
+    assert found.label == "neg"
+    pieces = [token.piece for token in model.explain(text).sides["text"]]
+    values = found.values["gradient x (input - mean)"]
+    assert len(values) == len(pieces)
+    assert pieces[int(values.argmax())] == "awful"
+    against = model.relevance(text, "pos").values["gradient x (input - mean)"]
+    torch.testing.assert_close(against, -values, rtol=1e-3, atol=1e-5)
+    assert ("attention rollout" in found.values) == (trained.name == "encoder")
+    tested = model.evaluate(trained, explanations=20)
+    record = tested.record["explanations"]
+    assert record["examples"] == 20
+    falls = record["comprehensiveness"]
+    assert falls["gradient x (input - mean)"] > falls["random order"] + 0.05
+    assert any("against a random order" in line for line in tested.lines)
+    explanation = model.explain(text)
+    assert explanation.save(tmp_path / "x.png", "relevance").stat().st_size > 1000
+    saved = json.loads(explanation.save(tmp_path / "x.json").read_text())
+    assert saved["relevance"]["label"] == "neg"
+    assert saved["relevance"]["values"]["gradient x (input - mean)"] == pytest.approx(
+        values.tolist(), abs=1e-5
+    )

@@ -68,8 +68,8 @@ class PackedTexts(TextBatches[tuple[Packing, Spans], TextBatch]):
 
     def plan(self, epoch: int) -> Iterator[tuple[Packing, Spans]]:
         random = self.random(epoch)
-        spans = _spans(self.documents.lengths - 1, self.config.row, random)
-        packings = self._packings(spans[random.permutation(len(spans))], random)
+        spans = cut_spans(self.documents.lengths - 1, self.config.row, random)
+        packings = pack_spans(spans[random.permutation(len(spans))], self.config, random)
         return whole_steps(packings, self.share.batches_per_step, divide)
 
     def build(self, epoch: int, plan: tuple[Packing, Spans]) -> TextBatch:
@@ -78,19 +78,9 @@ class PackedTexts(TextBatches[tuple[Packing, Spans], TextBatch]):
         return TextBatch.pack(self.documents, spans[chosen], rows, packing.count, packing.row_length)
 
     def sequential(self) -> Iterator[TextBatch]:
-        spans = _spans(self.documents.lengths - 1, self.config.row, None)
-        return (self.build(0, plan) for plan in self._packings(spans, np.random.default_rng(0)))
-
-    def _packings(self, spans: Spans, random: Generator) -> Iterator[tuple[Packing, Spans]]:
-        shape = BatchingConfig(tokens=self.config.rows * self.config.row, row_length=self.config.row)
-        waiting = spans[:0]
-        for start in range(0, len(spans), CHUNK):
-            waiting = np.concatenate([waiting, spans[start : start + CHUNK]])
-            # `pack_chunk` adds a special token to each length.
-            lengths = (waiting[:, 2] - 1).astype(np.int32)
-            packings, left = pack_chunk(lengths, lengths, shape, last=start + CHUNK >= len(spans))
-            yield from ((packings[index], waiting) for index in random.permutation(len(packings)))
-            waiting = waiting[left]
+        spans = cut_spans(self.documents.lengths - 1, self.config.row, None)
+        packings = pack_spans(spans, self.config, np.random.default_rng(0))
+        return (self.build(0, plan) for plan in packings)
 
 
 class Crops(TextBatches[NDArray[np.int64], CropBatch]):
@@ -141,15 +131,30 @@ class Crops(TextBatches[NDArray[np.int64], CropBatch]):
         return CropBatch(torch.from_numpy(tokens.reshape(len(starts), -1)))
 
 
-def _spans(labels: NDArray[np.int64], max_length: int, random: Generator | None) -> Spans:
-    """Documents with these numbers of labels, cut into spans of at most `max_length`, at random positions."""
+def pack_spans(
+    spans: Spans, config: TextBatchingConfig, random: Generator
+) -> Iterator[tuple[Packing, Spans]]:
+    """The rows of each batch of spans; each packing numbers the spans beside it."""
+    shape = BatchingConfig(tokens=config.rows * config.row, row_length=config.row)
+    waiting = spans[:0]
+    for start in range(0, len(spans), CHUNK):
+        waiting = np.concatenate([waiting, spans[start : start + CHUNK]])
+        # `pack_chunk` adds a special token to each length.
+        lengths = (waiting[:, 2] - 1).astype(np.int32)
+        packings, left = pack_chunk(lengths, lengths, shape, last=start + CHUNK >= len(spans))
+        yield from ((packings[index], waiting) for index in random.permutation(len(packings)))
+        waiting = waiting[left]
+
+
+def cut_spans(tokens: NDArray[np.int64], max_length: int, random: Generator | None) -> Spans:
+    """Documents with these numbers of tokens, cut into spans of at most `max_length`, at random positions."""
     # The first span of a document that has to be cut may be shorter, which shifts the others.
-    lead = np.where(labels > max_length, max_length, labels)
+    lead = np.where(tokens > max_length, max_length, tokens)
     if random is not None:
-        lead = np.where(labels > max_length, random.integers(1, max_length + 1, size=len(labels)), labels)
-    counts = 1 + -(-(labels - lead) // max_length)
-    document = np.repeat(np.arange(len(labels)), counts)
+        lead = np.where(tokens > max_length, random.integers(1, max_length + 1, size=len(tokens)), tokens)
+    counts = 1 + -(-(tokens - lead) // max_length)
+    document = np.repeat(np.arange(len(tokens)), counts)
     within = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
     start = np.where(within, lead[document] + (within - 1) * max_length, 0)
-    end = np.minimum(lead[document] + within * max_length, labels[document])
+    end = np.minimum(lead[document] + within * max_length, tokens[document])
     return np.stack([document, start, end - start], axis=1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clearhead.data.pair import Pair
-from clearhead.data.sources.columns import Columns, select_columns, select_text_field
+from clearhead.data.sources.columns import Columns, select_columns, select_text_fields
 from clearhead.data.sources.jsonl import jsonl_languages, read_fields
 from clearhead.data.sources.labelled import (
     Example,
@@ -46,7 +46,8 @@ def of_records(read: Records, examples: Examples, find_languages: Languages | No
         return (Pair(*texts) for texts in read(path, lambda names: select_columns(names, languages, columns)))
 
     def texts(path: Path, field: str | None) -> Iterator[TextChunk]:
-        return text_documents(read(path, lambda names: [select_text_field(path, names, field)]))
+        records = read(path, lambda names: select_text_fields(path, names, field))
+        return text_documents(("\n".join(record),) for record in records)
 
     return Reader(pairs, texts, find_languages, examples)
 

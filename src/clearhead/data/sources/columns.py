@@ -37,10 +37,13 @@ def select_columns(
     return source, target
 
 
-def select_text_field(path: Path, names: Collection[str], requested: str | None) -> str:
-    """The name of the requested field, or of the usual one that holds text."""
-    found = requested or next((name for name in TEXT_FIELDS if name in names), None)
-    if found is None or found not in names:
+def select_text_fields(path: Path, names: Collection[str], requested: str | None) -> list[str]:
+    """The names of the requested field, or of several joined by +, or of the usual one that holds text."""
+    if requested is None or requested in names:
+        found = [requested] if requested else [name for name in TEXT_FIELDS if name in names][:1]
+    else:
+        found = requested.split("+")
+    if not found or not {*found} <= {*names}:
         problem = f"no field '{requested}'" if requested else "the field that holds the text is unclear"
         pairs = {"prompt", "answer"} <= {*names} and not requested
         raise DataError(

@@ -5,9 +5,12 @@ from pathlib import Path
 
 from clearhead.data.datasets import SHIPPED_TEXTS, is_shipped, shipped_file
 from clearhead.data.sources import READERS
-from clearhead.data.sources.plain_text import BLANK, TextChunk, read_plain_text
+from clearhead.data.sources.plain_text import BLANK, TextChunk, read_plain_text, text_documents
 from clearhead.data.sources.streams import check_rereadable, compression, content_hash, suffix
 from clearhead.errors import DataError
+
+TABLES = (".tsv", ".csv")
+"""Files with columns, of which one holds the text."""
 
 
 def read_documents(paths: Iterable[str | Path], field: str | None = None) -> Iterator[TextChunk]:
@@ -24,6 +27,35 @@ def read_all_documents(paths: Iterable[str | Path], field: str | None = None) ->
         for file in files(path):
             reader = READERS.get(suffix(file))
             yield from (reader.documents if reader and reader.documents else read_plain_text)(file, field)
+
+
+def read_column(path: Path, column: int | str) -> Iterator[TextChunk]:
+    """The documents in a column of a table, numbered from 0 or named; a blank one is the chunk `BLANK`."""
+    reader = READERS[suffix(path)]
+    assert reader.pairs is not None
+    return text_documents((pair.source,) for pair in reader.pairs(path, ("", ""), (column, column)))
+
+
+def read_lines(path: Path) -> Iterator[TextChunk]:
+    """The lines of a plain text file, each as a document; a blank one is the chunk `BLANK`."""
+    rest = ""
+    for chunk in read_plain_text(path):
+        *lines, rest = (rest + chunk.text).split("\n")
+        yield from text_documents((line,) for line in lines)
+        if chunk.last and rest:
+            yield from text_documents([(rest,)])
+
+
+def check_tables(
+    paths: Iterable[str | Path], column: int | str | None, option: str = "--set data.field=NUMBER"
+) -> None:
+    """Raises DataError for a table if no column is named; `option` names one."""
+    for file in (file for path in paths for file in files(path)):
+        if suffix(file) in TABLES and column is None:
+            raise DataError(
+                f"{file}: has columns; name the one that holds the text, by its number from 0 or its name: "
+                f"{option}"
+            )
 
 
 def files(path: str | Path) -> list[Path]:

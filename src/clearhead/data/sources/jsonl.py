@@ -22,11 +22,13 @@ def jsonl_languages(path: Path) -> tuple[str, str] | None:
 
 
 def read_fields(
-    path: Path, choose: Callable[[list[str]], Sequence[str]], numbers: bool = False
-) -> Iterator[tuple[str, ...]]:
+    path: Path, choose: Callable[[list[str]], Sequence[str]], labels: bool = False
+) -> Iterator[tuple[Any, ...]]:
     """Some texts of the JSON object in each line; `choose` picks their fields from the names in the first.
 
-    A nested field is named with a dot: 'translation.en'. With `numbers`, an integer counts as text.
+    A nested field is named with a dot: 'translation.en'; of a list of objects, 'questions.question' has a
+    line for each. With `labels`, an integer counts as text, and the first field may be a list of texts or
+    integers, which becomes a tuple.
     """
     fields: Sequence[str] = ()
     for number, line in enumerate(lines(path), start=1):
@@ -41,24 +43,42 @@ def read_fields(
         if not isinstance(record, dict):
             raise DataError(f"{where}: expected a JSON object, got {type(record).__name__}")
         fields = fields or choose(_names(record))
-        yield tuple(_text(where, record, name, numbers) for name in fields)
+        values = [(name, _value(where, record, name)) for name in fields]
+        if labels and isinstance(values[0][1], list):
+            several = tuple(_text(where, fields[0], one, labels) for one in values[0][1])
+            yield several, *(_text(where, *value, labels) for value in values[1:])
+        else:
+            yield tuple(_text(where, *value, labels) for value in values)
 
 
 def _names(record: Mapping[str, Any]) -> list[str]:
     return [
         f"{name}.{inner}" if inner else name
         for name, value in record.items()
-        for inner in (value if isinstance(value, dict) else ("",))
+        for inner in (_first(value) if isinstance(_first(value), dict) else ("",))
     ]
 
 
-def _text(where: str, record: Mapping[str, Any], name: str, numbers: bool) -> str:
-    """A field as text; null is empty, and so left to the cleaning."""
+def _first(value: Any) -> Any:
+    """The first member of a list; any other value itself."""
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _value(where: str, record: Mapping[str, Any], name: str) -> Any:
+    """The value of a field."""
     value: Any = record
     for part in [name] if name in record else name.split("."):
+        if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+            value = "\n".join(_text(where, name, _value(where, one, part), numbers=False) for one in value)
+            continue
         if not isinstance(value, dict) or part not in value:
             raise DataError(f"{where}: no field '{name}'; it has {listed(_names(record))}")
         value = value[part]
+    return value
+
+
+def _text(where: str, name: str, value: Any, numbers: bool) -> str:
+    """A value as text; null is empty, and so left to the cleaning."""
     if value is None:
         return ""
     if numbers and isinstance(value, int):

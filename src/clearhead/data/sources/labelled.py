@@ -31,10 +31,14 @@ class NoColumnError(DataError):
 
 
 class Example(NamedTuple):
-    """A text with its label."""
+    """A text with its label, or a tuple of all its labels."""
 
-    label: str
+    label: str | tuple[str, ...]
     text: str
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (self.label,) if isinstance(self.label, str) else self.label
 
 
 def tsv_examples(path: Path, columns: Columns | None, encoding: str) -> Iterator[Example]:
@@ -55,12 +59,13 @@ def line_examples(path: Path, columns: Columns | None, encoding: str) -> Iterato
 
 
 def jsonl_examples(path: Path, columns: Columns | None, encoding: str) -> Iterator[Example]:
-    records = read_fields(path, lambda names: _named(path, names, columns), numbers=True)
-    return (Example(*map(without_surrogates, record)) for record in records)
+    for label, text in read_fields(path, lambda names: _named(path, names, columns), labels=True):
+        clean = without_surrogates(label) if isinstance(label, str) else tuple(map(without_surrogates, label))
+        yield Example(clean, without_surrogates(text))
 
 
 def parquet_examples(path: Path, columns: Columns | None, encoding: str) -> Iterator[Example]:
-    records = read_columns(path, lambda names: _named(path, names, columns), numbers=True)
+    records = read_columns(path, lambda names: _named(path, names, columns), labels=True)
     return (Example(*record) for record in records)
 
 

@@ -1,6 +1,7 @@
 """Columns of Parquet files, read in batches; pyarrow is imported on use because it is slow to load."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ BATCH = 8192
 
 
 def read_columns(
-    path: Path, choose: Callable[[list[str]], Sequence[str]], numbers: bool = False
-) -> Iterator[tuple[str, ...]]:
+    path: Path, choose: Callable[[list[str]], Sequence[str]], labels: bool = False
+) -> Iterator[tuple[Any, ...]]:
     """The texts of some columns, row by row; `choose` picks them from all names.
 
-    A field of a column of structs is named with a dot: 'translation.en'. With `numbers`, integers count as
-    text.
+    A field of a column of structs is named with a dot: 'translation.en'. With `labels`, integers count as
+    text, and the first column may hold lists, which become tuples.
     """
     import pyarrow
     from pyarrow import parquet
@@ -33,7 +34,10 @@ def read_columns(
                 if name not in available:
                     raise DataError(f"{path}: no column '{name}'; it has {listed(available)}")
             for batch in file.iter_batches(BATCH, columns=list(dict.fromkeys(names))):
-                yield from zip(*(_texts(path, batch, name, numbers) for name in names), strict=True)
+                columns = [_column(batch, name) for name in names]
+                read = [_lists if labels and _is_list(columns[0]) else _texts, *[_texts] * len(names[1:])]
+                each = zip(read, names, columns, strict=True)
+                yield from zip(*(of(path, name, column, labels) for of, name, column in each), strict=True)
                 count_share(path, batch.num_rows, file.metadata.num_rows)
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
@@ -50,16 +54,30 @@ def _names(schema: Any) -> Iterator[str]:
             yield field.name
 
 
-def _texts(path: Path, batch: Any, name: str, numbers: bool) -> list[str]:
+def _column(batch: Any, name: str) -> Any:
+    if name in batch.schema.names:
+        return batch.column(name)
+    outer, _, inner = name.partition(".")
+    struct = batch.column(outer)
+    return struct.flatten()[struct.type.get_field_index(inner)]
+
+
+def _is_list(column: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_list(column.type) or types.is_large_list(column.type)
+
+
+def _lists(path: Path, name: str, column: Any, numbers: bool) -> list[tuple[str, ...]]:
+    """A column of lists as tuples of texts."""
+    texts = iter(_texts(path, name, column.flatten(), numbers))
+    return [tuple(islice(texts, length)) for length in column.value_lengths().fill_null(0).to_pylist()]
+
+
+def _texts(path: Path, name: str, column: Any, numbers: bool) -> list[str]:
     """A column as texts; null is empty, and so left to the cleaning."""
     from pyarrow import types
 
-    if name in batch.schema.names:
-        column = batch.column(name)
-    else:
-        outer, _, inner = name.partition(".")
-        struct = batch.column(outer)
-        column = struct.flatten()[struct.type.get_field_index(inner)]
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if numbers and (types.is_integer(column.type) or types.is_boolean(column.type)):

@@ -27,6 +27,7 @@ from clearhead.inspection.pictures.patches import (
 )
 from clearhead.inspection.pictures.picture import Picture
 from clearhead.inspection.pictures.positions import has_positions, positions_view
+from clearhead.inspection.pictures.relevance import relevance_view
 from clearhead.inspection.pictures.residual import residual_view
 from clearhead.inspection.pictures.transitions import has_transitions, transitions_view
 
@@ -52,6 +53,7 @@ def _has_residual(context: PictureContext) -> bool:
 
 VIEWS: Mapping[str, View] = MappingProxyType(
     {
+        "relevance": View(relevance_view, lambda context: context.explanation.relevance is not None),
         "cross": View(cross_view, lambda context: context.summaries.has_words, ("layer", "head")),
         "regions": View(regions_view, has_regions, ("attention", "layer", "head")),
         "patches": View(patches_view, has_patches, ("attention", "layer", "query")),

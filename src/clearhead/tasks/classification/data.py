@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,7 +23,7 @@ from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError
 from clearhead.tasks.classification.recipe import LabelledConfig
 from clearhead.text.processor import TextProcessor
-from clearhead.text.tokenizer import EOS, PAD
+from clearhead.text.tokenizer import PAD
 
 # More different labels than this are most likely not labels.
 MAX_LABELS = 1000
@@ -34,6 +34,10 @@ FEW_TEXTS = 10
 # Names of columns are shorter than this.
 MAX_NAME = 30
 SHOWN = 5
+# The class of all texts that may have several labels, when they are split.
+ALL = ""
+Targets = NDArray[np.int64] | NDArray[np.bool_]
+"""The class of each text, or whether it has each label."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +49,32 @@ class LabelledTexts:
     validation: list[Example]
     blank: int
     """The number of texts without words or without a label, which are left out."""
+    multi_label: bool = False
+    """Whether a text may have any number of labels."""
 
     @classmethod
     def read(cls, config: LabelledConfig, seed: int) -> "LabelledTexts":
         """Reads and splits the files; raises DataError where they cannot be classified."""
         texts, blank = _read(config.train, config)
         labels = _labels(texts, " and ".join(config.train))
+        several = any(not isinstance(example.label, str) for example in texts)
+        if several:
+            texts = [example._replace(label=example.labels) for example in texts]
         if config.validation:
             validation, more = _read(config.validation, config)
-            check_known(validation, labels, " and ".join(config.validation))
-            return cls(labels, texts, validation, blank + more)
+            check_known(validation, labels, " and ".join(config.validation), several)
+            return cls(labels, texts, validation, blank + more, several)
         train, validation = split(texts, labels, config, seed)
-        return cls(labels, train, validation, blank)
+        return cls(labels, train, validation, blank, several)
 
-    def classes(self, texts: Sequence[Example]) -> NDArray[np.int64]:
-        """The number of each text's label."""
-        return class_numbers(texts, self.labels)
+    def classes(self, texts: Sequence[Example]) -> Targets:
+        """The number of each text's label, or whether it has each label."""
+        return label_matrix(texts, self.labels) if self.multi_label else class_numbers(texts, self.labels)
+
+    @property
+    def label_counts(self) -> NDArray[np.int64]:
+        """The number of training texts with each label."""
+        return label_matrix(self.train, self.labels).sum(0)
 
     @property
     def words_per_text(self) -> float:
@@ -76,8 +90,11 @@ class LabelledTexts:
 def read_labelled(files: Sequence[str], config: LabelledConfig) -> tuple[list[Example], int]:
     """The labelled texts of files, and the number of those that were left out because they are blank."""
     found = [example for file in files for example in read_examples(file, config.columns, config.encoding)]
-    kept = [example for example in found if example.label and example.text.strip()]
-    if not kept:
+    if config.label_separator:
+        found = [_separated(example, config.label_separator) for example in found]
+    # No labels at all are fine where there may be several.
+    kept = [example for example in found if example.label != "" and example.text.strip()]
+    if not any(example.labels for example in kept):
         raise DataError(f"{' and '.join(files)}: no text with a label; name another file, or data.columns")
     return kept, len(found) - len(kept)
 
@@ -88,13 +105,29 @@ def count(texts: int) -> str:
 
 
 def class_numbers(texts: Sequence[Example], labels: Sequence[str]) -> NDArray[np.int64]:
+    """The number of the label of each text."""
     numbers = {label: number for number, label in enumerate(labels)}
-    return np.array([numbers[example.label] for example in texts], dtype=np.int64)
+    return np.array([numbers[example.labels[0]] for example in texts], dtype=np.int64)
 
 
-def check_known(texts: Sequence[Example], labels: Sequence[str], files: str) -> None:
-    """Raises DataError for a label that training does not have."""
-    unknown = [label for label in Counter(example.label for example in texts) if label not in {*labels}]
+def label_matrix(texts: Sequence[Example], labels: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether each text (row) has each label (column)."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    found = np.zeros((len(texts), len(labels)), dtype=np.bool_)
+    for row, example in zip(found, texts, strict=True):
+        row[[numbers[label] for label in example.labels]] = True
+    return found
+
+
+def check_known(texts: Sequence[Example], labels: Sequence[str], files: str, several: bool = False) -> None:
+    """Raises DataError for a label that training does not have, and for several labels where it has one."""
+    many = next((one for one in texts if not several and not isinstance(one.label, str)), None)
+    if many:
+        raise DataError(
+            f"{files}: '{many.text[:30]}…' has a list of labels, but the training texts have one label each; "
+            "name a file with one label per text"
+        )
+    unknown = [label for label in _counted(texts) if label not in {*labels}]
     if unknown:
         raise DataError(
             f"{files}: label {_shown(unknown)} is not in the training data, which has {_shown(labels)}; "
@@ -105,52 +138,56 @@ def check_known(texts: Sequence[Example], labels: Sequence[str], files: str) -> 
 def split(
     texts: Sequence[Example], labels: Sequence[str], config: LabelledConfig, seed: int
 ) -> tuple[list[Example], list[Example]]:
-    """Holds out a share of each class; equal texts are in the same part."""
+    """Holds out a share of each class, or of all texts with several labels; equal texts stay together."""
     if not config.holds_out:
         return list(texts), []
     hold = config.hold_out
     share = min(hold.share, hold.most / len(texts))
-    by_label: dict[str, dict[int, int]] = {label: {} for label in labels}
+    by_label: dict[str, set[int]] = {}
     for example in texts:
-        by_label[example.label].setdefault(_hash(example.text, seed), len(by_label[example.label]))
+        # With several labels, a text is in no class: one share of all texts is held out.
+        label = example.label if isinstance(example.label, str) else ALL
+        by_label.setdefault(label, set()).add(_hash(example.text, seed))
     held: set[int] = set()
     for label, keys in by_label.items():
         if len(keys) < 2:
             raise _one_text_only(label, texts)
         held.update(sorted(keys)[: max(1, int(share * len(keys)))])
     train = [example for example in texts if _hash(example.text, seed) not in held]
-    missing = {*labels}.difference(example.label for example in train)
+    missing = {*labels} - {*_counted(train)}
     if missing:
+        why = "; add more" if ALL in by_label else ", because other labels have the same texts; remove copies"
         raise DataError(
-            f"label '{min(missing)[:40]}' has no text left to train on after validation, because other "
-            "labels have the same texts; remove copies, or set data.hold_out.share to 0"
+            f"label '{min(missing)[:40]}' has no text left to train on after validation{why}, or set "
+            "data.hold_out.share to 0"
         )
     return train, [example for example in texts if _hash(example.text, seed) in held]
 
 
-def shorten(ids: Sequence[int], max_length: int) -> list[int]:
-    """The ids and an end token; of a long text, its beginning and more of its end (Sun et al. 2019)."""
-    room = max_length - 1
-    head = room // 4
-    return [*ids, EOS] if len(ids) <= room else [*ids[:head], *ids[len(ids) - room + head :], EOS]
+def shorten(ids: Sequence[int], length: int) -> list[int]:
+    """The ids; of a long text, those of its beginning and more of its end (Sun et al. 2019)."""
+    head = length // 4
+    return list(ids) if len(ids) <= length else [*ids[:head], *ids[len(ids) - length + head :]]
 
 
 def encode(texts: Iterable[str], processor: TextProcessor, max_length: int) -> TokenSequences:
-    """The ids of texts, each with an end token, shortened to `max_length` tokens."""
-    encoded = processor.tokenizer.encode_batch(list(texts))
-    return TokenSequences.of([shorten(ids, max_length) for ids in encoded])
+    """The ids of texts, each with its special tokens, shortened to `max_length` tokens."""
+    tokenizer = processor.tokenizer
+    length = max_length - len(tokenizer.with_special_tokens([]))
+    encoded = tokenizer.encode_batch(list(texts))
+    return TokenSequences.of([tokenizer.with_special_tokens(shorten(ids, length)) for ids in encoded])
 
 
 @dataclass(frozen=True)
 class LabelledBatch(TensorBatch):
-    """One text per row, padded, and its class."""
+    """One text per row, padded, and its class, or whether it has each label."""
 
     ids: Int[Tensor, "batch positions"]
     lengths: Int[Tensor, " batch"]
-    classes: Int[Tensor, " batch"]
+    classes: Int[Tensor, " batch"] | Bool[Tensor, "batch labels"]
 
     @classmethod
-    def of(cls, texts: TokenSequences, classes: NDArray[np.int64]) -> "LabelledBatch":
+    def of(cls, texts: TokenSequences, classes: Targets) -> "LabelledBatch":
         rows, lengths = texts.rows().astype(np.int64), texts.lengths.astype(np.int64)
         rows[np.arange(rows.shape[1]) >= lengths[:, None]] = PAD
         return cls(torch.from_numpy(rows), torch.from_numpy(lengths), torch.from_numpy(classes))
@@ -165,7 +202,7 @@ class LabelledBatches(PlannedBatches[Rows, LabelledBatch]):
     def __init__(
         self,
         texts: TokenSequences,
-        classes: NDArray[np.int64],
+        classes: Targets,
         config: BatchingConfig,
         seed: int = 0,
         share: Share = SINGLE,
@@ -214,6 +251,8 @@ def _columns_option(names: Sequence[str]) -> str:
 
 
 def _one_text_only(label: str, texts: Sequence[Example]) -> DataError:
+    if label == ALL:
+        return DataError(f"all {len(texts):,} texts are equal; add others, or set data.hold_out.share to 0")
     same = [example for example in texts if example.label == label]
     copies = f" ({len(same):,} copies count once)" if len(same) > 1 else ""
     is_header = same[0] is texts[0] and max(map(len, same[0])) < MAX_NAME
@@ -227,7 +266,7 @@ def _one_text_only(label: str, texts: Sequence[Example]) -> DataError:
 
 def _labels(texts: Sequence[Example], files: str) -> tuple[str, ...]:
     """All labels, in order; raises DataError if they cannot be labels."""
-    counts = Counter(example.label for example in texts)
+    counts = _counted(texts)
     if len(counts) == 1:
         raise DataError(
             f"{files}: all {len(texts):,} texts have the label {_shown(counts)}; a classifier needs two or "
@@ -246,6 +285,19 @@ def _labels(texts: Sequence[Example], files: str) -> tuple[str, ...]:
     if all(re.fullmatch(r"-?\d+", label) for label in counts):
         return tuple(sorted(counts, key=int))
     return tuple(sorted(counts))
+
+
+def _counted(texts: Iterable[Example]) -> Counter[str]:
+    """How many texts have each label, in order of appearance."""
+    return Counter(label for example in texts for label in example.labels)
+
+
+def _separated(example: Example, separator: str) -> Example:
+    """The text with all the labels that a separator divides."""
+    if not isinstance(example.label, str):
+        return example
+    parts = (part.strip() for part in example.label.split(separator))
+    return example._replace(label=tuple(dict.fromkeys(part for part in parts if part)))
 
 
 def _shown(labels: Iterable[str]) -> str:

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.checkpoint import SETTINGS
@@ -13,9 +15,10 @@ from clearhead.config import parse_settings, read_toml
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.examples import Example, NoColumnError, check_examples, usual_names
 from clearhead.errors import DataError
-from clearhead.evaluation.classification import Confusion
+from clearhead.evaluation.classification import Calibration, ClassCounts, Confusion, LabelSets
 from clearhead.inspection.explanation import finite
-from clearhead.tasks.classification.data import check_known, class_numbers, count, read_labelled
+from clearhead.inspection.relevance import RANDOM, DeletionTest
+from clearhead.tasks.classification.data import check_known, class_numbers, count, label_matrix, read_labelled
 from clearhead.tasks.classification.recipe import VALIDATION, LabelledConfig
 from clearhead.tasks.evaluation import Evaluation
 
@@ -68,25 +71,117 @@ def evaluate(
     folder: Path,
     named: str | None = None,
     progress: ProgressCallback = ignore_progress,
+    multi_label: bool = False,
 ) -> Evaluation:
-    """Accuracy, macro-F1, the confusion matrix, and whether order and context count."""
+    """Accuracy, F1, calibration, the confusion matrix, and whether order and context count."""
     texts, blank, where = held_out_texts(named, folder)
-    check_known(texts, labels, where)
-    correct = class_numbers(texts, labels)
-    predicted = predict(logits, [example.text for example in texts], progress)
-    confusion = Confusion.of(correct.tolist(), predicted.tolist(), len(labels))
-    aware = awareness(logits, texts, labels)
+    check_known(texts, labels, where, multi_label)
+    found = all_logits(logits, [example.text for example in texts], progress)
     notes = [f"left out {count(blank)} without words or without a label"] if blank else []
-    for one in confusion.absent:
-        counted = (
-            "leaves it out" if np.isnan(confusion.f1[one]) else "counts it as 0, because it is predicted"
-        )
+    measured = _label_sets(found, texts, labels) if multi_label else _classes(found, texts, labels)
+    counts = measured.counts
+    for one in counts.absent:
+        counted = "leaves it out" if np.isnan(counts.f1[one]) else "counts it as 0, because it is predicted"
         notes.append(f"label '{labels[one]}' has no text in {where}; macro-F1 {counted}")
+    lines = [f"{where}: {count(len(texts))}", *measured.lines]
+    record = {
+        "texts": len(texts),
+        **measured.record,
+        "macro_f1": counts.macro_f1,
+        "micro_f1": counts.micro_f1,
+        "f1": _by_label(labels, counts.f1),
+        "precision": _by_label(labels, counts.precision),
+        "recall": _by_label(labels, counts.recall),
+        "labels": list(labels),
+        "calibration_error": measured.calibration.error,
+        "blank": blank,
+    }
+    if not multi_label:
+        more, values = _aware(logits, texts, labels)
+        lines, record = [*lines, *more], record | values
+    return Evaluation(tuple(lines), record, tuple(notes))
+
+
+def sample_texts(named: str | None, folder: Path, count: int) -> list[str]:
+    """Some of the texts that a model is evaluated on, spread evenly over them."""
+    texts, _, _ = held_out_texts(named, folder)
+    step = max(1, len(texts) // count)
+    return [example.text for example in texts[::step][:count]]
+
+
+def deletion_lines(test: DeletionTest) -> list[str]:
+    """How far the probability of the label falls when the tokens that each method names are removed."""
+    shares = ", ".join(f"{share:.0%}" for share in test.shares)
+    head = (
+        f"explanations: removing {shares} of the tokens, the most relevant first, lowers the probability of "
+        f"the label on average by ({count(len(test.probability))})"
+    )
+    rows = []
+    for method in test.methods:
+        advantage, error = test.advantage(method)
+        rows.append(
+            f"  {method}: {100 * test.comprehensiveness(method):.1f} points, {100 * advantage:+.1f} ± "
+            f"{100 * error:.1f} against a random order"
+        )
+    return [head, *rows, f"  {RANDOM}: {100 * test.comprehensiveness(RANDOM):.1f} points"]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Scores of predictions, as lines and as a record."""
+
+    lines: list[str]
+    record: dict[str, Any]
+    counts: ClassCounts
+    calibration: Calibration
+
+
+def _classes(logits: Tensor, texts: Sequence[Example], labels: Sequence[str]) -> _Measured:
+    """The scores of one class per text."""
+    correct, predicted = class_numbers(texts, labels), logits.argmax(-1).numpy()
+    confusion = Confusion.of(correct.tolist(), predicted.tolist(), len(labels))
+    calibration = Calibration.of(logits.softmax(-1).amax(-1).double().numpy(), predicted == correct)
     lines = [
-        f"{where}: {count(len(texts))}",
         f"accuracy {confusion.accuracy:.2%}",
         f"macro-F1 {confusion.macro_f1:.2%}",
+        _calibration_line(calibration),
+        *_scores_table(confusion.by_class, labels),
         *confusion_table(confusion, labels),
+    ]
+    record = {"accuracy": confusion.accuracy, "confusion": confusion.counts.tolist()}
+    return _Measured(lines, record, confusion.by_class, calibration)
+
+
+def _label_sets(logits: Tensor, texts: Sequence[Example], labels: Sequence[str]) -> _Measured:
+    """The scores of any number of labels per text, each of which is predicted from one half on."""
+    correct, probabilities = label_matrix(texts, labels), logits.sigmoid().double().numpy()
+    found = LabelSets(correct, probabilities >= 0.5)
+    calibration = Calibration.of(probabilities.ravel(), correct.ravel())
+    counts = found.by_class
+    lines = [
+        f"exact match {found.accuracy:.2%}",
+        f"micro-F1 {counts.micro_f1:.2%}",
+        f"macro-F1 {counts.macro_f1:.2%}",
+        _calibration_line(calibration),
+        *_scores_table(counts, labels),
+    ]
+    return _Measured(lines, {"accuracy": found.accuracy}, counts, calibration)
+
+
+def _calibration_line(found: Calibration) -> str:
+    return f"calibration error {found.error:.2%} (expected, {len(found.counts)} bins)"
+
+
+def _by_label(labels: Sequence[str], values: np.ndarray) -> dict[str, float | None]:
+    return {label: finite(value) for label, value in zip(labels, values.tolist(), strict=True)}
+
+
+def _aware(
+    logits: Logits, texts: Sequence[Example], labels: Sequence[str]
+) -> tuple[list[str], dict[str, Any]]:
+    """Whether order and context count, as lines and as a record."""
+    aware = awareness(logits, texts, labels)
+    lines = [
         f"order: shuffling the words changes {aware.changed:.1%} of the predictions; accuracy "
         f"{aware.accuracy:.1%} becomes {aware.shuffled_accuracy:.1%} ({min(len(texts), SAMPLE):,} texts)",
     ]
@@ -94,30 +189,20 @@ def evaluate(
         lines.append(
             f"context: two halves together differ by {aware.interaction:.0%} from the sum of their evidence"
         )
-    record = {
-        "texts": len(texts),
-        "accuracy": confusion.accuracy,
-        "macro_f1": confusion.macro_f1,
-        "f1": {label: finite(one) for label, one in zip(labels, confusion.f1.tolist(), strict=True)},
-        "labels": list(labels),
-        "confusion": confusion.counts.tolist(),
-        "order": {"changed": aware.changed, "accuracy": aware.accuracy, "shuffled": aware.shuffled_accuracy},
-        "context": aware.interaction,
-        "blank": blank,
-    }
-    return Evaluation(tuple(lines), record, tuple(notes))
+    order = {"changed": aware.changed, "accuracy": aware.accuracy, "shuffled": aware.shuffled_accuracy}
+    return lines, {"order": order, "context": aware.interaction}
 
 
-def predict(
+def all_logits(
     logits: Logits, texts: Sequence[str], progress: ProgressCallback = ignore_progress
-) -> Int[np.ndarray, " texts"]:
-    """The class of each text."""
+) -> Float[Tensor, "texts classes"]:
+    """The logits of all texts, on the CPU."""
     found = []
     progress(0, len(texts))
     for start in range(0, len(texts), CHUNK):
-        found.append(logits(texts[start : start + CHUNK]).argmax(-1).cpu().numpy())
+        found.append(logits(texts[start : start + CHUNK]).cpu())
         progress(min(len(texts), start + CHUNK), len(texts))
-    return np.concatenate(found)
+    return torch.cat(found)
 
 
 def awareness(logits: Logits, texts: Sequence[Example], labels: Sequence[str], seed: int = 0) -> Awareness:
@@ -153,11 +238,29 @@ def _second(words: int) -> slice:
     return slice(words // 2, None)
 
 
+def _scores_table(counts: ClassCounts, labels: Sequence[str]) -> list[str]:
+    """Precision, recall and F1 of each label as lines."""
+    if len(labels) > MAX_PRINTED:
+        return [f"scores of each of {len(labels)} labels: see --json"]
+    names = _short(labels)
+    left = max(map(len, names))
+    rows = zip(names, counts.precision, counts.recall, counts.f1, counts.actual, strict=True)
+    head = f"{'':<{left}} precision  recall      F1   texts"
+    return [head] + [
+        f"{name:<{left}} {precision:9.1%} {recall:7.1%} {f1:7.1%} {actual:7,}".replace("nan%", "   -")
+        for name, precision, recall, f1, actual in rows
+    ]
+
+
+def _short(labels: Sequence[str]) -> list[str]:
+    return [label if len(label) <= 12 else f"{label[:11]}…" for label in labels]
+
+
 def confusion_table(confusion: Confusion, labels: Sequence[str]) -> list[str]:
     """The confusion matrix as lines: a row for each label, a column for each prediction."""
     if len(labels) > MAX_PRINTED:
         return [f"confusion matrix of {len(labels)} labels: see --json"]
-    names = [label if len(label) <= 12 else f"{label[:11]}…" for label in labels]
+    names = _short(labels)
     cells = [[*map(str, row)] for row in confusion.counts.tolist()]
     widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
     left = max(map(len, names))

@@ -4,7 +4,7 @@ import codecs
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
 
 from clearhead.config import Settings
 from clearhead.data.batching.buckets import BatchingConfig
@@ -13,6 +13,7 @@ from clearhead.tasks.init_from import INIT_FROM, tokenizer_of, with_init_from
 from clearhead.tasks.recipe import Recipe
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import TrainingConfig
+from clearhead.training.criterion import RDropConfig
 from clearhead.training.optimizer import AdamWConfig, OptimizerConfig
 from clearhead.training.schedule import CosineSchedule, ScheduleConfig
 
@@ -46,6 +47,10 @@ class LabelledConfig(Settings):
     """Columns of label and text, numbered from 0 or named. Default: found by their usual names."""
     encoding: str = "utf-8"
     """Of files that are neither JSON nor Parquet."""
+    label_separator: str | None = Field(default=None, min_length=1)
+    """Divides the labels of a text that may have several, in files without lists."""
+    class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
+    """Weights of the texts of each label in the loss; balanced: the rarer a label, the higher."""
     hold_out: LabelHoldOut = LabelHoldOut()
 
     @field_validator("train")
@@ -86,6 +91,20 @@ class LabelledConfig(Settings):
         return bool(self.validation) or bool(self.hold_out.share and self.hold_out.most)
 
 
+class AdversarialConfig(Settings):
+    """Texts whose embeddings are moved to make their label less likely must keep it (Miyato et al. 2017).
+
+    The loss is the mean over the texts as they are and the moved ones.
+    """
+
+    kind: Literal["adversarial"] = "adversarial"
+    epsilon: PositiveFloat = 0.02
+    """How far the embeddings of a text move, relative to their norm."""
+
+
+ClassificationRegulariser = Annotated[RDropConfig | AdversarialConfig, Field(discriminator="kind")]
+
+
 class ClassificationTraining(TrainingConfig):
     """Defaults for a small sequence model on a few thousand short texts; a bag uses only the seed."""
 
@@ -95,6 +114,8 @@ class ClassificationTraining(TrainingConfig):
     validate_every: Annotated[int, Field(gt=0)] = 100
     save_every: Annotated[int, Field(gt=0)] = 100
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    regulariser: ClassificationRegulariser | None = None
+    """What makes predictions smooth: R-Drop, or adversarial training of the embeddings."""
     monitor: Literal["accuracy", "macro_f1", "loss"] = "accuracy"  # pyright: ignore
     """Validation metric that selects the best weights."""
 

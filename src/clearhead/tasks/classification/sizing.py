@@ -33,6 +33,10 @@ FEW_TEXTS = 1000
 # Measured on one core: reading, counting and fitting.
 BAG_SECONDS_PER_WORD = 1.5e-6
 EPOCHS, BATCH_TOKENS = 10, 4096
+# A pre-trained model needs few epochs, small steps and small batches (Devlin et al. 2019).
+FINE_TUNING_EPOCHS, FINE_TUNING_RATE, FINE_TUNING_TEXTS = 4, 2e-4, 32
+# It is pre-trained without dropout, on far more text.
+FINE_TUNED_MODEL = ("model.kind=encoder", "model.dropout=0.1")
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class FittedLabels(FittedRecipe):
 
     def choices(self) -> list[str]:
         """The choices, one per line."""
-        texts, model, ratio = self.texts, self.recipe.model, self.texts.ratio
-        least = min(np.bincount(texts.classes(texts.train), minlength=len(texts.labels)))
+        texts, model = self.texts, self.recipe.model
+        least = min(texts.label_counts)
         found = [
             f"texts: {len(texts.train):,} to train on, {len(texts.validation):,} for validation; "
             f"{texts.words_per_text:.0f} words in the median text; {len(texts.labels)} labels, the rarest "
@@ -55,11 +59,7 @@ class FittedLabels(FittedRecipe):
         ]
         if texts.blank:
             found.append(f"left out: {count(texts.blank)} without words or without a label")
-        found.append(
-            f"rule of thumb: {len(texts.train):,} texts / {texts.words_per_text:.0f} words = {ratio:,.0f}, "
-            f"{'below' if ratio < RULE else 'at least'} {RULE:,}: "
-            f"{'a bag of words' if ratio < RULE else 'a sequence model'}"
-        )
+        found.append(self._why())
         if isinstance(model, BagConfig):
             found.append(
                 f"model: bag of n-grams up to {model.max_ngram}, {model.weighting}, {model.classifier}, "
@@ -73,6 +73,19 @@ class FittedLabels(FittedRecipe):
             f"model: {model.kind}, width {model.width}, {layers}, texts of up to {model.max_length} tokens",
             f"run: {run.steps:,} steps, validated every {run.validate_every:,}; the best model is kept",
         ]
+
+    def _why(self) -> str:
+        """What decided between a bag of words and a sequence model."""
+        texts, ratio, start = self.texts, self.texts.ratio, self.recipe.training.init_from
+        if start:
+            return f"fine-tuning: the tokenizer and the weights below the head are those of {start}"
+        if texts.multi_label:
+            return "any number of labels per text: a sequence model"
+        return (
+            f"rule of thumb: {len(texts.train):,} texts / {texts.words_per_text:.0f} words = {ratio:,.0f}, "
+            f"{'below' if ratio < RULE else 'at least'} {RULE:,}: "
+            f"{'a bag of words' if ratio < RULE else 'a sequence model'}"
+        )
 
     def seconds(self, device: torch.device) -> float:
         """The estimated time of the run."""
@@ -91,11 +104,13 @@ def fit_labels(
     with track_progress(map(Path, data.train), progress):
         texts = LabelledTexts.read(data, seed=1)
     lengths = np.array([len(example.text.split()) for example in texts.train])
-    kind = setting(requested, "model", "kind")
-    if kind == "bag" or (kind is None and texts.ratio < RULE):
+    kind, steps = setting(requested, "model", "kind"), steps_of(requested, 0)
+    if setting(requested, "training", "init_from"):
+        recipe, changes = _fine_tuned(data, lengths, steps), [*FINE_TUNED_MODEL, *changes]
+    elif kind == "bag" or (kind is None and texts.ratio < RULE and not texts.multi_label):
         recipe = ClassificationRecipe(data=data, model=_bag(texts, int(lengths.sum())))
     else:
-        recipe = _encoder(data, lengths, steps_of(requested, 0))
+        recipe = _encoder(data, lengths, steps)
     return FittedLabels(with_changes(recipe, requested, changes), texts, int(lengths.sum()))
 
 
@@ -106,6 +121,24 @@ def _bag(texts: LabelledTexts, words: int) -> BagConfig:
         weighting="naive_bayes" if two else "tfidf",
         classifier="logistic" if two else "svm",
         min_documents=1 if len(texts.train) < FEW_TEXTS or not two else 2,
+    )
+
+
+def _fine_tuned(data: LabelledConfig, lengths: np.ndarray, requested_steps: int) -> ClassificationRecipe:
+    """A few epochs at a low learning rate; the model is that of `training.init_from`."""
+    tokens = int(np.clip(FINE_TUNING_TEXTS * 1.25 * np.mean(lengths), 512, 4 * BATCH_TOKENS))
+    steps = requested_steps or max(100, int(FINE_TUNING_EPOCHS * 1.25 * lengths.sum() / tokens))
+    every = max(20, steps // 10)
+    return ClassificationRecipe(
+        data=data,
+        model=EncoderConfig(),
+        batches=BatchingConfig(tokens=tokens),
+        training=ClassificationTraining(
+            steps=steps,
+            schedule=CosineSchedule(learning_rate=FINE_TUNING_RATE, warmup=max(1, steps // 16)),
+            validate_every=every,
+            save_every=every,
+        ),
     )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.checkpoint import Checkpoint
@@ -16,12 +15,20 @@ from clearhead.data.bags import BagVocabulary
 from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.progress import track_progress
 from clearhead.data.sources.examples import Example, check_examples, examples_hash
-from clearhead.evaluation.classification import Confusion
+from clearhead.errors import DataError
+from clearhead.evaluation.classification import Confusion, LabelSets
 from clearhead.evaluation.metric import ACCURACY, LOSS, MACRO_F1
 from clearhead.models import Bag, BiLSTM, Encoder
 from clearhead.models.bag import CountedTexts, calibrated_temperature
 from clearhead.tasks.card import card, data_line
-from clearhead.tasks.classification.data import LabelledBatch, LabelledBatches, LabelledTexts, encode
+from clearhead.tasks.classification.data import (
+    LabelledBatch,
+    LabelledBatches,
+    LabelledTexts,
+    class_numbers,
+    encode,
+)
+from clearhead.tasks.classification.loss import ClassificationLoss
 from clearhead.tasks.classification.model import ClassificationModel
 from clearhead.tasks.classification.recipe import VALIDATION, ClassificationRecipe
 from clearhead.tasks.events import Event, Finished, Note, Validation
@@ -50,6 +57,7 @@ class ClassificationTask(Task):
             self.texts = texts = LabelledTexts.read(data, self.recipe.training.seed)
         self.data_fingerprint = [examples_hash(path) for path in [*data.train, *data.validation]]
         yield Note(self._about())
+        self._check_labels()
         if texts.validation and not data.validation:
             context.ranks.first(lambda: self._write_held_out(context))
         if self.recipe.is_bag:
@@ -65,9 +73,12 @@ class ClassificationTask(Task):
         return self._batches(self.texts.train, Share(rank, ranks, batches_per_step))
 
     def loss(self, model: BiLSTM | Encoder, batch: LabelledBatch) -> Tensor:
-        smoothing = self.recipe.training.label_smoothing
-        logits = model(batch.ids, batch.lengths)
-        return F.cross_entropy(logits, batch.classes, reduction="sum", label_smoothing=smoothing)
+        return self.criterion(model, batch)
+
+    @cached_property
+    def criterion(self) -> ClassificationLoss:
+        training = self.recipe.training
+        return ClassificationLoss(training.label_smoothing, self._weights(), training.regulariser)
 
     @torch.no_grad()
     def validate(self, model: BiLSTM | Encoder, autocast: AbstractContextManager) -> dict[str, float]:
@@ -120,7 +131,9 @@ class ClassificationTask(Task):
 
         def fit() -> tuple[bool, dict[str, float], float]:
             classes, seed = self.texts.classes(self.texts.train), self.recipe.training.seed
-            model, converged = Bag.fit(config, self.counted, classes, seed)  # pyright: ignore[reportArgumentType]
+            weights = self._weights()
+            of_texts = None if weights is None else weights.numpy()[classes]
+            model, converged = Bag.fit(config, self.counted, classes, seed, of_texts)  # pyright: ignore
             start = perf_counter()
             scores = self._calibrate(model)
             seconds = perf_counter() - start
@@ -142,20 +155,52 @@ class ClassificationTask(Task):
         if not held_out:
             return {}
         logits = model(self.processor.encode(example.text for example in held_out))
-        model.temperature.fill_(calibrated_temperature(logits, self.texts.classes(held_out)))
+        model.temperature.fill_(calibrated_temperature(logits, class_numbers(held_out, self.texts.labels)))
         return self._scores(logits / model.temperature)
 
     def _scores(self, logits: Tensor) -> dict[str, float]:
-        classes = torch.from_numpy(self.texts.classes(self.texts.validation))
-        predicted = logits.argmax(-1).tolist()
-        confusion = Confusion.of(classes.tolist(), predicted, len(self.texts.labels))
-        loss = float(F.cross_entropy(logits, classes))
-        return {"loss": loss, "macro_f1": confusion.macro_f1, "accuracy": confusion.accuracy}
+        classes = self.texts.classes(self.texts.validation)
+        loss = float(ClassificationLoss().entropy(logits, torch.from_numpy(classes))) / len(classes)
+        if self.texts.multi_label:
+            found = LabelSets(classes, (logits > 0).numpy())
+        else:
+            found = Confusion.of(classes.tolist(), logits.argmax(-1).tolist(), len(self.texts.labels))
+        return {"loss": loss, "macro_f1": found.by_class.macro_f1, "accuracy": found.accuracy}
+
+    def _weights(self) -> Tensor | None:
+        """The weight of each label in the loss, as scikit-learn balances them; of several labels, how many
+        more texts lack a label than have it."""
+        chosen, texts = self.recipe.data.class_weights, self.texts
+        if chosen is None:
+            return None
+        if chosen == "balanced":
+            with_label = torch.from_numpy(texts.label_counts)
+            if texts.multi_label:
+                return ((len(texts.train) - with_label) / with_label).float()
+            return len(texts.train) / (len(texts.labels) * with_label.float())
+        return torch.tensor([chosen.get(label, 1.0) for label in texts.labels])
+
+    def _check_labels(self) -> None:
+        texts, weights = self.texts, self.recipe.data.class_weights
+        if texts.multi_label and self.recipe.is_bag:
+            raise DataError(
+                "the texts have lists of labels, but a bag of words gives each text one; "
+                "set model.kind to 'encoder' or 'bilstm'"
+            )
+        unknown = (
+            [label for label in weights if label not in texts.labels] if isinstance(weights, dict) else ()
+        )
+        if unknown:
+            raise DataError(
+                f"data.class_weights: {unknown[0]!r} is not a label of the texts, which have "
+                f"{_listed(texts.labels)}"
+            )
 
     def _learn_processor(self, config: TokenizerConfig) -> TextProcessor:
         tokenizer = self.recipe.inherited_tokenizer()
         texts = (example.text for example in self.texts.train)
-        return TextProcessor(tokenizer or Tokenizer.train(texts, config), self.texts.labels)
+        tokenizer = tokenizer or Tokenizer.train(texts, config)
+        return TextProcessor(tokenizer, self.texts.labels, self.texts.multi_label)
 
     def _batches(self, texts: Sequence[Example], share: Share) -> LabelledBatches:
         config, recipe = self.recipe.model, self.recipe
@@ -180,7 +225,8 @@ class ClassificationTask(Task):
         blank = f"; {texts.blank:,} without words or a label are left out" if texts.blank else ""
         return (
             f"texts to train on: {len(texts.train):,}, {len(texts.validation):,} for validation; "
-            f"{len(texts.labels)} labels: {_listed(texts.labels)}{blank}"
+            f"{len(texts.labels)} labels{' (any number per text)' if texts.multi_label else ''}: "
+            f"{_listed(texts.labels)}{blank}"
         )
 
 

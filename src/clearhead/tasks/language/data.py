@@ -1,7 +1,7 @@
 """Training text: reading, splitting, tokenizer and cached token stores."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -13,7 +13,7 @@ import numpy as np
 from clearhead.data.build import cached_store, cached_texts
 from clearhead.data.pair import Pair, TaggedPair
 from clearhead.data.sources.corpus import read_pairs
-from clearhead.data.sources.documents import files, read_all_documents, read_documents, texts_hash
+from clearhead.data.sources.documents import files, read_all_documents, texts_hash
 from clearhead.data.sources.plain_text import BLANK, TextChunk
 from clearhead.data.splits import HeldOut, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore, TextStore
@@ -64,7 +64,7 @@ class TextCorpus(Corpus[PlainTextConfig]):
 
     def example(self) -> str:
         """A line of the text."""
-        piece = next(read_documents(self.config.train, self.config.field), None)
+        piece = next(self.documents(self.config.train), None)
         if piece is None:
             raise DataError(f"{_named(self.config.train)}: contains no text; name another file")
         return next(line for line in piece.text.splitlines() if line.strip())
@@ -73,8 +73,16 @@ class TextCorpus(Corpus[PlainTextConfig]):
         """The documents of a part, long ones in pieces."""
         config = self.config
         if config.validation:
-            return read_documents(config.train if part == "train" else config.validation, config.field)
-        return self.split.part(read_documents(config.train, config.field), part)
+            return self.documents(config.train if part == "train" else config.validation)
+        return self.split.part(self.documents(config.train), part)
+
+    def documents(self, names: Sequence[str]) -> Iterator[TextChunk]:
+        """The documents of files, without blank ones."""
+        return (chunk for chunk in self.all_documents(names) if chunk != BLANK)
+
+    def all_documents(self, names: Sequence[str]) -> Iterator[TextChunk]:
+        """The documents of files; a blank one is the chunk `BLANK`."""
+        return read_all_documents(names, self.config.field)
 
     def store(self, part: Part, tokenizer: Tokenizer, max_length: int) -> TextStore:
         return cached_texts(
@@ -92,7 +100,7 @@ class TextCorpus(Corpus[PlainTextConfig]):
 
     @cached_property
     def survey(self) -> Survey:
-        return _surveyed(self, read_all_documents(self.config.train, self.config.field))
+        return _surveyed(self, self.all_documents(self.config.train))
 
     @cached_property
     def split(self) -> TextSplit:
@@ -182,9 +190,11 @@ def corpus_of(data: TextConfig, seed: int) -> TextCorpus | Instructions:
     return Instructions(data, seed) if data.template else TextCorpus(data, seed)
 
 
-def learn_text_tokenizer(corpus: TextCorpus | Instructions, config: TokenizerConfig) -> Tokenizer:
-    """A tokenizer trained on the training part."""
-    return Tokenizer.train(_first(corpus.texts(), TOKENIZER_CHARACTERS), config)
+def learn_text_tokenizer(
+    corpus: TextCorpus | Instructions, config: TokenizerConfig, tags: Sequence[str] = ()
+) -> Tokenizer:
+    """A tokenizer trained on the training part; `tags` are further special tokens."""
+    return Tokenizer.train(_first(corpus.texts(), TOKENIZER_CHARACTERS), config, tags)
 
 
 def write_held_out(corpus: TextCorpus | Instructions, out: Path) -> None:

@@ -16,7 +16,7 @@ from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
-from clearhead.models import GPT
+from clearhead.models.causal import CausalModel
 from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped, supports_cuda_graph
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
@@ -62,7 +62,8 @@ class PromptFormat:
 class LanguageModel:
     """A language model with its tokenizer and its prompt format.
 
-    It wraps a GPT; a family that generates otherwise overrides `window`, `device` and `context_length`.
+    It wraps a GPT or another CausalModel; a family that generates otherwise overrides `window`, `device` and
+    `context_length`.
     """
 
     task = "language"
@@ -78,12 +79,14 @@ class LanguageModel:
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> "LanguageModel":
-        tokenizer = checkpoint.processor
-        assert isinstance(checkpoint.model, GPT)
+        processor = checkpoint.processor
+        # A model with labels has its tokenizer inside its processor.
+        tokenizer = processor if isinstance(processor, Tokenizer) else processor.tokenizer
+        assert isinstance(checkpoint.model, CausalModel)
         return cls(checkpoint.model, tokenizer, PromptFormat.from_settings(checkpoint.settings, tokenizer))
 
     @property
-    def engine(self) -> GPT | CudaGraphGPT:
+    def engine(self) -> CausalModel | CudaGraphGPT:
         """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
         if is_tapped(self.model):
             return self.model
@@ -109,7 +112,7 @@ class LanguageModel:
     @property
     def context_length(self) -> int:
         """Maximum number of tokens the model sees at once."""
-        return self.model.config.context_length
+        return self.model.config.max_positions
 
     @property
     def pads(self) -> bool:

@@ -68,7 +68,7 @@ class FittedText(FittedRecipe):
         else:
             tokens = f"byte-level BPE, {recipe.tokenizer.vocabulary:,} tokens"
         return [
-            _text(survey),
+            text_line(survey),
             f"tokenizer: {tokens}",
             f"model: width {model.width}, ffn_width {model.ffn_width}, {model.layers} layers, "
             f"{model.attention.heads} heads, context of {model.context_length} tokens, "
@@ -97,7 +97,8 @@ def fit_text(
     return FittedText(with_changes(recipe, requested, changes), survey, max(1, tokens))
 
 
-def _text(survey: Survey) -> str:
+def text_line(survey: Survey) -> str:
+    """The size of a text in words."""
     about = f"text: {survey.characters:,} characters in {counted(len(survey), 'document')}"
     if survey.copies:
         about += f", {survey.copies:,} of them duplicates"

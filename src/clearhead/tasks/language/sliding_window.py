@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.models.causal import CausalModel
 from clearhead.models.cuda_graph import CudaGraphGPT, CudaGraphState
-from clearhead.models.gpt import GPT
 from clearhead.models.state import GPTState
 
 
@@ -30,19 +30,19 @@ class SlidingWindowState:
 class SlidingWindow:
     """Decoding steps without a length limit; each row slides on its own, as it would alone."""
 
-    def __init__(self, model: GPT | CudaGraphGPT, capacity: int):
-        self.model, self.capacity = model, min(capacity, model.config.context_length)
+    def __init__(self, model: CausalModel | CudaGraphGPT, capacity: int):
+        self.model, self.capacity = model, min(capacity, model.config.max_positions)
 
     def start(self, texts: Sequence[Sequence[int]]) -> SlidingWindowState:
         """The state after the last tokens of each text that fit, but the very last, which `step` takes."""
-        fitting = [text[-self.model.config.context_length : -1] for text in texts]
+        fitting = [text[-self.model.config.max_positions : -1] for text in texts]
         tokens, lengths = left_padded(fitting, self.model.readout_weight.device)
         return self._read(tokens, lengths)
 
     def step(
         self, tokens: Int[Tensor, " rows"], state: SlidingWindowState
     ) -> Float[Tensor, "rows vocabulary"]:
-        context = self.model.config.context_length
+        context = self.model.config.max_positions
         if state.inner.length == context:
             kept = state.lengths.where(state.lengths < context, context // 2)
             most = int(kept.max())

@@ -1,9 +1,8 @@
 """The language-modelling task: its loss, data, validation and model card."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from math import log
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -13,23 +12,19 @@ from clearhead.data.batch import IGNORE_INDEX, CropBatch, TextBatch
 from clearhead.data.batching.crops import Crops, PackedTexts
 from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.delimited import DelimitedDocuments
-from clearhead.data.progress import track_progress
-from clearhead.data.sources.documents import check_texts
-from clearhead.data.store import PairStore, TextStore
+from clearhead.data.store import TextStore
 from clearhead.evaluation.metric import BITS_PER_BYTE, LOSS
 from clearhead.layers.layout import Documents, Plain, TextLayout
 from clearhead.models import GPT
 from clearhead.tasks.card import card, data_line
-from clearhead.tasks.events import Note
-from clearhead.tasks.language.data import Part, corpus_of, counted, learn_text_tokenizer, write_held_out
+from clearhead.tasks.language.data import Instructions, TextCorpus, corpus_of, learn_text_tokenizer
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.language.recipe import VALIDATION, LanguageRecipe
-from clearhead.tasks.task import RunContext, Task
-from clearhead.text.tokenizer import UNK, Tokenizer
+from clearhead.tasks.language.text_task import Store, TextTask
+from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import Criterion, chunked_cross_entropy
 
 Batch = TextBatch | CropBatch
-Store = TextStore | PairStore
 
 
 def language_loss(model: GPT, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
@@ -44,7 +39,7 @@ def layout(batch: Batch) -> TextLayout:
     return Documents(batch.documents, batch.positions) if isinstance(batch, TextBatch) else Plain()
 
 
-class LanguageTask(Task):
+class LanguageTask(TextTask):
     """Trains a GPT on running text, or on prompts with answers."""
 
     Recipe = LanguageRecipe
@@ -54,33 +49,11 @@ class LanguageTask(Task):
     recipe: LanguageRecipe
     processor: Tokenizer
 
-    def prepare(self, context: RunContext) -> Iterator[Note]:
-        recipe, data = self.recipe, self.recipe.data
-        check_texts(data.paths)
-        self.corpus = corpus = corpus_of(data, recipe.training.seed)
-        example = corpus.example()
-        yield Note(f"for example: {example if len(example) <= 80 else f'{example[:79]}…'}")
-        inherited = None
-        if context.ranks.first(lambda: not (context.out / Tokenizer.FILE).exists()):
-            inherited = recipe.inherited_tokenizer()
-            yield Note("reusing the tokenizer …" if inherited else "training the tokenizer …")
-            if not data.validation:
-                with track_progress(corpus.paths(), context.progress):
-                    context.ranks.first(lambda: bool(corpus.split))  # reads all files
-        self.processor = context.processor(
-            Tokenizer, lambda: inherited or learn_text_tokenizer(corpus, recipe.tokenizer)
-        )
-        yield Note(f"tokenizer: {self.processor.size:,} tokens ({recipe.tokenizer.kind})")
+    def read_corpus(self) -> TextCorpus | Instructions:
+        return corpus_of(self.recipe.data, self.recipe.training.seed)
 
-        yield Note("reading and tokenising the text …")
-        # Rank 0 writes the store, the other ranks open it; each further machine writes its own.
-        with track_progress(corpus.paths(), context.progress):
-            context.ranks.first(lambda: len(self._store("train")))
-            self.store = self._store("train")
-        yield Note(self._about(self.store))
-        self.data_fingerprint = self.store.meta["content"]["files"]
-        held_out = context.ranks.first(lambda: self._hold_out(context.out))
-        self.validation = self._store("validation") if held_out else None
+    def make_processor(self, inherited: Tokenizer | None) -> Tokenizer:
+        return inherited or learn_text_tokenizer(self.corpus, self.recipe.tokenizer)
 
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> Crops | PackedTexts:
         return self._batches(self.store, Share(rank, ranks, batches_per_step))
@@ -128,9 +101,6 @@ class LanguageTask(Task):
     def load(cls, checkpoint: Checkpoint) -> LanguageModel:
         return LanguageModel.from_checkpoint(checkpoint)
 
-    def _store(self, part: Part) -> Store:
-        return self.corpus.store(part, self.processor, self.recipe.batches.row)
-
     def _batches(self, store: Store, share: Share = SINGLE) -> Crops | PackedTexts:
         crops = self.recipe.batches.kind == "crops"
         start, end = self.processor.bos_id, self.processor.eos_id
@@ -140,30 +110,3 @@ class LanguageTask(Task):
         documents = DelimitedDocuments(store, delimiters)
         kind = Crops if crops else PackedTexts
         return kind(documents, self.recipe.batches, self.recipe.training.seed, share)
-
-    def _about(self, store: Store) -> str:
-        if isinstance(store, PairStore):
-            left_out = store.meta["pairs"] - len(store) + store.meta["too_long"]
-            too_long = f"; {left_out:,} exceed the context and are left out" if left_out else ""
-            return f"prompts with answers to train on: {len(store):,}{too_long}{self._unknown(store)}"
-        characters, documents = store.meta["characters"], counted(len(store), "document")
-        size = f"{characters:,} characters in {documents}, {store.tokens:,} tokens"
-        return f"text to train on: {size}{self._unknown(store)}"
-
-    def _unknown(self, store: Store) -> str:
-        """A note on characters that are missing from an inherited vocabulary."""
-        start = self.recipe.training.init_from
-        if not start or self.recipe.tokenizer.kind != "character":
-            return ""
-        sides = (store.source, store.target) if isinstance(store, PairStore) else (store.documents,)
-        unknown = sum(int((side.ids == UNK).sum()) for side in sides)
-        return f"; {unknown:,} characters are not in the vocabulary of {start}" if unknown else ""
-
-    def _hold_out(self, out: Path) -> bool:
-        """Whether there is validation text; writes the held-out part of the training text to the folder."""
-        data = self.recipe.data
-        if not data.holds_out:
-            return False
-        self._store("validation")
-        write_held_out(self.corpus, out)
-        return True

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -11,17 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.datasets import SHIPPED, is_shipped, shipped_file
-from clearhead.data.sources import READERS
-from clearhead.data.sources.documents import check_texts, files, read_documents
-from clearhead.data.sources.plain_text import TextChunk, text_documents
+from clearhead.data.sources.documents import (
+    TABLES,
+    check_tables,
+    check_texts,
+    files,
+    read_column,
+    read_documents,
+)
+from clearhead.data.sources.plain_text import TextChunk
 from clearhead.data.sources.streams import suffix
 from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError
 from clearhead.tasks.word_vectors.recipe import WordsConfig
 from clearhead.text.vocabulary import Vocabulary, split_words
-
-TABLES = (".tsv", ".csv")
-"""Files with columns, of which one holds the text."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,7 @@ def check_sources(data: WordsConfig) -> None:
     """Raises DataError for missing and unusable files, before any long work."""
     named = [path for path in data.train if not is_shipped(path, SHIPPED)]
     check_texts(named)
-    for file in (file for path in named for file in files(path)):
-        if suffix(file) in TABLES and data.field is None:
-            raise DataError(
-                f"{file}: has columns; name the one that holds the text, by its number from 0 or its name: "
-                "--set data.field=NUMBER"
-            )
+    check_tables(named, data.field)
 
 
 def source_files(data: WordsConfig) -> list[Path]:
@@ -120,17 +118,10 @@ def _lines(data: WordsConfig) -> Iterator[tuple[list[str], bool]]:
 def _chunks(data: WordsConfig) -> Iterator[TextChunk]:
     for path in data.train:
         if is_shipped(path, SHIPPED):
-            yield from _column(shipped_file(path), data.field or 0)
+            yield from read_column(shipped_file(path), data.field or 0)
             continue
         for file in files(path):
             if suffix(file) in TABLES:
-                yield from _column(file, data.field or 0)
+                yield from read_column(file, data.field or 0)
             else:
                 yield from read_documents([file], None if data.field is None else str(data.field))
-
-
-def _column(path: Path, column: int | str) -> Iterable[TextChunk]:
-    """The documents in a column of a table."""
-    reader = READERS[suffix(path)]
-    assert reader.pairs is not None
-    return text_documents((pair.source,) for pair in reader.pairs(path, ("", ""), (column, column)))
