@@ -261,12 +261,14 @@ def word_weights(rows: CaptionRows, tokenizer: Tokenizer) -> Float[Tensor, " voc
 
     Over all tokens of the captions, the mean is 1.
     """
-    labels = torch.from_numpy(rows.cells[1])
-    tokens = torch.zeros(len(rows), tokenizer.size)
-    tokens.scatter_add_(1, labels.clamp(min=0).long(), (labels >= len(tokenizer.special_tokens)).float())
-    rows_with = (tokens > 0).sum(0)
-    weights = (len(rows) / rows_with.clamp(min=1)).log() * (rows_with > 0)
-    return weights * tokens.sum() / (tokens.sum(0) * weights).sum().clamp(min=1)
+    labels = rows.cells[1].astype(np.int64)
+    row, column = np.nonzero(labels >= len(tokenizer.special_tokens))
+    tokens, size = labels[row, column], tokenizer.size
+    counts = np.bincount(tokens, minlength=size)
+    rows_with = np.bincount(np.unique(row * size + tokens) % size, minlength=size)
+    weights = np.log(len(rows) / rows_with.clip(min=1)) * (rows_with > 0)
+    scale = counts.sum() / max(1.0, float((counts * weights).sum()))
+    return torch.from_numpy(weights * scale).float()
 
 
 def _hold_out(names: Sequence[str], config: CaptionsConfig, seed: int) -> tuple[list[str], list[str]]:
