@@ -94,6 +94,13 @@ def test_a_resumed_run_ends_with_the_same_bits(photos: Path, tmp_path: Path):
     assert metrics(tmp_path / "parts") == metrics(tmp_path / "whole")
 
 
+@pytest.mark.gpu
+def test_a_captioner_learns_on_a_gpu_by_recorded_passes(photos: Path, tmp_path: Path):
+    on_gpu = {"device": "cuda", "precision": "bf16", "compile": "on"}
+    finish(train(recipe(photos, training=on_gpu), tmp_path / "r"))
+    assert metrics(tmp_path / "r")[-1]["bleu"] > 30
+
+
 def test_changed_captions_are_noticed_on_resume(photos: Path, tmp_path: Path):
     rows = write_images(tmp_path / "own", 30)
     write_captions(tmp_path / "own" / "captions.tsv", rows)
