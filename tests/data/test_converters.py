@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import tarfile
 from pathlib import Path
 
@@ -80,3 +81,34 @@ def test_photographs_become_small_images_with_names(tmp_path: Path):
     images = named_images(tmp_path / "images.npz")
     assert list(images) == ["a.jpg", "b.jpg"]
     assert all(decode(image).size == (96, 96) for image in images.values())
+
+
+def test_squad_becomes_a_paragraph_per_line(tmp_path: Path):
+    answers = [{"text": "1973", "answer_start": 4}, {"text": "1973", "answer_start": 9}]
+    paragraph = {"context": "In 1973.", "qas": [{"id": "1", "question": "When?", "answers": answers}]}
+    content = {"data": [{"title": "Oil", "paragraphs": [paragraph]}]}
+    files = {"x/dataset/dev-v1.1.json": json.dumps(content), "x/dataset/dev-v2.0.json": "{}", "x/a.txt": "no"}
+    [(name, lines)] = converters.squad(tarball(tmp_path / "squad.tar.gz", files))
+    assert name == "squad1.1-dev.jsonl"
+    [record] = map(json.loads, lines.decode().splitlines())
+    question = {"id": "1", "question": "When?", "answers": ["1973"]}
+    assert record == {"title": "Oil", "context": "In 1973.", "questions": [question]}
+
+
+def test_the_english_files_of_babi_are_kept(tmp_path: Path):
+    files = {
+        "t/en-10k/qa1_a_train.txt": "1 A.",
+        "t/en/qa1_a_train.txt": "1 B.",
+        "t/hn-10k/qa1_a_train.txt": "1 C.",
+    }
+    found = list(converters.babi(tarball(tmp_path / "babi.tar.gz", files)))
+    assert found == [("qa1_a_train.txt", b"1 A.")]
+
+
+def tarball(path: Path, files: dict[str, str]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return path

@@ -79,7 +79,16 @@ def test_a_shipped_dataset_is_written_as_a_plain_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "files"),
-    [("multi30k", 15), ("newstest", 6), ("sst2", 6), ("trec", 4), ("imdb", 3), ("flickr8k", 5)],
+    [
+        ("multi30k", 15),
+        ("newstest", 6),
+        ("sst2", 6),
+        ("trec", 4),
+        ("imdb", 3),
+        ("flickr8k", 5),
+        ("squad", 2),
+        ("babi", 39),
+    ],
 )
 def test_the_mirror_holds_the_published_files(measuring_data, monkeypatch, tmp_path, name, files):
     monkeypatch.setenv("CLEARHEAD_DATA", str(measuring_data))

@@ -57,7 +57,7 @@ def answer(
                 print_result(_record(found))
             elif found.text:
                 position = f"\t{found.start}-{found.end}" if found.start is not None else ""
-                print_result(f"{found.text}\t{found.score:.3f}{position}")
+                print_result(f"{' '.join(found.text.split())}\t{found.score:.3f}{position}")
             else:
                 print_status(f"no answer ({found.score:.3f}): {found.question}")
                 print_result("")

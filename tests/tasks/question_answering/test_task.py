@@ -15,7 +15,7 @@ from clearhead.errors import DataError, ModelError, SettingsError, TextError
 from clearhead.inspection.trace import capture
 from clearhead.tasks.events import Note
 from clearhead.tasks.question_answering.data import Questions
-from clearhead.tasks.question_answering.evaluate import fact_attention
+from clearhead.tasks.question_answering.evaluate import Scores, fact_attention
 from clearhead.tasks.question_answering.model import QuestionAnsweringModel
 from clearhead.tasks.question_answering.recipe import QuestionsConfig
 from clearhead.tasks.question_answering.sizing import fit_questions
@@ -136,6 +136,11 @@ def test_questions_without_an_answer_are_learned(files: Path, tmp_path: Path):
     assert any("of them without an answer" in one.text for one in events if isinstance(one, Note))
     found = clearhead.load(tmp_path / "run").evaluate(tmp_path / "run")
     assert found.record["no_answer_accuracy"] > 0.75
+    assert found.record["best_f1"] >= found.record["f1"]
+    model, best = clearhead.load(tmp_path / "run"), found.record["best_threshold"]
+    questions = list(read_questions(tmp_path / "run" / "validation.jsonl"))
+    answers = [one.text for one in model.answer_all(questions, threshold=best)]
+    assert Scores.of(questions, answers).f1 == pytest.approx(found.record["best_f1"])
 
 
 def test_blank_contexts_and_questions_get_one_clear_line(finder: QuestionAnsweringModel):

@@ -32,6 +32,9 @@ class Answer:
     margin: float | None = None
     """By how much the score of "no answer" exceeds that of the best span; compared with the threshold."""
 
+    best_span: str = ""
+    """The best span, even where there is no answer."""
+
     def __str__(self) -> str:
         return self.text
 
@@ -88,14 +91,12 @@ def find_spans(
         scores = total[windows] if config.threshold is None else [*total[windows], none]
         chosen = none if empty else float(score[row])
         probability = float(np.exp(chosen - np.logaddexp.reduce(scores)))
-        question = questions[number]
-        if empty:
-            answers.append(Answer(question.question, "", probability, margin=margin))
-            continue
-        shift = int(rows.first[row]) - 1
+        question, shift = questions[number], int(rows.first[row]) - 1
         text = texts[question.context]
         first, last = text.characters(int(start[row]) + shift, int(end[row]) + shift)
-        answers.append(Answer(question.question, text.text[first:last], probability, first, last, margin))
+        span = text.text[first:last]
+        found = ("", probability, None, None) if empty else (span, probability, first, last)
+        answers.append(Answer(question.question, *found, margin, span))
     return answers
 
 

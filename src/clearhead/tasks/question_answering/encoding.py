@@ -216,6 +216,8 @@ class QuestionEncoder:
 
     def _table(self, line: str, encoding: Encoding) -> Numbers:
         """The table of an encoded line."""
+        if not encoding.ids:
+            return np.zeros((5, 0), dtype=np.int64)
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
         # The library counts a joiner before punctuation to the character before it.
         np.maximum(offsets[1:, 0], offsets[:-1, 1], out=offsets[1:, 0])

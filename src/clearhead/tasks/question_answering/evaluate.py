@@ -20,7 +20,7 @@ from clearhead.inspection.trace import capture
 from clearhead.models.anatomy import anatomy_of
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.question_answering.answering import Answer, batches_for
-from clearhead.tasks.question_answering.data import count
+from clearhead.tasks.question_answering.data import count, read_out
 from clearhead.tasks.question_answering.recipe import QuestionsConfig
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def fact_attention(
     for plan in batches.sequential():
         batch = batches.build(0, plan).to(model.device)
         with capture(module, names) as trace:
-            module(batch.ids, batch.lengths, batch.types)
+            read_out(module, batch)
         weights = torch.stack([trace[name] for name in names], 1).float().cpu().numpy()
         for row, number in enumerate(plan[1]):
             question = questions[int(rows.questions[number])]
@@ -212,11 +212,12 @@ def _no_answer(questions: Sequence[Question], answers: Sequence[Answer]) -> dict
     unanswerable = np.array([not question.answers for question in questions])
     empty = np.array([not answer.text for answer in answers])
     found = {"no_answer_accuracy": float((unanswerable == empty).mean())}
-    spans = [(answer.margin, answer.text) for answer in answers]
-    if any(margin is None for margin, _ in spans) or empty.any():
+    if any(answer.margin is None for answer in answers):
         return found
-    margins = np.array([margin for margin, _ in spans])
-    gain = np.array([best_over(f1, text, q.answers) for (_, text), q in zip(spans, questions, strict=True)])
+    margins = np.array([answer.margin for answer in answers])
+    gain = np.array(
+        [best_over(f1, one.best_span, right.answers) for one, right in zip(answers, questions, strict=True)]
+    )
     order = np.argsort(-margins)
     # From all answered to all refused, the largest margins first.
     curve = gain.sum() + np.concatenate([[0.0], np.cumsum(unanswerable[order] - gain[order])])

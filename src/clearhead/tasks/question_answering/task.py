@@ -48,7 +48,7 @@ class QuestionAnsweringTask(Task):
     Recipe = QuestionAnsweringRecipe
     metrics = (LOSS, EXACT_MATCH, F1)
     does = "answers questions"
-    command = "clearhead answer"
+    command = "clearhead answer --context FILE"
     recipe: QuestionAnsweringRecipe
 
     def prepare(self, context: RunContext) -> Iterator[Note]:
