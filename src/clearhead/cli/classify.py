@@ -34,7 +34,9 @@ def classify(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Print the label of each text or image and its probability; if a text may have several, all its labels.
+    """Print the label of each text or image and its probability.
+
+    If a text may have several labels, all from --threshold on (0.5 by default) are printed.
 
     With --explain, a bag of words names the n-grams with the most weight; a sequence model the words whose
     absence changes the probability most; an image classifier the patches, by row and column.
