@@ -38,7 +38,8 @@ def decode(source: ImageSource, location: str = "", at_least: int = 0) -> Image.
         image = _opened(source)
         if image.width * image.height > MAX_PIXELS:
             raise Image.DecompressionBombError
-        if at_least:
+        # An image of the caller stays as it is.
+        if at_least and isinstance(source, bytes):
             image.draft(None, (at_least, at_least))
         return to_rgb(ImageOps.exif_transpose(image))
     except Image.DecompressionBombError:
