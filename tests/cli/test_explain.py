@@ -5,6 +5,12 @@ import subprocess
 import sys
 
 import pytest
+from PIL import Image
+
+from clearhead.checkpoint import save_checkpoint
+from clearhead.tasks.load import load
+
+from ..inspection.image_models import PROCESSOR, random_pixels, vit
 
 
 def test_a_translation_is_drawn_to_the_given_file(call, number_model, tmp_path):
@@ -85,3 +91,53 @@ def test_a_fresh_process_writes_the_page(number_model, tmp_path):
     result = subprocess.run([*command, "--out", str(tmp_path / "x.html")], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "x.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.fixture(scope="module")
+def image_classifier(tmp_path_factory):
+    """The folder of an untrained classifier of images, with an image in it."""
+    folder = tmp_path_factory.mktemp("classifier")
+    save_checkpoint(folder, vit(), PROCESSOR, {"kind": "image_classification"})
+    Image.fromarray(random_pixels().permute(1, 2, 0).numpy()).save(folder / "cat.png")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("out", "options"),
+    [("x.svg", ["--view", "patches"]), ("x.png", ["--view", "rollout"]), ("x.html", []), ("all", [])],
+)
+def test_an_image_is_explained(call, image_classifier, tmp_path, out, options):
+    result = call(
+        "explain", image_classifier, image_classifier / "cat.png", "--out", tmp_path / out, *options
+    )
+    assert result.code == 0, result.err
+    assert f"cat.png -> {load(image_classifier).classify(image_classifier / 'cat.png').label}" in result.err
+    assert (tmp_path / out).exists()
+    if out == "all":
+        assert {"patches.png", "distance.png", "grid.png"} <= {
+            path.name for path in (tmp_path / out).iterdir()
+        }
+
+
+def test_the_numbers_of_an_image_hold_its_probabilities(call, image_classifier, tmp_path):
+    result = call("explain", image_classifier, image_classifier / "cat.png", "--out", tmp_path / "x.json")
+    assert result.code == 0
+    saved = json.loads((tmp_path / "x.json").read_text())
+    assert (
+        saved["probabilities"] == load(image_classifier).classify(image_classifier / "cat.png").probabilities
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ([], "this model reads images; name an image file"),
+        (["missing.png"], "missing.png: no such file"),
+        (["pyproject.toml"], "pyproject.toml: not an image, or damaged (no known format)"),
+    ],
+)
+def test_an_image_that_cannot_be_read_is_one_line(call, image_classifier, tmp_path, text, line):
+    result = call("explain", image_classifier, *text, "--out", tmp_path / "x.png")
+    assert result.code == 2
+    assert line in result.err
+    assert result.err.count("\n") == 1

@@ -6,6 +6,7 @@ import json
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -61,6 +62,25 @@ def test_another_edition_of_the_archive_is_refused(archive, tmp_path: Path):
     with pytest.raises(DataError, match=r"aclImdb_v1\.tar\.gz: cut short or another edition"):
         get_dataset("small", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_image_files_become_archives_in_the_order_of_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(converters, "CIFAR10_SIZES", {"train": 3, "test": 1})
+    files = {"train/bird/0002.jpg": b"bb", "train/bird/0001.jpg": b"a", "train/airplane/0009.jpg": b"ccc"}
+    path = tmp_path / "images.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in {**files, "test/truck/0000.jpg": b"d", "README.md": b"x"}.items():
+            member = tarfile.TarInfo(f"CIFAR-10-images-d7d0561/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    found = {name: np.load(io.BytesIO(content)) for name, content in converters.cifar10(path)}
+    train = found["cifar10_train_jpeg.npz"]
+    assert train["jpeg"].tobytes() == b"cccabb"
+    assert (train["offsets"].tolist(), train["labels"].tolist()) == ([0, 3, 4, 6], [0, 2, 2])
+    assert found["cifar10_test_jpeg.npz"]["labels"].tolist() == [9]
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="cut short or another edition"):
+        list(converters.cifar10(path))
 
 
 def test_photographs_become_small_images_with_names(tmp_path: Path):

@@ -103,7 +103,8 @@ def test_its_map_comes_from_its_anatomy(sorting_client):
         "loaded": True,
     }
     about = sorting_client.get("/api/model").json()
-    assert about["stacks"] == [{"name": "encoder", "layers": 2, "side": "digits", "sublayers": ["attention"]}]
+    stack = {"name": "encoder", "layers": 2, "side": "digits", "sublayers": ["attention"]}
+    assert about["stacks"] == [{**stack, "position": "none", "ffn_width": None}]
     assert (about["attentions"][0]["heads"], about["attentions"][0]["head_size"]) == (2, WIDTH // 2)
     absent = ("tokenizer", "vocabulary", "ffn_width", "position", "max_tokens", "beam")
     assert [about[name] for name in absent] == [None] * len(absent)

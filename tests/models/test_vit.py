@@ -13,7 +13,7 @@ from clearhead.layers.patches import Rotary2d
 from clearhead.models import ViT, ViTConfig, build
 from clearhead.training.optimizer import hidden_matrices
 
-SMALL = {"image_size": 16, "layers": 2, "width": 16, "ffn_width": 32, "attention": {"heads": 2}}
+SMALL = {"image_size": 16, "layers": 2, "width": 24, "ffn_width": 32, "attention": {"heads": 2}}
 STEM = {"kind": "convolutional", "channels": (8, 16), "convolutions": 2}
 VARIANTS = {
     "class token": {},
@@ -71,10 +71,10 @@ def test_gradients_of_fused_and_explicit_agree(name: str, images):
 
 
 def test_states_are_the_class_token_and_the_patches(images):
-    assert vit().states(images).shape == (3, 1 + 16, 16)
-    assert vit(head={"pooling": "mean"}).states(images).shape == (3, 16, 16)
-    assert vit(patches=STEM, head={"pooling": "mean"}).states(images).shape == (3, 16, 16)
-    assert ViT(ViTConfig.model_validate(SMALL))(images).shape == (3, 17, 16)
+    assert vit().states(images).shape == (3, 1 + 16, 24)
+    assert vit(head={"pooling": "mean"}).states(images).shape == (3, 16, 24)
+    assert vit(patches=STEM, head={"pooling": "mean"}).states(images).shape == (3, 16, 24)
+    assert ViT(ViTConfig.model_validate(SMALL))(images).shape == (3, 17, 24)
 
 
 def test_linear_patches_are_one_product_per_patch_row_by_row(images):
@@ -87,7 +87,7 @@ def test_linear_patches_are_one_product_per_patch_row_by_row(images):
 
 def test_a_plain_vit_equals_torchs_transformer_encoder(images):
     model = vit(activation="relu", norm_position="post", position="none", head={"pooling": "mean"})
-    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    layer = nn.TransformerEncoderLayer(24, 2, 32, dropout=0.0, batch_first=True)
     reference = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
     for ours, theirs in zip(model.encoder.blocks, reference.layers, strict=True):
         with torch.no_grad():
@@ -128,9 +128,11 @@ def test_sequence_pooling_is_a_mean_with_learned_weights(images):
     torch.testing.assert_close(model.head(states), model.head.output(states.mean(1)))
 
 
-def test_muon_gets_the_matrices_of_the_stack_alone():
-    for model in (vit(), vit(patches=STEM, head={"pooling": "sequence"})):
-        assert {name.partition(".")[0] for name in hidden_matrices(model)} == {"encoder"}
+def test_muon_gets_hidden_matrices_alone_not_patches_convolutions_and_the_head():
+    assert {name.partition(".")[0] for name in hidden_matrices(vit())} == {"encoder"}
+    found = hidden_matrices(vit(patches=STEM, head={"pooling": "sequence"}))
+    others = [name for name in found if not name.startswith("encoder.blocks.")]
+    assert others == ["embedding.patches.project.weight"]
 
 
 def test_impossible_settings_are_explained():

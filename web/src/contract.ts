@@ -30,6 +30,8 @@ export interface Stack {
   layers: number;
   side: string;
   sublayers: string[];
+  position: string;
+  ffn_width: number | null;
 }
 
 export interface Recurrence {

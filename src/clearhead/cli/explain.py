@@ -40,7 +40,10 @@ def explain(
     context: typer.Context,
     model: ModelArgument,
     text: Annotated[
-        str | None, typer.Argument(help="Text to explain; reads stdin if omitted.", metavar="TEXT")
+        str | None,
+        typer.Argument(
+            help="Text or image file to explain; reads a text from stdin if omitted.", metavar="TEXT"
+        ),
     ] = None,
     out: Annotated[Path, option(OUT_HELP, "FILE")] = Path("explanation.png"),
     view: Annotated[str | None, option(VIEW_HELP, "NAME")] = None,
@@ -66,16 +69,19 @@ def explain(
       clearhead explain en-de "I have never been so tired." --out words.html
       clearhead explain en-de "I closed the windows." --view atlas --out heads.png
       clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
-      clearhead explain runs/reviews "Not bad at all." --view relevance --out why.png
+      clearhead explain runs/photos cat.jpg --view rollout --out cat.png
+      clearhead explain runs/reviews "Not bad." --view relevance --out why.png
     """
-    import clearhead.explorer  # noqa: F401, adds the format html
+    from clearhead.explorer.explorable import input_of
     from clearhead.inspection.save import check_path
     from clearhead.tasks.load import load
 
     check_path(out)
-    text = read_stdin("text").strip("\n") if text is None else text
     loaded: Any = load(model, device_named(device))
     check_explains(model, loaded)
+    if text is None and input_of(type(loaded.model)) == "image":
+        raise SettingsError(f"{model}: this model reads images; name an image file")
+    text = read_stdin("text").strip("\n") if text is None else text
     options = given(to=to, target=target, tokens=tokens)
     taken = [name for name in ("to", "target", "tokens") if name in signature(loaded.explain).parameters]
     check_taken(context, model, loaded.task, options, taken)

@@ -21,6 +21,9 @@ ACLIMDB_MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
 # Pixels of a side, and quality of the JPEG files.
 FLICKR_SIZE, FLICKR_QUALITY = 96, 80
 REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos|unsup)/(\d+)_(\d+)\.txt")
+CIFAR10_IMAGE = re.compile(r"/(train|test)/([a-z]+)/(\d+)\.jpg$")
+CIFAR10_LABELS = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+CIFAR10_SIZES = {"train": 50_000, "test": 10_000}
 
 
 def aclimdb(archive: Path, md5: str = ACLIMDB_MD5) -> Iterator[tuple[str, bytes]]:
@@ -43,6 +46,29 @@ def aclimdb(archive: Path, md5: str = ACLIMDB_MD5) -> Iterator[tuple[str, bytes]
                     lines[f"imdb_{part}.tsv"].append((kind, int(number), fields + text))
     for name, found in lines.items():
         yield name, b"".join(line + b"\n" for _, _, line in sorted(found))
+
+
+def cifar10(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """The JPEG files of CIFAR-10, train/CLASS/NUMBER.jpg, as two .npz files sorted by class and number."""
+    found: dict[str, list[tuple[int, str, bytes]]] = defaultdict(list)
+    for path, content in _files(archive):
+        if image := CIFAR10_IMAGE.search(path):
+            part, label, number = image.groups()
+            found[part].append((CIFAR10_LABELS.index(label), number, content))
+    if {part: len(images) for part, images in found.items()} != CIFAR10_SIZES:
+        raise DataError(f"{archive.name}: cut short or another edition; download it again")
+    for part, images in found.items():
+        images.sort()
+        labels = np.array([label for label, *_ in images], np.uint8)
+        yield f"cifar10_{part}_jpeg.npz", _npz([content for *_, content in images], labels=labels)
+
+
+def _npz(files: list[bytes], **others: Any) -> bytes:
+    """Image files one after the other, as `read_images` takes them, and other arrays."""
+    stream = io.BytesIO()
+    offsets = np.cumsum([0, *map(len, files)])
+    np.savez(stream, jpeg=np.frombuffer(b"".join(files), np.uint8), offsets=offsets, **others)
+    return stream.getvalue()
 
 
 def squad(archive: Path) -> Iterator[tuple[str, bytes]]:
@@ -98,15 +124,9 @@ def flickr8k(archive: Path) -> Iterator[tuple[str, bytes]]:
                 yield name, content.read()
     if not photographs:
         raise DataError(f"{archive.name}: has no photographs; download it again")
-    ordered = [photographs[name] for name in sorted(photographs)]
-    buffer = io.BytesIO()
-    np.savez(
-        buffer,
-        jpeg=np.frombuffer(b"".join(ordered), dtype=np.uint8),
-        offsets=np.cumsum([0, *map(len, ordered)]),
-        names=np.array([name.encode() for name in sorted(photographs)]),
-    )
-    yield "flickr8k_96px_jpeg.npz", buffer.getvalue()
+    names = sorted(photographs)
+    encoded = np.array([name.encode() for name in names])
+    yield "flickr8k_96px_jpeg.npz", _npz([photographs[name] for name in names], names=encoded)
 
 
 def _squashed(photograph: bytes) -> bytes:
@@ -118,6 +138,7 @@ def _squashed(photograph: bytes) -> bytes:
 
 CONVERTERS: dict[str, Callable[[Path], Iterator[tuple[str, bytes]]]] = {
     "aclimdb": aclimdb,
+    "cifar10": cifar10,
     "squad": squad,
     "babi": babi,
     "flickr8k": flickr8k,

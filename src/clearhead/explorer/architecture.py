@@ -8,10 +8,11 @@ import torch
 
 from clearhead.explorer.arrays import Array, array_of
 from clearhead.explorer.explorable import DEFAULT_ABOUT, Explorable, about, input_of
+from clearhead.inspection.vectors import position_kind
 from clearhead.layers.attention import Attention
-from clearhead.layers.positions import Alibi, Rotary
+from clearhead.layers.positions import Alibi, NoPosition, Relative, Rotary
 from clearhead.layers.scores import ProductScore
-from clearhead.models.anatomy import AttentionPart
+from clearhead.models.anatomy import AttentionPart, StackPart
 from clearhead.text.tokenizer import Tokenizer
 
 SETTINGS = ("ffn_width", "position", "norm", "norm_position", "activation", "tied")
@@ -43,7 +44,14 @@ def module_map(
         "output_side": anatomy.output_side,
         **(usage or {**DEFAULT_ABOUT, "max_tokens": max_length}),
         "stacks": [
-            {"name": part.path, "layers": part.layers, "side": part.side, "sublayers": list(part.sublayers)}
+            {
+                "name": part.path,
+                "layers": part.layers,
+                "side": part.side,
+                "sublayers": list(part.sublayers),
+                "position": _position_kind(model, part.side),
+                "ffn_width": _ffn_width(model, part),
+            }
             for part in anatomy.stacks
         ],
         "recurrences": [
@@ -107,8 +115,10 @@ def position_table(model: Any, positions: int) -> tuple[str, Array]:
     Rotary positions give cosines and sines instead, ALiBi the penalty of each distance per head.
     """
     anatomy, config = model.anatomy(), getattr(model, "config", None)
-    kind, device = getattr(config, "position", None) or "none", device_of(model)
-    limit = getattr(config, "max_positions", positions)
+    side = next(iter(anatomy.embeddings), anatomy.output_side)
+    kind, device = _position_kind(model, side), device_of(model)
+    embedding = model.get_submodule(anatomy.embeddings[side]) if anatomy.embeddings else None
+    limit = getattr(embedding, "max_positions", getattr(config, "max_positions", positions))
     numbers = torch.arange(min(positions, limit), device=device)
     first = anatomy.attentions[0] if anatomy.attentions else None
     match relative := first and _attention(model, first).relative:
@@ -119,10 +129,26 @@ def position_table(model: Any, positions: int) -> tuple[str, Array]:
         case _ if kind == "none":
             table = torch.zeros(0, 0)
         case _:
-            embedding = model.get_submodule(next(iter(anatomy.embeddings.values())))
+            assert embedding is not None
             empty = torch.zeros(1, len(numbers), width_of(model) or 0, device=device)
             table = embedding.position(empty, numbers, torch.tensor([len(numbers)], device=device))[0]
     return kind, array_of(table)
+
+
+def _position_kind(model: Any, side: str) -> str:
+    """The kind of positions that a side has: in its embedding, or in its self-attention."""
+    anatomy = model.anatomy()
+    embedding = model.get_submodule(anatomy.embeddings[side]) if side in anatomy.embeddings else None
+    own = [part for part in anatomy.attentions if part.queries == part.keys == side]
+    relative = _attention(model, own[0]).relative if own else Relative()
+    return position_kind(getattr(embedding, "position", NoPosition()), relative)
+
+
+def _ffn_width(model: Any, part: StackPart) -> int | None:
+    """The width inside the feed-forward networks of a stack; None if it has none."""
+    block = model.get_submodule(part.path).blocks[0]
+    outer = getattr(getattr(block, "feedforward", None), "outer", None)
+    return None if outer is None else outer.in_features
 
 
 def _attention(model: Any, part: AttentionPart) -> Attention:

@@ -77,6 +77,8 @@ def record(explanation: Explanation) -> dict[str, Any]:
         "images": {side: image.record() for side, image in explanation.images.items()},
         "attentions": {kind: _heads(summaries, kind) for kind in summaries.kinds},
     }
+    if probabilities := getattr(explanation.found, "probabilities", None):
+        found["probabilities"] = dict(probabilities)
     if explanation.relevance:
         found["relevance"] = summaries.relevance.record()
     if summaries.has_words:

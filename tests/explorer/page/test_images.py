@@ -10,8 +10,9 @@ import torch
 from clearhead.explorer.server import in_background
 from clearhead.inspection import HidePatches, intervene
 from clearhead.inspection.summaries import rollout
+from clearhead.tasks.samples import sample_images
 
-from ..test_images import file_of, image_models, image_samples
+from ..test_images import file_of, image_models, model_folder
 from .test_access import reach
 from .test_numbers import POINTED_AT, number
 from .test_views import AXE
@@ -22,13 +23,13 @@ OF_A_CAPTIONER = (*OF_A_CLASSIFIER, "regions", "tokens", "gradient", "logits", "
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory) -> dict[str, Path]:
-    return image_samples(tmp_path_factory.mktemp("samples"))
+    return sample_images(str(model_folder(tmp_path_factory.mktemp("run"))))
 
 
 @pytest.fixture(scope="module")
 def models(samples) -> dict[str, Any]:
-    found = image_models(samples)
-    found["captions"].samples = samples
+    found = image_models(samples["0-cat"].parents[1])
+    found["captions"].name = found["vit"].name
     return found
 
 

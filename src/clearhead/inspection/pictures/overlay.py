@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.inspection.image import PatchImage
 from clearhead.inspection.pictures.picture import Picture, make_picture
-from clearhead.inspection.pictures.style import FAINT, TINY, colour_bar
+from clearhead.inspection.pictures.style import FAINT, SIGNED, TINY, colour_bar, signed_scale
 
 HEAT = LinearSegmentedColormap.from_list("heat", ["#c2410c00", "#c2410cf2"])
 """One hue, transparent at zero."""
@@ -69,6 +69,16 @@ def draw_map(
     axes.imshow(faded(image).numpy(), interpolation="nearest", cmap="gray", vmin=0, vmax=1, extent=extent)
     norm = PowerNorm(0.5, vmin=0.0, vmax=largest)
     return axes.imshow(values.numpy(), cmap=HEAT, norm=norm, interpolation="nearest", extent=extent)
+
+
+def draw_signed_map(axes: Axes, image: PatchImage, values: Float[Tensor, "rows columns"]) -> None:
+    """Values that may be negative, each patch as opaque as its value is large, over the faded image."""
+    height, width, _ = image.pixels.shape
+    extent, largest = (-0.5, width - 0.5, height - 0.5, -0.5), float(values.abs().max()) or 1.0
+    axes.imshow(faded(image).numpy(), interpolation="nearest", cmap="gray", vmin=0, vmax=1, extent=extent)
+    opaque = (0.9 * values.abs() / largest).sqrt().clamp(max=1).numpy()
+    colours = {"cmap": SIGNED, "norm": signed_scale(largest)}
+    axes.imshow(values.numpy(), interpolation="nearest", alpha=opaque, extent=extent, **colours)
 
 
 def faded(image: PatchImage) -> Float[Tensor, "height width"]:

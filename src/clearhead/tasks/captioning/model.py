@@ -22,6 +22,7 @@ from clearhead.layers.layout import Plain
 from clearhead.models import Captioner
 from clearhead.options import Options, check_text
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.samples import sample_images
 from clearhead.tasks.translation.model import SearchConfig, prefix_ids, target_tokens
 from clearhead.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
@@ -186,6 +187,11 @@ class CaptionModel:
             images={"image": patch_image(pixels[0], self.model.config.encoder)},
         )
         return replace(explanation, settings=asdict(options), name=self.name, tree=tree)
+
+    @property
+    def samples(self) -> dict[str, Path]:
+        """Sample images in the model's folder, for the explorer."""
+        return sample_images(self.name)
 
     def about(self) -> dict[str, Any]:
         """The settings of the search, for the explorer."""

@@ -32,6 +32,7 @@ from clearhead.tasks.captioning.model import CaptionModel
 from clearhead.tasks.captioning.recipe import CaptioningRecipe
 from clearhead.tasks.card import card
 from clearhead.tasks.events import Note
+from clearhead.tasks.samples import write_samples
 from clearhead.tasks.task import RunContext, Task
 from clearhead.text.tokenizer import UNK, Tokenizer
 from clearhead.training import cross_entropy_loss
@@ -74,6 +75,7 @@ class CaptioningTask(Task):
         yield Note("decoding the images …")
         self.train, damaged = decode_images(corpus.train, self.processor.image, context.progress)
         self.validation, more = decode_images(corpus.validation, self.processor.image, context.progress)
+        context.ranks.first(lambda: write_samples(context.out, self.validation.pixels))
         self.rows = self._rows(self.train)
         self.left_out = replace(corpus.left_out, damaged=(*damaged, *more), too_long=self.rows.too_long)
         yield Note(self._about())

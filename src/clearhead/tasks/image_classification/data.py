@@ -202,7 +202,8 @@ class ImageBatches(PlannedBatches[Rows, ImageBatch]):
 
     def build(self, epoch: int, plan: Rows) -> ImageBatch:
         rows = torch.from_numpy(plan)
-        return ImageBatch(self.images.pixels[rows], self.images.classes[rows])
+        # Copies whole images, unlike indexing by a tensor.
+        return ImageBatch(*(one.index_select(0, rows) for one in (self.images.pixels, self.images.classes)))
 
 
 def labels_of(examples: Sequence[LabelledImage], where: str) -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 """A trained image classifier in use: images in, labels and probabilities out."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, overload
 
@@ -12,10 +15,15 @@ from clearhead.data.image_processor import ImageProcessor
 from clearhead.data.images import ImageSource
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import ModelError, TextError
+from clearhead.inspection.explanation import Explanation, explain_pass
+from clearhead.inspection.image import patch_image
+from clearhead.inspection.relevance import Relevance
 from clearhead.models import ViT
 from clearhead.tasks.classification.model import Classification
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.image_classification.evaluate import evaluate
+from clearhead.tasks.image_classification.relevance import image_relevance
+from clearhead.tasks.samples import sample_images
 
 # Images that are classified at once.
 BATCH = 500
@@ -76,20 +84,41 @@ class ImageClassificationModel:
             ]
         )
 
+    @property
+    def samples(self) -> dict[str, Path]:
+        """Sample images in the model's folder, for the explorer."""
+        return sample_images(self.name)
+
+    def explain(self, image: ImageSource, *, names: Sequence[str] = ("*",)) -> Explanation:
+        """One captured pass over an image; keeps only tensors whose names match."""
+        [pixels], found = self.processor.pixels([image]), self.classify(image)
+        given = self.processor.normalize(pixels[None].to(self.device))
+        explanation = explain_pass(
+            self.model,
+            lambda: self.model(given),
+            {},
+            names,
+            self.processor,
+            found.text,
+            found.label,
+            found,
+            {"image": patch_image(pixels, self.model.config)},
+        )
+        relevance = partial(image_relevance, self, pixels, found.label)
+        return replace(explanation, name=self.name, relevance=relevance)
+
+    def relevance(self, image: ImageSource, label: str | None = None) -> Relevance:
+        """How much each patch supports a label, by default the most likely one, and a test of that."""
+        return image_relevance(self, self.processor.pixels([image])[0], self._label(image, label))
+
     def evidence(self, image: ImageSource, label: str | None = None) -> dict[str, float]:
         """How much the log-probability of a label falls when each patch is grey, the most first.
 
         Patches are named by row and column, from 0; the label is the image's own by default.
         """
-        label = self.classify(image).label if label is None else label
-        if label not in self.labels:
-            raise TextError(f"label: {label!r} is not one of {', '.join(self.labels)}")
-        [pixels], side, size = (
-            self.processor.pixels([image]),
-            self.model.config.side,
-            self.model.config.patches.reduction,
-        )
-        hidden = pixels.repeat(side * side + 1, 1, 1, 1)
+        label = self._label(image, label)
+        side, size = self.model.config.side, self.model.config.patches.reduction
+        hidden = self.processor.pixels([image]).repeat(side * side + 1, 1, 1, 1)
         grey = (torch.tensor(self.processor.mean) * 255).round().to(torch.uint8)[:, None, None]
         names = [(row, column) for row in range(side) for column in range(side)]
         for one, (row, column) in zip(hidden[1:], names, strict=True):
@@ -97,6 +126,12 @@ class ImageClassificationModel:
         whole, *others = self.pixel_logits(hidden).log_softmax(-1)[:, self.labels.index(label)].tolist()
         found = {f"{row},{column}": whole - other for (row, column), other in zip(names, others, strict=True)}
         return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
+
+    def _label(self, image: ImageSource, label: str | None) -> str:
+        label = self.classify(image).label if label is None else label
+        if label not in self.labels:
+            raise TextError(f"label: {label!r} is not one of {', '.join(self.labels)}")
+        return label
 
     def evaluate(
         self,

@@ -110,8 +110,8 @@ class ImageClassificationRecipe(Recipe):
             raise ValueError(f"model.head.kind is '{self.model.head.kind}'; a classifier needs 'classifier'")
         if self.augmentation.crop >= self.model.image_size:
             raise ValueError(
-                f"augmentation.crop {self.augmentation.crop} is not below {self.model.image_size}, the pixels of "
-                "an image"
+                f"augmentation.crop {self.augmentation.crop} is not below {self.model.image_size}, "
+                "the height of an image"
             )
         if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
             raise ValueError("training.average.of is 'best', but no images are held out for validation")

@@ -21,6 +21,7 @@ from clearhead.tasks.image_classification.data import ImageBatch, ImageBatches, 
 from clearhead.tasks.image_classification.model import BATCH, ImageClassificationModel
 from clearhead.tasks.image_classification.recipe import VALIDATION, ImageClassificationRecipe
 from clearhead.tasks.records import naming
+from clearhead.tasks.samples import COUNT, write_samples
 from clearhead.tasks.task import RunContext, Task
 
 SHOWN_LABELS, SHOWN_PROBLEMS = 8, 3
@@ -50,6 +51,7 @@ class ImageClassificationTask(Task):
         if len(images.validation) and not data.validation:
             context.ranks.first(lambda: self._write_held_out(context))
         self.processor = context.processor(ImageProcessor, lambda: images.processor(data))
+        context.ranks.first(lambda: self._write_samples(context))
 
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> ImageBatches:
         share = Share(rank, ranks, batches_per_step)
@@ -104,6 +106,14 @@ class ImageClassificationTask(Task):
         if not path.exists():
             with naming(path):
                 self.images.validation.save(path, self.images.labels)
+
+    def _write_samples(self, context: RunContext) -> None:
+        """Writes a held-out image of each of the first classes."""
+        classes = self.images.validation.classes.tolist()
+        rows = [classes.index(number) for number in sorted({*classes})[:COUNT]]
+        labels = [self.images.labels[classes[row]] for row in rows]
+        with naming(context.out):
+            write_samples(context.out, self.images.validation.select(rows).pixels, labels)
 
     def _about(self) -> str:
         images = self.images
