@@ -17,6 +17,7 @@ import Logits from "./views/Logits.svelte";
 import Patches from "./views/Patches.svelte";
 import Projections from "./views/Projections.svelte";
 import Regions from "./views/Regions.svelte";
+import Relevance from "./views/Relevance.svelte";
 import Residual from "./views/Residual.svelte";
 import Softmax from "./views/Softmax.svelte";
 import TextTokens from "./views/TextTokens.svelte";
@@ -53,6 +54,13 @@ export const VIEWS: View[] = [
     says: "where each word looks",
     show: Regions,
     has: (trace) => trace.model.attentions.some((one) => readsImage(trace, one)),
+  },
+  {
+    id: "relevance",
+    title: "Relevance",
+    says: "what decides the class",
+    show: Relevance,
+    has: part("relevance"),
   },
   {
     id: "looks",

@@ -68,6 +68,8 @@ def gradients(session: TraceSession) -> dict[str, Any]:
 
 def relevance(session: TraceSession) -> dict[str, Any]:
     """How much each position of the input supports the output, by several methods, and their test."""
+    if session.explanation.relevance is None:
+        raise SettingsError("relevance: this model does not classify, so no position supports a class")
     with intervene(session.model, session.edits):
         return Summaries(session.explanation).relevance.record()
 
