@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-NAMES, PLACES = ["Ada", "Bob", "Kim", "Max"], ["garden", "office", "cellar"]
+NAMES, ROOMS = ["Ada", "Bob", "Kim", "Max"], ["garden", "office", "cellar"]
 SMALL = [
     *("model.width=16", "model.ffn_width=32", "model.layers=1", "training.steps=4", "training.device=cpu"),
     *("tokenizer.kind=word", "training.validate_every=4", "training.save_every=4"),
@@ -19,14 +19,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, random = tmp_path_factory.mktemp("questions"), np.random.default_rng(0)
     lines = []
     for _ in range(60):
-        name, place = random.choice(NAMES), random.choice(PLACES)
+        name, room = random.choice(NAMES), random.choice(ROOMS)
         record = {
-            "context": f"{name} is in the {place}.",
+            "context": f"{name} is in the {room}.",
             "question": "Who is there?",
             "answers": [str(name)],
         }
         lines.append(json.dumps(record))
-    lines.append(json.dumps({"context": "Nobody.", "question": "Who is there?", "answers": ["Eve"]}))
+    lines.append(json.dumps({"context": "Empty.", "question": "Who is there?", "answers": ["Eve"]}))
     (folder / "train.jsonl").write_text("\n".join(lines))
     (folder / "context.txt").write_text(CONTEXT)
     (folder / "empty.txt").write_text(" \n")

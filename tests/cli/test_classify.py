@@ -98,3 +98,32 @@ def test_a_bag_has_no_explanations(trained: Path, error_of, command: str):
     assert error_of(command, trained, *text).endswith(
         "a model of kind 'bag' has no explanations; use clearhead classify"
     )
+
+
+def test_a_threshold_applies_to_several_labels_only(call, trained, tmp_path):
+    result = call("classify", "--model", trained, "--threshold", "0.3", "good")
+    assert result.code == 2
+    assert result.err == f"clearhead: --threshold: {trained} gives each text one label; leave it out\n"
+    lines = [
+        {"labels": [name for name in ("good", "bad") if number >> len(name) & 1], "text": f"{number} a film"}
+        for number in range(40)
+    ]
+    for line in lines:
+        line["text"] += " " + " ".join(line["labels"])
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sets = ["training.steps=2", "model.width=16", "model.ffn_width=16", "training.device=cpu"]
+    options = [part for one in sets for part in ("--set", one)]
+    result = call("train", "--labels", tmp_path / "x.jsonl", "--out", tmp_path / "run", *options)
+    assert result.code == 0, result.err
+    assert "any number of labels per text: a sequence model" in result.err
+    run = tmp_path / "run"
+    [both] = call("classify", "--model", run, "--threshold", "0.0001", "a film").lines
+    assert {*both.split("\t")[::2]} == {"good", "bad"}
+    assert call("classify", "--model", run, "--threshold", "0.9999", "a film").lines == ["(no label)"]
+    [record] = call("classify", "--model", run, "--threshold", "0.9999", "--json", "a film").lines
+    assert json.loads(record)["labels"] == []
+    assert "micro-F1" in call("evaluate", run, "--labels", tmp_path / "x.jsonl").out
+    assert (
+        call("classify", "--model", run, "--threshold", "2", "x").err
+        == "clearhead: --threshold: 2 is not between 0 and 1\n"
+    )

@@ -351,6 +351,7 @@ def test_a_shipped_data_set_is_written_out(call, tmp_path):
     result = call("data", "get", "tatoeba-en-de", "--out", tmp_path)
     path = Path(result.lines[0])
     assert path.parent == tmp_path
+    assert "licence: CC-BY 2.0" in result.err
     with path.open(encoding="utf-8") as file:
         assert sum(1 for _ in file) == 166_384
 
@@ -358,7 +359,7 @@ def test_a_shipped_data_set_is_written_out(call, tmp_path):
 # help
 
 COMMANDS = (
-    "translate, generate, neighbours, explain, explore, train, evaluate, export, import, models, "
+    "translate, generate, neighbours, caption, explain, explore, train, evaluate, export, import, models, "
     "data list, data get"
 )
 

@@ -69,11 +69,17 @@ def test_explain_names_patches(call, trained, files):
     assert all("," in line.split()[1] for line in result.lines[1:])
 
 
-def test_what_is_no_image_is_one_line(error_of, trained, tmp_path):
+def test_what_is_no_image_is_one_line_each_and_the_others_get_a_label(call, trained, files, tmp_path):
     (tmp_path / "cat.jpg").write_text("a cat")
-    message = "cat.jpg: not an image, or damaged (no known format)"
-    assert error_of("classify", "--model", trained, tmp_path / "cat.jpg").endswith(message)
-    assert error_of("classify", "--model", trained, "A fine film.") == "A fine film.: no such file"
+    good = next((files / "test" / "light").iterdir())
+    result = call("classify", "--model", trained, good, tmp_path / "cat.jpg", good, "A fine film.")
+    assert result.code == 2
+    assert [line.split("\t")[0] for line in result.lines] == ["light", "light"]
+    assert [line for line in result.err.splitlines() if line.startswith("clearhead: ")] == [
+        f"clearhead: {tmp_path / 'cat.jpg'}: not an image, or damaged (no known format)",
+        "clearhead: A fine film.: no such file",
+        "clearhead: 2 of the images could not be read; all others have a label",
+    ]
 
 
 def test_evaluate_prints_accuracy_and_the_confusion_matrix(call, trained, files):

@@ -63,10 +63,10 @@ def test_a_crop_is_a_window_of_the_mirrored_image(pixels, top: int, left: int, f
 def test_each_image_has_its_own_crop_and_flip(pixels):
     top, left = torch.tensor([0, 1, 2, 3]), torch.tensor([3, 0, -1, -2])
     flipped = torch.tensor([True, False, True, False])
-    together = crop_and_flip(pixels, top, left, flipped)
+    batched = crop_and_flip(pixels, top, left, flipped)
     for i in range(BATCH):
         one = slice(i, i + 1)
-        assert (together[one] == crop_and_flip(pixels[one], top[one], left[one], flipped[one])).all()
+        assert (batched[one] == crop_and_flip(pixels[one], top[one], left[one], flipped[one])).all()
 
 
 def pillow(name: str, image: Image.Image, strength: float) -> Image.Image:
@@ -128,11 +128,11 @@ def test_every_image_gets_its_own_operation_and_strength(pixels):
     images = pixels.float().repeat(4, 1, 1, 1)
     operation = torch.arange(len(images)) % len(OPERATIONS)
     strength = torch.linspace(-1, 1, len(images))
-    together = augmentation.apply(images, operation, strength)
+    batched = augmentation.apply(images, operation, strength)
     for i in range(len(images)):
         one = slice(i, i + 1)
         torch.testing.assert_close(
-            together[one], augmentation.apply(images[one], operation[one], strength[one])
+            batched[one], augmentation.apply(images[one], operation[one], strength[one])
         )
 
 

@@ -34,7 +34,13 @@ def test_a_model_without_an_architecture_is_refused_with_the_setting_to_change(s
     assert "; train a model with --set model." in str(caught.value)
 
 
-BERT = {"position": "learned", "norm_position": "post", "activation": "gelu", "embedding_norm": True}
+BERT = {
+    "position": "learned",
+    "norm_position": "post",
+    "norm_epsilon": 1e-12,
+    "activation": "gelu",
+    "embedding_norm": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +57,14 @@ BERT = {"position": "learned", "norm_position": "post", "activation": "gelu", "e
             "model.head.transform: False cannot be exported: the closest architecture of Hugging Face, "
             'distilbert, has True; train a model with --set model.head=\'{kind = "masked_tokens", '
             'predict_from = "mask", transform = true}\'',
+        ),
+        (
+            # DistilBERT's norms all have the same epsilon.
+            EncoderConfig.model_validate(
+                {**BERT, "norm_epsilon": 1e-5, "head": {"kind": "masked_tokens", "transform": True}}
+            ),
+            "model.token_types: 0 cannot be exported: the closest architecture of Hugging Face, bert, has 1; "
+            "train a model with --set model.token_types=1",
         ),
         (
             ViTConfig.model_validate({"patches": {"kind": "convolutional"}, "activation": "gelu"}),

@@ -176,6 +176,16 @@ def test_a_vocabulary_file_makes_the_same_tokenizer(tmp_path):
     assert (from_file.config.kind, from_file.unk_id) == ("wordpiece", 0)
 
 
+def test_a_pre_trained_bert_with_its_next_sentence_head_is_imported(tmp_path):
+    original = huggingface_folder(tmp_path / "huggingface", "bert", "ForPreTraining")
+    import_model(tmp_path / "huggingface", tmp_path / "clearhead")
+    tokens, lengths, types = batch()
+    with torch.no_grad():
+        expected = original(input_ids=tokens[:1], token_type_ids=types[:1]).prediction_logits
+        model: Any = load_checkpoint(tmp_path / "clearhead").model
+        torch.testing.assert_close(model(tokens[:1], lengths[:1], types[:1]), expected, atol=1e-4, rtol=0)
+
+
 def test_old_names_and_other_heads_of_a_checkpoint_are_understood(tmp_path):
     """As in the first BERT checkpoints."""
     original = huggingface_folder(tmp_path / "huggingface", "bert", "ForSequenceClassification")
@@ -205,7 +215,7 @@ def test_old_names_and_other_heads_of_a_checkpoint_are_understood(tmp_path):
             "position_embedding_type: 'relative_key' is not supported; expected 'absolute'",
         ),
         ({"is_decoder": True}, "is_decoder: True is not supported; expected False"),
-        ({"problem_type": "regression"}, "problem_type: 'regression' is not supported"),
+        ({"problem_type": "regression"}, "problem_type: 'regression' is not supported; expected None or "),
         ({"id2label": {"0": "one"}}, "id2label: one are not two or more distinct labels; fix the file"),
         ({"id2label": {"1": "a", "2": "b"}}, "id2label: does not name the classes 0, 1, 2 …; fix the file"),
         ({"id2label": ["a", "b"]}, "id2label: does not name the classes 0, 1, 2 …; fix the file"),
@@ -270,13 +280,14 @@ def test_the_loss_of_masked_tokens_is_that_of_transformers(name, tmp_path):
         masked[hidden], labels[hidden] = 4, text[hidden]
         expected += original(input_ids=masked[None], labels=labels[None]).loss * len(hidden)
     tokens = torch.cat(texts)
-    places = torch.cat([columns[0], columns[1] + len(texts[0])])
+    masked_at = torch.cat([columns[0], columns[1] + len(texts[0])])
     segments = torch.cat([torch.full_like(text, number) for number, text in enumerate(texts, start=1)])
     positions = torch.cat([torch.arange(len(text)) for text in texts])
     inputs = tokens.clone()
-    inputs[places] = 4
+    inputs[masked_at] = 4
     batch = MaskedBatch(
-        torch.stack([inputs, segments, positions])[:, None], torch.stack([places, tokens[places]])[:, None]
+        torch.stack([inputs, segments, positions])[:, None],
+        torch.stack([masked_at, tokens[masked_at]])[:, None],
     )
     torch.testing.assert_close(masked_loss(model, batch), expected, atol=1e-4, rtol=0)
 
@@ -289,17 +300,17 @@ def test_masks_are_filled_with_the_words_that_transformers_prefers(tmp_path):
     text = "To be, or [MASK] to be: that is the [MASK]?"
     encoded = word_pieces().encode(text)
     logits = original(input_ids=torch.tensor([encoded.ids])).logits[0]
-    places = [index for index, token in enumerate(encoded.tokens) if token == "[MASK]"]
+    masked_at = [index for index, token in enumerate(encoded.tokens) if token == "[MASK]"]
     filled = model.fill(text, top=VOCABULARY)
-    assert len(places) == len(filled.masks) == 2
-    for place, candidates in zip(places, filled.masks, strict=True):
+    assert len(masked_at) == len(filled.masks) == 2
+    for mask, candidates in zip(masked_at, filled.masks, strict=True):
         # Special tokens are no candidates; the last embeddings have no token.
-        ranked = logits[place].argsort(descending=True).tolist()
+        ranked = logits[mask].argsort(descending=True).tolist()
         expected = [number for number in ranked if 4 < number < word_pieces().get_vocab_size()]
         words = {one.token: one.probability for one in candidates}
         tokens = [word_pieces().id_to_token(number) for number in expected]
         first, second = tokens[:2]
-        ratio = (logits[place, expected[0]] - logits[place, expected[1]]).exp()
+        ratio = (logits[mask, expected[0]] - logits[mask, expected[1]]).exp()
         assert [one.token for one in candidates if one.token in {first, second}] == [first, second]
         assert words[first] / words[second] == pytest.approx(float(ratio), rel=1e-3)
 
@@ -327,3 +338,18 @@ def test_a_classifier_is_trained_from_an_imported_model_and_resumed(tmp_path):
     expected = theirs(**tokenizer("to be or", return_tensors="pt")).logits[0].softmax(-1).tolist()
     found = clearhead.load(tmp_path / "run").classify("to be or").probabilities
     assert list(found.values()) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_classifier_of_several_labels_stays_one(tmp_path):
+    original = huggingface_folder(tmp_path / "huggingface", "bert", "ForSequenceClassification")
+    path = tmp_path / "huggingface" / "config.json"
+    settings = json.loads(path.read_text()) | {"problem_type": "multi_label_classification"}
+    path.write_text(json.dumps(settings))
+    import_model(tmp_path / "huggingface", tmp_path / "clearhead")
+    encoded = word_pieces().encode("to be")
+    expected = original(input_ids=torch.tensor([encoded.ids])).logits[0].sigmoid().tolist()
+    found = clearhead.load(tmp_path / "clearhead").classify("to be")
+    assert list(found.probabilities.values()) == pytest.approx(expected, abs=1e-4)
+    export_model(tmp_path / "clearhead", tmp_path / "again")
+    again = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert again["problem_type"] == "multi_label_classification"

@@ -140,6 +140,8 @@ def test_pixels_are_those_of_transformers_also_after_export(tmp_path):
             {"architecture": "resnet50"},
             "architecture: 'resnet50' is not vit_SIZE_patch16_224, where SIZE is one of tiny, small, ",
         ),
+        (timm_folder, {"num_classes": "x", "label_names": None}, "a value has the wrong type for timm ("),
+        (timm_folder, {"pretrained_cfg": "x"}, "a value has the wrong type for timm ("),
         (timm_folder, {"pretrained_cfg": {"mean": [1]}}, "mean and std of pixels: [1] are not three numbers"),
     ],
 )

@@ -6,6 +6,8 @@ from torch import nn
 
 from clearhead.errors import TrainingError
 from clearhead.layers.attention import Projections
+from clearhead.models import Encoder, EncoderConfig
+from clearhead.models.heads import Classifier, ClassifierConfig
 from clearhead.training.optimizer import AdamConfig, AdamWConfig, MuonConfig, Optimizer, hidden_matrices
 
 
@@ -179,3 +181,26 @@ def test_zero_grad_drops_all_gradients(model):
     before = values(model)
     optimizer.step(0.01)
     assert all(torch.equal(value, before[name]) for name, value in values(model).items())
+
+
+def test_lower_blocks_learn_more_slowly_by_the_layer_decay():
+    config = EncoderConfig.model_validate(
+        {"width": 8, "ffn_width": 8, "layers": 3, "attention": {"heads": 2}}
+    )
+    encoder = Encoder(config, 12, Classifier(ClassifierConfig(), 8, 2))
+    optimizer = Optimizer(encoder, AdamWConfig(weight_decay=0.0, layer_decay=0.5))
+    before = values(encoder)
+    give_gradients(encoder)
+    optimizer.step(0.01)
+    moved = {name: (value - before[name]).abs().max() for name, value in values(encoder).items()}
+    # Adam's first step has the size of the learning rate.
+    expected = {"embedding.": 0.5**4, "encoder.blocks.0.": 0.5**3, "encoder.blocks.2.": 0.5, "head.": 1.0}
+    for prefix, factor in expected.items():
+        for name in moved:
+            if name.startswith(prefix):
+                assert moved[name] == pytest.approx(0.01 * factor, rel=1e-3), name
+    state = optimizer.state_dict()
+    assert state["moments"].keys() == before.keys()
+    other = Optimizer(encoder, AdamWConfig(weight_decay=0.0, layer_decay=0.5))
+    other.load_state_dict(state)
+    assert other.state_dict()["moments"].keys() == before.keys()

@@ -1,6 +1,6 @@
 """clearhead classify: the labels of texts and images."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +8,7 @@ import typer
 
 from clearhead.cli.console import print_result, print_status, read_lines, utf8_arguments
 from clearhead.cli.options import Device, Json, device_named, given, option
-from clearhead.errors import SettingsError
+from clearhead.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from clearhead.tasks.classification.model import Classification, ClassificationModel
@@ -34,11 +34,14 @@ def classify(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Print the label of each text or image and its probability; if a text may have several, all its labels.
+    """Print the label of each text or image and its probability.
+
+    If a text may have several labels, all from --threshold on (0.5 by default) are printed.
 
     With --explain, a bag of words names the n-grams with the most weight; a sequence model the words whose
     absence changes the probability most; an image classifier the patches, by row and column.
-    Words outside the vocabulary are reported. Blank lines stay blank.
+    Words outside the vocabulary are reported. Blank lines stay blank. An image that cannot be read is
+    reported, the others are classified, and the exit code is 2.
 
     \b
     Examples:
@@ -53,9 +56,9 @@ def classify(
     classifier: ClassificationModel = load_for("classification", model, device_named(device))
     if threshold is not None and not classifier.multi_label:
         raise SettingsError(f"--threshold: {model} gives each text one label; leave it out")
-    options = given(threshold=threshold)
+    options, problems = given(threshold=threshold), []
     for batch in _batches(utf8_arguments(texts, "text") if texts else read_lines()):
-        for found in classifier.classify(batch, **options):
+        for found in _classified(classifier, batch, options, problems):
             blank = not found.text.strip()
             evidence = classifier.evidence(found.text) if explain and not blank else {}
             if json:
@@ -69,11 +72,28 @@ def classify(
             print_result(_line(found))
             for part, added in list(evidence.items())[:SHOWN]:
                 print_result(f"  {added:+.2f}  {part}")
+    if problems:
+        raise DataError(f"{len(problems):,} of the images could not be read; all others have a label")
 
 
 def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
     stream = iter(texts)
     return iter(lambda: list(islice(stream, LINES)), [])
+
+
+def _classified(
+    classifier: "ClassificationModel", batch: list[str], options: dict[str, Any], problems: list[str]
+) -> Iterator["Classification"]:
+    """The labels of a batch without the images that cannot be read, which are reported."""
+    try:
+        yield from classifier.classify(batch, **options)
+    except DataError as error:
+        if len(batch) > 1:
+            for one in batch:
+                yield from _classified(classifier, [one], options, problems)
+            return
+        problems.append(str(error))
+        print_status(f"clearhead: {error}")
 
 
 def _line(found: "Classification") -> str:

@@ -45,9 +45,11 @@ def get_data(
       clearhead data get multi30k
       clearhead data get multi30k --out corpora/multi30k
     """
+    from clearhead.data.datasets import list_datasets
     from clearhead.data.download import get_dataset
 
     folder = out or Path("data") / name
     for path in get_dataset(name, folder):
         print_result(str(path))
-    print_status(f"{name}: complete in {folder}")
+    licence = next(data.licence for data in list_datasets() if data.name == name)
+    print_status(f"{name}: complete in {folder}; licence: {licence}")

@@ -70,7 +70,7 @@ def explain(
       clearhead explain en-de "I closed the windows." --view atlas --out heads.png
       clearhead explain runs/mine "Once upon a time" --tokens 20 --out pictures/
       clearhead explain runs/photos cat.jpg --view rollout --out cat.png
-      clearhead explain runs/reviews "Not bad at all." --view relevance --out why.png
+      clearhead explain runs/reviews "Not bad." --view relevance --out why.png
     """
     from clearhead.explorer.explorable import input_of
     from clearhead.inspection.save import check_path

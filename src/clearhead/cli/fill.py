@@ -26,7 +26,7 @@ def fill(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Print each text with its masks filled, and the most likely tokens of each mask.
+    """Fill the masks of texts, and list the most likely tokens.
 
     Write [MASK] where a token is missing; a text may have several. ▁ before a token stands for a space.
     Blank lines stay blank.

@@ -137,12 +137,12 @@ def resized_crops(images: Pixels, least: float) -> Pixels:
 
 
 def rand_augment(images: Pixels, config: RandAugmentConfig) -> Pixels:
-    """Each image after several random operations, each with a random sign where it has one."""
+    """Each image after several random operations, each in a random direction where it has one."""
     batch, device = len(images), images.device
     for _ in range(config.operations):
         operation = torch.randint(len(OPERATIONS), (batch,), device=device)
-        sign = 1 - 2 * torch.randint(2, (batch,), device=device)
-        images = apply(images, operation, sign * (config.magnitude / MAX_MAGNITUDE))
+        direction = 1 - 2 * torch.randint(2, (batch,), device=device)
+        images = apply(images, operation, direction * (config.magnitude / MAX_MAGNITUDE))
     return images
 
 

@@ -11,23 +11,27 @@ from clearhead.interop.gpts import GPTS
 from clearhead.interop.vits import VITS
 
 ARCHITECTURES: tuple[Architecture, ...] = (*GPTS, *ENCODERS, *VITS)
+# A class whose head is that of another and one more.
+LARGER_CLASSES = {"BertForPreTraining": "BertForMaskedLM"}
 # Settings that do not change what a trained model computes, or that both libraries default alike.
 IRRELEVANT = ("init", "norm_epsilon", "dropout", "attention.dropout", "head.dropout")
 
 
 def architecture_of(settings: Mapping[str, Any]) -> Architecture:
     """The architecture that a config.json names."""
-    model_type, classes = settings.get("model_type"), settings.get("architectures") or [None]
+    model_type, given = settings.get("model_type"), settings.get("architectures")
     if model_type is None and "architecture" in settings:
         model_type = "timm"
     same_type = [one for one in ARCHITECTURES if one.model_type == model_type]
     if not same_type:
         known = dict.fromkeys(one.model_type for one in ARCHITECTURES)
         raise ModelError(f"model_type: {model_type!r} is not one of {', '.join(known)}")
-    found = [one for one in same_type if len(same_type) == 1 or one.class_name in classes]
+    name = str(given[0]) if isinstance(given, list) and given else None
+    class_name = LARGER_CLASSES.get(name or "", name)
+    found = [one for one in same_type if len(same_type) == 1 or one.class_name == class_name]
     if not found:
         known = (one.class_name for one in same_type)
-        raise ModelError(f"architectures: {classes[0]!r} is not one of {', '.join(known)}")
+        raise ModelError(f"architectures: {name!r} is not one of {', '.join(known)}")
     return found[0]
 
 

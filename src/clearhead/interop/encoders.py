@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clearhead.errors import ModelError
 from clearhead.interop.architecture import (
     ACTIVATIONS,
     Architecture,
@@ -30,8 +29,9 @@ BERT: dict[str, Any] = {
 }
 # RoBERTa counts positions from here, because its padding token is 1.
 FIRST_POSITION = 2
+SINGLE_LABEL, MULTI_LABEL = "single_label_classification", "multi_label_classification"
 # Tensors of heads that a checkpoint may hold besides the one its settings name.
-OTHER_HEADS = (r".*position_ids", r"(bert\.)?pooler\..*", r"cls\..*", r"lm_head\.decoder\..*", r"vocab_.*")
+OTHER_HEADS = (r".*position_ids", r"(\w+\.)?pooler\..*", r"cls\..*", r"lm_head\..*", r"vocab_.*")
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ def _read_distilbert(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_distilbert(config: EncoderConfig) -> dict[str, Any]:
+    require({"norm_epsilon": config.norm_epsilon}, {"norm_epsilon": (BERT["norm_epsilon"],)})
     return {
         "dim": config.width,
         "hidden_dim": config.ffn_width,
@@ -219,9 +220,7 @@ FAMILIES = (
 
 def _classifier(family: Family) -> Architecture:
     def read(settings: Mapping[str, Any]) -> dict[str, Any]:
-        problem = settings.get("problem_type")
-        if problem not in (None, "single_label_classification"):
-            raise ModelError(f"problem_type: {problem!r} is not supported; expected one label for each text")
+        require(settings, {"problem_type": (None, SINGLE_LABEL, MULTI_LABEL)})
         config = family.read(settings)
         dropout = settings.get(family.classifier_dropout)
         head = {
@@ -279,7 +278,8 @@ def read_processor(folder: Path, settings: Mapping[str, Any]) -> TextProcessor:
 
 
 def read_labelled_processor(folder: Path, settings: Mapping[str, Any]) -> TextProcessor:
-    return TextProcessor(read_processor(folder, settings).tokenizer, class_names(settings))
+    multi_label = settings.get("problem_type") == MULTI_LABEL
+    return TextProcessor(read_processor(folder, settings).tokenizer, class_names(settings), multi_label)
 
 
 def write_processor(processor: TextProcessor, config: EncoderConfig) -> tuple[dict[str, Any], Files]:
@@ -291,6 +291,7 @@ def write_processor(processor: TextProcessor, config: EncoderConfig) -> tuple[di
     }
     if processor.labels:
         settings |= {
+            "problem_type": MULTI_LABEL if processor.multi_label else SINGLE_LABEL,
             "id2label": {str(number): label for number, label in enumerate(processor.labels)},
             "label2id": {label: number for number, label in enumerate(processor.labels)},
         }

@@ -56,8 +56,9 @@ def import_model(folder: Path, out: Path) -> Any:
     settings = _read_settings(folder)
     with _located(folder / CONFIG):
         architecture = architecture_of(settings)
-        config = _config(architecture, settings)
-        processor = architecture.read_processor(folder, settings)
+        with _types_checked(architecture):
+            config = _config(architecture, settings)
+            processor = architecture.read_processor(folder, settings)
     tensors = _read_tensors(folder)
     check_sizes(config, processor, [tensor.shape for tensor in tensors.values()], str(folder / CONFIG))
     model = build_for_loading(lambda: architecture.model.build(config, processor))
@@ -126,6 +127,13 @@ def _config(architecture: Architecture, settings: dict[str, Any]) -> Any:
         return kind.model_validate(architecture.read_settings(settings))
     except ValidationError as error:
         raise ModelError(next(iter(problems(kind, error)))) from None
+
+
+@contextmanager
+def _types_checked(architecture: Architecture) -> Iterator[None]:
+    """Reports a value of the wrong type in a file of another library."""
+    try:
+        yield
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelError(
             f"a value has the wrong type for {architecture.model_type} ({error}); copy the file again"

@@ -11,6 +11,7 @@ from clearhead.accel.torch_private import divide_all_
 from clearhead.config import Settings
 from clearhead.errors import TrainingError
 from clearhead.layers.attention import Projections
+from clearhead.models.anatomy import anatomy_of
 
 WeightDecay = Annotated[float, Field(ge=0)]
 Momentum = Annotated[float, Field(ge=0, lt=1)]
@@ -41,6 +42,9 @@ class AdamWConfig(Settings):
     betas: Betas = (0.9, 0.98)
     eps: Epsilon = 1e-9
     weight_decay: WeightDecay = 0.01
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Learning rate of a block relative to that of the block above it; below 1 it protects what the lower
+    blocks of a pre-trained model have learned (Howard and Ruder 2018, Clark et al. 2020)."""
 
 
 class MuonConfig(Settings):
@@ -76,6 +80,7 @@ class Optimizer:
         hidden = {name: p for name, p in hidden_matrices(model).items() if p.requires_grad}
         others = {name: p for name, p in model.named_parameters() if p.requires_grad and name not in hidden}
         self._parts: dict[str, _Part] = {}
+        self._members: list[_Member] = []
         if isinstance(config, MuonConfig):
             sizes = {id(one.weight): one.sizes for one in model.modules() if isinstance(one, Projections)}
             for name, whole in hidden.items():
@@ -86,7 +91,11 @@ class Optimizer:
                 _Member(_adam({}, others, config), others, config.adam_factor),
             ]
         else:
-            self._members = [_Member(_adam(hidden, others, config), hidden | others, 1.0)]
+            decay = config.layer_decay if isinstance(config, AdamWConfig) else 1.0
+            levels = levels_below_head(model) if decay < 1 else dict.fromkeys(hidden | others, 0)
+            for level in sorted({levels[name] for name in hidden | others}):
+                one, two = (_at(level, levels, named) for named in (hidden, others))
+                self._members.append(_Member(_adam(one, two, config), one | two, decay**level))
 
     @property
     def skips(self) -> bool:
@@ -138,6 +147,24 @@ def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
         for kind, parameter in module.named_parameters(recurse=False):
             (inside if linear and kind == "weight" else outside).add(id(parameter))
     return {name: p for name, p in model.named_parameters() if id(p) in inside - outside}
+
+
+def levels_below_head(model: nn.Module) -> dict[str, int]:
+    """How many blocks lie above each parameter, counting its own: 0 for a head, the most for embeddings."""
+    anatomy = anatomy_of(model)
+    depth = max((stack.layers for stack in anatomy.stacks), default=0)
+    prefixes = {f"{path}.": depth + 1 for path in anatomy.embeddings.values()}
+    for stack in anatomy.stacks:
+        blocks = f"{stack.path}.blocks.".removeprefix(".")
+        prefixes |= {f"{blocks}{number}.": stack.layers - number for number in range(stack.layers)}
+    return {
+        name: next((level for prefix, level in prefixes.items() if name.startswith(prefix)), 0)
+        for name, _ in model.named_parameters()
+    }
+
+
+def _at(level: int, levels: Mapping[str, int], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in named.items() if levels[name] == level}
 
 
 class _Member:

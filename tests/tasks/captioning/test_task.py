@@ -61,6 +61,10 @@ def test_evaluation_falls_with_shuffled_images(trained: Path, photos: Path):
     assert record["bleu_4"] > record["constant"]["bleu_4"] + 10
     assert record["cider_d"] > 2
     assert 0 < record["person_bleu_4"] < 100
+    (photos / "elsewhere").mkdir(exist_ok=True)
+    write_captions(photos / "elsewhere" / "some.tsv", [("0-3.png", "a red wall"), ("0-4.png", "a blue wall")])
+    images_of_the_recipe = model.evaluate(trained, data=str(photos / "elsewhere" / "some.tsv"))
+    assert images_of_the_recipe.record["images"] == 2
     held_out = model.evaluate(trained)
     assert held_out.record["images"] == 16
     assert any("shuffled images" in line for line in held_out.lines)
@@ -90,11 +94,21 @@ def test_a_resumed_run_ends_with_the_same_bits(photos: Path, tmp_path: Path):
     assert metrics(tmp_path / "parts") == metrics(tmp_path / "whole")
 
 
+@pytest.mark.gpu
+def test_a_captioner_learns_on_a_gpu_by_recorded_passes(photos: Path, tmp_path: Path):
+    on_gpu = {"device": "cuda", "precision": "bf16", "compile": "on"}
+    finish(train(recipe(photos, training=on_gpu), tmp_path / "r"))
+    assert metrics(tmp_path / "r")[-1]["bleu"] > 30
+
+
 def test_changed_captions_are_noticed_on_resume(photos: Path, tmp_path: Path):
     rows = write_images(tmp_path / "own", 30)
     write_captions(tmp_path / "own" / "captions.tsv", rows)
     changes = {"training": {"steps": 8, "validate_every": 4, "save_every": 4}, "validation": {"images": 2}}
     interrupted_at({3}, train(recipe(tmp_path / "own", **changes), tmp_path / "r"))
+    # A picture of another run, say, in the same folder changes nothing.
+    (tmp_path / "own" / "curves.png").write_bytes((tmp_path / "own" / "0-0.png").read_bytes())
+    interrupted_at({5}, resume(tmp_path / "r"))
     write_captions(tmp_path / "own" / "captions.tsv", rows[:-1])
     with pytest.raises(TrainingError, match="data: the files have changed"):
         finish(resume(tmp_path / "r"))

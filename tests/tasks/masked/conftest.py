@@ -1,4 +1,4 @@
-"""Sentences with one word per place, and masked models trained on them."""
+"""Sentences with a choice of words in each, and masked models trained on them."""
 
 from pathlib import Path
 

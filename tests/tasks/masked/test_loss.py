@@ -54,9 +54,9 @@ def test_the_loss_of_masked_positions_equals_that_of_all_logits_at_these_positio
     assert isinstance(masked, MaskedBatch)
     logits = model.readout(model.states(masked.inputs, PackedText(masked.segments, masked.positions)))
     labels = torch.full(masked.inputs.shape, IGNORE_INDEX)
-    rows, places = (masked.labels != IGNORE_INDEX).nonzero(as_tuple=True)
+    rows, slots = (masked.labels != IGNORE_INDEX).nonzero(as_tuple=True)
     shift = 0 if predict_from == "mask" else 1
-    labels[rows, masked.columns[rows, places].long() - shift] = masked.labels[rows, places].long()
+    labels[rows, masked.columns[rows, slots].long() - shift] = masked.labels[rows, slots].long()
     full = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum")
     torch.testing.assert_close(masked_loss(model, masked), full)
     score = masked_score(model, [masked])
@@ -112,8 +112,8 @@ def test_cached_steps_of_a_hybrid_equal_one_full_causal_pass():
     torch.testing.assert_close(torch.stack(steps, 1), full[:, 4:], rtol=1e-4, atol=1e-5)
 
 
-def test_only_the_places_of_hidden_tokens_have_gradients_at_the_readout():
-    """Padding places, whose label is ignored, add nothing to the gradient."""
+def test_only_the_slots_of_hidden_tokens_have_gradients_at_the_readout():
+    """Padding slots, whose label is ignored, add nothing to the gradient."""
     model, masked = encoder(), batch()
     assert isinstance(masked, MaskedBatch)
     assert (masked.labels == IGNORE_INDEX).any()

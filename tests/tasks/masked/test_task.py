@@ -89,7 +89,7 @@ def test_one_pass_is_explained_with_and_without_masks(model: MaskedModel, tmp_pa
     assert explanation.difference < 1e-4
     assert explanation.output == model.fill(text).filled
     tokens = explanation.sides["text"]
-    at = next(place for place, token in enumerate(tokens) if token.piece == "<mask>")
+    at = next(index for index, token in enumerate(tokens) if token.piece == "<mask>")
     predicts = tokens[at] if model.model.config.head.predict_from == "mask" else tokens[at - 1]
     assert predicts.next == model.tokenizer.id(explanation.output.split()[2])
     # Filling leaves out special tokens, which have next to no probability.
@@ -99,6 +99,24 @@ def test_one_pass_is_explained_with_and_without_masks(model: MaskedModel, tmp_pa
     assert explanation.save(tmp_path / "x.json").stat().st_size > 500
     assert explanation.save(tmp_path / "x.svg", "lens").stat().st_size > 500
     assert model.explain("the big cat drinks milk .").output == ""
+
+
+def test_the_explorer_shows_a_masked_model(model: MaskedModel):
+    fastapi = pytest.importorskip("fastapi.testclient")
+    from clearhead.explorer.app import make_app
+    from clearhead.explorer.library import Library
+
+    app = make_app(Library([("mine", model)]))
+    with fastapi.TestClient(app, base_url="http://127.0.0.1") as client:
+        body = {"model": "mine", "text": "the big [MASK] drinks milk ."}
+        found = client.get(f"/api/trace/{client.post('/api/trace', json=body).json()['id']}").json()
+        assert found["output"]["text"] == model.fill(body["text"]).filled
+        assert found["output"]["tokens"] == []
+        assert [one["piece"] for one in found["sides"]["text"]].count("<mask>") == 1
+        assert found["difference"] < 1e-4
+        too_long = client.post("/api/trace", json={"model": "mine", "text": "[MASK] " * 2000})
+        assert too_long.status_code == 400
+        assert "the model takes at most" in too_long.json()["error"]
 
 
 def test_held_out_text_and_other_text_are_evaluated_with_fixed_masks(

@@ -14,27 +14,27 @@ from clearhead.tasks.run import train
 from ..conftest import finish
 
 NAMES = ["Ada", "Bob", "Kim", "Max", "Zoe"]
-PLACES = ["garden", "office", "hallway", "cellar"]
+ROOMS = ["garden", "office", "hallway", "cellar"]
 SMALL = {"width": 32, "ffn_width": 64, "layers": 2, "attention": {"heads": 4}, "dropout": 0.0}
 
 
 def paragraph(random: np.random.Generator) -> dict:
-    """Two people in two places, and a question about each place."""
-    names, places = random.permutation(NAMES)[:2], random.permutation(PLACES)[:2]
-    context = " ".join(f"{name} is in the {place}." for name, place in zip(names, places, strict=True))
+    """Two people in two rooms, and a question about each."""
+    names, rooms = random.permutation(NAMES)[:2], random.permutation(ROOMS)[:2]
+    context = " ".join(f"{name} is in the {room}." for name, room in zip(names, rooms, strict=True))
     questions = [
-        {"question": f"Who is in the {place}?", "answers": [str(name)]}
-        for name, place in zip(names, places, strict=True)
+        {"question": f"Who is in the {room}?", "answers": [str(name)]}
+        for name, room in zip(names, rooms, strict=True)
     ]
     return {"context": context, "questions": questions}
 
 
 def story(random: np.random.Generator) -> str:
     """Where two people went, and where one of them is, in bAbI's format."""
-    names, places = random.permutation(NAMES)[:2], random.choice(PLACES, size=2)
-    lines = [f"{number + 1} {names[number]} went to the {places[number]}." for number in range(2)]
-    asked = int(random.integers(2))
-    return "\n".join([*lines, f"3 Where is {names[asked]}?\t{places[asked]}\t{asked + 1}"]) + "\n"
+    names, rooms = random.permutation(NAMES)[:2], random.choice(ROOMS, size=2)
+    lines = [f"{number + 1} {names[number]} went to the {rooms[number]}." for number in range(2)]
+    chosen = int(random.integers(2))
+    return "\n".join([*lines, f"3 Where is {names[chosen]}?\t{rooms[chosen]}\t{chosen + 1}"]) + "\n"
 
 
 @pytest.fixture(scope="session")

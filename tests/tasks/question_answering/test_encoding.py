@@ -12,7 +12,7 @@ from clearhead.tasks.question_answering.encoding import QuestionEncoder
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
-TEXT = "The Émigré Society invaded  Norway (in 1066), and left.\nIt never came back: “why?” nobody knows."
+TEXT = "The Émigré Society invaded  Norway (in 1066), and left.\nIt never came back: “why?” no one knows."
 
 
 def encoder(text: str = TEXT, kind: str = "bpe", head=None, **config) -> QuestionEncoder:

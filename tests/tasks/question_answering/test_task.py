@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from fastapi.testclient import TestClient
 from safetensors.torch import load_file
 
 import clearhead
 from clearhead.checkpoint import WEIGHTS
 from clearhead.data.sources.questions import Question, read_questions
 from clearhead.errors import DataError, ModelError, SettingsError, TextError
+from clearhead.explorer.app import make_app
+from clearhead.explorer.library import Library
 from clearhead.inspection.trace import capture
 from clearhead.tasks.events import Note
 from clearhead.tasks.question_answering.data import Questions
@@ -22,7 +25,7 @@ from clearhead.tasks.question_answering.sizing import fit_questions
 from clearhead.tasks.run import resume, train
 
 from ..conftest import finish, interrupted_at
-from .conftest import PLACES, SMALL, recipe
+from .conftest import ROOMS, SMALL, recipe
 
 CONTEXT = "Zoe is in the garden. Kim is in the cellar."
 
@@ -60,14 +63,14 @@ def test_fused_and_explicit_attention_give_the_same_logits(trained: Path):
 
 
 def test_the_question_may_be_the_last_line_or_sentence_of_an_explained_text(finder: QuestionAnsweringModel):
-    asked = finder.explain("Who is in the cellar?", context=CONTEXT)
+    chosen = finder.explain("Who is in the cellar?", context=CONTEXT)
     for text in (f"{CONTEXT}\nWho is in the cellar?", f"{CONTEXT} Who is in the cellar?"):
-        assert [t.id for t in finder.explain(text).target] == [t.id for t in asked.target]
+        assert [t.id for t in finder.explain(text).target] == [t.id for t in chosen.target]
     with pytest.raises(TextError, match="text: has no context; write it before the question"):
         finder.explain("Who is in the cellar?")
 
 
-def test_an_answer_has_its_place_in_the_text(finder: QuestionAnsweringModel):
+def test_an_answer_has_its_position_in_the_text(finder: QuestionAnsweringModel):
     found = finder.answer(["Who is in the cellar?", "Who is in the garden?"], CONTEXT)
     assert [one.text for one in found] == ["Kim", "Zoe"]
     assert [CONTEXT[one.start : one.end] for one in found] == ["Kim", "Zoe"]
@@ -107,8 +110,8 @@ def test_the_best_span_over_windows_is_that_of_single_passes(finder: QuestionAns
 
 def test_a_batch_gives_the_answers_of_single_questions(finder: QuestionAnsweringModel, files: Path):
     questions = list(read_questions(files / "test.jsonl"))[:12]
-    together = finder.answer_all(questions)
-    for question, found in zip(questions, together, strict=True):
+    batched = finder.answer_all(questions)
+    for question, found in zip(questions, batched, strict=True):
         alone = finder.answer(question.question, question.context)
         assert (alone.text, alone.start) == (found.text, found.start)
         assert alone.score == pytest.approx(found.score, abs=1e-5)
@@ -126,7 +129,7 @@ def test_questions_without_an_answer_are_learned(files: Path, tmp_path: Path):
     lines = []
     for line in (files / "train.jsonl").read_text().splitlines():
         record = json.loads(line)
-        missing = next(p for p in PLACES if p not in record["context"])
+        missing = next(p for p in ROOMS if p not in record["context"])
         record["questions"].append({"question": f"Who is in the {missing}?", "answers": []})
         lines.append(json.dumps(record))
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
@@ -242,3 +245,14 @@ def test_a_model_of_another_head_answers_no_questions(
     (folder / "config.toml").write_text(config)
     with pytest.raises(ModelError):
         clearhead.load(folder)
+
+
+def test_the_explorer_shows_an_answer(finder: QuestionAnsweringModel):
+    with TestClient(make_app(Library([("finder", finder)])), base_url="http://127.0.0.1") as client:
+        made = client.post("/api/trace", json={"text": f"{CONTEXT}\nWho is in the cellar?"})
+        assert made.status_code == 200, made.text
+        trace = client.get(f"/api/trace/{made.json()['id']}").json()
+        missing = client.post("/api/trace", json={"text": "Who?"})
+    assert "Kim" in json.dumps(trace)
+    assert missing.status_code == 400
+    assert "text: has no context" in missing.text

@@ -26,10 +26,10 @@ Part = Annotated[float, Field(ge=0, le=1)]
 
 
 class MaskingConfig(Settings):
-    """Which tokens are hidden, and what is put in their place.
+    """Which tokens are hidden, and what replaces them.
 
-    By default all of them become the mask token, which does as well as BERT's mixture with random and kept
-    tokens (Wettig et al. 2023); BERT has share 0.15, random 0.1 and kept 0.1 (Devlin et al. 2019).
+    By default all of them become the mask token. BERT has share 0.15, random 0.1 and kept 0.1 (Devlin et al.
+    2019); Wettig et al. 2023 call both into question.
     """
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.3
@@ -53,7 +53,7 @@ class MaskingConfig(Settings):
 class MaskedBatch(TensorBatch):
     """Several spans of documents per row, numbered from 1 (padding has number 0), some tokens hidden.
 
-    Every row has the same number of places for hidden tokens; those it does not need have the label
+    Every row has the same number of slots for hidden tokens; those it does not need have the label
     IGNORE_INDEX, so that all batches have one shape.
     """
 
@@ -102,16 +102,16 @@ class Masking:
 
     def hide(self, ids: NDArray[np.int32], inside: NDArray[np.bool_], random: Generator) -> NDArray[np.int32]:
         """Hides tokens of rows in place, of those `inside`; returns their columns and what they were."""
-        places = max(1, round(self.config.share * ids.shape[1]))
+        slots = max(1, round(self.config.share * ids.shape[1]))
         inside = inside & self.maskable[ids]
         order = random.random(ids.shape, dtype=np.float32)
         order[~inside] = 2
-        columns = np.argpartition(order, places - 1, axis=1)[:, :places]
+        columns = np.argpartition(order, slots - 1, axis=1)[:, :slots]
         among = np.argsort(np.take_along_axis(order, columns, 1), axis=1)
         columns = np.take_along_axis(columns, among, 1)
         available = inside.sum(1)
         counts = np.maximum(np.rint(self.config.share * available), np.minimum(available, 1))
-        hidden = np.arange(places) < counts[:, None]
+        hidden = np.arange(slots) < counts[:, None]
         labels = np.take_along_axis(ids, columns, 1)
         np.put_along_axis(ids, columns, np.where(hidden, self._replacements(labels, random), labels), 1)
         return np.stack([columns, np.where(hidden, labels, IGNORE_INDEX)]).astype(np.int32)
@@ -151,9 +151,9 @@ class MaskedTexts(TextBatches[Plan, MaskedBatch | TextBatch]):
         return ((number, *plan) for number, plan in enumerate(steps))
 
     def build(self, epoch: int, plan: Plan) -> MaskedBatch | TextBatch:
-        # Causal batches are spread evenly over the epoch.
-        number, causal = plan[0], self.masking.config.causal
-        is_causal = int((number + 1) * causal) > int(number * causal)
+        # Causal batches are spread evenly over an epoch, from a random one on: an epoch may be a few batches.
+        before = self.random(epoch).random() + plan[0] * self.masking.config.causal
+        is_causal = int(before + self.masking.config.causal) > int(before)
         return self._causal(plan) if is_causal else self._masked(epoch, plan)
 
     def sequential(self) -> Iterator[MaskedBatch]:

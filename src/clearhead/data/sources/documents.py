@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from clearhead.data.datasets import SHIPPED_TEXTS, is_shipped, shipped_file
+from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS, Dataset, is_shipped, shipped_file
 from clearhead.data.sources import READERS
 from clearhead.data.sources.plain_text import BLANK, TextChunk, read_plain_text, text_documents
 from clearhead.data.sources.streams import check_rereadable, compression, content_hash, suffix
@@ -60,7 +60,7 @@ def check_tables(
 
 def files(path: str | Path) -> list[Path]:
     """The files behind a path, in the order of their names; in a folder, those with a known suffix."""
-    if is_shipped(path, SHIPPED_TEXTS):
+    if is_shipped(path, SHIPPED | SHIPPED_TEXTS):
         return [shipped_file(str(path))]
     folder = Path(path)
     if not folder.is_dir():
@@ -75,12 +75,12 @@ def files(path: str | Path) -> list[Path]:
     return found
 
 
-def check_texts(paths: Iterable[str | Path]) -> None:
+def check_texts(paths: Iterable[str | Path], shipped: dict[str, Dataset] = SHIPPED_TEXTS) -> None:
     """Raises DataError for missing and unusable files, before any long work."""
     for path in paths:
         check_rereadable(Path(path))
-        if not Path(path).exists() and not is_shipped(path, SHIPPED_TEXTS):
-            raise DataError(f"{path}: no such file or folder; shipped texts are {', '.join(SHIPPED_TEXTS)}")
+        if not Path(path).exists() and not is_shipped(path, shipped):
+            raise DataError(f"{path}: no such file or folder; shipped texts are {', '.join(shipped)}")
 
 
 def texts_hash(path: str | Path) -> str:

@@ -17,7 +17,8 @@ from clearhead.data.image_processor import ImageProcessor
 from clearhead.data.images import ImageSource
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.captions import read_captions, read_names
-from clearhead.data.sources.images import check_images, images_hash, named_images
+from clearhead.data.sources.images import check_images, named_images
+from clearhead.data.sources.streams import content_hash
 from clearhead.errors import DataError
 from clearhead.evaluation.captions import caption_words
 from clearhead.tasks.captioning.recipe import CaptionBatching, CaptionsConfig
@@ -123,8 +124,8 @@ def captioned_images(
             else:
                 blank += 1
     sources = named_images(location)
-    if elsewhere and not captions.keys() & sources.keys():
-        sources = named_images(Path(elsewhere))
+    if elsewhere and Path(elsewhere).exists() and not captions.keys() & sources.keys():
+        location, sources = Path(elsewhere), named_images(Path(elsewhere))
     kept = {name: several for name, several in captions.items() if name in sources}
     if not kept:
         raise DataError(
@@ -136,10 +137,15 @@ def captioned_images(
     return CaptionedImages(sources, kept), LeftOut(missing, without, blank=blank)
 
 
-def captions_hash(config: CaptionsConfig) -> list[str]:
-    """Changes with the content of the files."""
-    images = config.images or str(Path(config.captions[0]).parent)
-    return [images_hash(path) for path in [*config.captions, *config.lists.values(), images]]
+def data_hash(config: CaptionsConfig, corpus: Corpus) -> list[str]:
+    """Changes with the content of the files; of a folder of images, with the sizes of those with captions."""
+    files = [*config.captions, *config.lists.values()]
+    if not Path(config.location).is_dir():
+        return [content_hash(Path(path)) for path in [*files, config.location]]
+    parts = (corpus.train, corpus.validation, corpus.test)
+    used = {name: part.sources[name] for part in parts for name in part.captions}
+    sizes = [f"{name} {path.stat().st_size}" for name, path in sorted(used.items()) if isinstance(path, Path)]
+    return [*(content_hash(Path(path)) for path in files), "\n".join(sizes)]
 
 
 @dataclass(frozen=True)
@@ -255,12 +261,14 @@ def word_weights(rows: CaptionRows, tokenizer: Tokenizer) -> Float[Tensor, " voc
 
     Over all tokens of the captions, the mean is 1.
     """
-    labels = torch.from_numpy(rows.cells[1])
-    tokens = torch.zeros(len(rows), tokenizer.size)
-    tokens.scatter_add_(1, labels.clamp(min=0).long(), (labels >= len(tokenizer.special_tokens)).float())
-    rows_with = (tokens > 0).sum(0)
-    weights = (len(rows) / rows_with.clamp(min=1)).log() * (rows_with > 0)
-    return weights * tokens.sum() / (tokens.sum(0) * weights).sum().clamp(min=1)
+    labels = rows.cells[1].astype(np.int64)
+    row, column = np.nonzero(labels >= len(tokenizer.special_tokens))
+    tokens, size = labels[row, column], tokenizer.size
+    counts = np.bincount(tokens, minlength=size)
+    rows_with = np.bincount(np.unique(row * size + tokens) % size, minlength=size)
+    weights = np.log(len(rows) / rows_with.clip(min=1)) * (rows_with > 0)
+    scale = counts.sum() / max(1.0, float((counts * weights).sum()))
+    return torch.from_numpy(weights * scale).float()
 
 
 def _hold_out(names: Sequence[str], config: CaptionsConfig, seed: int) -> tuple[list[str], list[str]]:

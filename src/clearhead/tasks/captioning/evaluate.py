@@ -123,7 +123,7 @@ def test_images(named: str | None, folder: Path) -> tuple[CaptionedImages, LeftO
     seed = training.get("seed", 1) if isinstance(training, dict) else 1
     known = [c.text for f in config.captions if Path(f).is_file() for c in read_captions(Path(f))]
     if named:
-        return (*captioned_images([named], None, config.images), known)
+        return (*captioned_images([named], None, config.location), known)
     corpus = Corpus.read(config, seed)
     if not len(corpus.test):
         raise DataError(f"{folder}: no images were held out from training; name a file with --data")

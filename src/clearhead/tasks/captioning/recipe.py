@@ -65,6 +65,11 @@ class CaptionsConfig(Settings):
         return self.model_dump(mode="json", exclude={"captions", "images", *PARTS})
 
     @property
+    def location(self) -> str:
+        """Where the images are."""
+        return self.images or str(Path(self.captions[0]).parent)
+
+    @property
     def lists(self) -> dict[str, str]:
         """The files that list the images of a part."""
         return {part: path for part in PARTS if (path := getattr(self, part))}

@@ -24,7 +24,7 @@ from clearhead.tasks.captioning.data import (
     CaptionRows,
     Corpus,
     DecodedImages,
-    captions_hash,
+    data_hash,
     decode_images,
     word_weights,
 )
@@ -69,7 +69,7 @@ class CaptioningTask(Task):
         recipe, data = self.recipe, self.recipe.data
         yield Note("reading the captions …")
         corpus = Corpus.read(data, recipe.training.seed)
-        self.data_fingerprint = captions_hash(data)
+        self.data_fingerprint = data_hash(data, corpus)
         self.processor = context.processor(CaptionProcessor, lambda: self._learn_processor(corpus))
         yield Note(f"tokenizer: {self.processor.size:,} tokens ({recipe.tokenizer.kind})")
         yield Note("decoding the images …")

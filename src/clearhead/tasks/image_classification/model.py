@@ -117,12 +117,8 @@ class ImageClassificationModel:
         Patches are named by row and column, from 0; the label is the image's own by default.
         """
         label = self._label(image, label)
-        [pixels], side, size = (
-            self.processor.pixels([image]),
-            self.model.config.side,
-            self.model.config.patches.reduction,
-        )
-        hidden = pixels.repeat(side * side + 1, 1, 1, 1)
+        side, size = self.model.config.side, self.model.config.patches.reduction
+        hidden = self.processor.pixels([image]).repeat(side * side + 1, 1, 1, 1)
         grey = (torch.tensor(self.processor.mean) * 255).round().to(torch.uint8)[:, None, None]
         names = [(row, column) for row in range(side) for column in range(side)]
         for one, (row, column) in zip(hidden[1:], names, strict=True):

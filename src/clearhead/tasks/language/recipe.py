@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from clearhead.config import Settings
 from clearhead.data.batching.crops import TextBatchingConfig
-from clearhead.data.datasets import SHIPPED_TEXTS, absolute_path
+from clearhead.data.datasets import SHIPPED_TEXTS, Dataset, absolute_path
 from clearhead.data.sources.documents import files
 from clearhead.data.sources.streams import suffix
 from clearhead.data.survey import FEW_DOCUMENTS
@@ -39,6 +39,8 @@ class PlainTextConfig(Settings):
     """Running text, and what of it is held out."""
 
     FILES: ClassVar[tuple[str, ...]] = ("train", "validation")
+    SHIPPED: ClassVar[dict[str, Dataset]] = SHIPPED_TEXTS
+    """The data in the package that can be named instead of a file."""
 
     train: Texts
     """Files, folders, or shipped texts by name; plain text, .jsonl or .parquet, compressed or not."""
@@ -58,7 +60,7 @@ class PlainTextConfig(Settings):
     def absolute(self) -> Self:
         """The same data with absolute paths."""
         parts = {
-            part: tuple(absolute_path(file, SHIPPED_TEXTS) for file in getattr(self, part))
+            part: tuple(absolute_path(file, self.SHIPPED) for file in getattr(self, part))
             for part in self.FILES
         }
         return self.model_copy(update=parts)

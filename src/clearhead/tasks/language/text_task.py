@@ -37,7 +37,7 @@ class TextTask(Task):
 
     def prepare(self, context: RunContext) -> Iterator[Note]:
         recipe, data = self.recipe, self.recipe.data
-        check_texts(data.paths)
+        check_texts(data.paths, data.SHIPPED)
         self.corpus = corpus = self.read_corpus()
         example = corpus.example()
         yield Note(f"for example: {example if len(example) <= 80 else f'{example[:79]}…'}")

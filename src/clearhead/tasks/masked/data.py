@@ -5,9 +5,18 @@ from collections.abc import Iterator, Sequence
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.batching.masking import MaskedTexts, Masking
 from clearhead.data.batching.plan import SINGLE, Share
+from clearhead.data.datasets import is_shipped
 from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.sources import READERS
-from clearhead.data.sources.documents import TABLES, files, read_all_documents, read_column, read_lines
+from clearhead.data.sources.documents import (
+    TABLES,
+    check_tables,
+    check_texts,
+    files,
+    read_all_documents,
+    read_column,
+    read_lines,
+)
 from clearhead.data.sources.plain_text import TextChunk, read_plain_text
 from clearhead.data.sources.streams import suffix
 from clearhead.data.store import TextStore
@@ -31,6 +40,14 @@ class MaskedCorpus(TextCorpus):
                 yield from read_lines(file)
             else:
                 yield from read_all_documents([file], None if field is None else str(field))
+
+
+def check_masked_texts(config: MaskedTextConfig, option: str = "--set data.field=NUMBER") -> None:
+    """Raises DataError for missing files, and for tables without a named column."""
+    check_texts(config.paths, config.SHIPPED)
+    check_tables(
+        [path for path in config.paths if not is_shipped(path, config.SHIPPED)], config.field, option
+    )
 
 
 def masked_texts(

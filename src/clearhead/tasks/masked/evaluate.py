@@ -10,12 +10,12 @@ from clearhead.data.batch import IGNORE_INDEX
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.batching.masking import MaskedBatch, Masking, MaskingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
-from clearhead.data.sources.documents import check_tables, files
+from clearhead.data.sources.documents import files
 from clearhead.errors import DataError
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.data import counted
 from clearhead.tasks.language.evaluate import held_out_text
-from clearhead.tasks.masked.data import MaskedCorpus, masked_texts
+from clearhead.tasks.masked.data import MaskedCorpus, check_masked_texts, masked_texts
 from clearhead.tasks.masked.loss import masked_score
 from clearhead.tasks.masked.recipe import MaskedTextConfig
 
@@ -79,8 +79,8 @@ def _corpus(settings: Mapping[str, Any], names: list[str], field: str | None) ->
     tables = [name for name in names if name.endswith((".tsv", ".csv"))]
     values = {"train": names, "validation": names, "documents": data.get("documents", "file")}
     column = number if number is not None or not tables else data.get("field")
-    check_tables(names, column, "--field NUMBER")
     config = parse_settings(MaskedTextConfig, values | ({} if column is None else {"field": column}))
+    check_masked_texts(config, "--field NUMBER")
     return MaskedCorpus(config, seed=0)
 
 

@@ -53,7 +53,7 @@ def masked_states(model: Encoder, batch: MaskedBatch) -> Float[Tensor, "rows hid
 
 def predicting(config: MaskedTokensConfig, positions: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
     """The position of the state that predicts the token at each of these positions."""
-    # The first position is never predicted; it stands where a row has fewer hidden tokens than places.
+    # The first position is never predicted; it stands where a row has fewer hidden tokens than slots.
     return positions if config.predict_from == "mask" else (positions - 1).clamp_min(0)
 
 

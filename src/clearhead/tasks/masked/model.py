@@ -103,14 +103,14 @@ class MaskedModel:
         found: dict[int, Filled] = {}
         for batch in self._batches(rows):
             tokens, lengths = self._padded([rows[row] for row in batch])
-            places = (tokens == self.tokenizer.mask_id).nonzero()
+            masks_at = (tokens == self.tokenizer.mask_id).nonzero()
             states = self.model.states(tokens, PaddedText(lengths))
-            columns = predicting(self.model.config.head, places[:, 1])
-            best = self.probabilities(self.model.readout(states[places[:, 0], columns])).topk(
+            columns = predicting(self.model.config.head, masks_at[:, 1])
+            best = self.probabilities(self.model.readout(states[masks_at[:, 0], columns])).topk(
                 min(top, len(self.model.readout_weight))
             )
             for index, row in enumerate(batch):
-                here = places[:, 0] == index
+                here = masks_at[:, 0] == index
                 each = zip(best.indices[here].tolist(), best.values[here].tolist(), strict=True)
                 masks = tuple(self._candidates(ids, values) for ids, values in each)
                 filled = masked[row].filled([candidates[0].token for candidates in masks])
@@ -145,7 +145,8 @@ class MaskedModel:
         shift = predicting(self.model.config.head, torch.arange(len(ids))).tolist()
         mask, pairs = self.tokenizer.mask_id, zip(ids, shift, strict=True)
         known = [int(best[at]) if one == mask else one for one, at in pairs]
-        following = known if self.model.config.head.predict_from == "mask" else known[1:]
+        # The last position predicts nothing: it is the end of the text, or has no token after it.
+        following = known[:-1] if self.model.config.head.predict_from == "mask" else known[1:]
         explanation = explain_pass(
             self.model,
             lambda: self.model(tokens, lengths)[0],

@@ -1,11 +1,12 @@
 """Settings of a run that pre-trains an encoder on masked text."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.batching.masking import MaskingConfig
+from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
 from clearhead.models import EncoderConfig
 from clearhead.models.heads import MaskedTokensConfig
 from clearhead.tasks.init_from import INIT_FROM, tokenizer_of, with_init_from
@@ -18,7 +19,9 @@ from clearhead.training.schedule import ScheduleConfig, StableSchedule
 
 
 class MaskedTextConfig(PlainTextConfig):
-    """The training text."""
+    """The training text: of shipped pairs, the first column."""
+
+    SHIPPED: ClassVar = SHIPPED | SHIPPED_TEXTS
 
     field: int | str | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
     """Column of .tsv and .csv files, numbered from 0 or named, or field of records, that holds the text."""

@@ -7,11 +7,10 @@ from typing import Any
 from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
-from clearhead.data.sources.documents import check_tables, check_texts
 from clearhead.data.survey import Survey
 from clearhead.models import EncoderConfig
 from clearhead.tasks.language.sizing import BYTES_PER_TOKEN, text_line
-from clearhead.tasks.masked.data import MaskedCorpus
+from clearhead.tasks.masked.data import MaskedCorpus, check_masked_texts
 from clearhead.tasks.masked.recipe import MaskedRecipe, MaskedTextConfig, MaskedTraining
 from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
 from clearhead.text.tokenizer import TokenizerConfig
@@ -77,8 +76,7 @@ def fit_masked(
     """Reads the text once and sizes a recipe to it; changes such as 'model.width=64' take precedence."""
     requested = apply_overrides({"data": {"train": list(paths)}}, changes)
     data = parse_settings(MaskedTextConfig, requested["data"], group="data")
-    check_texts(data.paths)
-    check_tables(data.paths, data.field)
+    check_masked_texts(data)
     if setting(requested, "data", "documents") is None and _lines_are_documents(data):
         data = data.model_copy(update={"documents": "line"})
     corpus = MaskedCorpus(data, seed=1)
@@ -88,7 +86,7 @@ def fit_masked(
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
     tokens = max(1, int(survey.bytes / BYTES_PER_TOKEN))
     usual = max(200, int(size.epochs * tokens / size.batch_tokens))
-    recipe = _recipe(size, data, steps_of(requested, usual))
+    recipe = _recipe(size, data, steps_of(requested, usual), bool(setting(requested, "masking", "causal")))
     return FittedMasked(with_changes(recipe, requested, changes), survey, tokens)
 
 
@@ -101,8 +99,8 @@ def _lines_are_documents(data: MaskedTextConfig) -> bool:
     return sum(line.endswith(SENTENCE_ENDS) for line in lines) >= SHARE * max(2, len(lines))
 
 
-def _recipe(size: MaskedSize, data: MaskedTextConfig, steps: int) -> MaskedRecipe:
-    """The recipe of a size, for a number of steps."""
+def _recipe(size: MaskedSize, data: MaskedTextConfig, steps: int, generates: bool) -> MaskedRecipe:
+    """The recipe of a size, for a number of steps, of a model that also generates text or does not."""
     every = max(50, min(2000, steps // 10))
     shape: dict[str, Any] = {
         "preset": "modern",
@@ -112,7 +110,7 @@ def _recipe(size: MaskedSize, data: MaskedTextConfig, steps: int) -> MaskedRecip
         "layers": size.layers,
         "attention": {"heads": size.heads},
         "max_length": size.max_length,
-        "head": {"kind": "masked_tokens"},
+        "head": {"kind": "masked_tokens", "predict_from": "previous" if generates else "mask"},
     }
     return MaskedRecipe(
         data=data,

@@ -10,7 +10,6 @@ from clearhead.checkpoint import Checkpoint
 from clearhead.data.batch import TextBatch
 from clearhead.data.batching.masking import MaskedBatch, MaskedTexts, Masking
 from clearhead.data.batching.plan import SINGLE, Share
-from clearhead.data.sources.documents import check_tables
 from clearhead.data.store import TextStore
 from clearhead.errors import DataError
 from clearhead.evaluation.metric import LOSS, Metric
@@ -19,7 +18,7 @@ from clearhead.tasks.card import card, data_line
 from clearhead.tasks.language.data import learn_text_tokenizer
 from clearhead.tasks.language.recipe import VALIDATION
 from clearhead.tasks.language.text_task import Store, TextTask
-from clearhead.tasks.masked.data import MaskedCorpus, masked_texts
+from clearhead.tasks.masked.data import MaskedCorpus, check_masked_texts, masked_texts
 from clearhead.tasks.masked.loss import masked_loss, masked_score
 from clearhead.tasks.masked.model import MaskedModel
 from clearhead.tasks.masked.recipe import MaskedRecipe
@@ -44,7 +43,7 @@ class MaskedTask(TextTask):
         return self.processor.tokenizer
 
     def read_corpus(self) -> MaskedCorpus:
-        check_tables(self.recipe.data.paths, self.recipe.data.field)
+        check_masked_texts(self.recipe.data)
         return MaskedCorpus(self.recipe.data, self.recipe.training.seed)
 
     def make_processor(self, inherited: Tokenizer | None) -> TextProcessor:
@@ -65,7 +64,8 @@ class MaskedTask(TextTask):
         if self.validation is None:
             return {}
         score = masked_score(model, self._batches(self.validation).sequential(), autocast)
-        return {"loss": score.loss, "accuracy": score.accuracy}
+        # Held-out text of single words may have none to hide.
+        return {"loss": score.loss, "accuracy": score.accuracy} if score.tokens else {}
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, config, masking = self.recipe, self.recipe.model, self.recipe.masking

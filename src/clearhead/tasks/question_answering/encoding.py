@@ -143,11 +143,11 @@ class QuestionEncoder:
         """The rows of questions, in their order."""
         distinct = list(dict.fromkeys(question.context for question in questions))
         contexts = dict(zip(distinct, self.texts(distinct), strict=True))
-        asked = self.texts([question.question for question in questions])
+        query = self.texts([question.question for question in questions])
         rows = [
             row
             for number, question in enumerate(questions)
-            for row in self._rows(number, question, contexts[question.context], asked[number])
+            for row in self._rows(number, question, contexts[question.context], query[number])
         ]
         ids, types, lengths, numbers, first, owned, targets = zip(*rows, strict=True)
         offsets = np.zeros(len(rows) + 1, dtype=np.int64)
@@ -163,13 +163,13 @@ class QuestionEncoder:
         )
 
     def _rows(
-        self, number: int, question: Question, context: EncodedText, asked: EncodedText
+        self, number: int, question: Question, context: EncodedText, query: EncodedText
     ) -> Iterator[tuple[Any, ...]]:
         """(ids, types, text length, question, first token, owned positions, target) of each window."""
         limit, (bos, eos) = self.config.max_length, self._ends
-        question_ids = asked.ids[: limit // 2]
+        question_ids = query.ids[: limit // 2]
         room = limit - SPECIALS - len(question_ids)
-        types = self._types(context, asked)
+        types = self._types(context, query)
         spans = [context.tokens(*span) for span in occurrences(*question[:1], *question[2:4])]
         for first, begin, end in self._windows(len(context.ids), room):
             last = min(first + room, len(context.ids))
@@ -207,10 +207,10 @@ class QuestionEncoder:
     def _classes(self) -> dict[str, int]:
         return {label: number for number, label in enumerate(self.labels)}
 
-    def _types(self, context: EncodedText, asked: EncodedText) -> NDArray[np.uint8]:
+    def _types(self, context: EncodedText, query: EncodedText) -> NDArray[np.uint8]:
         # A table is far faster than np.isin; its last entry is that of punctuation.
         occurs = np.zeros(len(self._stems) + 1, dtype=bool)
-        occurs[asked.stems] = True
+        occurs[query.stems] = True
         occurs[-1] = False
         return self._marks[occurs[context.stems].astype(int), context.capitals]
 

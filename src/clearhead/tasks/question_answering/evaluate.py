@@ -168,11 +168,11 @@ def fact_attention(
             supporting = np.isin(np.unique(lines), question.facts)
             if not supporting.any():
                 continue
-            for name, asking in (
+            for name, queries in (
                 (LAST, slice(length - 1, length)),
                 (QUESTION, slice(tokens + 2, length - 1)),
             ):
-                received = weights[row, :, :, asking, 1 : tokens + 1].mean(2)
+                received = weights[row, :, :, queries, 1 : tokens + 1].mean(2)
                 # Lines follow each other, so each begins where the number changes.
                 by_fact = np.add.reduceat(received, np.flatnonzero(np.diff(lines, prepend=-1)), axis=-1)
                 mass = by_fact[..., supporting].sum(-1) / by_fact.sum(-1)
@@ -205,7 +205,7 @@ def _errors(by_file: dict[str, list[Question]], answers: Sequence[Answer]) -> di
 
 
 def _no_answer(questions: Sequence[Question], answers: Sequence[Answer]) -> dict[str, float]:
-    """How well "no answer" is told apart, and the threshold with the best F1 on these questions.
+    """How well "no answer" is recognised, and the threshold with the best F1 on these questions.
 
     A threshold can be chosen only for answers that name their margin: those of a model that finds spans.
     """
