@@ -56,13 +56,6 @@ export const VIEWS: View[] = [
     has: (trace) => trace.model.attentions.some((one) => readsImage(trace, one)),
   },
   {
-    id: "relevance",
-    title: "Relevance",
-    says: "what decides the class",
-    show: Relevance,
-    has: part("relevance"),
-  },
-  {
     id: "looks",
     title: "Over the image",
     says: "heads, rollout, distance",
@@ -75,6 +68,13 @@ export const VIEWS: View[] = [
     says: "what the model reads",
     show: TextTokens,
     has: (trace) => Object.keys(trace.sides).some((side) => !trace.images[side]),
+  },
+  {
+    id: "relevance",
+    title: "Relevance",
+    says: "what decides the class",
+    show: Relevance,
+    has: part("relevance"),
   },
   {
     id: "embedding",

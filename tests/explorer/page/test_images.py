@@ -12,6 +12,7 @@ from clearhead.inspection import HidePatches, intervene
 from clearhead.inspection.summaries import rollout
 from clearhead.tasks.samples import sample_images
 
+from ..test_classifier import TEXT, review_classifier
 from ..test_images import file_of, image_models, model_folder
 from .test_access import reach
 from .test_numbers import POINTED_AT, number
@@ -36,7 +37,7 @@ def models(samples) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def address(models) -> Iterator[str]:
-    with in_background(list(models.items())) as address:
+    with in_background([*models.items(), ("reviews", review_classifier())]) as address:
         yield address
 
 
@@ -182,6 +183,15 @@ def test_relevance_on_the_page_equals_python(opened, models, samples):
     assert [number(one) for one in listed] == pytest.approx(
         [found.deletion.comprehensiveness(method) for method in found.deletion.without], abs=6e-4
     )
+
+
+def test_relevance_of_a_text_on_the_page_equals_python(opened):
+    model = review_classifier()
+    page = opened.go(model="reviews", view="relevance", text=TEXT, key=3)
+    found = model.relevance(TEXT)
+    values = next(iter(found.values.values()))
+    assert number(page.locator("#relevance").inner_text()) == pytest.approx(float(values[3]), abs=6e-5)
+    assert probabilities(page) == rounded(model.classify(TEXT).probabilities)
 
 
 def test_the_grid_of_positions_and_the_filters_are_those_of_python(opened, models):
