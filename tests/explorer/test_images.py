@@ -190,6 +190,24 @@ def test_the_summaries_of_an_image_are_those_of_python(images, classifiers, samp
     )
 
 
+def test_relevance_and_filters_are_served(images, classifiers, samples):
+    trace = trace_of(images, image="0-cat")
+    found = images.get(f"/api/trace/{trace['id']}/relevance").json()
+    expected = classifiers["vit"].relevance(samples["0-cat"]).record()
+    assert found["label"] == expected["label"]
+    for method, values in expected["values"].items():
+        assert found["values"][method] == pytest.approx(values, abs=1e-5)
+    filters = images.get(f"/api/trace/{trace['id']}/filters").json()
+    assert len(filters["images"]) == 12
+    assert {"relevance", "filters"} <= set(trace["parts"])
+    text = trace_of(images, model="en-de", text="A dog.")
+    for part in ("relevance", "filters"):
+        assert part not in text["parts"]
+        response = images.get(f"/api/trace/{text['id']}/{part}")
+        assert response.status_code == 400
+        assert response.json()["error"].startswith(f"{part}: this model")
+
+
 def test_a_captioner_is_traced_with_its_image(images, classifiers, samples):
     key = upload(images, samples["0-cat"].read_bytes(), "cat.png")
     trace = trace_of(images, model="captions", image=key)

@@ -10,10 +10,9 @@ import torch
 
 from clearhead.errors import SettingsError
 from clearhead.inspection import Explanation, HidePatches, SetPosition, Swap, Token, explain_pass, intervene
-from clearhead.inspection.image import attention_distance
+from clearhead.inspection.image import attention_distance, principal_filters
 from clearhead.inspection.pictures.draw import views
 from clearhead.inspection.pictures.overlay import HEAT
-from clearhead.inspection.pictures.patch_embedding import principal_filters
 from clearhead.inspection.summaries import rollout
 from clearhead.models.vit import ViT
 

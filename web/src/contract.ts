@@ -258,6 +258,20 @@ export interface Gradients {
   norms: number[][];
 }
 
+/** By method: how much each position of a side supports the output, and the probability without the most relevant ones. */
+export interface Relevance {
+  label: string;
+  side: string;
+  values: Record<string, number[]>;
+  deletion: { shares: number[]; probability: Record<string, number[]>; comprehensiveness: Record<string, number> };
+}
+
+export interface Filters {
+  title: string;
+  says: string;
+  images: PatchImage[];
+}
+
 export interface Contributions {
   heads: { attention: string; layer: number; head: number; change: number | null }[];
   log_prob: number;
@@ -337,6 +351,8 @@ export interface TraceSource {
   ): Promise<Logits>;
   lens(trace: Manifest): Promise<Lens>;
   gradients(trace: Manifest): Promise<Gradients>;
+  relevance(trace: Manifest): Promise<Relevance>;
+  filters(trace: Manifest): Promise<Filters>;
   contributions(trace: Manifest): Promise<Contributions>;
   beam(trace: Manifest): Promise<Beam>;
   step(request: TraceRequest & { generated: number[] }): Promise<Step>;

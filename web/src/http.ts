@@ -73,6 +73,8 @@ export class HttpSource implements TraceSource {
   logits = (trace: Manifest, query: Query) => this.part<never>(trace, "logits", query);
   lens = (trace: Manifest) => this.part<never>(trace, "lens", { top: 3 });
   gradients = (trace: Manifest) => this.part<never>(trace, "gradients", {});
+  relevance = (trace: Manifest) => this.part<never>(trace, "relevance", {});
+  filters = (trace: Manifest) => this.part<never>(trace, "filters", {});
   contributions = (trace: Manifest) => this.part<never>(trace, "contributions", {});
   beam = (trace: Manifest) => this.part<never>(trace, "beam", {});
   step = (request: TraceRequest & { generated: number[] }) => this.post<never>("api/step", request);

@@ -3,11 +3,13 @@
 import {
   RequestError,
   type Beam,
+  type Filters,
   type Gradients,
   type Lens,
   type Logits,
   type Manifest,
   type Part,
+  type Relevance,
   type Slab,
   type Summaries,
   type TraceSource,
@@ -25,6 +27,8 @@ interface File {
   summaries: Summaries;
   lens: Lens | null;
   gradients: Gradients | null;
+  relevance: Relevance | null;
+  filters: Filters | null;
   beam: Beam | null;
   logits: Record<string, Logits>;
   tensors: Record<string, Packed>;
@@ -108,6 +112,8 @@ export class InlinedSource implements TraceSource {
   summaries = async () => this.file.summaries;
   lens = async () => this.file.lens ?? missing();
   gradients = async () => this.file.gradients ?? missing();
+  relevance = async () => this.file.relevance ?? missing();
+  filters = async () => this.file.filters ?? missing();
   tokenize = missing;
   projection = missing;
   contributions = missing;

@@ -17,6 +17,7 @@ import Logits from "./views/Logits.svelte";
 import Patches from "./views/Patches.svelte";
 import Projections from "./views/Projections.svelte";
 import Regions from "./views/Regions.svelte";
+import Relevance from "./views/Relevance.svelte";
 import Residual from "./views/Residual.svelte";
 import Softmax from "./views/Softmax.svelte";
 import TextTokens from "./views/TextTokens.svelte";
@@ -67,6 +68,13 @@ export const VIEWS: View[] = [
     says: "what the model reads",
     show: TextTokens,
     has: (trace) => Object.keys(trace.sides).some((side) => !trace.images[side]),
+  },
+  {
+    id: "relevance",
+    title: "Relevance",
+    says: "what decides the class",
+    show: Relevance,
+    has: part("relevance"),
   },
   {
     id: "embedding",

@@ -22,7 +22,7 @@ from clearhead.explorer.explorable import tokenize
 from clearhead.explorer.images import samples_of, thumbnail
 from clearhead.explorer.library import POLL_SECONDS, DisconnectedError, Library, TraceCache, UnknownTraceError
 from clearhead.explorer.limits import BodyLimit, SecurityHeaders
-from clearhead.explorer.measures import beam, contributions, gradients, lens, summaries
+from clearhead.explorer.measures import beam, contributions, filters, gradients, lens, relevance, summaries
 from clearhead.explorer.projection import projection
 from clearhead.explorer.requests import ContextsRequest, StepRequest, TraceRequest, error_line
 from clearhead.explorer.standalone import PAGE
@@ -183,6 +183,16 @@ def _add_measure_routes(router: APIRouter, library: Library, traces: TraceCache)
         session = traces.get(key).wait()
         with library.using(session.name):
             return JSONResponse(gradients(session))
+
+    @router.get("/trace/{key}/relevance")
+    def input_relevance(key: str) -> Response:
+        session = traces.get(key).wait()
+        with library.using(session.name):
+            return JSONResponse(relevance(session))
+
+    @router.get("/trace/{key}/filters")
+    def embedding_filters(key: str) -> Response:
+        return JSONResponse(filters(traces.get(key)))
 
     @router.get("/trace/{key}/beam")
     def tree(key: str) -> Response:

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from clearhead.errors import SettingsError
 from clearhead.explorer.catalogue import pattern_of
-from clearhead.explorer.trace_session import StoppedError, TraceSession
+from clearhead.explorer.trace_session import StoppedError, TraceSession, image_record
 from clearhead.inspection import intervene
 from clearhead.inspection.alignment import Aligner
 from clearhead.inspection.explanation import finite
 from clearhead.inspection.explanation_summaries import Summaries
-from clearhead.inspection.image import attention_distance
+from clearhead.inspection.image import PatchImage, as_pixels, attention_distance, patch_filters
 from clearhead.inspection.summaries import entropy, mean_distance, role_strengths, rollout
 from clearhead.models.anatomy import AttentionPart
 
@@ -64,6 +64,24 @@ def gradients(session: TraceSession) -> dict[str, Any]:
     """The norm of the gradient of each predicted token's log-probability at each source token."""
     with intervene(session.model, session.edits):
         return {"norms": Summaries(session.explanation).gradients.tolist()}
+
+
+def relevance(session: TraceSession) -> dict[str, Any]:
+    """How much each position of the input supports the output, by several methods, and their test."""
+    if session.explanation.relevance is None:
+        raise SettingsError("relevance: this model does not classify, so no position supports a class")
+    with intervene(session.model, session.edits):
+        return Summaries(session.explanation).relevance.record()
+
+
+def filters(session: TraceSession) -> dict[str, Any]:
+    """What the patches of an image are read with, as small images."""
+    found = Summaries(session.explanation).patch_embedding
+    if found is None:
+        raise SettingsError("filters: this model has no embedding of patches")
+    filters, title, says = patch_filters(found[0])
+    pixels = [(255 * as_pixels(one)).round().byte() for one in filters]
+    return {"title": title, "says": says, "images": [image_record(PatchImage(one, (1, 1))) for one in pixels]}
 
 
 def contributions(session: TraceSession, connected: Callable[[], bool] = lambda: True) -> dict[str, Any]:

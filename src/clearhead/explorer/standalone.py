@@ -12,7 +12,7 @@ from clearhead.errors import ModelError
 from clearhead.explorer.architecture import module_map, position_table
 from clearhead.explorer.arrays import array_of
 from clearhead.explorer.distribution import SamplingFilter
-from clearhead.explorer.measures import beam, gradients, lens, summaries
+from clearhead.explorer.measures import beam, filters, gradients, lens, relevance, summaries
 from clearhead.explorer.trace_session import FORMAT, ON_REQUEST, TraceSession
 from clearhead.inspection.explanation import Explanation
 
@@ -45,7 +45,7 @@ def data_of(session: TraceSession) -> dict[str, Any]:
     if tree:
         manifest["model"] |= {"beam": tree["beam"], "length_penalty": tree["length_penalty"]}
     manifest["tensors"] = [entry.record() for entry in kept.values()]
-    stored = {"summaries", "logits", "lens", "gradients", "beam"}
+    stored = {"summaries", "logits", "lens", "gradients", "beam", "relevance", "filters"}
     manifest["parts"] = [part for part in manifest["parts"] if part in stored]
     kind, table = position_table(session.model, max(map(len, session.explanation.sides.values())))
     has_logits = "logits" in manifest["parts"]
@@ -56,6 +56,8 @@ def data_of(session: TraceSession) -> dict[str, Any]:
         "summaries": summaries(session),
         "lens": lens(session, 3) if "lens" in manifest["parts"] else None,
         "gradients": gradients(session) if "gradients" in manifest["parts"] else None,
+        "relevance": relevance(session) if "relevance" in manifest["parts"] else None,
+        "filters": filters(session) if "filters" in manifest["parts"] else None,
         "beam": tree,
         "logits": {str(position): session.logits(position, SamplingFilter()) for position in positions},
         "tensors": {name: array_of(session.values(name), dtype).record() for name in kept},

@@ -136,7 +136,7 @@ class TraceSession:
             "to": explanation.settings.get("to"),
             "sides": {side: [one.record() for one in tokens] for side, tokens in explanation.sides.items()},
             "image": self.image,
-            "images": {side: _with_pixels(image) for side, image in explanation.images.items()},
+            "images": {side: image_record(image) for side, image in explanation.images.items()},
             "output": self._output(),
             "before": self.before,
             "difference": None if math.isnan(explanation.difference) else explanation.difference,
@@ -224,6 +224,8 @@ class TraceSession:
             "beam": explanation.tree is not None,
             "contributions": predicts and "weights" in roles,
             "projection": {"embedding", "stream"} <= roles,
+            "relevance": explanation.relevance is not None,
+            "filters": found.patch_embedding is not None,
         }
         return [part for part, supported in there.items() if supported]
 
@@ -275,7 +277,7 @@ def output_summary(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _with_pixels(image: PatchImage) -> dict[str, Any]:
+def image_record(image: PatchImage) -> dict[str, Any]:
     """An image as JSON; the pixels are bytes of red, green and blue, row by row."""
     return {
         **image.record(),

@@ -23,6 +23,7 @@ from clearhead.inspection.alignment import (
 from clearhead.inspection.edits import Mute
 from clearhead.inspection.explanation import Explanation, Token, not_captured, words_of
 from clearhead.inspection.gradients import Norms, gradient_norms
+from clearhead.inspection.image import PatchImage
 from clearhead.inspection.intervene import intervene
 from clearhead.inspection.relevance import Relevance
 from clearhead.inspection.sites import sites
@@ -36,6 +37,7 @@ from clearhead.inspection.summaries import (
 )
 from clearhead.layers.attention import Attention
 from clearhead.layers.block import Stack
+from clearhead.layers.patches import PatchEmbedding
 from clearhead.models.anatomy import AttentionPart, StackPart
 from clearhead.text.tokenizer import UNK, Tokenizer
 
@@ -158,6 +160,17 @@ class Summaries:
         if image.before:
             return ReadFrom(image.names[0], F.one_hot(torch.tensor(0), positions).float())
         return ReadFrom("all patches on average", torch.full((positions,), 1 / positions))
+
+    @property
+    def patch_embedding(self) -> tuple[PatchEmbedding, Attention, PatchImage] | None:
+        """The embedding of an image, the first attention between its patches, and the image."""
+        for part in self.anatomy.attentions:
+            image, path = self.explanation.images.get(part.keys), self.anatomy.embeddings.get(part.keys)
+            if image is not None and path is not None and not part.crosses:
+                embedding, attention = map(self.model.get_submodule, (path, part.path(0)))
+                if isinstance(embedding, PatchEmbedding) and isinstance(attention, Attention):
+                    return embedding, attention, image
+        return None
 
     def residual_contributions(self, stack: str) -> list[ResidualContribution]:
         """What each sublayer of a stack adds to the residual stream."""

@@ -1,15 +1,19 @@
 """An image as a model reads it: its pixels, and the grid of patches that are the positions of a side."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from clearhead.errors import SettingsError
+from clearhead.layers.patches import LinearPatches, PatchEmbedding
 from clearhead.models.vit import ViTConfig
 
+COMPONENTS, MAX_FILTERS = 28, 64
+"""The most principal components of a patch embedding, and filters of a stem, that are shown."""
+Filters = Float[Tensor, "filters 3 height width"]
 CLASS = "[CLS]"
 """The name of a position before the patches, as Dosovitskiy et al. (2021) call it."""
 
@@ -77,3 +81,37 @@ def attention_distance(
     total = between.sum(-1)
     mean = (between * distances).sum(-1) / total.clamp(min=1e-12)
     return (mean * (total > 0)).sum(-1) / (total > 0).sum(-1).clamp(min=1)
+
+
+class PatchFilters(NamedTuple):
+    """What an embedding of patches reads pixels with, and what to say about it."""
+
+    filters: Filters
+    title: str
+    says: str
+
+
+def patch_filters(embedding: PatchEmbedding) -> PatchFilters:
+    """The first principal components of a linear embedding, or the first filters of a convolutional stem."""
+    if isinstance(embedding.patches, LinearPatches):
+        filters, shares = principal_filters(embedding.patches.weight.detach().float().cpu(), COMPONENTS)
+        held = float(shares[: len(filters)].sum())
+        title = f"First {len(filters)} principal components of the patch embedding"
+        return PatchFilters(filters, title, f"they hold {held:.0%} of the variance of its filters")
+    weight = next(one for one in embedding.patches.parameters() if one.dim() == 4)
+    filters = weight.detach().float().cpu()[:MAX_FILTERS]
+    title = f"First {len(filters)} of {len(weight)} filters of the convolutional stem"
+    return PatchFilters(filters, title, f"{weight.shape[-2]} × {weight.shape[-1]} pixels each")
+
+
+def principal_filters(filters: Filters, count: int) -> tuple[Filters, Float[Tensor, " components"]]:
+    """The directions in which filters vary most, and the share of the variance of every direction."""
+    rows = filters.flatten(1)
+    _, sizes, directions = torch.linalg.svd(rows - rows.mean(0), full_matrices=False)
+    return directions[:count].unflatten(1, filters.shape[1:]), sizes**2 / (sizes**2).sum().clamp(min=1e-30)
+
+
+def as_pixels(filter_weights: Float[Tensor, "3 height width"]) -> Float[Tensor, "height width 3"]:
+    """Weights as colours from 0 to 1; zero is grey."""
+    largest = filter_weights.abs().max().clamp(min=1e-12)
+    return (0.5 + filter_weights / largest / 2).permute(1, 2, 0)

@@ -25,6 +25,7 @@ WAIT = 15_000
 TITLES = {
     "patches": "Image → patches",
     "looks": "Over the image",
+    "relevance": "Relevance",
     "regions": "Words → regions",
     "tokens": "Text → tokens",
     "embedding": "Embedding + position",

@@ -12,13 +12,15 @@ from clearhead.inspection import HidePatches, intervene
 from clearhead.inspection.summaries import rollout
 from clearhead.tasks.samples import sample_images
 
+from ..test_classifier import TEXT, review_classifier
 from ..test_images import file_of, image_models, model_folder
 from .test_access import reach
 from .test_numbers import POINTED_AT, number
 from .test_views import AXE
 
-OF_A_CLASSIFIER = ("patches", "looks", "embedding", "projections", "softmax", "heads", "head", "residual")
-OF_A_CAPTIONER = (*OF_A_CLASSIFIER, "regions", "tokens", "gradient", "logits", "beam")
+BOTH = ("patches", "looks", "embedding", "projections", "softmax", "heads", "head", "residual")
+OF_A_CLASSIFIER = (*BOTH, "relevance")
+OF_A_CAPTIONER = (*BOTH, "regions", "tokens", "gradient", "logits", "beam")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def models(samples) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def address(models) -> Iterator[str]:
-    with in_background(list(models.items())) as address:
+    with in_background([*models.items(), ("reviews", review_classifier())]) as address:
         yield address
 
 
@@ -49,11 +51,15 @@ def test_every_view_of_an_image_opens_and_fits_a_phone(phone, model, views):
     assert page.locator("nav.views button").count() == len(views)
 
 
-def test_no_view_of_an_image_has_a_serious_accessibility_violation(opened):
-    page = opened.go(model="captions", view="patches")
+@pytest.mark.parametrize(
+    ("model", "views"),
+    [("captions", ("patches", "looks", "regions")), ("vit", ("relevance", "head", "embedding"))],
+)
+def test_no_view_of_an_image_has_a_serious_accessibility_violation(opened, model, views):
+    page = opened.go(model=model, view="patches")
     page.evaluate(AXE)
     serious = []
-    for view in ("patches", "looks", "head", "regions"):
+    for view in views:
         opened.turn(view)
         found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
         serious += [
@@ -164,6 +170,46 @@ def test_rollout_and_distances_on_the_page_equal_python(opened, models, samples)
     assert value == pytest.approx(float(rollout(weights)[1, 0, position]), abs=6e-5)
     label = page.locator("svg[aria-label^='mean attention distance']").get_attribute("aria-label")
     assert label.count("layer") == 4
+
+
+def test_relevance_on_the_page_equals_python(opened, models, samples):
+    found = models["vit"].relevance(samples["0-cat"])
+    page = opened.go(model="vit", view="relevance", key=7)
+    for method, values in found.values.items():
+        page.get_by_role("button", name=method, exact=True).click()
+        shown = page.locator("#relevance")
+        assert number(shown.inner_text()) == pytest.approx(float(values[7]), abs=6e-5), method
+    listed = page.locator("[data-view=relevance] li .number").all_inner_texts()
+    assert [number(one) for one in listed] == pytest.approx(
+        [found.deletion.comprehensiveness(method) for method in found.deletion.without], abs=6e-4
+    )
+
+
+def test_relevance_of_a_text_on_the_page_equals_python(opened):
+    model = review_classifier()
+    page = opened.go(model="reviews", view="relevance", text=TEXT, key=3)
+    found = model.relevance(TEXT)
+    values = next(iter(found.values.values()))
+    assert number(page.locator("#relevance").inner_text()) == pytest.approx(float(values[3]), abs=6e-5)
+    assert probabilities(page) == rounded(model.classify(TEXT).probabilities)
+
+
+def test_the_grid_of_positions_and_the_filters_are_those_of_python(opened, models):
+    model = models["vit"].model
+    page = opened.go(model="vit", view="embedding", query=6)
+    table = model.embedding.position.weight.detach()
+    expected = torch.nn.functional.cosine_similarity(table[6], table[11], dim=-1)
+    grid = page.get_by_role("application", name="cosine of this position with that of every patch")
+    grid.scroll_into_view_if_needed()
+    box = grid.locator("canvas").bounding_box()
+    # The pointer crosses row 2 until it names column 2.
+    for x in range(int(box["x"]), int(box["x"] + box["width"]), 6):
+        page.mouse.move(x, box["y"] + box["height"] * 0.66)
+        if page.locator(".hint").count() and "patch 2,2" in page.locator(".hint").inner_text():
+            break
+    assert number(page.locator(".hint .value").inner_text()) == pytest.approx(float(expected), abs=6e-5)
+    assert page.get_by_role("img", name="filter").count() == 12
+    assert page.get_by_text("First 12 principal components of the patch embedding").count() == 1
 
 
 def test_one_head_shows_where_a_patch_looks(opened, models, samples):

@@ -3,6 +3,7 @@
 import type { PatchImage } from "../contract";
 
 const HEAT = [194, 65, 12];
+const COLD = [20, 80, 143];
 const FADED = 0.5;
 const known = new WeakMap<PatchImage, Uint8Array>();
 
@@ -27,7 +28,7 @@ function canvasOf(width: number, height: number, colour: (at: number) => ArrayLi
   return small;
 }
 
-/** Draws the image; with `values`, one for each patch, as a map on a √ scale from 0 to `largest`. */
+/** Draws the image; with `values`, one for each patch, as a map on a √ scale from 0 to `largest`; blue is below 0. */
 export function drawPatches(
   context: CanvasRenderingContext2D,
   image: PatchImage,
@@ -48,7 +49,10 @@ export function drawPatches(
   context.drawImage(canvasOf(image.width, image.height, values ? faded : colour), 0, 0, width, height);
   if (!values) return;
   context.imageSmoothingEnabled = false;
-  const heat = (i: number) => [...HEAT, 242 * Math.sqrt(Math.min(1, Math.max(0, values[i] / (largest || 1))))];
+  const heat = (i: number) => [
+    ...(values[i] < 0 ? COLD : HEAT),
+    242 * Math.sqrt(Math.min(1, Math.abs(values[i]) / (largest || 1))),
+  ];
   context.drawImage(canvasOf(columns, rows, heat), 0, 0, width, height);
 }
 

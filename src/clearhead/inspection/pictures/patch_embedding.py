@@ -7,48 +7,30 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from clearhead.inspection.image import PatchImage
+from clearhead.inspection.image import as_pixels, patch_filters
 from clearhead.inspection.pictures.context import PictureContext
 from clearhead.inspection.pictures.picture import Picture, make_picture
 from clearhead.inspection.pictures.style import SIGNED, SMALL, TINY, colour_bar, signed_scale
 from clearhead.inspection.vectors import position_kind, position_similarity
-from clearhead.layers.attention import Attention
-from clearhead.layers.patches import LinearPatches, PatchEmbedding
 
-COMPONENTS = 28
-"""Principal components that are drawn, as in figure 7 of Dosovitskiy et al. (2021)."""
-MAX_FILTERS = 64
 MAX_MAPS = 8
 """The most maps in a row or column of the grid; of larger grids, every second or third patch has one."""
-Filters = Float[Tensor, "filters 3 height width"]
 
 
 def has_filters(context: PictureContext) -> bool:
-    return _embedding(context) is not None
+    return context.summaries.patch_embedding is not None
 
 
 def has_grid(context: PictureContext) -> bool:
-    found = _embedding(context)
+    found = context.summaries.patch_embedding
     return found is not None and position_kind(found[0].position, found[1].relative) != "none"
 
 
 def filters_view(context: PictureContext) -> Picture:
     """The filters of the first layer that reads pixels, as small images."""
-    found = _embedding(context)
+    found = context.summaries.patch_embedding
     assert found is not None
-    embedding = found[0]
-    if isinstance(embedding.patches, LinearPatches):
-        filters, shares = principal_filters(embedding.patches.weight.detach().float().cpu(), COMPONENTS)
-        title = f"First {len(filters)} principal components of the patch embedding"
-        listed = ", ".join(f"{share:.1%}" for share in shares[:8].tolist())
-        says = (
-            f"they hold {float(shares[: len(filters)].sum()):.0%} of the variance of its filters; {listed}, …"
-        )
-    else:
-        weight = next(one for one in embedding.patches.parameters() if one.dim() == 4)
-        filters = weight.detach().float().cpu()[:MAX_FILTERS]
-        title = f"First {len(filters)} of {len(weight)} filters of the convolutional stem"
-        says = f"{weight.shape[-2]} × {weight.shape[-1]} pixels each"
+    filters, title, says = patch_filters(found[0])
     columns = min(len(filters), 14)
     rows = math.ceil(len(filters) / columns)
 
@@ -68,7 +50,7 @@ def filters_view(context: PictureContext) -> Picture:
 
 def grid_view(context: PictureContext) -> Picture:
     """For each patch, a map of the similarity of its position to all others."""
-    found = _embedding(context)
+    found = context.summaries.patch_embedding
     assert found is not None
     embedding, attention, image = found
     width, device = attention.project.in_features, next(embedding.parameters()).device
@@ -107,33 +89,7 @@ def grid_view(context: PictureContext) -> Picture:
     return make_picture(f"Similarity of {table.kind} positions", draw, (6.2, 6.2), caption, alt)
 
 
-def principal_filters(filters: Filters, count: int) -> tuple[Filters, Float[Tensor, " components"]]:
-    """The directions in which filters vary most, and the share of the variance of every direction."""
-    rows = filters.flatten(1)
-    _, sizes, directions = torch.linalg.svd(rows - rows.mean(0), full_matrices=False)
-    return directions[:count].unflatten(1, filters.shape[1:]), sizes**2 / (sizes**2).sum().clamp(min=1e-30)
-
-
-def as_pixels(filter_weights: Float[Tensor, "3 height width"]) -> Float[Tensor, "height width 3"]:
-    """Weights as colours from 0 to 1; zero is grey."""
-    largest = filter_weights.abs().max().clamp(min=1e-12)
-    return (0.5 + filter_weights / largest / 2).permute(1, 2, 0)
-
-
 def _tiled(maps: Float[Tensor, "rows columns high wide"]) -> Float[Tensor, "height width"]:
     """All maps in one image, with an empty line between them."""
     padded = torch.nn.functional.pad(maps, (0, 1, 0, 1), value=float("nan"))
     return padded.transpose(1, 2).flatten(2).flatten(0, 1)[:-1, :-1]
-
-
-def _embedding(context: PictureContext) -> tuple[PatchEmbedding, Attention, PatchImage] | None:
-    """The embedding of an image, the first attention between its patches, and the image."""
-    model = context.explanation.model
-    for part in context.anatomy.attentions:
-        side = part.queries
-        if side == part.keys and side in context.explanation.images and side in context.anatomy.embeddings:
-            embedding = model.get_submodule(context.anatomy.embeddings[side])
-            attention = model.get_submodule(part.path(0))
-            if isinstance(embedding, PatchEmbedding) and isinstance(attention, Attention):
-                return embedding, attention, context.explanation.images[side]
-    return None

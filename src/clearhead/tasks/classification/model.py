@@ -237,6 +237,7 @@ class SequenceModel(ClassificationModel):
             self.tokenizer,
             text=text,
             output=str(found),
+            found=found,
         )
         return replace(explanation, relevance=lambda: self._relevance(sequences, found.label))
 
