@@ -41,12 +41,7 @@ class Checkpoint:
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint:
     """The model in a folder, ready for use; the caller's random generator is left untouched."""
-    if not folder.is_dir():
-        raise ModelError(f"{folder}: no such model folder")
-    if (folder / HUGGINGFACE_SETTINGS).is_file() and not (folder / SETTINGS).is_file():
-        command = f"clearhead import {quote(str(folder))} --out {quote(f'runs/{folder.resolve().name}')}"
-        raise ModelError(f"{folder}: is a Hugging Face model; import it first: {command}")
-    _check_there(folder, SETTINGS)
+    check_model_folder(folder)
     try:
         settings = read_toml(folder / SETTINGS)
         if is_first_edition(settings):
@@ -73,6 +68,16 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
             "the files belong to different models"
         )
     return Checkpoint(model.to(device).eval(), processor, settings)
+
+
+def check_model_folder(folder: Path) -> None:
+    """Raises ModelError for a folder without the settings of a model."""
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such model folder")
+    if (folder / HUGGINGFACE_SETTINGS).is_file() and not (folder / SETTINGS).is_file():
+        command = f"clearhead import {quote(str(folder))} --out {quote(f'runs/{folder.resolve().name}')}"
+        raise ModelError(f"{folder}: is a Hugging Face model; import it first: {command}")
+    _check_there(folder, SETTINGS)
 
 
 def save_checkpoint(

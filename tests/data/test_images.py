@@ -159,6 +159,19 @@ def test_a_truncated_file_is_one_clear_line(kind: str):
         decode(content[: len(content) // 3], "a/cat")
 
 
+def test_large_photographs_are_decoded_at_a_fraction_of_their_size_with_almost_the_same_pixels():
+    rows, columns = np.mgrid[:1200, :1600]
+    pixels = np.stack(
+        [np.sin(rows / 90) * 120 + 128, np.cos(columns / 70) * 120 + 128, (rows + columns) / 11], -1
+    )
+    content = saved(Image.fromarray(pixels.clip(0, 255).astype(np.uint8)), "JPEG", quality=95)
+    assert decode(content).size == (1600, 1200)
+    assert decode(content, at_least=64).size == (200, 150)
+    whole, reduced = (resize(decode(content, at_least=size), 32).astype(int) for size in (0, 64))
+    assert np.abs(whole - reduced).max() <= 6
+    assert decode(content, at_least=1000).size == (1600, 1200)
+
+
 def test_missing_files_and_folders_are_named(tmp_path: Path):
     with pytest.raises(DataError, match=r"none\.jpg: no such file"):
         decode(tmp_path / "none.jpg")

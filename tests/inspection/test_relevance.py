@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import nn
 
+from clearhead.inspection.intervene import intervene
 from clearhead.inspection.relevance import (
     CENTRED,
     GRADIENT,
     RANDOM,
+    ROLLOUT,
     SHARES,
     Removal,
     attention_rollout,
@@ -17,7 +19,7 @@ from clearhead.inspection.relevance import (
 from clearhead.inspection.summaries import rollout
 from clearhead.inspection.trace import capture
 from clearhead.layers.embedding import Embedding
-from clearhead.models import BiLSTM, BiLSTMConfig, Encoder, EncoderConfig
+from clearhead.models import BiLSTM, BiLSTMConfig, Encoder, EncoderConfig, ViT, ViTConfig
 from clearhead.models.heads import Classifier, ClassifierConfig
 
 IDS, LENGTHS = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]]), torch.tensor([5, 3])
@@ -121,6 +123,46 @@ def test_the_deletion_test_prefers_the_method_that_knows_the_answer():
     by_hand = 1 - added[0][:39].sort(descending=True).values[:2].sum() / added[0].sum()
     assert test.without["right"][0][1] == pytest.approx(float(by_hand)), "5 % of 39 tokens are 2"
     assert test.record()["comprehensiveness"].keys() == {"right", "wrong", "blind", RANDOM}
+
+
+def test_the_patches_of_an_image_are_tested_in_the_same_way():
+    torch.manual_seed(2)
+    config = ViTConfig.model_validate(
+        {
+            "image_size": 8,
+            "width": 16,
+            "ffn_width": 16,
+            "layers": 2,
+            "attention": {"heads": 2},
+            "dropout": 0.0,
+        }
+    )
+    model = ViT(config, Classifier(config.head, 16, 3)).eval()  # pyright: ignore[reportArgumentType]
+    anatomy, images = model.anatomy(), torch.randn(2, 3, 8, 8)
+    [attention] = anatomy.attentions
+    classes = model(images).argmax(-1)
+    read = torch.zeros(2, config.max_positions)
+    read[:, 0] = 1  # the class token
+    found = gradient_relevance(model, lambda: model(images)[range(2), classes], "embedding.stream")
+    found[ROLLOUT] = attention_rollout(model, lambda: model(images), anatomy, attention, read)
+    torch.testing.assert_close(found[ROLLOUT].sum(1), torch.ones(2))
+
+    @torch.no_grad()
+    def probability(removals: list[Removal]) -> list[float]:
+        chances = []
+        for number, positions in removals:
+
+            def hidden(stream: torch.Tensor, positions: torch.Tensor = positions) -> torch.Tensor:
+                return stream.index_fill(1, positions, 0.0)
+
+            with intervene(model, {"embedding.stream": hidden}):
+                chances.append(float(model(images[number : number + 1]).softmax(-1)[0, classes[number]]))
+        return chances
+
+    patches = [torch.arange(config.max_positions) > 0] * 2
+    test = deletion_test({method: list(values) for method, values in found.items()}, patches, probability)
+    assert test.probability == pytest.approx(model(images).softmax(-1).amax(-1).tolist())
+    assert test.methods == [GRADIENT, CENTRED, ROLLOUT]
 
 
 def test_positions_that_are_not_removable_stay():

@@ -49,7 +49,8 @@ class ImageProcessor:
 
     def square(self, image: ImageSource, location: str = "") -> UInt8[np.ndarray, "size size 3"]:
         """The pixels of one image; raises DataError with its location if it is none."""
-        decoded = decode(image, location)
+        # Twice the size is enough for the filter that resizes it.
+        decoded = decode(image, location, at_least=2 * self.size)
         try:
             return resize(decoded, self.size, self.fit, self.resample)
         except DataError as error:

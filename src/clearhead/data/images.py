@@ -25,8 +25,12 @@ MAX_SIDES = 200
 WHITE = (255, 255, 255, 255)
 
 
-def decode(source: ImageSource, location: str = "") -> Image.Image:
-    """The image upright and in RGB: the first frame of an animation, alpha over white."""
+def decode(source: ImageSource, location: str = "", at_least: int = 0) -> Image.Image:
+    """The image upright and in RGB: the first frame of an animation, alpha over white.
+
+    A JPEG file is decoded at a half, a quarter or an eighth of its size, several times as fast, if both sides
+    keep `at_least` so many pixels; 0: at its own size.
+    """
     location = location or (str(source) if isinstance(source, str | Path) else "image")
     if isinstance(source, str | Path):
         source = _read(Path(source))
@@ -34,6 +38,9 @@ def decode(source: ImageSource, location: str = "") -> Image.Image:
         image = _opened(source)
         if image.width * image.height > MAX_PIXELS:
             raise Image.DecompressionBombError
+        # An image of the caller stays as it is.
+        if at_least and isinstance(source, bytes):
+            image.draft(None, (at_least, at_least))
         return to_rgb(ImageOps.exif_transpose(image))
     except Image.DecompressionBombError:
         raise DataError(

@@ -7,7 +7,14 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from clearhead.checkpoint import SETTINGS, Checkpoint, load_checkpoint, set_weights, weights
+from clearhead.checkpoint import (
+    SETTINGS,
+    Checkpoint,
+    check_model_folder,
+    load_checkpoint,
+    set_weights,
+    weights,
+)
 from clearhead.config import Settings, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.models import MODELS, read_config
@@ -50,7 +57,7 @@ def with_model_of(recipe: R, folder: Path) -> R:
         found = _config(folder)
     if found.kind != recipe.model.kind:
         raise ModelError(
-            f"{INIT_FROM}: {folder} holds a {found.kind}, but this recipe trains a {recipe.model.kind}; "
+            f"{INIT_FROM}: {folder} holds {_a(found.kind)}, but this recipe trains {_a(recipe.model.kind)}; "
             "name another folder"
         )
     shape = found.model_dump(mode="json", exclude_none=True)
@@ -117,6 +124,7 @@ def naming(setting: str) -> Iterator[None]:
 
 def _config(folder: Path) -> Any:
     """The settings of the model in a folder."""
+    check_model_folder(folder)
     return read_config(read_toml(folder / SETTINGS).get("model", {}), str(folder / SETTINGS))
 
 
@@ -146,6 +154,10 @@ def _check_shape(recipe: Any, trained: Settings, folder: Path) -> None:
                 f"{INIT_FROM}: {folder} has model.{name} {_shown(found.get(name))}, this recipe "
                 f"{_shown(value)}; make them equal, or leave it out of the recipe"
             )
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _shown(value: object) -> str:

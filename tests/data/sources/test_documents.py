@@ -11,8 +11,8 @@ import zstandard
 from pyarrow import parquet
 
 from clearhead.data.sources.corpus import check_files
-from clearhead.data.sources.documents import check_texts, read_documents, texts_hash
-from clearhead.data.sources.plain_text import MAX_CHUNK, READ_SIZE, cut
+from clearhead.data.sources.documents import check_texts, read_documents, read_lines, texts_hash
+from clearhead.data.sources.plain_text import BLANK, MAX_CHUNK, READ_SIZE, cut
 from clearhead.errors import DataError
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -125,3 +125,13 @@ def test_a_very_long_line_comes_in_chunks(tmp_path):
     assert max(len(chunk.text) for chunk in chunks) <= MAX_CHUNK + READ_SIZE
     assert sum(len(chunk.text) for chunk in chunks) == 5 * MAX_CHUNK
     assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
+def test_lines_are_documents_wherever_chunks_end(tmp_path):
+    lines = [f"line {number} " + "word " * (number % 50) + "end" for number in range(3000)]
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(lines) + "\n\nlast", encoding="utf-8")
+    found = list(read_lines(path))
+    assert [chunk.text for chunk in found] == [*lines, "", "last"]
+    assert all(chunk.last for chunk in found)
+    assert found[-2] == BLANK

@@ -130,10 +130,18 @@ def test_a_model_of_another_kind_is_refused(labelled: Path, start: Path, trained
         with pytest.raises(ValueError, match="a bag is fitted, not trained on; leave it out"):
             fine_tuning(labelled, start, model={"kind": "bag"}, batches=None)
     if trained.name == "bilstm":
-        with pytest.raises(ModelError, match="holds a bilstm, but this recipe trains a encoder; name"):
+        with pytest.raises(ModelError, match="holds a bilstm, but this recipe trains an encoder; name"):
             fine_tuning(labelled, trained, model={"kind": "encoder"}).inherited()
     with pytest.raises((ModelError, SettingsError), match=r"training\.init_from: .*nowhere: no such model"):
         fine_tuning(labelled, Path("nowhere")).inherited()
+
+
+def test_a_folder_of_hugging_face_must_be_imported_first(labelled: Path, tmp_path: Path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(
+        ModelError, match=r"training\.init_from: .*: is a Hugging Face model; import it first: "
+    ):
+        fine_tuning(labelled, tmp_path).inherited()
 
 
 def test_the_weights_of_a_built_model_are_those_of_the_folder(start: Path, labelled: Path):

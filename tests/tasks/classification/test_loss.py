@@ -1,19 +1,27 @@
 """The loss of classifiers: several labels, class weights, R-Drop and adversarial training."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 
+from clearhead.checkpoint import WEIGHTS
 from clearhead.data.store import TokenSequences
 from clearhead.models import Encoder, EncoderConfig
 from clearhead.models.heads import Classifier, ClassifierConfig
 from clearhead.tasks.classification.data import LabelledBatch
 from clearhead.tasks.classification.loss import ClassificationLoss
 from clearhead.tasks.classification.recipe import AdversarialConfig
+from clearhead.tasks.records import read_metrics
+from clearhead.tasks.run import resume, train
 from clearhead.training.criterion import RDropConfig
+
+from ..conftest import finish, interrupted_at
+from .conftest import recipe
 
 IDS = TokenSequences.of([[5, 6, 7, 2], [8, 9, 2], [5, 9, 9, 9, 6, 2]])
 
@@ -78,6 +86,20 @@ def test_the_adversarial_direction_raises_the_loss_more_than_a_random_one(severa
         randomly = plain(encoder, rows)
         handle.remove()
         assert moved > randomly
+
+
+@pytest.mark.parametrize("regulariser", [{"kind": "rdrop"}, {"kind": "adversarial"}])
+def test_a_regularised_run_learns_and_resumes_to_the_same_bits(regulariser, labelled: Path, tmp_path: Path):
+    settings = recipe(labelled, "encoder")
+    training = settings.training.model_dump(mode="json", exclude_none=True) | {"regulariser": regulariser}
+    settings = recipe(labelled, "encoder", training=training)
+    finish(train(settings, tmp_path / "whole"))
+    assert interrupted_at({27}, train(settings, tmp_path / "parts")).interrupted
+    finish(resume(tmp_path / "parts"))
+    whole, parts = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    [final] = [line for line in read_metrics(tmp_path / "whole") if line["kind"] == "final"]
+    assert final["accuracy"] > 0.9
 
 
 def test_adversarial_training_leaves_no_hook_and_no_other_gradient_behind():
