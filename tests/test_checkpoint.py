@@ -93,7 +93,7 @@ def test_loading_runs_no_code(folder, tmp_path):
 
 def test_nothing_in_the_package_reads_pickles():
     for path in Path(checkpoint.__file__).parent.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8").replace("allow_pickle=False", "")
         assert "pickle" not in text, path
         assert "torch.load(" not in text, path
 

@@ -1,5 +1,6 @@
 """What the commands print: results on stdout, messages on stderr, JSON on request."""
 
+import ast
 import io
 import json
 import os
@@ -406,3 +407,16 @@ def test_an_exported_model_is_used_like_any_other(call, number_model, tmp_path):
     assert call("translate", "--model", out, "one two three").out == "1 2 3\n"
     [record] = parsed(call("export", number_model, "--to", "int8", "--out", tmp_path / "other", "--json").out)
     assert record["bytes"] < record["bytes_before"]
+
+
+def test_no_option_is_named_by_its_metavar_alone():
+    """typer 0.27 takes a metavar that is the parameter's name in capitals for the name of the option."""
+    for path in sorted(Path(console.__file__).parent.glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+            for argument in function.args.args:
+                for call in ast.walk(argument.annotation or ast.Pass()):
+                    if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "option":
+                        metavars = [one.value for one in call.args[1:] if isinstance(one, ast.Constant)]
+                        named = any(keyword.arg == "name" for keyword in call.keywords)
+                        assert named or argument.arg.upper() not in metavars, f"{path.name}: {argument.arg}"

@@ -28,7 +28,7 @@ def answer(
         typer.Argument(help="Questions; reads stdin line by line if omitted.", metavar="QUESTION"),
     ] = None,
     context: Annotated[str, option(CONTEXT_HELP, "FILE")] = ...,  # type: ignore[assignment]
-    model: Annotated[str, option("Folder of a model that answers questions.", "MODEL")] = ...,  # type: ignore[assignment]
+    model: Annotated[str, option("Folder of a model that answers questions.", "MODEL", name="--model")] = ...,  # type: ignore[assignment]
     threshold: Annotated[float | None, option(THRESHOLD_HELP, "X")] = None,
     device: Device = "auto",
     json: Json = False,

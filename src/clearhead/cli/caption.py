@@ -22,7 +22,7 @@ def caption(
         list[str] | None,
         typer.Argument(help="Image files; reads their paths from stdin if omitted.", metavar="IMAGE"),
     ] = None,
-    model: Annotated[str, option("Folder of a captioner.", "MODEL")] = ...,  # type: ignore[assignment]
+    model: Annotated[str, option("Folder of a captioner.", "MODEL", name="--model")] = ...,  # type: ignore[assignment]
     beam: Beam = None,
     nbest: Annotated[int, option("Captions per image, best first.", "N")] = 1,
     length_penalty: LengthPenalty = None,

@@ -26,7 +26,7 @@ def classify(
             help="Texts, or image files; reads stdin line by line if omitted.", metavar="TEXT|IMAGE"
         ),
     ] = None,
-    model: Annotated[str, option("Folder of a classifier.", "MODEL")] = ...,  # type: ignore[assignment]
+    model: Annotated[str, option("Folder of a classifier.", "MODEL", name="--model")] = ...,  # type: ignore[assignment]
     explain: Annotated[bool, option("Name the words or patches that decided.", name="--explain")] = False,
     threshold: Annotated[
         float | None, option("Probability of a label that is given, if a text may have several.", "P")

@@ -20,7 +20,7 @@ def explore(
     model: Annotated[
         str | None, typer.Argument(help=f"{MODEL_HELP} Default: {TRANSLATOR}.", metavar="MODEL")
     ] = None,
-    port: Annotated[int, option("Port of the page; 0 picks a free one.", "PORT")] = 0,
+    port: Annotated[int, option("Port of the page; 0 picks a free one.", "PORT", name="--port")] = 0,
     browser: Annotated[bool, option("Open the page in the browser.")] = True,
     device: Device = "auto",
 ) -> None:

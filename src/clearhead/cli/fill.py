@@ -21,7 +21,7 @@ def fill(
         list[str] | None,
         typer.Argument(help="Texts with [MASK]; reads stdin line by line if omitted.", metavar="TEXT"),
     ] = None,
-    model: Annotated[str, option("Folder of a masked language model.", "MODEL")] = ...,  # type: ignore[assignment]
+    model: Annotated[str, option("Folder of a masked language model.", "MODEL", name="--model")] = ...,  # type: ignore[assignment]
     top: Annotated[int, option("Candidates for each mask.", "N", min=1)] = 5,
     device: Device = "auto",
     json: Json = False,

@@ -32,7 +32,7 @@ def generate(
         typer.Argument(help="Texts to continue; reads all of stdin as one if omitted.", metavar="PROMPT"),
     ] = None,
     model: Annotated[
-        str | None, option(f"Folder of a language model; default: {LANGUAGE_MODEL}.", "MODEL")
+        str | None, option(f"Folder of a language model; default: {LANGUAGE_MODEL}.", "MODEL", name="--model")
     ] = None,
     tokens: Annotated[int, option("Maximum number of new tokens.", "N")] = 200,
     temperature: Annotated[float, option("Sampling temperature; 0 is greedy.", "X")] = 0.8,

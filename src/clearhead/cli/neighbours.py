@@ -22,7 +22,9 @@ def neighbours(
     text: Annotated[
         list[str] | None, option("Text that holds the word; may be repeated.", "TEXT", name="--in")
     ] = None,
-    model: Annotated[str | None, option(f"{MODEL_HELP} Default: {MULTILINGUAL}.", "MODEL")] = None,
+    model: Annotated[
+        str | None, option(f"{MODEL_HELP} Default: {MULTILINGUAL}.", "MODEL", name="--model")
+    ] = None,
     n: Annotated[int, option("Number of neighbours.", "N", name="--n", min=1)] = 10,
     score: Annotated[str | None, option(SCORE_HELP, "NAME")] = None,
     out: Annotated[Path | None, option("Also draw a map: .png, .svg or .pdf.", "FILE")] = None,

@@ -37,7 +37,11 @@ DEVICES = ("auto", "cpu", "cuda")
 
 
 def option(help: str, metavar: str | None = None, name: str | None = None, **more: Any) -> Any:
-    """An option of a command; `name` is needed if it differs from the parameter's."""
+    """An option of a command.
+
+    `name` is needed if it differs from the parameter's. It is also needed if the metavar is the parameter's
+    name in capitals, because typer 0.27 then takes the metavar for the name.
+    """
     return typer.Option(*filter(None, [name]), help=help, metavar=metavar, **more)
 
 

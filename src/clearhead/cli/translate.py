@@ -33,7 +33,9 @@ def translate(
         list[str] | None,
         typer.Argument(help="Texts to translate; reads stdin line by line if omitted.", metavar="TEXT"),
     ] = None,
-    model: Annotated[str | None, option(f"{MODEL_HELP} Default: {TRANSLATOR}.", "MODEL")] = None,
+    model: Annotated[
+        str | None, option(f"{MODEL_HELP} Default: {TRANSLATOR}.", "MODEL", name="--model")
+    ] = None,
     to: Annotated[str | None, option("Target language.", "LANG")] = None,
     beam: Beam = None,
     nbest: Annotated[int, option("Translations per text, best first.", "N")] = 1,

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
-from sacrebleu.metrics.bleu import BLEU
 
 from clearhead.evaluation.metric import Score, check_lines
 
@@ -28,6 +27,8 @@ def caption_words(text: str) -> str:
 
 def caption_bleu(captions: Sequence[str], references: References, order: int = MAX_NGRAM) -> Score:
     """BLEU-`order` by sacreBLEU; images may differ in their number of references."""
+    from sacrebleu.metrics.bleu import BLEU
+
     check_lines(captions=captions, references=references)
     metric = BLEU(tokenize="none", force=True, max_ngram_order=order)
     words = [[caption_words(text) for text in several] for several in references]

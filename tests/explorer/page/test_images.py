@@ -53,7 +53,7 @@ def test_every_view_of_an_image_opens_and_fits_a_phone(phone, model, views):
 
 @pytest.mark.parametrize(
     ("model", "views"),
-    [("captions", ("patches", "looks", "regions")), ("vit", ("relevance", "head", "embedding"))],
+    [("captions", ("patches", "looks", "regions")), ("vit", ("relevance", "head", "heads", "embedding"))],
 )
 def test_no_view_of_an_image_has_a_serious_accessibility_violation(opened, model, views):
     page = opened.go(model=model, view="patches")

@@ -61,6 +61,7 @@ def test_evaluation_falls_with_shuffled_images(trained: Path, photos: Path):
     assert record["bleu_4"] > record["constant"]["bleu_4"] + 10
     assert record["cider_d"] > 2
     assert 0 < record["person_bleu_4"] < 100
+    assert record["words"]["references"] == pytest.approx((5 + 6 + 9) / 3)
     (photos / "elsewhere").mkdir(exist_ok=True)
     write_captions(photos / "elsewhere" / "some.tsv", [("0-3.png", "a red wall"), ("0-4.png", "a blue wall")])
     images_of_the_recipe = model.evaluate(trained, data=str(photos / "elsewhere" / "some.tsv"))
@@ -167,11 +168,11 @@ def test_captions_without_images_and_the_reverse_are_left_out_and_counted(tmp_pa
     notes = [one.text for one in train(recipe(tmp_path, **changes), tmp_path / "r") if isinstance(one, Note)]
     [note] = [text for text in notes if "left out" in text]
     for part in (
-        "1 captioned images that are not there (gone.png)",
-        "1 images without a caption",
-        "1 damaged images (broken.png)",
-        "1 captions without words",
-        "1 captions with too many tokens",
+        "captioned images that are not there: 1 (gone.png)",
+        "images without a caption: 1,",
+        "damaged images: 1 (broken.png)",
+        "captions without words: 1,",
+        "captions with too many tokens: 1",
     ):
         assert part in note
     assert "images to train on: 27 with" in note

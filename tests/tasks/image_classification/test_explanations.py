@@ -5,6 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
+import clearhead
 from clearhead.errors import TextError
 from clearhead.inspection import HidePatches, intervene
 from clearhead.inspection.relevance import GRADIENT, RANDOM, ROLLOUT
@@ -13,6 +14,7 @@ from clearhead.tasks.image_classification.relevance import OCCLUSION
 from clearhead.tasks.samples import sample_images, write_samples
 
 from ...inspection.image_models import POOLED, PROCESSOR, STEM, random_pixels, vit
+from .conftest import shapes
 
 IMAGE = random_pixels().permute(1, 2, 0).numpy()
 
@@ -83,3 +85,21 @@ def test_inputs_are_normalised_by_the_processor():
     """Zero is the mean colour, which hidden patches take."""
     mean = torch.tensor(PROCESSOR.mean)[None, :, None, None] * 255
     assert PROCESSOR.normalize(mean.expand(1, 3, 2, 2)).abs().max() < 1e-6
+
+
+def test_a_run_writes_held_out_images_for_the_explorer(trained):
+    model = clearhead.load(trained)
+    assert [name.split("-")[1] for name in model.samples] == ["circle", "square", "stripes"]
+    assert [model.explain(path).text for path in model.samples.values()] == list(
+        map(str, model.samples.values())
+    )
+
+
+def test_patches_that_matter_by_hiding_them_decide_the_class_of_a_trained_model(trained):
+    """More than patches in a random order do, on average over images."""
+    model, falls = clearhead.load(trained), {OCCLUSION: 0.0, RANDOM: 0.0}
+    for image in shapes(6, seed=5)[0]:
+        test = model.relevance(image).deletion
+        for method in falls:
+            falls[method] += test.comprehensiveness(method) / 6
+    assert falls[OCCLUSION] > falls[RANDOM] + 0.05

@@ -60,7 +60,7 @@ export function drawPatches(
 export const onGrid = (image: PatchImage, values: Float32Array): Float32Array => values.subarray(image.before);
 
 /** A position as words. */
-export function placeOf(image: PatchImage, position: number): string {
+export function positionName(image: PatchImage, position: number): string {
   const at = position - image.before;
   return at < 0 ? "[CLS]" : `patch ${Math.floor(at / image.grid[1])},${at % image.grid[1]}`;
 }

@@ -45,15 +45,19 @@ class LeftOut:
     """Captions with more tokens than the model takes."""
 
     def __str__(self) -> str:
-        """The reasons with their numbers; empty if nothing is left out."""
-        counts = {
-            f"captioned images that are not there ({_some(self.without_image)})": len(self.without_image),
-            "images without a caption": self.without_caption,
-            f"damaged images ({_some(self.damaged)})": len(self.damaged),
-            "captions without words": self.blank,
-            "captions with too many tokens": self.too_long,
+        """The reasons with their numbers and some names; empty if nothing is left out."""
+        reasons = {
+            "captioned images that are not there": (len(self.without_image), self.without_image),
+            "images without a caption": (self.without_caption, ()),
+            "damaged images": (len(self.damaged), self.damaged),
+            "captions without words": (self.blank, ()),
+            "captions with too many tokens": (self.too_long, ()),
         }
-        return ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
+        return ", ".join(
+            f"{reason}: {count:,}" + (f" ({_some(names)})" if names else "")
+            for reason, (count, names) in reasons.items()
+            if count
+        )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from clearhead.evaluation.captions import (
     References,
     best_constant,
     caption_bleu,
+    caption_words,
     cider_d,
     one_against_others,
     shuffled,
@@ -43,6 +44,8 @@ class CaptionScores:
     """BLEU-4 of one person against the others; None where images have one caption."""
     different: int
     """The number of different captions."""
+    words: tuple[float, float]
+    """The mean number of words of the captions and of the references: short captions lower BLEU."""
 
     @classmethod
     def of(
@@ -56,6 +59,7 @@ class CaptionScores:
             best_constant(references, candidates),
             one_against_others(references),
             len({*captions}),
+            (_mean_words(captions), _mean_words([text for several in references for text in several])),
         )
 
     def lines(self) -> list[str]:
@@ -70,7 +74,11 @@ class CaptionScores:
         ]
         if self.person is not None:
             found.append(f"  BLEU-4 of one person against the others {self.person:.2f}")
-        return [*found, f"  different captions: {self.different:,}"]
+        ours, theirs = self.words
+        return [
+            *found,
+            f"  different captions: {self.different:,}; words per caption {ours:.1f}, of people {theirs:.1f}",
+        ]
 
     def record(self) -> dict[str, Any]:
         return {
@@ -80,6 +88,7 @@ class CaptionScores:
             "constant": {"caption": self.constant[0], "bleu_4": self.constant[1]},
             "person_bleu_4": self.person,
             "different_captions": self.different,
+            "words": {"captions": self.words[0], "references": self.words[1]},
             "signature": self.bleu[-1].signature,
         }
 
@@ -128,3 +137,7 @@ def test_images(named: str | None, folder: Path) -> tuple[CaptionedImages, LeftO
     if not len(corpus.test):
         raise DataError(f"{folder}: no images were held out from training; name a file with --data")
     return corpus.test, corpus.left_out, known
+
+
+def _mean_words(captions: Sequence[str]) -> float:
+    return sum(len(caption_words(text).split()) for text in captions) / len(captions)

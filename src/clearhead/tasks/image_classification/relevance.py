@@ -67,7 +67,7 @@ def without(model: ViT, image: Image, positions: Sequence[int]) -> Image:
     size, side, changed = model.embedding.patch_size, model.config.side, image.clone()
     for position in positions:
         if position >= _before(model):
-            row, column = (place * size for place in divmod(position - _before(model), side))
+            row, column = (index * size for index in divmod(position - _before(model), side))
             changed[:, row : row + size, column : column + size] = 0
     return changed
 
