@@ -149,7 +149,7 @@ def test_aligned_files_stay_two_files(tmp_path):
 
 
 def test_the_estimate_grows_with_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("clearhead.tasks.sizing._flops", lambda device, width: 1e9)
+    monkeypatch.setattr("clearhead.tasks.sizing.flops_per_second", lambda device, width: 1e9)
     cpu = torch.device("cpu")
     small, large = (
         estimate_seconds(fit([str(write(tmp_path / f"{count}.en-de.tsv", count))], None).recipe, cpu)
