@@ -1,6 +1,6 @@
 """An architecture of another library that one of our models can represent."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,14 @@ def class_names(settings: Mapping[str, Any]) -> tuple[str, ...]:
     if len({*found}) < max(len(found), 2):
         raise ModelError(f"id2label: {', '.join(found)} are not two or more distinct labels; fix the file")
     return found
+
+
+def label_settings(labels: Sequence[str]) -> dict[str, Any]:
+    """The part of config.json that names the classes; the way back of `class_names`."""
+    return {
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
 
 
 def require(settings: Mapping[str, Any], supported: Mapping[str, tuple[Any, ...]]) -> None:

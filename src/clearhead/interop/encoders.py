@@ -11,6 +11,7 @@ from clearhead.interop.architecture import (
     Files,
     activation_name,
     class_names,
+    label_settings,
     layers,
     require,
     vocabulary_size,
@@ -290,11 +291,8 @@ def write_processor(processor: TextProcessor, config: EncoderConfig) -> tuple[di
         "eos_token_id": tokenizer.eos_id,
     }
     if processor.labels:
-        settings |= {
-            "problem_type": MULTI_LABEL if processor.multi_label else SINGLE_LABEL,
-            "id2label": {str(number): label for number, label in enumerate(processor.labels)},
-            "label2id": {label: number for number, label in enumerate(processor.labels)},
-        }
+        settings["problem_type"] = MULTI_LABEL if processor.multi_label else SINGLE_LABEL
+        settings |= label_settings(processor.labels)
     return settings, tokenizer.to_huggingface(config.token_types)
 
 

@@ -11,6 +11,7 @@ from clearhead.interop.architecture import (
     Architecture,
     Files,
     activation_name,
+    layers,
     require,
     vocabulary_size,
 )
@@ -164,26 +165,20 @@ GPT2_BLOCK = {
 GPT2_MODEL = {
     "embedding.weight": Tensors(("wte.weight",)),
     "embedding.position.weight": Tensors(("wpe.weight",)),
-    "decoder.norm.weight": Tensors(("ln_f.weight",)),
-    "decoder.norm.bias": Tensors(("ln_f.bias",)),
+    **layers(("decoder.norm", "ln_f")),
 }
-QKV = tuple(f"layers.{{}}.self_attn.{letter}_proj" for letter in "qkv")
-LLAMA_BLOCK = {
-    f"attention.project.{kind}": Tensors(tuple(f"{name}.{kind}" for name in QKV)) for kind in PARAMETERS
-} | {
-    f"{path}.{kind}": Tensors((f"layers.{{}}.{name}.{kind}",))
-    for kind in PARAMETERS
-    for path, name in (
-        ("attention.output", "self_attn.o_proj"),
-        ("attention.query_norm", "self_attn.q_norm"),
-        ("attention.key_norm", "self_attn.k_norm"),
-        ("attention_residual.norm", "input_layernorm"),
-        ("feedforward.inner", "mlp.up_proj"),
-        ("feedforward.gate", "mlp.gate_proj"),
-        ("feedforward.outer", "mlp.down_proj"),
-        ("feedforward_residual.norm", "post_attention_layernorm"),
-    )
-}
+LAYER = "layers.{}."
+LLAMA_BLOCK = layers(
+    ("attention.project", tuple(f"{LAYER}self_attn.{letter}_proj" for letter in "qkv")),
+    ("attention.output", f"{LAYER}self_attn.o_proj"),
+    ("attention.query_norm", f"{LAYER}self_attn.q_norm"),
+    ("attention.key_norm", f"{LAYER}self_attn.k_norm"),
+    ("attention_residual.norm", f"{LAYER}input_layernorm"),
+    ("feedforward.inner", f"{LAYER}mlp.up_proj"),
+    ("feedforward.gate", f"{LAYER}mlp.gate_proj"),
+    ("feedforward.outer", f"{LAYER}mlp.down_proj"),
+    ("feedforward_residual.norm", f"{LAYER}post_attention_layernorm"),
+)
 LLAMA_MODEL = {
     "embedding.weight": Tensors(("embed_tokens.weight",)),
     "decoder.norm.weight": Tensors(("norm.weight",)),

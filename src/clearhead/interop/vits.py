@@ -13,6 +13,7 @@ from clearhead.interop.architecture import (
     Files,
     activation_name,
     class_names,
+    label_settings,
     layers,
     require,
 )
@@ -99,8 +100,8 @@ def read_processor(folder: Path, settings: Mapping[str, Any]) -> ImageProcessor:
         found.get("image_mean", HALF),
         found.get("image_std", HALF),
         class_names(settings),
-        "squash",
-        resample,
+        fit="squash",
+        resample=resample,
     )
 
 
@@ -113,17 +114,17 @@ def read_timm_processor(folder: Path, settings: Mapping[str, Any]) -> ImageProce
         found.get("mean", HALF),
         found.get("std", HALF),
         class_names({"id2label": {str(number): name for number, name in enumerate(names)}}),
-        "crop",
-        resample if resample in RESAMPLES.values() else "bicubic",
+        fit="crop",
+        resample=resample if resample in RESAMPLES.values() else "bicubic",
     )
 
 
-def _processor(size: int, mean: Any, std: Any, labels: tuple[str, ...], *how: Any) -> ImageProcessor:
+def _processor(size: int, mean: Any, std: Any, labels: tuple[str, ...], **how: Any) -> ImageProcessor:
     for values in (mean, std):
         if len(values) != 3 or not all(isinstance(value, int | float) for value in values):
             raise ModelError(f"mean and std of pixels: {values!r} are not three numbers; copy the file again")
     mean, std = (cast(Channels, tuple(map(float, values))) for values in (mean, std))
-    return ImageProcessor(size, mean, std, labels, *how)
+    return ImageProcessor(size, mean, std, labels, **how)
 
 
 def write_processor(processor: ImageProcessor, config: ViTConfig) -> tuple[dict[str, Any], Files]:
@@ -139,12 +140,7 @@ def write_processor(processor: ImageProcessor, config: ViTConfig) -> tuple[dict[
         "image_mean": list(processor.mean),
         "image_std": list(processor.std),
     }
-    labels = processor.labels
-    settings = {
-        "id2label": {str(number): label for number, label in enumerate(labels)},
-        "label2id": {label: number for number, label in enumerate(labels)},
-    }
-    return settings, {PREPROCESSOR: preprocessor}
+    return label_settings(processor.labels), {PREPROCESSOR: preprocessor}
 
 
 def _model(prefix: str, position: str, patches: str, norm: str) -> dict[str, Tensors]:
