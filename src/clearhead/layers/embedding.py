@@ -75,7 +75,10 @@ class Embedding(nn.Module):
     def add_positions(self, x: Vectors, positions: Positions, lengths: Lengths | None) -> Vectors:
         """Scaled token vectors plus positions, after norm and dropout."""
         x = self.norm(self.position(x if self.scale == 1 else x * self.scale, positions, lengths))
-        # On a GPU the residual stream has the type of autocast, because memory traffic costs time.
-        if x.is_cuda and torch.is_autocast_enabled("cuda"):
-            x = x.to(torch.get_autocast_dtype("cuda"))
-        return F.dropout(x, self.dropout, self.training)
+        return F.dropout(stream_of(x), self.dropout, self.training)
+
+
+def stream_of(x: Vectors) -> Vectors:
+    """The start of the residual stream: on a GPU it has the type of autocast, to save memory traffic."""
+    autocast = x.is_cuda and torch.is_autocast_enabled("cuda")
+    return x.to(torch.get_autocast_dtype("cuda")) if autocast else x

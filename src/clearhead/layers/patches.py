@@ -10,6 +10,7 @@ from pydantic import Field, PositiveInt, field_validator
 from torch import Tensor, nn
 
 from clearhead.config import Settings
+from clearhead.layers.embedding import stream_of
 from clearhead.layers.positions import Rotary, make_position
 
 Images = Float[Tensor, "batch channels rows columns"]
@@ -133,10 +134,7 @@ class PatchEmbedding(nn.Module):
             first = self.class_token.to(x.dtype).expand(x.shape[0], 1, -1)
             x = torch.cat((first, x), 1)
         x = self.position(x, torch.arange(x.shape[1], device=x.device), None)
-        # On a GPU the residual stream has the type of autocast, because memory traffic costs time.
-        if x.is_cuda and torch.is_autocast_enabled("cuda"):
-            x = x.to(torch.get_autocast_dtype("cuda"))
-        return F.dropout(x.contiguous(), self.dropout, self.training)
+        return F.dropout(stream_of(x).contiguous(), self.dropout, self.training)
 
 
 class Rotary2d(Rotary):
