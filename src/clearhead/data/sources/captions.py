@@ -7,7 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clearhead.data.sources.columns import listed
+from clearhead.data.sources.columns import listed, usual_name
+from clearhead.data.sources.jsonl import json_lines
 from clearhead.data.sources.streams import lines, suffix
 from clearhead.data.sources.tables import csv_rows, tsv_rows
 from clearhead.errors import DataError
@@ -63,15 +64,7 @@ def _table_captions(path: Path) -> Iterator[Caption]:
 
 
 def _json_captions(path: Path) -> Iterator[Caption]:
-    for number, line in enumerate(lines(path), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = str(error).partition(":")[0]
-            raise DataError(f"{where}: not valid JSON ({reason}); fix or remove the line") from None
+    for where, record in json_lines(path):
         names = list(record) if isinstance(record, dict) else []
         columns = _usual(names)
         if columns is None:
@@ -92,7 +85,5 @@ def _checked(where: str, image: Any, captions: Any) -> Iterator[Caption]:
 
 def _usual(names: Sequence[str]) -> tuple[int, int] | None:
     """The columns of image and caption by their usual names, if both are there."""
-    lowered = [name.lower() for name in names]
-    image = next((lowered.index(name) for name in IMAGES if name in lowered), None)
-    caption = next((lowered.index(name) for name in CAPTIONS if name in lowered), None)
-    return None if image is None or caption is None else (image, caption)
+    image, caption = usual_name(names, IMAGES), usual_name(names, CAPTIONS)
+    return None if image is None or caption is None else (names.index(image), names.index(caption))

@@ -61,6 +61,12 @@ def named_languages(names: Iterable[str]) -> tuple[str, str] | None:
     return (found[0], found[1]) if len(found) == 2 else None
 
 
+def usual_name(names: Sequence[str], usual: Sequence[str]) -> str | None:
+    """The first of the usual names that a file has, as the file spells it; case does not matter."""
+    lowered = {name.lower(): name for name in reversed(names)}
+    return next((lowered[name] for name in usual if name in lowered), None)
+
+
 def listed(names: Collection[str]) -> str:
     """The first of the names, for a message."""
     return ", ".join(list(names)[:12]) or "none"

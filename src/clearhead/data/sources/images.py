@@ -13,7 +13,7 @@ import numpy as np
 
 from clearhead.data.images import ImageSource
 from clearhead.data.progress import count_share
-from clearhead.data.sources.columns import listed
+from clearhead.data.sources.columns import listed, usual_name
 from clearhead.data.sources.streams import check_rereadable, content_hash, open_file, suffix
 from clearhead.errors import DataError
 
@@ -93,7 +93,7 @@ def npz_images(path: Path) -> Iterator[LabelledImage]:
     names = [_text(name) for name in arrays.get("label_names", [])]
     for number, (image, label) in enumerate(zip(images, labels, strict=True)):
         text = _text(label)
-        known = names and text.isdigit() and int(text) < len(names)
+        known = names and text.isdecimal() and int(text) < len(names)
         yield LabelledImage(f"{path}, image {number}", names[int(text)] if known else text, image)
 
 
@@ -107,7 +107,7 @@ def parquet_images(path: Path) -> Iterator[LabelledImage]:
     try:
         with parquet.ParquetFile(path) as file:
             schema = file.schema_arrow
-            image, label = _column(schema.names, IMAGES), _column(schema.names, LABELS)
+            image, label = usual_name(schema.names, IMAGES), usual_name(schema.names, LABELS)
             if image is None:
                 raise DataError(f"{path}: no column 'image'; it has {listed(schema.names)}")
             names, number = _class_names(schema.metadata or {}, label), 0
@@ -115,12 +115,10 @@ def parquet_images(path: Path) -> Iterator[LabelledImage]:
                 labels = batch.column(label).to_pylist() if label else [""] * batch.num_rows
                 for content, one in zip(batch.column(image).to_pylist(), labels, strict=True):
                     data = content.get("bytes") if isinstance(content, dict) else content
-                    text = "" if one is None else str(one)
                     known = isinstance(one, int) and 0 <= one < len(names)
+                    text = names[one] if known else "" if one is None else str(one)
                     source = data if isinstance(data, bytes) else b""
-                    yield LabelledImage(
-                        f"{path}, image {number}", names[int(text)] if known else text, source
-                    )
+                    yield LabelledImage(f"{path}, image {number}", text, source)
                     number += 1
                 count_share(path, batch.num_rows, file.metadata.num_rows)
     except (pyarrow.ArrowException, OSError) as error:
@@ -198,7 +196,7 @@ def _npz_sources(path: Path, arrays: dict[str, Any]) -> Sequence[ImageSource]:
 def _named(image: LabelledImage, names: Sequence[str]) -> str:
     if not names:
         return image.label
-    if not image.label.isdigit() or int(image.label) >= len(names):
+    if not image.label.isdecimal() or int(image.label) >= len(names):
         raise DataError(
             f"{image.location}: label '{image.label}' is not a number below {len(names)}, the number of "
             "data.labels; leave that setting out, or name all labels"
@@ -213,11 +211,6 @@ def _class_names(metadata: dict[bytes, bytes], label: str | None) -> list[str]:
         return [str(name) for name in features[label]["names"]]
     except (KeyError, TypeError, ValueError):
         return []
-
-
-def _column(names: Sequence[str], usual: Sequence[str]) -> str | None:
-    lowered = {name.lower(): name for name in reversed(names)}
-    return next((lowered[name] for name in usual if name in lowered), None)
 
 
 def _text(value: Any) -> str:

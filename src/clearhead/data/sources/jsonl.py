@@ -21,6 +21,23 @@ def jsonl_languages(path: Path) -> tuple[str, str] | None:
     return named_languages([*record, *nested])
 
 
+def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """The value in each line that is not blank, with its location for messages."""
+    for number, line in enumerate(lines(path), start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield where, parse_json(line, where, "fix or remove the line")
+
+
+def parse_json(text: str | bytes, where: str, way_out: str) -> Any:
+    """The value of a JSON text; raises DataError with its location and the way out."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error).partition(":")[0]
+        raise DataError(f"{where}: not valid JSON ({reason}); {way_out}") from None
+
+
 def read_fields(
     path: Path, choose: Callable[[list[str]], Sequence[str]], labels: bool = False
 ) -> Iterator[tuple[Any, ...]]:
@@ -31,15 +48,7 @@ def read_fields(
     integers, which becomes a tuple.
     """
     fields: Sequence[str] = ()
-    for number, line in enumerate(lines(path), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = str(error).partition(":")[0]
-            raise DataError(f"{where}: not valid JSON ({reason}); fix or remove the line") from None
+    for where, record in json_lines(path):
         if not isinstance(record, dict):
             raise DataError(f"{where}: expected a JSON object, got {type(record).__name__}")
         fields = fields or choose(_names(record))

@@ -5,7 +5,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from clearhead.data.sources.columns import TEXT_FIELDS, Column, Columns, listed
+from clearhead.data.sources.columns import TEXT_FIELDS, Column, Columns, listed, usual_name
 from clearhead.data.sources.jsonl import read_fields
 from clearhead.data.sources.parquet import read_columns
 from clearhead.data.sources.streams import lines, suffix
@@ -107,9 +107,7 @@ def _examples(path: Path, rows: Rows, columns: Columns | None) -> Iterator[Examp
 
 def usual_names(names: Sequence[str]) -> tuple[str, str] | None:
     """The names of label and text among those of a file, if it has usual ones."""
-    lowered = {name.lower(): name for name in reversed(names)}
-    label = next((lowered[name] for name in LABELS if name in lowered), None)
-    text = next((lowered[name] for name in TEXTS if name in lowered), None)
+    label, text = usual_name(names, LABELS), usual_name(names, TEXTS)
     return (label, text) if label and text else None
 
 

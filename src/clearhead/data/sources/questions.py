@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clearhead.data.sources.columns import listed
+from clearhead.data.sources.jsonl import json_lines, parse_json
 from clearhead.data.sources.streams import lines, open_file, suffix
 from clearhead.errors import DataError
 from clearhead.text.normalize import without_surrogates
@@ -45,7 +46,7 @@ def read_questions(path: str | Path) -> Iterator[Question]:
 def _squad(path: Path) -> Iterator[Question]:
     """Versions 1.1 and 2.0 (Rajpurkar et al. 2016, 2018)."""
     with open_file(path) as stream:
-        content = _parsed(stream.read(), str(path), "download it again, or name a .jsonl file")
+        content = parse_json(stream.read(), str(path), "download it again, or name a .jsonl file")
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
         raise DataError(f"{path}: has no list 'data' as SQuAD's files have; name another file")
     for number, article in enumerate(content["data"], start=1):
@@ -55,11 +56,8 @@ def _squad(path: Path) -> Iterator[Question]:
 
 
 def _json_lines(path: Path) -> Iterator[Question]:
-    for number, line in enumerate(lines(path), start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            record = _parsed(line, where, "fix or remove the line")
-            yield from _paragraph(record, where, _field(record, "title", str, where, ""))
+    for where, record in json_lines(path):
+        yield from _paragraph(record, where, _field(record, "title", str, where, ""))
 
 
 def _paragraph(record: Any, where: str, group: str) -> Iterator[Question]:
@@ -125,14 +123,6 @@ def _babi(path: Path) -> Iterator[Question]:
             raise DataError(f"{where}: supporting fact {unknown[0]} is not a statement of this story")
         known = tuple(numbers[fact] for fact in facts)
         yield Question("\n".join(story), statement.strip(), (rest[0].strip(),), (), known, group)
-
-
-def _parsed(text: str | bytes, where: str, way_out: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        reason = str(error).partition(":")[0]
-        raise DataError(f"{where}: not valid JSON ({reason}); {way_out}") from None
 
 
 def _list(record: Any, name: str, where: str) -> list[Any]:
