@@ -44,6 +44,8 @@ def test_squad_files_of_both_versions_are_read(tmp_path: Path):
         ({"question": "Who read?", "answers": ["Bob", "Bob", "he"]}, ("Bob", "he"), ()),
         ({"question": "Who read?", "answer": "Bob"}, ("Bob",), ()),
         ({"question": "Who read?", "answers": {"text": ["Bob"], "answer_start": [18]}}, ("Bob",), (18,)),
+        ({"question": "Who read?", "answer": {"text": "Bob", "answer_start": 18}}, ("Bob",), (18,)),
+        ({"question": "Who read?", "answers": {"text": ["Bob", "he"]}}, ("Bob", "he"), ()),
         ({"question": "Who read?", "answers": []}, (), ()),
     ],
 )
@@ -82,6 +84,11 @@ def test_a_babi_question_has_the_statements_before_it_and_its_facts(tmp_path: Pa
             "a.jsonl, line 1: no field 'answers'; it has context",
         ),
         ("a.jsonl", {"context": "x", "question": 3, "answers": []}, "line 1: 'question' is 3; write"),
+        (
+            "a.jsonl",
+            {"context": "x", "question": "Who?", "answers": 3},
+            "line 1: expected a JSON object, got 3",
+        ),
         ("a.txt", "Some text\n", "a.txt, line 1: not a numbered line of bAbI; name a .json file"),
         (
             "a.txt",

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,19 +73,19 @@ def _paragraph(record: Any, where: str, group: str) -> Iterator[Question]:
 
 
 def _answers(record: dict[str, Any], where: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Texts and starts, from any of the usual forms: texts, objects with 'text', an object of two lists."""
+    """Texts and starts, from any of the usual forms: texts or objects with 'text', one or a list of them, or
+    an object of two lists."""
     if record.get("is_impossible"):
         return (), ()
     found = next((record[name] for name in ("answers", "answer") if name in record), None)
     if found is None:
         raise DataError(f"{where}: no field 'answers'; it has {listed(list(record))}")
-    if isinstance(found, dict):
-        texts, begins = found.get("text", []), found.get("answer_start", [])
-        found = [{"text": text} for text in texts]
-        for one, begin in zip(found, begins, strict=False):
-            one["answer_start"] = begin
+    if isinstance(found, dict) and isinstance(found.get("text", []), list):
+        texts, begins = found.get("text", []), found.get("answer_start")
+        begins = chain(begins if isinstance(begins, list) else [], repeat(None))
+        found = [{"text": text, "answer_start": begin} for text, begin in zip(texts, begins, strict=False)]
     distinct: dict[tuple[str, int | None], None] = {}
-    for one in [found] if isinstance(found, str) else found:
+    for one in found if isinstance(found, list) else [found]:
         one = {"text": one} if isinstance(one, str) else one
         text, start = _field(one, "text", str, where), one.get("answer_start")
         distinct[without_surrogates(text), start if isinstance(start, int) else None] = None
