@@ -17,13 +17,43 @@ from clearhead.layers.mask import LengthMask
 
 States = Float[Tensor, "batch positions width"]
 Lengths = Int[Tensor, " batch"]
+Pooled = Float[Tensor, "batch width"]
 
 
+def mean_pool(states: States, lengths: Lengths) -> Pooled:
+    """The mean state of each text."""
+    return (states * _inside(states, lengths)).sum(1) / lengths[:, None].to(states.dtype)
+
+
+def max_pool(states: States, lengths: Lengths) -> Pooled:
+    """The largest value of each dimension."""
+    return states.masked_fill(~_inside(states, lengths), float("-inf")).amax(1)
+
+
+def last_state(states: States, lengths: Lengths) -> Pooled:
+    return states[torch.arange(len(states), device=states.device), lengths - 1]
+
+
+def _inside(states: States, lengths: Lengths) -> Bool[Tensor, "batch positions 1"]:
+    """Whether positions belong to the text."""
+    inside = LengthMask(lengths).dense(1, states.shape[1], states.device)
+    assert inside is not None
+    return inside[:, 0, 0, :, None]
+
+
+POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mean": mean_pool,
+    "max": max_pool,
+    "first": lambda states, lengths: states[:, 0],
+    "last": last_state,
+}
+"""What makes one vector of the states of a text; `Classifier` adds the one with weights of its own."""
 POOLERS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda x: x,
     "tanh": torch.tanh,
     "relu": F.relu,
 }
+"""The activation of the dense layer after pooling."""
 
 
 class ClassifierConfig(Settings):
@@ -53,26 +83,14 @@ class Classifier(nn.Module):
         pooled = POOLERS[self.config.pooler](self.pooler(self.pool(states, lengths)))
         return self.output(F.dropout(pooled, self.config.dropout, self.training))
 
-    def pool(self, states: States, lengths: Lengths | None = None) -> Float[Tensor, "batch width"]:
+    def pool(self, states: States, lengths: Lengths | None = None) -> Pooled:
         """One vector for each row; without lengths, all positions count."""
-        if self.config.pooling == "first":
-            return states[:, 0]
         if lengths is None:
             lengths = torch.full((states.shape[0],), states.shape[1], device=states.device)
-        if self.config.pooling == "last":
-            return states[torch.arange(len(states), device=states.device), lengths - 1]
-        if self.config.pooling == "mean":
-            return mean_pool(states, lengths)
-        inside = _inside(states, lengths)
-        if self.config.pooling == "max":
-            return states.masked_fill(~inside, float("-inf")).amax(1)
-        return (self.weights(states, inside) * states).sum(1)
-
-    def weights(
-        self, states: States, inside: Bool[Tensor, "batch positions 1"]
-    ) -> Float[Tensor, "batch positions 1"]:
-        """The share of each position in sequence pooling."""
-        return self.score(states).masked_fill(~inside, float("-inf")).softmax(1).to(states.dtype)
+        if self.config.pooling == "sequence":
+            scores = self.score(states).masked_fill(~_inside(states, lengths), float("-inf"))
+            return (scores.softmax(1).to(states.dtype) * states).sum(1)
+        return POOLINGS[self.config.pooling](states, lengths)
 
 
 class SpanConfig(Settings):
@@ -164,15 +182,3 @@ HEADS: dict[str, Callable[[Any, int, Any, Any], nn.Module]] = {
 def make_head(config: HeadConfig, width: int, processor: Any, model: nn.Module) -> nn.Module:
     """The head that the settings describe."""
     return HEADS[config.kind](config, width, processor, model)
-
-
-def mean_pool(states: States, lengths: Lengths) -> Float[Tensor, "batch width"]:
-    """The mean state of each text."""
-    return (states * _inside(states, lengths)).sum(1) / lengths[:, None].to(states.dtype)
-
-
-def _inside(states: States, lengths: Lengths) -> Bool[Tensor, "batch positions 1"]:
-    """Whether positions belong to the text."""
-    inside = LengthMask(lengths).dense(1, states.shape[1], states.device)
-    assert inside is not None
-    return inside[:, 0, 0, :, None]
