@@ -52,11 +52,6 @@ class BlockConfig(PresetSettings):
         raise NotImplementedError(f"{type(self).__name__} must define max_positions")
 
     @property
-    def depth(self) -> int:
-        """The number of blocks in the deepest stack."""
-        raise NotImplementedError(f"{type(self).__name__} must define depth")
-
-    @property
     def head_size(self) -> int:
         return self.attention.head_size or self.width // self.attention.heads
 

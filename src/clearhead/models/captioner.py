@@ -62,10 +62,6 @@ class CaptionerConfig(EncoderDecoderConfig, BlockConfig):
     """Its head predicts which words the captions have, from the image alone."""
 
     @property
-    def depth(self) -> int:
-        return self.decoder_layers
-
-    @property
     def summary(self) -> str:
         """The main settings in words."""
         layers = f"{self.encoder.layers} + {self.decoder_layers} layers"
@@ -80,10 +76,6 @@ class CaptionerConfig(EncoderDecoderConfig, BlockConfig):
             raise ValueError(
                 f"the decoder's width is {self.width}, the encoder's {self.encoder.width}; make width and "
                 "encoder.width equal"
-            )
-        if self.encoder.head.kind != "classifier":
-            raise ValueError(
-                f"encoder.head: {self.encoder.head.kind!r} is no 'classifier' of an image's words"
             )
         return self
 
@@ -101,7 +93,7 @@ class Captioner(TransformerDecoding):
 
     def __init__(self, config: CaptionerConfig, vocabulary: int):
         super().__init__(config)
-        words = Classifier(config.encoder.head, config.width, vocabulary)  # pyright: ignore[reportArgumentType]
+        words = Classifier(config.encoder.head, config.width, vocabulary)
         self.encoder = ViT(config.encoder, words)
         self.target_embedding = Embedding(
             vocabulary, config.width, config.position, config.max_positions, config.dropout

@@ -64,10 +64,6 @@ class EncoderConfig(BlockConfig):
     def max_positions(self) -> int:
         return self.max_length
 
-    @property
-    def depth(self) -> int:
-        return self.layers
-
 
 class Encoder(CausalModel):
     """An embedding, a stack in which all tokens attend to all, and a head.

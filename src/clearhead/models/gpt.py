@@ -79,10 +79,6 @@ class GPTConfig(BlockConfig):
     def max_positions(self) -> int:
         return self.context_length
 
-    @property
-    def depth(self) -> int:
-        return self.layers
-
 
 class GPT(CausalModel):
     """An embedding, a stack with causal attention, and a readout."""

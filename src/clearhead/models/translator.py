@@ -52,10 +52,6 @@ class TranslatorConfig(EncoderDecoderConfig, BlockConfig):
     decoder_layers: PositiveInt = 6
 
     @property
-    def depth(self) -> int:
-        return max(self.encoder_layers, self.decoder_layers)
-
-    @property
     def summary(self) -> str:
         """The main settings in words."""
         layers = f"{self.encoder_layers} + {self.decoder_layers} layers"

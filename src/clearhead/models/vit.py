@@ -53,15 +53,11 @@ class ViTConfig(BlockConfig):
     @property
     def class_tokens(self) -> int:
         """1 if a class token comes before the patches, else 0."""
-        return int(getattr(self.head, "pooling", "") == "first")
+        return int(self.head.pooling == "first")
 
     @property
     def max_positions(self) -> int:
         return self.class_tokens + self.side**2
-
-    @property
-    def depth(self) -> int:
-        return self.layers
 
     def tensor_sizes(self, vocabulary: int) -> dict[str, int]:
         # There is no vocabulary: what a processor calls its size is that of images.
