@@ -107,7 +107,9 @@ def check_sizes(config: Any, processor: Any, shapes: Sequence[Sequence[int]], lo
     if not hasattr(config, "tensor_sizes"):
         return
     total = sum(map(prod, shapes))
-    layers = max(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
+    # The encoder of a captioner has settings of its own.
+    parts, names = (config, getattr(config, "encoder", None)), ("layers", "encoder_layers", "decoder_layers")
+    layers = max(getattr(part, name, 0) for part in parts for name in names)
     sizes = config.tensor_sizes(processor.size if processor else 0)
     wrong = [part for part, count in sizes.items() if count > total + SPARE]
     wrong += [f"{layers:,} layers"] if layers > len(shapes) else []

@@ -4,6 +4,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from clearhead.checkpoint import check_sizes
 from clearhead.data.caption_processor import CaptionProcessor
 from clearhead.data.image_processor import ImageProcessor
 from clearhead.decoding import Constraints, beam_search
@@ -113,6 +114,12 @@ def test_words_are_predicted_from_the_image_alone(images):
 def test_widths_of_encoder_and_decoder_must_agree():
     with pytest.raises(ValidationError, match="the decoder's width is 32, the encoder's 16; make width"):
         CaptionerConfig.model_validate({**SMALL, "width": 32})
+
+
+def test_an_encoder_far_beyond_the_weights_is_refused_before_it_is_built():
+    config = CaptionerConfig.model_validate({**SMALL, "encoder": {**ENCODER, "layers": 9_000_000_000}})
+    with pytest.raises(ModelError, match="describes 9,000,000,000 layers, but the weights are"):
+        check_sizes(config, None, [(16, 16)], "config.toml")
 
 
 def test_images_of_another_size_than_the_model_takes_are_refused():
