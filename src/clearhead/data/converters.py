@@ -21,8 +21,8 @@ ACLIMDB_MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
 # Pixels of a side, and quality of the JPEG files.
 FLICKR_SIZE, FLICKR_QUALITY = 96, 80
 REVIEW = re.compile(r"aclImdb/(train|test)/(neg|pos|unsup)/(\d+)_(\d+)\.txt")
-CIFAR10_IMAGE = re.compile(r"/(train|test)/([a-z]+)/(\d+)\.jpg$")
 CIFAR10_LABELS = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+CIFAR10_IMAGE = re.compile(rf"/(train|test)/({'|'.join(CIFAR10_LABELS)})/(\d+)\.jpg$")
 CIFAR10_SIZES = {"train": 50_000, "test": 10_000}
 
 
@@ -32,18 +32,15 @@ def aclimdb(archive: Path, md5: str = ACLIMDB_MD5) -> Iterator[tuple[str, bytes]
         if hashlib.file_digest(stream, "md5").hexdigest() != md5:
             raise DataError(f"{archive.name}: cut short or another edition; download it again")
     lines: dict[str, list[tuple[str, int, bytes]]] = defaultdict(list)
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            review = REVIEW.fullmatch(member.name.removeprefix("./"))
-            content = tar.extractfile(member) if review and member.isfile() else None
-            if review and content:
-                part, kind, number, rating = review.groups()
-                text = re.sub(rb"[\t\r\n]", b" ", content.read())
-                if kind == "unsup":
-                    lines["imdb_unlabelled.txt"].append((kind, int(number), text))
-                else:
-                    fields = f"{int(kind == 'pos')}\t{number}\t{rating}\t".encode()
-                    lines[f"imdb_{part}.tsv"].append((kind, int(number), fields + text))
+    for path, content in _files(archive):
+        if review := REVIEW.fullmatch(path.removeprefix("./")):
+            part, kind, number, rating = review.groups()
+            text = re.sub(rb"[\t\r\n]", b" ", content)
+            if kind == "unsup":
+                lines["imdb_unlabelled.txt"].append((kind, int(number), text))
+            else:
+                fields = f"{int(kind == 'pos')}\t{number}\t{rating}\t".encode()
+                lines[f"imdb_{part}.tsv"].append((kind, int(number), fields + text))
     for name, found in lines.items():
         yield name, b"".join(line + b"\n" for _, _, line in sorted(found))
 
@@ -112,21 +109,19 @@ def _files(archive: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def flickr8k(archive: Path) -> Iterator[tuple[str, bytes]]:
-    """The texts of Flickr8k as they are, and its photographs squashed to 96 pixels, in one .npz file."""
+    """The texts of Flickr8k as they are, and its photographs squashed to small squares, in one .npz file."""
     photographs: dict[str, bytes] = {}
-    with tarfile.open(archive) as tar:
-        for member in tar:
-            name = Path(member.name).name
-            content = tar.extractfile(member) if member.isfile() else None
-            if content and member.name.endswith(".jpg"):
-                photographs[name] = _squashed(content.read())
-            elif content and name.startswith(("Flickr8k.token", "Flickr_8k.")):
-                yield name, content.read()
+    for path, content in _files(archive):
+        name = Path(path).name
+        if name.endswith(".jpg"):
+            photographs[name] = _squashed(content)
+        elif name.startswith(("Flickr8k.token", "Flickr_8k.")):
+            yield name, content
     if not photographs:
         raise DataError(f"{archive.name}: has no photographs; download it again")
     names = sorted(photographs)
     encoded = np.array([name.encode() for name in names])
-    yield "flickr8k_96px_jpeg.npz", _npz([photographs[name] for name in names], names=encoded)
+    yield f"flickr8k_{FLICKR_SIZE}px_jpeg.npz", _npz([photographs[name] for name in names], names=encoded)
 
 
 def _squashed(photograph: bytes) -> bytes:
