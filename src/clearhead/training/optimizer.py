@@ -94,8 +94,8 @@ class Optimizer:
             decay = config.layer_decay if isinstance(config, AdamWConfig) else 1.0
             levels = levels_below_head(model) if decay < 1 else dict.fromkeys(hidden | others, 0)
             for level in sorted({levels[name] for name in hidden | others}):
-                one, two = (_at(level, levels, named) for named in (hidden, others))
-                self._members.append(_Member(_adam(one, two, config), one | two, decay**level))
+                matrices, rest = (_at(level, levels, named) for named in (hidden, others))
+                self._members.append(_Member(_adam(matrices, rest, config), matrices | rest, decay**level))
 
     @property
     def skips(self) -> bool:
@@ -164,6 +164,7 @@ def levels_below_head(model: nn.Module) -> dict[str, int]:
 
 
 def _at(level: int, levels: Mapping[str, int], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters of one level."""
     return {name: tensor for name, tensor in named.items() if levels[name] == level}
 
 
