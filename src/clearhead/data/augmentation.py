@@ -27,8 +27,10 @@ LEVELS = 256
 MAX_MAGNITUDE = 30
 # The strongest change of each operation, at MAX_MAGNITUDE.
 MAX_SHEAR, MAX_SHIFT, MAX_DEGREES, MAX_BLEND, MAX_BITS = 0.3, 150 / 331, 30.0, 0.9, 4
-# The most that a crop is longer in one direction than in the other, before it is scaled.
+# The largest ratio of a crop's sides, before it is scaled.
 MAX_ASPECT = 4 / 3
+# The least and the most of an image's area that is erased.
+MIN_ERASED, MAX_ERASED = 0.02, 0.33
 OPERATIONS = (
     *("identity", "shear_x", "shear_y", "translate_x", "translate_y", "rotate"),
     *("brightness", "colour", "contrast", "sharpness"),
@@ -50,9 +52,9 @@ class AugmentationConfig(Settings):
     """What is changed in the images of a training step; the defaults are crops and flips."""
 
     crop: NonNegativeInt = 4
-    """Pixels by which an image is moved at most, up or down and sideways; edges are mirrored."""
+    """Maximum shift in pixels, vertically and horizontally; edges are mirrored."""
     zoom: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Smallest share of the area that a random crop keeps, scaled to the whole size (Szegedy et al. 2015)."""
+    """Smallest share of the area that a random crop keeps, scaled to full size (Szegedy et al. 2015)."""
     flip: Probability = 0.5
     """Probability that left and right are swapped; 0 for digits and letters."""
     rand_augment: RandAugmentConfig | None = None
@@ -88,7 +90,7 @@ def augment(
 
 @torch.no_grad()
 def augment_images(pixels: UInt8[Tensor, "batch 3 height width"], config: AugmentationConfig) -> Pixels:
-    """Images after all changes of the settings that are of one image alone."""
+    """Images after the changes of the settings that need no other image."""
     batch, device = len(pixels), pixels.device
     # Coordinates of pixels do not survive bf16.
     with torch.autocast(device.type, enabled=False):
@@ -110,7 +112,7 @@ def crop_and_flip(
     left: Int[Tensor, " batch"],
     flipped: Bool[Tensor, " batch"],
 ) -> Tensor:
-    """Images that begin `top` and `left` pixels further on, mirrored at their edges, then perhaps swapped."""
+    """Images that start `top` and `left` pixels further on, mirrored at the edges, then flipped or not."""
     batch, _, height, width = pixels.shape
     rows, columns = (
         _mirrored(torch.arange(size, device=pixels.device) + start[:, None], size)
@@ -260,8 +262,10 @@ def mix(images: Pixels, targets: Targets, mixup: float, cutmix: float) -> tuple[
 
 
 def random_boxes(images: Pixels, share: Numbers) -> Bool[Tensor, "batch 1 height width"]:
-    """True inside a rectangle of each image's own proportions, about a random pixel; its share of the area is
-    less where it crosses an edge."""
+    """True inside a rectangle with the proportions of the image, around a random point.
+
+    Where it crosses an edge, its share of the area is smaller.
+    """
     batch, device = len(images), images.device
 
     def inside(size: int) -> Bool[Tensor, "batch size"]:
@@ -274,8 +278,8 @@ def random_boxes(images: Pixels, share: Numbers) -> Bool[Tensor, "batch 1 height
 
 
 def erased_shares(images: Pixels) -> Numbers:
-    """Random shares of the area, from 2 to 33 percent."""
-    return torch.empty(len(images), device=images.device).uniform_(0.02, 0.33)
+    """Random shares of the area to erase."""
+    return torch.empty(len(images), device=images.device).uniform_(MIN_ERASED, MAX_ERASED)
 
 
 def chosen(images: Pixels, probability: float) -> Bool[Tensor, "batch 1 1 1"]:

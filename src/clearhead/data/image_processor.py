@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from clearhead.data.images import Fit, ImageSource, Resample, decode, resize
+from clearhead.data.images import Fit, ImageSource, Resample, decode, resize, source_name
 from clearhead.errors import DataError, ModelError
 from clearhead.files import write_text
 from clearhead.text.processor import distinct_texts, read_json
@@ -54,8 +54,7 @@ class ImageProcessor:
         try:
             return resize(decoded, self.size, self.fit, self.resample)
         except DataError as error:
-            name = location or (str(image) if isinstance(image, str | Path) else "image")
-            raise DataError(f"{name}: {error}") from None
+            raise DataError(f"{location or source_name(image)}: {error}") from None
 
     def normalize(self, pixels: PixelBatch | ImageBatch) -> ImageBatch:
         """Pixels from 0 to 255 as the model's input, on their own device."""

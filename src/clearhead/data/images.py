@@ -21,7 +21,7 @@ Pixels = UInt8[np.ndarray, "size size 3"]
 MAX_PIXELS = 1 << 27
 """A larger image is refused before it is decompressed."""
 MAX_SIDES = 200
-"""An image that is so many times longer than wide is refused: a square shows nothing of it."""
+"""An image with a larger ratio of its sides is refused: a square would show nothing of it."""
 WHITE = (255, 255, 255, 255)
 
 
@@ -29,9 +29,9 @@ def decode(source: ImageSource, location: str = "", at_least: int = 0) -> Image.
     """The image upright and in RGB: the first frame of an animation, alpha over white.
 
     A JPEG file is decoded at a half, a quarter or an eighth of its size, several times as fast, if both sides
-    keep `at_least` so many pixels; 0: at its own size.
+    keep `at_least` pixels; with 0, at its own size.
     """
-    location = location or (str(source) if isinstance(source, str | Path) else "image")
+    location = location or source_name(source)
     if isinstance(source, str | Path):
         source = _read(Path(source))
     try:
@@ -54,13 +54,20 @@ def decode(source: ImageSource, location: str = "", at_least: int = 0) -> Image.
         raise DataError(f"{location}: not an image, or damaged ({_reason(error)})") from None
 
 
+def source_name(source: ImageSource) -> str:
+    """What messages call an image: its file, if it has one."""
+    return str(source) if isinstance(source, str | Path) else "image"
+
+
 def resize(image: Image.Image, size: int, fit: Fit = "crop", resample: Resample = "bicubic") -> Pixels:
     """A square: the centre of the image, or all of it without its proportions."""
     method = Image.Resampling[resample.upper()]
     if image.size != (size, size):
         longer, shorter = max(image.size), min(image.size)
         if longer > MAX_SIDES * shorter:
-            raise DataError(f"{image.width} x {image.height} pixels are no picture; cut it first")
+            raise DataError(
+                f"{image.width} x {image.height} pixels are too narrow for a square; crop it first"
+            )
         crop = fit == "crop"
         image = ImageOps.fit(image, (size, size), method) if crop else image.resize((size, size), method)
     return np.array(image)
@@ -98,8 +105,8 @@ def _checked(pixels: NDArray[Any]) -> NDArray[np.uint8]:
         pixels = pixels[:, :, 0]
     if pixels.dtype != np.uint8 or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))):
         raise DataError(
-            f"an array of {pixels.dtype} {list(pixels.shape)} is no image; pass uint8 of (height, width) or "
-            "(height, width, 3)"
+            f"an array of {pixels.dtype} {list(pixels.shape)} is not an image; pass uint8 of (height, width) "
+            "or (height, width, 3)"
         )
     return pixels
 

@@ -39,9 +39,9 @@ class ConvStemConfig(Settings):
 
     kind: Literal["convolutional"] = "convolutional"
     channels: Channels = (64, 128)
-    """Of each stage. A stage ends with pooling that halves height and width."""
+    """Channels of each stage. A stage ends with pooling that halves height and width."""
     convolutions: PositiveInt = 1
-    """Of each stage; from the second on, they add to what they read (He et al. 2016)."""
+    """Number per stage; all but the first have a residual connection (He et al. 2016)."""
 
     @field_validator("channels")
     @classmethod

@@ -144,7 +144,10 @@ class Captioner(TransformerDecoding):
         return self.decode(self.encode(source), layout, target)
 
     def start(self, source: Images, lengths: Tensor | None = None) -> TranslatorState:
-        """The state after encoding the images; the first `step` takes <s>."""
+        """The state after encoding the images; the first `step` takes <s>.
+
+        `lengths` is not used: all images have the same number of patches.
+        """
         encoded = self.encode(source)
         lengths = torch.full((len(source),), encoded.shape[1], device=source.device)
         return TranslatorState(self.decoder.project_source(encoded, Mask()), lengths)

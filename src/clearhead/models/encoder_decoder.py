@@ -74,7 +74,7 @@ class EncoderDecoder(nn.Module, ABC):
     def states(self, source: Tensor, layout: Any, target: TargetTokens) -> TargetStates:
         """The vector that each target token is read out from; sentences start with <s>.
 
-        The layout says how sentences lie in the rows: a PairLayout; a TextLayout if a source is no text.
+        The layout says how sentences lie in the rows: a PairLayout; a TextLayout if the source is not text.
         """
 
     @abstractmethod

@@ -99,7 +99,7 @@ class SpanConfig(Settings):
     kind: Literal["span"] = "span"
     dropout: float = Field(default=0.1, ge=0, lt=1)
     order: Literal["text_first", "question_first"] = "text_first"
-    """Which of both has the lower positions; BERT has question_first, and token types 0 and 1."""
+    """Which of the two comes first; BERT has question_first, and token types 0 and 1."""
 
 
 class SpanHead(nn.Module):

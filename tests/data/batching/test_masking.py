@@ -130,7 +130,7 @@ def test_causal_batches_are_spread_evenly_and_label_every_token_but_the_first():
     [
         ({"share": 0.0}, "share: 0.0 should be greater than 0"),
         ({"share": 1.0}, "share: 1.0 should be less than 1"),
-        ({"random": 0.6, "kept": 0.6}, "random 0.6 and kept 0.6 exceed 1 together"),
+        ({"random": 0.6, "kept": 0.6}, "random 0.6 and kept 0.6 add up to more than 1"),
     ],
 )
 def test_impossible_masking_is_refused(settings: dict[str, float], message: str):

@@ -45,7 +45,7 @@ class MaskingConfig(Settings):
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
         if self.random + self.kept > 1:
-            raise ValueError(f"random {self.random} and kept {self.kept} exceed 1 together")
+            raise ValueError(f"random {self.random} and kept {self.kept} add up to more than 1; lower one")
         return self
 
 
