@@ -135,6 +135,13 @@ def test_muon_gets_hidden_matrices_alone_not_patches_convolutions_and_the_head()
     assert others == ["embedding.patches.project.weight"]
 
 
+@pytest.mark.parametrize("patches", [{"kind": "linear"}, STEM])
+def test_tensor_sizes_count_the_kernels(patches):
+    model = vit(patches=patches)
+    kernels = [p for p in model.embedding.patches.parameters() if p.dim() == 4]
+    assert list(model.config.tensor_sizes(0).values())[-1] == sum(map(torch.numel, kernels))
+
+
 def test_impossible_settings_are_explained():
     wrong = {
         "image_size 15 is not divisible by 4": {"image_size": 15},

@@ -1,6 +1,7 @@
 """Images to tokens: linear patches or a convolutional stem, a class token, and positions on a grid."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import torch
@@ -18,6 +19,8 @@ Maps = Float[Tensor, "batch _ _ _"]
 Tokens = Float[Tensor, "batch positions width"]
 Channels = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 
+CHANNELS = 3
+"""Red, green and blue."""
 # Channels that share mean and variance in the norm of a stem (Wu and He 2018).
 GROUP = 16
 
@@ -31,7 +34,12 @@ class LinearPatchesConfig(Settings):
 
     @property
     def reduction(self) -> int:
+        """Pixels of an image per patch, in each direction."""
         return self.size
+
+    def tensor_sizes(self, width: int) -> dict[str, int]:
+        """The number of values in the projection, by what it holds."""
+        return {f"patches of {self.size:,} pixels": CHANNELS * self.size**2 * width}
 
 
 class ConvStemConfig(Settings):
@@ -52,7 +60,14 @@ class ConvStemConfig(Settings):
 
     @property
     def reduction(self) -> int:
+        """Pixels of an image per patch, in each direction."""
         return 2 ** len(self.channels)
+
+    def tensor_sizes(self, width: int) -> dict[str, int]:
+        """The number of values in all kernels, by what they hold."""
+        pairs = pairwise((CHANNELS, *self.channels))
+        kernels = sum(9 * outputs * (inputs + (self.convolutions - 1) * outputs) for inputs, outputs in pairs)
+        return {f"{len(self.channels)} stages of {self.convolutions:,} convolutions": kernels}
 
 
 PatchesConfig = Annotated[LinearPatchesConfig | ConvStemConfig, Field(discriminator="kind")]
@@ -61,8 +76,8 @@ PatchesConfig = Annotated[LinearPatchesConfig | ConvStemConfig, Field(discrimina
 class LinearPatches(nn.Conv2d):
     """The projection of patches, as a convolution whose stride is its size."""
 
-    def __init__(self, config: LinearPatchesConfig, width: int, channels: int = 3):
-        super().__init__(channels, width, config.size, stride=config.size)
+    def __init__(self, config: LinearPatchesConfig, width: int):
+        super().__init__(CHANNELS, width, config.size, stride=config.size)
 
 
 class Convolution(nn.Module):
@@ -83,12 +98,11 @@ class Convolution(nn.Module):
 class ConvStem(nn.Module):
     """Stages of convolutions and pooling, and a projection to the model's width."""
 
-    def __init__(self, config: ConvStemConfig, width: int, channels: int = 3):
+    def __init__(self, config: ConvStemConfig, width: int):
         super().__init__()
-        before = (channels, *config.channels)
         self.stages = nn.ModuleList(
-            nn.ModuleList(Convolution(i if not n else o, o) for n in range(config.convolutions))
-            for i, o in zip(before, config.channels, strict=False)
+            nn.ModuleList(Convolution(o if n else i, o) for n in range(config.convolutions))
+            for i, o in pairwise((CHANNELS, *config.channels))
         )
         self.project = nn.Linear(config.channels[-1], width)
 

@@ -61,7 +61,7 @@ class ViTConfig(BlockConfig):
 
     def tensor_sizes(self, vocabulary: int) -> dict[str, int]:
         # There is no vocabulary: what a processor calls its size is that of images.
-        return super().tensor_sizes(0)
+        return super().tensor_sizes(0) | self.patches.tensor_sizes(self.width)
 
     @model_validator(mode="after")
     def _check_grid(self) -> "ViTConfig":
