@@ -1,9 +1,9 @@
 """Training speed of encoders on a GPU, compared with Hugging Face's BERT and ViT in one run.
 
-bert: masked language modelling with the base shape (Devlin et al. 2019), rows of 128 tokens, 15 % of them
-masked. vit: ViT-Ti/4 (Touvron et al. 2021) on images of 32 pixels. Both sides have the same architecture,
-batches and AdamW, bf16 autocast, gradient clipping and no dropout; the peers are compiled and use sdpa
-attention. Hugging Face reads out every position; clearhead reads out the masked ones, as it does in training.
+bert: masked language modelling with the base shape (Devlin et al. 2019). vit: ViT-Ti/4 (Touvron et al. 2021)
+on small images. Both sides have the same architecture, batches and AdamW, bf16 autocast, gradient clipping
+and no dropout; the peers are compiled and use sdpa attention. Hugging Face reads out every position;
+clearhead reads out the masked ones, as it does in training.
 
     python benchmarks/encoder_gpu.py [--json FILE] [--parts bert vit]
     python benchmarks/encoder_gpu.py --device cpu --tiny          (a smoke test on the CPU)

@@ -111,7 +111,7 @@ class CudaGraphState:
 
 
 class CudaGraphGPT:
-    """The `start` and `step` of a GPT, recorded once for each number of rows and capacity."""
+    """The `start` and `step` of a causal model, recorded once for each number of rows and capacity."""
 
     def __init__(self, model: CausalModel):
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
