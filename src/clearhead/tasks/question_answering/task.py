@@ -16,7 +16,6 @@ from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.progress import track_progress
 from clearhead.data.sources.examples import check_examples, examples_hash
 from clearhead.data.sources.questions import Question
-from clearhead.evaluation.answers import best_over, exact_match, f1
 from clearhead.evaluation.metric import EXACT_MATCH, F1, LOSS
 from clearhead.models import Encoder
 from clearhead.tasks.card import card, data_line
@@ -32,7 +31,7 @@ from clearhead.tasks.question_answering.data import (
     reasons,
 )
 from clearhead.tasks.question_answering.encoding import QuestionEncoder
-from clearhead.tasks.question_answering.evaluate import VALIDATION
+from clearhead.tasks.question_answering.evaluate import VALIDATION, Scores
 from clearhead.tasks.question_answering.model import QuestionAnsweringModel
 from clearhead.tasks.question_answering.recipe import QuestionAnsweringRecipe
 from clearhead.tasks.question_answering.spans import span_loss
@@ -91,12 +90,8 @@ class QuestionAnsweringTask(Task):
                 losses += self.loss(model, batch)
             rows += batch.tokens
         found = find_answers(model, self.encoder, questions, self.recipe.answers, batches, autocast)
-        pairs = [(one.text, question.answers) for one, question in zip(found, questions, strict=True)]
-        return {
-            "loss": float(losses) / rows,
-            "exact_match": sum(best_over(exact_match, *pair) for pair in pairs) / len(pairs),
-            "f1": sum(best_over(f1, *pair) for pair in pairs) / len(pairs),
-        }
+        scores = Scores.of(questions, [answer.text for answer in found])
+        return {"loss": float(losses) / rows, "exact_match": scores.exact_match, "f1": scores.f1}
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         parameters = sum(parameter.numel() for parameter in model.parameters())
