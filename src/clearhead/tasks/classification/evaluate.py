@@ -18,9 +18,10 @@ from clearhead.errors import DataError
 from clearhead.evaluation.classification import Calibration, ClassCounts, Confusion, LabelSets
 from clearhead.inspection.explanation import finite
 from clearhead.inspection.relevance import RANDOM, DeletionTest
-from clearhead.tasks.classification.data import check_known, class_numbers, count, label_matrix, read_labelled
+from clearhead.tasks.classification.data import check_known, class_numbers, label_matrix, read_labelled
 from clearhead.tasks.classification.recipe import VALIDATION, LabelledConfig
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.wording import counted
 
 Logits = Callable[[Sequence[str]], Float[Tensor, "texts classes"]]
 # Texts by which awareness of order and context is measured, and classified at once.
@@ -77,13 +78,11 @@ def evaluate(
     texts, blank, where = held_out_texts(named, folder)
     check_known(texts, labels, where, multi_label)
     found = all_logits(logits, [example.text for example in texts], progress)
-    notes = [f"left out {count(blank)} without words or without a label"] if blank else []
+    notes = [f"left out {counted(blank, 'text')} without words or without a label"] if blank else []
     measured = _label_sets(found, texts, labels) if multi_label else _classes(found, texts, labels)
     counts = measured.counts
-    for one in counts.absent:
-        counted = "leaves it out" if np.isnan(counts.f1[one]) else "counts it as 0, because it is predicted"
-        notes.append(f"label '{labels[one]}' has no text in {where}; macro-F1 {counted}")
-    lines = [f"{where}: {count(len(texts))}", *measured.lines]
+    notes += absent_labels(counts, labels, f"has no text in {where}")
+    lines = [f"{where}: {counted(len(texts), 'text')}", *measured.lines]
     record = {
         "texts": len(texts),
         **measured.record,
@@ -102,6 +101,15 @@ def evaluate(
     return Evaluation(tuple(lines), record, tuple(notes))
 
 
+def absent_labels(counts: ClassCounts, labels: Sequence[str], problem: str) -> list[str]:
+    """A note on each label without examples, and what macro-F1 makes of it."""
+    found = []
+    for one in counts.absent:
+        counts_as = "leaves it out" if np.isnan(counts.f1[one]) else "counts it as 0, because it is predicted"
+        found.append(f"label '{labels[one]}' {problem}; macro-F1 {counts_as}")
+    return found
+
+
 def sample_texts(named: str | None, folder: Path, count: int) -> list[str]:
     """Some of the texts that a model is evaluated on, spread evenly over them."""
     texts, _, _ = held_out_texts(named, folder)
@@ -114,7 +122,7 @@ def deletion_lines(test: DeletionTest) -> list[str]:
     shares = ", ".join(f"{share:.0%}" for share in test.shares)
     head = (
         f"explanations: removing {shares} of the tokens, the most relevant first, lowers the probability of "
-        f"the label on average by ({count(len(test.probability))})"
+        f"the label on average by ({counted(len(test.probability), 'text')})"
     )
     rows = []
     for method in test.methods:

@@ -34,10 +34,9 @@ from clearhead.tasks.classification.recipe import VALIDATION, ClassificationReci
 from clearhead.tasks.events import Event, Finished, Note, Validation
 from clearhead.tasks.records import write_named
 from clearhead.tasks.task import ONE_STEP, RunContext, Task, publish
+from clearhead.tasks.wording import label_list
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
-
-SHOWN_LABELS = 8
 
 
 class ClassificationTask(Task):
@@ -106,7 +105,7 @@ class ClassificationTask(Task):
         return card(
             title=f"A classifier of texts with {len(labels)} labels",
             about=f"Trained with clearhead: a model of kind {self.recipe.model.kind} with {parameters:,} "
-            f"parameters on {len(self.texts.train):,} texts{steps}. Labels: {_listed(labels)}.",
+            f"parameters on {len(self.texts.train):,} texts{steps}. Labels: {label_list(labels)}.",
             use=["clearhead classify 'A text' --model THIS-FOLDER", "clearhead evaluate THIS-FOLDER"],
             data=[data_line(file) for file in data.train],
             held_out="" if data.validation or not data.holds_out else f"`{VALIDATION}` was held out.",
@@ -193,7 +192,7 @@ class ClassificationTask(Task):
         if unknown:
             raise DataError(
                 f"data.class_weights: {unknown[0]!r} is not a label of the texts, which have "
-                f"{_listed(texts.labels)}"
+                f"{label_list(texts.labels)}"
             )
 
     def _learn_processor(self, config: TokenizerConfig) -> TextProcessor:
@@ -226,10 +225,5 @@ class ClassificationTask(Task):
         return (
             f"texts to train on: {len(texts.train):,}, {len(texts.validation):,} for validation; "
             f"{len(texts.labels)} labels{' (any number per text)' if texts.multi_label else ''}: "
-            f"{_listed(texts.labels)}{blank}"
+            f"{label_list(texts.labels)}{blank}"
         )
-
-
-def _listed(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - SHOWN_LABELS} more" if len(labels) > SHOWN_LABELS else ""
-    return ", ".join(labels[:SHOWN_LABELS]) + more

@@ -21,9 +21,9 @@ from clearhead.data.sources.images import LabelledImage, read_images
 from clearhead.errors import DataError
 from clearhead.files import atomic_path
 from clearhead.tasks.image_classification.recipe import ImagesConfig
+from clearhead.tasks.wording import counted, quoted
 
 LEVELS = 256
-SHOWN = 5
 # Decoded images may fill this share of the memory.
 MEMORY_SHARE = 0.7
 Rows = NDArray[np.int64]
@@ -95,11 +95,6 @@ def listed(files: Iterable[str], names: Sequence[str] = ()) -> list[LabelledImag
     return [image for file in files for image in read_images(file, names) if image.label]
 
 
-def count(images: int) -> str:
-    """A number of images in words."""
-    return f"{images:,} image{'' if images == 1 else 's'}"
-
-
 def decode_images(
     examples: Sequence[LabelledImage],
     processor: ImageProcessor,
@@ -130,7 +125,7 @@ def check_known(examples: Sequence[LabelledImage], labels: Sequence[str], files:
     unknown = [label for label in Counter(example.label for example in examples) if label not in {*labels}]
     if unknown:
         raise DataError(
-            f"{files}: label {_shown(unknown)} is not in the training data, which has {_shown(labels)}; "
+            f"{files}: label {quoted(unknown)} is not in the training data, which has {quoted(labels)}; "
             "rename it, or train with these labels"
         )
 
@@ -146,8 +141,8 @@ def held_out(images: DecodedImages, labels: Sequence[str], config: ImagesConfig,
         own = {key for key, one in zip(keys, images.classes.tolist(), strict=True) if one == number}
         if len(own) < 2:
             raise DataError(
-                f"label '{label[:40]}' has {count(len(own))} only, so none is left to train on after "
-                "validation; add more, remove it, or set data.hold_out.share to 0"
+                f"label '{label[:40]}' has {counted(len(own), 'image')} only, so none is left to train on "
+                "after validation; add more, remove it, or set data.hold_out.share to 0"
             )
         held.update(sorted(own)[: max(1, int(share * len(own)))])
     rows = {row for row, key in enumerate(keys) if key in held}
@@ -190,8 +185,8 @@ class ImageBatches(PlannedBatches[Rows, ImageBatch]):
         per_step = self.share.batches_per_step
         if len(images) < per_step:
             raise DataError(
-                f"{count(len(images))} are too few for the {per_step} batches of a step; use fewer "
-                "ranks, a lower training.accumulate or more images"
+                f"{counted(len(images), 'image')} are too few for the {per_step} batches of a step; use "
+                "fewer ranks, a lower training.accumulate or more images"
             )
         self.images, self.size = images, min(size, len(images) // per_step)
 
@@ -213,8 +208,8 @@ def labels_of(examples: Sequence[LabelledImage], where: str) -> tuple[str, ...]:
         raise DataError(f"{where}: no image with a label; put the images into one folder per class")
     if len(counts) == 1:
         raise DataError(
-            f"{where}: {count(len(examples))} with the label {_shown(counts)} alone; a classifier needs "
-            "two or more labels"
+            f"{where}: {counted(len(examples), 'image')} with the label {quoted(counts)} alone; a classifier "
+            "needs two or more labels"
         )
     return tuple(sorted(counts, key=lambda label: (int(label) if label.isdigit() else -1, label)))
 
@@ -224,17 +219,11 @@ def _check_memory(images: int, size: int) -> None:
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > MEMORY_SHARE * available:
         raise DataError(
-            f"{count(images)} of {size} x {size} pixels take {needed / 1e9:.0f} GB, but this machine has "
-            f"{available / 1e9:.0f}; lower model.image_size, or use fewer images"
+            f"{counted(images, 'image')} of {size} x {size} pixels take {needed / 1e9:.0f} GB, but this "
+            f"machine has {available / 1e9:.0f}; lower model.image_size, or use fewer images"
         )
 
 
 def _hash(pixels: NDArray[np.uint8], seed: int) -> bytes:
     salt = seed.to_bytes(8, "little")
     return hashlib.blake2b(pixels.tobytes(), digest_size=16, salt=salt).digest()
-
-
-def _shown(labels: Iterable[str]) -> str:
-    found = list(labels)
-    shown = ", ".join(f"'{label[:30]}'" for label in found[:SHOWN])
-    return f"{shown} and {len(found) - SHOWN} more" if len(found) > SHOWN else shown

@@ -26,7 +26,6 @@ from clearhead.tasks.question_answering.data import (
     QuestionBatch,
     QuestionBatches,
     Questions,
-    count,
     read_out,
     reasons,
 )
@@ -37,6 +36,7 @@ from clearhead.tasks.question_answering.recipe import QuestionAnsweringRecipe
 from clearhead.tasks.question_answering.spans import span_loss
 from clearhead.tasks.records import write_named
 from clearhead.tasks.task import RunContext, Task
+from clearhead.tasks.wording import counted
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer
 
@@ -101,7 +101,7 @@ class QuestionAnsweringTask(Task):
         return card(
             title="Answers to questions about a text",
             about=f"{how} answers a question. Trained with clearhead: an encoder with {parameters:,} "
-            f"parameters on {count(len(self.questions.train))}; {step:,} training steps.",
+            f"parameters on {counted(len(self.questions.train), 'question')}; {step:,} training steps.",
             use=[
                 "clearhead answer 'A question?' --context FILE --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER",
