@@ -1,7 +1,6 @@
 """Labelled images: reading, checking, splitting, and batches of them."""
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,26 +13,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.data.batch import TensorBatch
-from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
+from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.image_processor import Channels, ImageProcessor
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.images import LabelledImage, read_images
 from clearhead.errors import DataError
 from clearhead.files import atomic_path
 from clearhead.tasks.image_classification.recipe import ImagesConfig
+from clearhead.tasks.images import FullBatches, Pixels, Rows, decode_all
 from clearhead.tasks.wording import counted, quoted
 
 LEVELS = 256
-# Decoded images may fill this share of the memory.
-MEMORY_SHARE = 0.7
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class DecodedImages:
     """Images of one size in memory, and their class numbers."""
 
-    pixels: UInt8[Tensor, "images 3 size size"]
+    pixels: Pixels
     classes: Int[Tensor, " images"]
 
     def __len__(self) -> int:
@@ -103,21 +100,12 @@ def decode_images(
 ) -> tuple[DecodedImages, tuple[str, ...]]:
     """All images that can be decoded, with their classes, and what is wrong with the others."""
     numbers = {label: number for number, label in enumerate(processor.labels)}
-    _check_memory(len(examples), processor.size)
-    pixels = np.empty((len(examples), processor.size, processor.size, 3), dtype=np.uint8)
-    classes, problems = [], []
-    for done, example in enumerate(examples, start=1):
-        try:
-            pixels[len(classes)] = processor.square(example.source, example.location)
-            classes.append(numbers[example.label])
-        except DataError as error:
-            problems.append(str(error))
-        progress(done * pixels[0].nbytes, pixels.nbytes)
-    if not classes:
-        first = f"; the first problem: {problems[0]}" if problems else ""
+    found = decode_all([(example.location, example.source) for example in examples], processor, progress)
+    if not found.kept:
+        first = f"; the first problem: {found.problems[0]}" if found.problems else ""
         raise DataError(f"{where}: no image that can be read and has a label{first}")
-    kept = torch.from_numpy(pixels[: len(classes)]).permute(0, 3, 1, 2).contiguous()
-    return DecodedImages(kept, torch.tensor(classes)), tuple(problems)
+    classes = torch.tensor([numbers[examples[number].label] for number in found.kept])
+    return DecodedImages(found.pixels, classes), tuple(map(str, found.problems))
 
 
 def check_known(examples: Sequence[LabelledImage], labels: Sequence[str], files: str) -> None:
@@ -155,7 +143,7 @@ def held_out(images: DecodedImages, labels: Sequence[str], config: ImagesConfig,
     return rows
 
 
-def channel_statistics(pixels: UInt8[Tensor, "images 3 size size"]) -> tuple[Channels, Channels]:
+def channel_statistics(pixels: Pixels) -> tuple[Channels, Channels]:
     """Mean and standard deviation of each channel, of values from 0 to 1; at least a level of deviation."""
     levels = torch.arange(LEVELS, dtype=torch.float64) / (LEVELS - 1)
     means, deviations = [], []
@@ -177,23 +165,12 @@ class ImageBatch(TensorBatch):
     classes: Int[Tensor, " batch"]
 
 
-class ImageBatches(PlannedBatches[Rows, ImageBatch]):
+class ImageBatches(FullBatches[ImageBatch]):
     """Full batches of images in random order; what is left at the end of an epoch is dropped."""
 
     def __init__(self, images: DecodedImages, size: int, seed: int = 0, share: Share = SINGLE):
-        super().__init__(seed, share)
-        per_step = self.share.batches_per_step
-        if len(images) < per_step:
-            raise DataError(
-                f"{counted(len(images), 'image')} are too few for the {per_step} batches of a step; use "
-                "fewer ranks, a lower training.accumulate or more images"
-            )
-        self.images, self.size = images, min(size, len(images) // per_step)
-
-    def plan(self, epoch: int) -> list[Rows]:
-        order = self.random(epoch).permutation(len(self.images))
-        batches = len(order) // self.size // self.share.batches_per_step * self.share.batches_per_step
-        return np.split(order[: batches * self.size], batches)
+        super().__init__(len(images), size, seed, share)
+        self.images = images
 
     def build(self, epoch: int, plan: Rows) -> ImageBatch:
         rows = torch.from_numpy(plan)
@@ -212,16 +189,6 @@ def labels_of(examples: Sequence[LabelledImage], where: str) -> tuple[str, ...]:
             "needs two or more labels"
         )
     return tuple(sorted(counts, key=lambda label: (int(label) if label.isdigit() else -1, label)))
-
-
-def _check_memory(images: int, size: int) -> None:
-    needed = images * 3 * size * size
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > MEMORY_SHARE * available:
-        raise DataError(
-            f"{counted(images, 'image')} of {size} x {size} pixels take {needed / 1e9:.0f} GB, but this "
-            f"machine has {available / 1e9:.0f}; lower model.image_size, or use fewer images"
-        )
 
 
 def _hash(pixels: NDArray[np.uint8], seed: int) -> bytes:
