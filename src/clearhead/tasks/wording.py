@@ -19,6 +19,6 @@ def label_list(labels: Iterable[str], most: int = 8) -> str:
 
 
 def quoted(labels: Iterable[str]) -> str:
-    """The first labels in quotes, each shortened, since a file may hold whole texts in their place."""
+    """The first labels in quotes, each shortened, since a file may hold whole texts instead."""
     short = (f"{label[:MAX_QUOTED]}{'…' * (len(label) > MAX_QUOTED)}" for label in labels)
     return label_list((f"'{label}'" for label in short), most=5)
