@@ -5,7 +5,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator
 
-from clearhead.config import Settings
+from clearhead.checkpoint import SETTINGS
+from clearhead.config import Settings, parse_settings, read_toml
 
 Files = Annotated[tuple[str, ...], Field(strict=False)]
 PARTS = ("train", "validation", "test")
@@ -29,6 +30,14 @@ class SplitFiles(Settings):
         if not files:
             raise ValueError(f"is empty; name {cls.SOURCE}")
         return files
+
+    @classmethod
+    def of_run(cls, folder: Path) -> Self:
+        """The data of the run in a folder; an imported model has none."""
+        data = read_toml(folder / SETTINGS).get("data")
+        if not isinstance(data, dict):
+            return cls.model_construct(train=())
+        return parse_settings(cls, data, str(folder), "data")
 
     def absolute(self) -> Self:
         """The same data with absolute paths."""

@@ -10,8 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.checkpoint import SETTINGS
-from clearhead.config import parse_settings, read_toml
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.examples import Example, NoColumnError, check_examples, usual_names
 from clearhead.errors import DataError
@@ -47,9 +45,7 @@ class Awareness:
 def held_out_texts(named: str | None, folder: Path) -> tuple[list[Example], int, str]:
     """The labelled texts of a file, else of the recipe's test files, else those held out; the number of blank
     ones, and where they are from."""
-    data = read_toml(folder / SETTINGS).get("data")
-    config = parse_settings(LabelledConfig, data if isinstance(data, dict) else {}, str(folder), "data")
-    held_out = folder / VALIDATION
+    config, held_out = LabelledConfig.of_run(folder), folder / VALIDATION
     files = [named] if named else list(config.test)
     if not files and held_out.exists():
         files, config = [str(held_out)], config.model_copy(update={"columns": ("label", "text")})

@@ -7,8 +7,6 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from clearhead.checkpoint import SETTINGS
-from clearhead.config import parse_settings, read_toml
 from clearhead.data.image_processor import ImageProcessor
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.images import check_images
@@ -33,10 +31,7 @@ def evaluation_images(
 
     Also what is wrong with those that were left out, and where they are from.
     """
-    data = read_toml(folder / SETTINGS).get("data")
-    # An imported model has no data of its own.
-    values = data if isinstance(data, dict) else {"train": ["unknown"]}
-    config = parse_settings(ImagesConfig, values, str(folder), "data")
+    config = ImagesConfig.of_run(folder)
     held_out, names = folder / VALIDATION, config.labels
     files = [named] if named else list(config.test or config.validation)
     if not files and held_out.exists():

@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clearhead.checkpoint import SETTINGS
-from clearhead.config import parse_settings, read_toml
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.examples import check_examples
 from clearhead.data.sources.questions import Question, read_questions
@@ -79,9 +77,7 @@ class FactAttention:
 
 def test_questions(named: str | None, folder: Path) -> dict[str, list[Question]]:
     """The questions by file: of a file, else of the recipe's test files, else those held out."""
-    data = read_toml(folder / SETTINGS).get("data")
-    config = parse_settings(QuestionsConfig, data if isinstance(data, dict) else {}, str(folder), "data")
-    held_out = folder / VALIDATION
+    config, held_out = QuestionsConfig.of_run(folder), folder / VALIDATION
     files = [named] if named else list(config.test or config.validation)
     if not files and held_out.exists():
         files = [str(held_out)]
