@@ -1,6 +1,5 @@
 """The classification task: its loss, data, validation and model card."""
 
-import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -20,7 +19,7 @@ from clearhead.evaluation.classification import Confusion, LabelSets
 from clearhead.evaluation.metric import ACCURACY, LOSS, MACRO_F1
 from clearhead.models import Bag, BiLSTM, Encoder
 from clearhead.models.bag import CountedTexts, calibrated_temperature
-from clearhead.tasks.card import card, data_line
+from clearhead.tasks.card import card, data_line, parameter_count
 from clearhead.tasks.classification.data import (
     LabelledBatch,
     LabelledBatches,
@@ -32,7 +31,7 @@ from clearhead.tasks.classification.loss import ClassificationLoss
 from clearhead.tasks.classification.model import ClassificationModel
 from clearhead.tasks.classification.recipe import VALIDATION, ClassificationRecipe
 from clearhead.tasks.events import Event, Finished, Note, Validation
-from clearhead.tasks.records import write_named
+from clearhead.tasks.records import write_examples
 from clearhead.tasks.task import ONE_STEP, RunContext, Task, publish
 from clearhead.tasks.wording import label_list
 from clearhead.text.processor import TextProcessor
@@ -58,7 +57,7 @@ class ClassificationTask(Task):
         yield Note(self._about())
         self._check_labels()
         if texts.validation and not data.validation:
-            context.ranks.first(lambda: self._write_held_out(context))
+            context.ranks.first(lambda: write_examples(context.out / VALIDATION, texts.validation))
         if self.recipe.is_bag:
             yield Note("counting n-grams …")
             self.processor = context.processor(BagVocabulary, lambda: self.counted.vocabulary)
@@ -100,7 +99,7 @@ class ClassificationTask(Task):
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         data, labels = self.recipe.data, self.texts.labels
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = parameter_count(model)
         steps = "" if self.recipe.is_bag else f"; {step:,} training steps"
         return card(
             title=f"A classifier of texts with {len(labels)} labels",
@@ -212,12 +211,6 @@ class ClassificationTask(Task):
     @cached_property
     def _validation(self) -> LabelledBatches:
         return self._batches(self.texts.validation, SINGLE)
-
-    def _write_held_out(self, context: RunContext) -> None:
-        path = context.out / VALIDATION
-        if not path.exists():
-            lines = (json.dumps(example._asdict(), ensure_ascii=False) for example in self.texts.validation)
-            write_named(path, "".join(f"{line}\n" for line in lines))
 
     def _about(self) -> str:
         texts = self.texts

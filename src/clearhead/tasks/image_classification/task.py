@@ -15,7 +15,7 @@ from clearhead.data.sources.images import check_images, images_hash
 from clearhead.evaluation.classification import Confusion
 from clearhead.evaluation.metric import ACCURACY, LOSS, MACRO_F1
 from clearhead.models import ViT
-from clearhead.tasks.card import card, data_line
+from clearhead.tasks.card import card, data_line, parameter_count
 from clearhead.tasks.events import Note
 from clearhead.tasks.image_classification.data import ImageBatch, ImageBatches, ImageData
 from clearhead.tasks.image_classification.model import BATCH, ImageClassificationModel
@@ -82,7 +82,7 @@ class ImageClassificationTask(Task):
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         data, labels, size = self.recipe.data, self.images.labels, self.recipe.model.image_size
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = parameter_count(model)
         held_out = (
             f"`{VALIDATION}` was held out." if len(self.images.validation) and not data.validation else ""
         )
