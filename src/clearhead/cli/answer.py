@@ -1,12 +1,18 @@
 """clearhead answer: answers to questions about a text."""
 
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.console import print_result, print_status, read_lines, read_stdin, utf8_arguments
+from clearhead.cli.console import (
+    in_batches,
+    print_result,
+    print_status,
+    read_lines,
+    read_stdin,
+    utf8_arguments,
+)
 from clearhead.cli.options import Device, Json, device_named, option
 from clearhead.errors import DataError
 
@@ -50,8 +56,7 @@ def answer(
         raise DataError("--context -: stdin holds the text, so pass the questions as arguments")
     text = read_stdin("context") if context == "-" else _read(Path(context))
     loaded: QuestionAnsweringModel = load_for("question_answering", model, device_named(device))
-    stream = iter(utf8_arguments(questions, "question") if questions else read_lines())
-    while batch := list(islice(stream, LINES)):
+    for batch in in_batches(utf8_arguments(questions, "question") if questions else read_lines(), LINES):
         for found in loaded.answer(batch, text, threshold=threshold):
             if json:
                 print_result(_record(found))

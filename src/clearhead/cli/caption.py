@@ -1,12 +1,10 @@
 """clearhead caption: what images show, in words."""
 
-from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.console import print_result, print_status, read_lines
+from clearhead.cli.console import in_batches, print_result, print_status, read_lines
 from clearhead.cli.options import Beam, Device, Json, LengthPenalty, device_named, option
 from clearhead.errors import ClearheadError, DataError
 
@@ -47,7 +45,7 @@ def caption(
     captioner: CaptionModel = load_for("captioning", model, device_named(device))
     options, failed, named = CaptionOptions(beam, nbest, length_penalty), 0, not images or len(images) > 1
     options.resolved(captioner.search)
-    for batch in _batches(images or (line for line in read_lines() if line.strip())):
+    for batch in in_batches(images or (line for line in read_lines() if line.strip()), IMAGES):
         decoded = {}
         for path in batch:
             try:
@@ -64,11 +62,6 @@ def caption(
             _print(path if named else "", path, one, nbest, json)
     if failed:
         raise DataError(f"{failed:,} image{'s' * (failed != 1)} could not be read; all others are described")
-
-
-def _batches(paths: Iterable[str]) -> Iterable[list[str]]:
-    stream = iter(paths)
-    return iter(lambda: list(islice(stream, IMAGES)), [])
 
 
 def _print(label: str, path: str, found: "GeneratedCaption", nbest: int, json: bool) -> None:

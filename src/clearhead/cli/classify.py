@@ -1,12 +1,11 @@
 """clearhead classify: the labels of texts and images."""
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.console import print_result, print_status, read_lines, utf8_arguments
+from clearhead.cli.console import in_batches, print_result, print_status, read_lines, utf8_arguments
 from clearhead.cli.options import Device, Json, device_named, given, option
 from clearhead.errors import DataError, SettingsError
 
@@ -57,7 +56,7 @@ def classify(
     if threshold is not None and not classifier.multi_label:
         raise SettingsError(f"--threshold: {model} gives each text one label; leave it out")
     options, problems = given(threshold=threshold), []
-    for batch in _batches(utf8_arguments(texts, "text") if texts else read_lines()):
+    for batch in in_batches(utf8_arguments(texts, "text") if texts else read_lines(), LINES):
         for found in _classified(classifier, batch, options, problems):
             blank = not found.text.strip()
             evidence = classifier.evidence(found.text) if explain and not blank else {}
@@ -74,11 +73,6 @@ def classify(
                 print_result(f"  {added:+.2f}  {part}")
     if problems:
         raise DataError(f"{len(problems):,} of the images could not be read; all others have a label")
-
-
-def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
-    stream = iter(texts)
-    return iter(lambda: list(islice(stream, LINES)), [])
 
 
 def _classified(

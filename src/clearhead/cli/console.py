@@ -6,6 +6,7 @@ import os
 import select
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from clearhead.errors import DataError
@@ -87,3 +88,9 @@ def utf8_arguments(texts: Iterable[str], name: str) -> Iterator[str]:
         if not text.isascii() and any("\udc80" <= character <= "\udcff" for character in text):
             raise DataError(f"{name} {number}: not UTF-8; encode it as UTF-8")
         yield text
+
+
+def in_batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """The texts in lists of `size`, the last of which may be shorter; reads no further than one list."""
+    stream = iter(texts)
+    return iter(lambda: list(islice(stream, size)), [])

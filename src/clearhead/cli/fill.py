@@ -1,12 +1,10 @@
 """clearhead fill: words for the masks of a text."""
 
-from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.console import print_result, read_lines, utf8_arguments
+from clearhead.cli.console import in_batches, print_result, read_lines, utf8_arguments
 from clearhead.cli.options import Device, Json, device_named, option
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def fill(
     from clearhead.tasks.load import load_for
 
     masked: MaskedModel = load_for("masked", model, device_named(device))
-    for batch in _batches(utf8_arguments(texts, "text") if texts else read_lines()):
+    for batch in in_batches(utf8_arguments(texts, "text") if texts else read_lines(), LINES):
         found = iter(masked.fill([text for text in batch if text.strip()], top=top))
         for text in batch:
             _print(next(found) if text.strip() else None, json)
@@ -56,11 +54,6 @@ def _print(found: "Filled | None", json: bool) -> None:
     print_result(found.filled)
     for mask in found.masks:
         print_result("  " + "  ".join(f"{one.token} {one.probability:.3f}" for one in mask))
-
-
-def _batches(texts: Iterable[str]) -> Iterable[list[str]]:
-    stream = iter(texts)
-    return iter(lambda: list(islice(stream, LINES)), [])
 
 
 def _record(found: "Filled") -> dict[str, Any]:

@@ -41,10 +41,10 @@ def import_(
 ) -> None:
     """Import a model of Hugging Face or timm, or word vectors.
 
-    Language models: GPT-2, Llama, Mistral, Qwen3. Encoders: BERT, RoBERTa and DistilBERT for masked tokens,
-    classification and question answering. Images: ViT of Hugging Face and timm. The folder must hold
-    config.json, model.safetensors and, for text, the tokenizer: tokenizer.json, or vocab.json and merges.txt,
-    or vocab.txt. Nothing is downloaded, and no code from the folder is run.
+    Language models: GPT-2, Llama, Mistral, Qwen3. Encoders: BERT, RoBERTa and DistilBERT for masked tokens
+    and classification, BERT and DistilBERT for question answering. Images: ViT of Hugging Face and timm.
+    The folder must hold config.json, model.safetensors and, for text, the tokenizer: tokenizer.json, or
+    vocab.json and merges.txt, or vocab.txt. Nothing is downloaded, and no code from the folder is run.
 
     Word vectors are read from the files of word2vec: .bin (binary), .txt or .vec (text), also .gz, .xz, .zst.
 

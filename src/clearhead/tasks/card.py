@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from torch import nn
+
 from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS
 from clearhead.evaluation.metric import Metric
 
@@ -38,6 +40,11 @@ def card(
         "All settings are in `config.toml`, all measurements in `metrics.jsonl`.\n",
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def parameter_count(model: nn.Module) -> int:
+    """The number of weights of a model; shared ones count once."""
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def data_line(file: str | tuple[str, str]) -> str:

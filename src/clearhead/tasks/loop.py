@@ -13,6 +13,7 @@ from torch import nn
 from clearhead.checkpoint import CARD, WEIGHTS, save_weights
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.evaluation.metric import Metric
+from clearhead.tasks.card import parameter_count
 from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Validation
 from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
@@ -37,7 +38,7 @@ def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, 
         new_head = init_weights_from(model, Path(training.init_from), task.processor)
         if new_head:
             yield Note(f"weights: those of {training.init_from}, under a new head")
-    yield Note(f"model: {sum(parameter.numel() for parameter in model.parameters()):,} parameters")
+    yield Note(f"model: {parameter_count(model):,} parameters")
     loop = TrainingLoop(task, model, context)
     if training.compile == "on":
         yield Note("the first step compiles the model, which can take a minute …")

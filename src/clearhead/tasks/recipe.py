@@ -24,6 +24,11 @@ class Recipe(Settings):
         """The same recipe with absolute paths, so that a run can be resumed from any folder."""
         return self
 
+    def check_average(self, holds_out: bool, nothing: str) -> None:
+        """Raises ValueError if the best weights are averaged, but nothing is held out to find them."""
+        if self.training.average and self.training.average.of == "best" and not holds_out:
+            raise ValueError(f"training.average.of is 'best', but {nothing} held out for validation")
+
     def inherited(self) -> Self:
         """The same recipe with the architecture and processor of the model that it starts from."""
         return self

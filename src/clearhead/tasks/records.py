@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,13 @@ def write_named(path: Path, text: str) -> None:
     """Writes a file atomically; an error names it."""
     with naming(path):
         write_text(path, text)
+
+
+def write_examples(path: Path, examples: Iterable[Any]) -> None:
+    """Writes named tuples as JSON Lines, unless the file is there."""
+    if not path.exists():
+        lines = (json.dumps(example._asdict(), ensure_ascii=False) for example in examples)
+        write_named(path, "".join(f"{line}\n" for line in lines))
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

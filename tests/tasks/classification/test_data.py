@@ -263,6 +263,12 @@ def test_a_test_file_may_have_other_columns_than_the_training_files(tmp_path: Pa
     )
 
 
+def test_an_imported_classifier_is_measured_on_a_file(tmp_path: Path):
+    (tmp_path / "config.toml").write_text('kind = "classification"\n')
+    rows = [("pos", "good film"), ("neg", "bad film")]
+    assert held_out_texts(str(write(tmp_path / "x.tsv", rows, "label\ttext\n")), tmp_path)[0] == rows
+
+
 def test_without_test_files_the_held_out_texts_are_measured(tmp_path: Path):
     (tmp_path / "config.toml").write_text('[data]\ntrain = ["x"]\n')
     with pytest.raises(DataError, match="this folder has no held-out texts; name a file with --labels"):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from clearhead.data.batching.plan import Share
+from clearhead.data.sources.images import LabelledImage
 from clearhead.errors import DataError
 from clearhead.tasks.image_classification.data import (
     DecodedImages,
@@ -126,9 +127,9 @@ def test_images_that_fill_the_memory_are_refused_before_they_are_decoded():
     from clearhead.data.image_processor import ImageProcessor
 
     with pytest.raises(
-        DataError, match=r"1 image of 3000000 x 3000000 pixels take \d+ GB.*lower model.image_size"
+        DataError, match=r"1 image of 3000000 x 3000000 pixels take \d+ GB.*lower the model's image_size"
     ):
-        decode_images([None], ImageProcessor(3_000_000), "a")  # type: ignore[list-item]
+        decode_images([LabelledImage("a/cat/1.png", "cat", b"")], ImageProcessor(3_000_000), "a")
 
 
 def test_mean_and_deviation_are_those_of_the_pixels():

@@ -17,6 +17,7 @@ from clearhead.explorer.app import make_app
 from clearhead.explorer.library import Library
 from clearhead.inspection.trace import capture
 from clearhead.tasks.events import Note
+from clearhead.tasks.question_answering import evaluate
 from clearhead.tasks.question_answering.data import Questions
 from clearhead.tasks.question_answering.evaluate import Scores, fact_attention
 from clearhead.tasks.question_answering.model import QuestionAnsweringModel
@@ -175,6 +176,14 @@ def test_unusable_questions_are_left_out_and_counted(tmp_path: Path):
         DataError, match=r"no question to use \(1 whose answer is not in its context\); fix the file"
     ):
         Questions.read(config, "span", seed=1)
+
+
+def test_an_imported_model_is_measured_on_a_file(tmp_path: Path):
+    (tmp_path / "config.toml").write_text('kind = "question_answering"\n')
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"context": "Anna wrote it.", "question": "Who?", "answers": ["Anna"]}\n')
+    [question] = evaluate.test_questions(str(path), tmp_path)[str(path)]
+    assert question.answers == ("Anna",)
 
 
 def test_whole_stories_are_held_out(files: Path):

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
-from numpy.typing import NDArray
+from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.data.batch import IGNORE_INDEX, TextBatch
-from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
+from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.image_processor import ImageProcessor
 from clearhead.data.images import ImageSource
 from clearhead.data.progress import ProgressCallback, ignore_progress
@@ -22,10 +21,9 @@ from clearhead.data.sources.streams import content_hash
 from clearhead.errors import DataError
 from clearhead.evaluation.captions import caption_words
 from clearhead.tasks.captioning.recipe import CaptionBatching, CaptionsConfig
+from clearhead.tasks.images import FullBatches, Pixels, Rows, decode_all
 from clearhead.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
-Rows = NDArray[np.int64]
-Pixels = UInt8[Tensor, "images 3 size size"]
 SHOWN = 3
 
 
@@ -171,21 +169,13 @@ def decode_images(
     images: CaptionedImages, processor: ImageProcessor, progress: ProgressCallback = ignore_progress
 ) -> tuple[DecodedImages, list[str]]:
     """The pixels of images that can be decoded, and the names of the others."""
-    pixels = np.empty((len(images), processor.size, processor.size, 3), dtype=np.uint8)
-    names, damaged, first = [], [], None
-    progress(0, len(images))
-    for name in images.captions:
-        try:
-            pixels[len(names)] = processor.square(images.sources[name], name)
-            names.append(name)
-        except DataError as error:
-            first = first or error
-            damaged.append(name)
-        progress(len(names) + len(damaged), len(images))
-    if first and not names:
-        raise first
-    channels_first = torch.from_numpy(pixels[: len(names)]).permute(0, 3, 1, 2).contiguous()
-    return DecodedImages(channels_first, [images.captions[name] for name in names], names), damaged
+    every = list(images.captions)
+    found = decode_all([(name, images.sources[name]) for name in every], processor, progress)
+    if found.problems and not found.kept:
+        raise found.problems[0]
+    names, kept = [every[number] for number in found.kept], {*found.kept}
+    damaged = [name for number, name in enumerate(every) if number not in kept]
+    return DecodedImages(found.pixels, [images.captions[name] for name in names], names), damaged
 
 
 @dataclass(frozen=True)
@@ -231,25 +221,14 @@ class CaptionRows:
         return len(self.images)
 
 
-class CaptionBatches(PlannedBatches[Rows, CaptionBatch]):
-    """Batches of one size; every image comes once per epoch, but for the last that do not fill a batch."""
+class CaptionBatches(FullBatches[CaptionBatch]):
+    """Rows of captions with their images."""
 
     def __init__(
         self, rows: CaptionRows, pixels: Pixels, config: CaptionBatching, seed: int = 0, share: Share = SINGLE
     ):
-        super().__init__(seed, share)
+        super().__init__(len(rows), config.images, seed, share)
         self.rows, self.pixels = rows, pixels
-        self.size = min(config.images, len(rows) // self.share.batches_per_step)
-        if not self.size:
-            raise DataError(
-                f"{len(rows)} images are too few for the {self.share.batches_per_step} batches of a step; "
-                "use fewer ranks, a lower training.accumulate or more images"
-            )
-
-    def plan(self, epoch: int) -> list[Rows]:
-        shuffled = self.random(epoch).permutation(len(self.rows))
-        step = self.size * self.share.batches_per_step
-        return np.split(shuffled[: len(shuffled) // step * step], len(shuffled) // step * step // self.size)
 
     def build(self, epoch: int, plan: Rows) -> CaptionBatch:
         cells = torch.from_numpy(self.rows.cells[:, plan])

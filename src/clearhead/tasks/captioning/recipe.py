@@ -10,14 +10,13 @@ from clearhead.data.augmentation import AugmentationConfig
 from clearhead.data.images import Fit
 from clearhead.models import CaptionerConfig
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.split_files import PARTS, Files
 from clearhead.tasks.translation.model import SearchConfig
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.optimizer import AdamWConfig, OptimizerConfig
 from clearhead.training.schedule import CosineSchedule, ScheduleConfig
 
-Files = Annotated[tuple[str, ...], Field(strict=False)]
-PARTS = ("train", "validation", "test")
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -139,8 +138,7 @@ class CaptioningRecipe(Recipe):
             raise ValueError("training.monitor is 'bleu', but validation.images is 0; set it to 'loss'")
         if self.augmentation.mixup or self.augmentation.cutmix:
             raise ValueError("augmentation: a caption describes one image; leave out mixup and cutmix")
-        if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
-            raise ValueError("training.average.of is 'best', but no images are held out for validation")
+        self.check_average(self.data.holds_out, "no images are")
         return self
 
     def absolute(self) -> Self:

@@ -30,7 +30,7 @@ from clearhead.tasks.captioning.data import (
 )
 from clearhead.tasks.captioning.model import CaptionModel
 from clearhead.tasks.captioning.recipe import CaptioningRecipe
-from clearhead.tasks.card import card
+from clearhead.tasks.card import card, parameter_count
 from clearhead.tasks.events import Note
 from clearhead.tasks.samples import write_samples
 from clearhead.tasks.task import RunContext, Task
@@ -117,7 +117,7 @@ class CaptioningTask(Task):
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, data = self.recipe, self.recipe.data
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = parameter_count(model)
         return card(
             title="A captioner of images",
             about=f"Trained with clearhead: {recipe.model.summary}, images of "

@@ -22,6 +22,7 @@ from clearhead.data.sources.streams import UndecodableError
 from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError
 from clearhead.tasks.classification.recipe import LabelledConfig
+from clearhead.tasks.wording import counted, quoted
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import PAD
 
@@ -33,7 +34,6 @@ MIN_TEXTS_PER_LABEL = 2
 FEW_TEXTS = 10
 # Names of columns are shorter than this.
 MAX_NAME = 30
-SHOWN = 5
 # The class of all texts that may have several labels, when they are split.
 ALL = ""
 Targets = NDArray[np.int64] | NDArray[np.bool_]
@@ -99,11 +99,6 @@ def read_labelled(files: Sequence[str], config: LabelledConfig) -> tuple[list[Ex
     return kept, len(found) - len(kept)
 
 
-def count(texts: int) -> str:
-    """A number of texts in words."""
-    return f"{texts:,} text{'' if texts == 1 else 's'}"
-
-
 def class_numbers(texts: Sequence[Example], labels: Sequence[str]) -> NDArray[np.int64]:
     """The number of the label of each text."""
     numbers = {label: number for number, label in enumerate(labels)}
@@ -130,7 +125,7 @@ def check_known(texts: Sequence[Example], labels: Sequence[str], files: str, sev
     unknown = [label for label in _counted(texts) if label not in {*labels}]
     if unknown:
         raise DataError(
-            f"{files}: label {_shown(unknown)} is not in the training data, which has {_shown(labels)}; "
+            f"{files}: label {quoted(unknown)} is not in the training data, which has {quoted(labels)}; "
             "fix the file, or train with these labels"
         )
 
@@ -269,17 +264,17 @@ def _labels(texts: Sequence[Example], files: str) -> tuple[str, ...]:
     counts = _counted(texts)
     if len(counts) == 1:
         raise DataError(
-            f"{files}: all {len(texts):,} texts have the label {_shown(counts)}; a classifier needs two or "
+            f"{files}: all {len(texts):,} texts have the label {quoted(counts)}; a classifier needs two or "
             "more labels"
         )
     if len(texts) < min(FEW_TEXTS, MIN_TEXTS_PER_LABEL * len(counts)):
         raise DataError(
-            f"{files}: {count(len(texts))} with {len(counts)} labels, {_shown(counts)}, are too few; "
-            f"add texts until each label has {MIN_TEXTS_PER_LABEL} or more"
+            f"{files}: {counted(len(texts), 'text')} with {len(counts)} labels, {quoted(counts)}, are too "
+            f"few; add texts until each label has {MIN_TEXTS_PER_LABEL} or more"
         )
     if len(counts) > MAX_LABELS or len(texts) < MIN_TEXTS_PER_LABEL * len(counts):
         raise DataError(
-            f"{files}: {len(counts):,} different labels in {len(texts):,} texts, such as {_shown(counts)}, "
+            f"{files}: {len(counts):,} different labels in {len(texts):,} texts, such as {quoted(counts)}, "
             "are not labels; name the columns, for example --set data.columns='[0, 1]'"
         )
     if all(re.fullmatch(r"-?\d+", label) for label in counts):
@@ -298,12 +293,6 @@ def _separated(example: Example, separator: str) -> Example:
         return example
     parts = (part.strip() for part in example.label.split(separator))
     return example._replace(label=tuple(dict.fromkeys(part for part in parts if part)))
-
-
-def _shown(labels: Iterable[str]) -> str:
-    found = list(labels)
-    shown = ", ".join(f"'{label[:30]}{'…' if len(label) > 30 else ''}'" for label in found[:SHOWN])
-    return f"{shown} and {len(found) - SHOWN} more" if len(found) > SHOWN else shown
 
 
 def _hash(text: str, seed: int) -> int:

@@ -10,17 +10,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clearhead.checkpoint import SETTINGS
-from clearhead.config import parse_settings, read_toml
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.examples import Example, NoColumnError, check_examples, usual_names
 from clearhead.errors import DataError
 from clearhead.evaluation.classification import Calibration, ClassCounts, Confusion, LabelSets
 from clearhead.inspection.explanation import finite
 from clearhead.inspection.relevance import RANDOM, DeletionTest
-from clearhead.tasks.classification.data import check_known, class_numbers, count, label_matrix, read_labelled
+from clearhead.tasks.classification.data import check_known, class_numbers, label_matrix, read_labelled
 from clearhead.tasks.classification.recipe import VALIDATION, LabelledConfig
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.wording import counted
 
 Logits = Callable[[Sequence[str]], Float[Tensor, "texts classes"]]
 # Texts by which awareness of order and context is measured, and classified at once.
@@ -46,9 +45,7 @@ class Awareness:
 def held_out_texts(named: str | None, folder: Path) -> tuple[list[Example], int, str]:
     """The labelled texts of a file, else of the recipe's test files, else those held out; the number of blank
     ones, and where they are from."""
-    data = read_toml(folder / SETTINGS).get("data")
-    config = parse_settings(LabelledConfig, data if isinstance(data, dict) else {}, str(folder), "data")
-    held_out = folder / VALIDATION
+    config, held_out = LabelledConfig.of_run(folder), folder / VALIDATION
     files = [named] if named else list(config.test)
     if not files and held_out.exists():
         files, config = [str(held_out)], config.model_copy(update={"columns": ("label", "text")})
@@ -77,13 +74,11 @@ def evaluate(
     texts, blank, where = held_out_texts(named, folder)
     check_known(texts, labels, where, multi_label)
     found = all_logits(logits, [example.text for example in texts], progress)
-    notes = [f"left out {count(blank)} without words or without a label"] if blank else []
+    notes = [f"left out {counted(blank, 'text')} without words or without a label"] if blank else []
     measured = _label_sets(found, texts, labels) if multi_label else _classes(found, texts, labels)
     counts = measured.counts
-    for one in counts.absent:
-        counted = "leaves it out" if np.isnan(counts.f1[one]) else "counts it as 0, because it is predicted"
-        notes.append(f"label '{labels[one]}' has no text in {where}; macro-F1 {counted}")
-    lines = [f"{where}: {count(len(texts))}", *measured.lines]
+    notes += absent_labels(counts, labels, f"has no text in {where}")
+    lines = [f"{where}: {counted(len(texts), 'text')}", *measured.lines]
     record = {
         "texts": len(texts),
         **measured.record,
@@ -102,6 +97,15 @@ def evaluate(
     return Evaluation(tuple(lines), record, tuple(notes))
 
 
+def absent_labels(counts: ClassCounts, labels: Sequence[str], problem: str) -> list[str]:
+    """A note on each label without examples, and what macro-F1 makes of it."""
+    found = []
+    for one in counts.absent:
+        counts_as = "leaves it out" if np.isnan(counts.f1[one]) else "counts it as 0, because it is predicted"
+        found.append(f"label '{labels[one]}' {problem}; macro-F1 {counts_as}")
+    return found
+
+
 def sample_texts(named: str | None, folder: Path, count: int) -> list[str]:
     """Some of the texts that a model is evaluated on, spread evenly over them."""
     texts, _, _ = held_out_texts(named, folder)
@@ -114,7 +118,7 @@ def deletion_lines(test: DeletionTest) -> list[str]:
     shares = ", ".join(f"{share:.0%}" for share in test.shares)
     head = (
         f"explanations: removing {shares} of the tokens, the most relevant first, lowers the probability of "
-        f"the label on average by ({count(len(test.probability))})"
+        f"the label on average by ({counted(len(test.probability), 'text')})"
     )
     rows = []
     for method in test.methods:

@@ -1,7 +1,6 @@
 """Settings of a classification run."""
 
 import codecs
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, field_validator, model_validator
@@ -11,6 +10,7 @@ from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.models import BagConfig, BiLSTMConfig, EncoderConfig
 from clearhead.tasks.init_from import INIT_FROM, tokenizer_of, with_init_from
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.split_files import Files, SplitFiles
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.criterion import RDropConfig
@@ -18,8 +18,6 @@ from clearhead.training.optimizer import AdamWConfig, OptimizerConfig
 from clearhead.training.schedule import CosineSchedule, ScheduleConfig
 
 Columns = Annotated[tuple[int | str, int | str], Field(strict=False)]
-Files = Annotated[tuple[str, ...], Field(strict=False)]
-PARTS = ("train", "validation", "test")
 # The file in a run's folder that holds its held-out texts.
 VALIDATION = "validation.jsonl"
 ModelConfig = Annotated[BagConfig | BiLSTMConfig | EncoderConfig, Field(discriminator="kind")]
@@ -34,15 +32,11 @@ class LabelHoldOut(Settings):
     """Maximum number of texts over all classes."""
 
 
-class LabelledConfig(Settings):
+class LabelledConfig(SplitFiles):
     """The labelled texts."""
 
     train: Files
     """Files with a label and a text in each line or record, compressed or not."""
-    validation: Files = ()
-    """Default: a part of the training texts (see hold_out)."""
-    test: Files = ()
-    """Files that `clearhead evaluate` measures on by default."""
     columns: Columns | None = None
     """Columns of label and text, numbered from 0 or named. Default: found by their usual names."""
     encoding: str = "utf-8"
@@ -52,13 +46,6 @@ class LabelledConfig(Settings):
     class_weights: Literal["balanced"] | dict[str, PositiveFloat] | None = None
     """Weights of the texts of each label in the loss; balanced: the rarer a label, the higher."""
     hold_out: LabelHoldOut = LabelHoldOut()
-
-    @field_validator("train")
-    @classmethod
-    def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
-        if not files:
-            raise ValueError("is empty; name a file")
-        return files
 
     @field_validator("encoding")
     @classmethod
@@ -70,20 +57,6 @@ class LabelledConfig(Settings):
         except (LookupError, UnicodeError):
             pass
         raise ValueError(f"{encoding!r} is not an encoding that extends ASCII; try 'utf-8' or 'latin-1'")
-
-    def absolute(self) -> "LabelledConfig":
-        """The same data with absolute paths."""
-        parts = {part: tuple(str(Path(file).absolute()) for file in getattr(self, part)) for part in PARTS}
-        return self.model_copy(update=parts)
-
-    def without_files(self) -> dict[str, Any]:
-        """All settings but the paths: files are recognised by their content."""
-        return self.model_dump(mode="json", exclude={*PARTS})
-
-    @property
-    def paths(self) -> list[str]:
-        """All files of the run."""
-        return [*self.train, *self.validation, *self.test]
 
     @property
     def holds_out(self) -> bool:
@@ -150,8 +123,7 @@ class ClassificationRecipe(Recipe):
             raise ValueError("training.init_from: a bag is fitted, not trained on; leave it out")
         if self.batches and self.batches.kind == "packed":
             raise ValueError("batches.kind is 'packed', but a classifier needs a row for each text")
-        if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
-            raise ValueError("training.average.of is 'best', but no texts are held out for validation")
+        self.check_average(self.data.holds_out, "no texts are")
         return self
 
     @property

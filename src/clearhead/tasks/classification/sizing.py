@@ -13,13 +13,14 @@ from clearhead.data.progress import ProgressCallback, ignore_progress, track_pro
 from clearhead.data.sources.examples import check_examples
 from clearhead.models import BagConfig, EncoderConfig
 from clearhead.models.heads import ClassifierConfig
-from clearhead.tasks.classification.data import LabelledTexts, count
+from clearhead.tasks.classification.data import LabelledTexts
 from clearhead.tasks.classification.recipe import (
     ClassificationRecipe,
     ClassificationTraining,
     LabelledConfig,
 )
 from clearhead.tasks.sizing import FittedRecipe, estimate_seconds, setting, steps_of, with_changes
+from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import CosineSchedule
 
@@ -55,10 +56,10 @@ class FittedLabels(FittedRecipe):
         found = [
             f"texts: {len(texts.train):,} to train on, {len(texts.validation):,} for validation; "
             f"{texts.words_per_text:.0f} words in the median text; {len(texts.labels)} labels, the rarest "
-            f"with {count(least)}"
+            f"with {counted(least, 'text')}"
         ]
         if texts.blank:
-            found.append(f"left out: {count(texts.blank)} without words or without a label")
+            found.append(f"left out: {counted(texts.blank, 'text')} without words or without a label")
         found.append(self._why())
         if isinstance(model, BagConfig):
             found.append(

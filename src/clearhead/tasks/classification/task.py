@@ -1,6 +1,5 @@
 """The classification task: its loss, data, validation and model card."""
 
-import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -20,7 +19,7 @@ from clearhead.evaluation.classification import Confusion, LabelSets
 from clearhead.evaluation.metric import ACCURACY, LOSS, MACRO_F1
 from clearhead.models import Bag, BiLSTM, Encoder
 from clearhead.models.bag import CountedTexts, calibrated_temperature
-from clearhead.tasks.card import card, data_line
+from clearhead.tasks.card import card, data_line, parameter_count
 from clearhead.tasks.classification.data import (
     LabelledBatch,
     LabelledBatches,
@@ -32,12 +31,11 @@ from clearhead.tasks.classification.loss import ClassificationLoss
 from clearhead.tasks.classification.model import ClassificationModel
 from clearhead.tasks.classification.recipe import VALIDATION, ClassificationRecipe
 from clearhead.tasks.events import Event, Finished, Note, Validation
-from clearhead.tasks.records import write_named
+from clearhead.tasks.records import write_examples
 from clearhead.tasks.task import ONE_STEP, RunContext, Task, publish
+from clearhead.tasks.wording import label_list
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
-
-SHOWN_LABELS = 8
 
 
 class ClassificationTask(Task):
@@ -59,7 +57,7 @@ class ClassificationTask(Task):
         yield Note(self._about())
         self._check_labels()
         if texts.validation and not data.validation:
-            context.ranks.first(lambda: self._write_held_out(context))
+            context.ranks.first(lambda: write_examples(context.out / VALIDATION, texts.validation))
         if self.recipe.is_bag:
             yield Note("counting n-grams …")
             self.processor = context.processor(BagVocabulary, lambda: self.counted.vocabulary)
@@ -101,12 +99,12 @@ class ClassificationTask(Task):
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         data, labels = self.recipe.data, self.texts.labels
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = parameter_count(model)
         steps = "" if self.recipe.is_bag else f"; {step:,} training steps"
         return card(
             title=f"A classifier of texts with {len(labels)} labels",
             about=f"Trained with clearhead: a model of kind {self.recipe.model.kind} with {parameters:,} "
-            f"parameters on {len(self.texts.train):,} texts{steps}. Labels: {_listed(labels)}.",
+            f"parameters on {len(self.texts.train):,} texts{steps}. Labels: {label_list(labels)}.",
             use=["clearhead classify 'A text' --model THIS-FOLDER", "clearhead evaluate THIS-FOLDER"],
             data=[data_line(file) for file in data.train],
             held_out="" if data.validation or not data.holds_out else f"`{VALIDATION}` was held out.",
@@ -193,7 +191,7 @@ class ClassificationTask(Task):
         if unknown:
             raise DataError(
                 f"data.class_weights: {unknown[0]!r} is not a label of the texts, which have "
-                f"{_listed(texts.labels)}"
+                f"{label_list(texts.labels)}"
             )
 
     def _learn_processor(self, config: TokenizerConfig) -> TextProcessor:
@@ -214,22 +212,11 @@ class ClassificationTask(Task):
     def _validation(self) -> LabelledBatches:
         return self._batches(self.texts.validation, SINGLE)
 
-    def _write_held_out(self, context: RunContext) -> None:
-        path = context.out / VALIDATION
-        if not path.exists():
-            lines = (json.dumps(example._asdict(), ensure_ascii=False) for example in self.texts.validation)
-            write_named(path, "".join(f"{line}\n" for line in lines))
-
     def _about(self) -> str:
         texts = self.texts
         blank = f"; {texts.blank:,} without words or a label are left out" if texts.blank else ""
         return (
             f"texts to train on: {len(texts.train):,}, {len(texts.validation):,} for validation; "
             f"{len(texts.labels)} labels{' (any number per text)' if texts.multi_label else ''}: "
-            f"{_listed(texts.labels)}{blank}"
+            f"{label_list(texts.labels)}{blank}"
         )
-
-
-def _listed(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - SHOWN_LABELS} more" if len(labels) > SHOWN_LABELS else ""
-    return ", ".join(labels[:SHOWN_LABELS]) + more

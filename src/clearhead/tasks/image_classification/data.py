@@ -1,7 +1,6 @@
 """Labelled images: reading, checking, splitting, and batches of them."""
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,26 +13,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.data.batch import TensorBatch
-from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
+from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.image_processor import Channels, ImageProcessor
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.images import LabelledImage, read_images
 from clearhead.errors import DataError
 from clearhead.files import atomic_path
 from clearhead.tasks.image_classification.recipe import ImagesConfig
+from clearhead.tasks.images import FullBatches, Pixels, Rows, decode_all
+from clearhead.tasks.wording import counted, quoted
 
 LEVELS = 256
-SHOWN = 5
-# Decoded images may fill this share of the memory.
-MEMORY_SHARE = 0.7
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class DecodedImages:
     """Images of one size in memory, and their class numbers."""
 
-    pixels: UInt8[Tensor, "images 3 size size"]
+    pixels: Pixels
     classes: Int[Tensor, " images"]
 
     def __len__(self) -> int:
@@ -95,11 +92,6 @@ def listed(files: Iterable[str], names: Sequence[str] = ()) -> list[LabelledImag
     return [image for file in files for image in read_images(file, names) if image.label]
 
 
-def count(images: int) -> str:
-    """A number of images in words."""
-    return f"{images:,} image{'' if images == 1 else 's'}"
-
-
 def decode_images(
     examples: Sequence[LabelledImage],
     processor: ImageProcessor,
@@ -108,21 +100,12 @@ def decode_images(
 ) -> tuple[DecodedImages, tuple[str, ...]]:
     """All images that can be decoded, with their classes, and what is wrong with the others."""
     numbers = {label: number for number, label in enumerate(processor.labels)}
-    _check_memory(len(examples), processor.size)
-    pixels = np.empty((len(examples), processor.size, processor.size, 3), dtype=np.uint8)
-    classes, problems = [], []
-    for done, example in enumerate(examples, start=1):
-        try:
-            pixels[len(classes)] = processor.square(example.source, example.location)
-            classes.append(numbers[example.label])
-        except DataError as error:
-            problems.append(str(error))
-        progress(done * pixels[0].nbytes, pixels.nbytes)
-    if not classes:
-        first = f"; the first problem: {problems[0]}" if problems else ""
+    found = decode_all([(example.location, example.source) for example in examples], processor, progress)
+    if not found.kept:
+        first = f"; the first problem: {found.problems[0]}" if found.problems else ""
         raise DataError(f"{where}: no image that can be read and has a label{first}")
-    kept = torch.from_numpy(pixels[: len(classes)]).permute(0, 3, 1, 2).contiguous()
-    return DecodedImages(kept, torch.tensor(classes)), tuple(problems)
+    classes = torch.tensor([numbers[examples[number].label] for number in found.kept])
+    return DecodedImages(found.pixels, classes), tuple(map(str, found.problems))
 
 
 def check_known(examples: Sequence[LabelledImage], labels: Sequence[str], files: str) -> None:
@@ -130,7 +113,7 @@ def check_known(examples: Sequence[LabelledImage], labels: Sequence[str], files:
     unknown = [label for label in Counter(example.label for example in examples) if label not in {*labels}]
     if unknown:
         raise DataError(
-            f"{files}: label {_shown(unknown)} is not in the training data, which has {_shown(labels)}; "
+            f"{files}: label {quoted(unknown)} is not in the training data, which has {quoted(labels)}; "
             "rename it, or train with these labels"
         )
 
@@ -146,8 +129,8 @@ def held_out(images: DecodedImages, labels: Sequence[str], config: ImagesConfig,
         own = {key for key, one in zip(keys, images.classes.tolist(), strict=True) if one == number}
         if len(own) < 2:
             raise DataError(
-                f"label '{label[:40]}' has {count(len(own))} only, so none is left to train on after "
-                "validation; add more, remove it, or set data.hold_out.share to 0"
+                f"label '{label[:40]}' has {counted(len(own), 'image')} only, so none is left to train on "
+                "after validation; add more, remove it, or set data.hold_out.share to 0"
             )
         held.update(sorted(own)[: max(1, int(share * len(own)))])
     rows = {row for row, key in enumerate(keys) if key in held}
@@ -160,7 +143,7 @@ def held_out(images: DecodedImages, labels: Sequence[str], config: ImagesConfig,
     return rows
 
 
-def channel_statistics(pixels: UInt8[Tensor, "images 3 size size"]) -> tuple[Channels, Channels]:
+def channel_statistics(pixels: Pixels) -> tuple[Channels, Channels]:
     """Mean and standard deviation of each channel, of values from 0 to 1; at least a level of deviation."""
     levels = torch.arange(LEVELS, dtype=torch.float64) / (LEVELS - 1)
     means, deviations = [], []
@@ -182,23 +165,12 @@ class ImageBatch(TensorBatch):
     classes: Int[Tensor, " batch"]
 
 
-class ImageBatches(PlannedBatches[Rows, ImageBatch]):
+class ImageBatches(FullBatches[ImageBatch]):
     """Full batches of images in random order; what is left at the end of an epoch is dropped."""
 
     def __init__(self, images: DecodedImages, size: int, seed: int = 0, share: Share = SINGLE):
-        super().__init__(seed, share)
-        per_step = self.share.batches_per_step
-        if len(images) < per_step:
-            raise DataError(
-                f"{count(len(images))} are too few for the {per_step} batches of a step; use fewer "
-                "ranks, a lower training.accumulate or more images"
-            )
-        self.images, self.size = images, min(size, len(images) // per_step)
-
-    def plan(self, epoch: int) -> list[Rows]:
-        order = self.random(epoch).permutation(len(self.images))
-        batches = len(order) // self.size // self.share.batches_per_step * self.share.batches_per_step
-        return np.split(order[: batches * self.size], batches)
+        super().__init__(len(images), size, seed, share)
+        self.images = images
 
     def build(self, epoch: int, plan: Rows) -> ImageBatch:
         rows = torch.from_numpy(plan)
@@ -213,28 +185,12 @@ def labels_of(examples: Sequence[LabelledImage], where: str) -> tuple[str, ...]:
         raise DataError(f"{where}: no image with a label; put the images into one folder per class")
     if len(counts) == 1:
         raise DataError(
-            f"{where}: {count(len(examples))} with the label {_shown(counts)} alone; a classifier needs "
-            "two or more labels"
+            f"{where}: {counted(len(examples), 'image')} with the label {quoted(counts)} alone; a classifier "
+            "needs two or more labels"
         )
     return tuple(sorted(counts, key=lambda label: (int(label) if label.isdigit() else -1, label)))
-
-
-def _check_memory(images: int, size: int) -> None:
-    needed = images * 3 * size * size
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > MEMORY_SHARE * available:
-        raise DataError(
-            f"{count(images)} of {size} x {size} pixels take {needed / 1e9:.0f} GB, but this machine has "
-            f"{available / 1e9:.0f}; lower model.image_size, or use fewer images"
-        )
 
 
 def _hash(pixels: NDArray[np.uint8], seed: int) -> bytes:
     salt = seed.to_bytes(8, "little")
     return hashlib.blake2b(pixels.tobytes(), digest_size=16, salt=salt).digest()
-
-
-def _shown(labels: Iterable[str]) -> str:
-    found = list(labels)
-    shown = ", ".join(f"'{label[:30]}'" for label in found[:SHOWN])
-    return f"{shown} and {len(found) - SHOWN} more" if len(found) > SHOWN else shown

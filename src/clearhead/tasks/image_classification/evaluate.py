@@ -3,23 +3,21 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from clearhead.checkpoint import SETTINGS
-from clearhead.config import parse_settings, read_toml
 from clearhead.data.image_processor import ImageProcessor
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.images import check_images
 from clearhead.errors import DataError
 from clearhead.evaluation.classification import Calibration, Confusion
 from clearhead.inspection.explanation import finite
-from clearhead.tasks.classification.evaluate import confusion_table
+from clearhead.tasks.classification.evaluate import absent_labels, confusion_table
 from clearhead.tasks.evaluation import Evaluation
-from clearhead.tasks.image_classification.data import DecodedImages, check_known, count, decode_images, listed
+from clearhead.tasks.image_classification.data import DecodedImages, check_known, decode_images, listed
 from clearhead.tasks.image_classification.recipe import VALIDATION, ImagesConfig
+from clearhead.tasks.wording import counted
 
 PixelLogits = Callable[[UInt8[Tensor, "images 3 size size"]], Float[Tensor, "images classes"]]
 # Images that are classified at once.
@@ -33,10 +31,7 @@ def evaluation_images(
 
     Also what is wrong with those that were left out, and where they are from.
     """
-    data = read_toml(folder / SETTINGS).get("data")
-    # An imported model has no data of its own.
-    values = data if isinstance(data, dict) else {"train": ["unknown"]}
-    config = parse_settings(ImagesConfig, values, str(folder), "data")
+    config = ImagesConfig.of_run(folder)
     held_out, names = folder / VALIDATION, config.labels
     files = [named] if named else list(config.test or config.validation)
     if not files and held_out.exists():
@@ -68,14 +63,10 @@ def evaluate(
     calibration = Calibration.of(probabilities.amax(-1).double().numpy(), (predicted == correct).numpy())
     both = (probabilities + flipped.softmax(-1)).argmax(-1)
     with_flips = float((both == correct).double().mean())
-    notes = [f"left out {count(len(problems))}; the first: {problems[0]}"] if problems else []
-    for one in confusion.absent:
-        counted = (
-            "leaves it out" if np.isnan(confusion.f1[one]) else "counts it as 0, because it is predicted"
-        )
-        notes.append(f"label '{labels[one]}' has no image in {where}; macro-F1 {counted}")
+    notes = [f"left out {counted(len(problems), 'image')}; the first: {problems[0]}"] if problems else []
+    notes += absent_labels(confusion.by_class, labels, f"has no image in {where}")
     lines = (
-        f"{where}: {count(len(images))}",
+        f"{where}: {counted(len(images), 'image')}",
         f"accuracy {confusion.accuracy:.2%} ({with_flips:.2%} averaged over each image and its mirror image)",
         f"macro-F1 {confusion.macro_f1:.2%}",
         f"expected calibration error {calibration.error:.2%}",

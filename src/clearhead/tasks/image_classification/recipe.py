@@ -1,7 +1,6 @@
 """Settings of a run that trains an image classifier."""
 
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
@@ -10,12 +9,11 @@ from clearhead.data.augmentation import AugmentationConfig
 from clearhead.data.images import Fit, Resample
 from clearhead.models import ViTConfig
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.split_files import Files, SplitFiles
 from clearhead.training import TrainingConfig
 from clearhead.training.optimizer import MuonConfig, OptimizerConfig
 from clearhead.training.schedule import CosineSchedule, ScheduleConfig
 
-Files = Annotated[tuple[str, ...], Field(strict=False)]
-PARTS = ("train", "validation", "test")
 # The file in a run's folder that holds its held-out images.
 VALIDATION = "validation.npz"
 
@@ -29,15 +27,13 @@ class ImageHoldOut(Settings):
     """Maximum number of images over all classes."""
 
 
-class ImagesConfig(Settings):
+class ImagesConfig(SplitFiles):
     """The labelled images."""
+
+    SOURCE: ClassVar = "a folder or a file"
 
     train: Files
     """Folders with one folder per class, .npz or .parquet files."""
-    validation: Files = ()
-    """Default: a part of the training images (see hold_out)."""
-    test: Files = ()
-    """Images that `clearhead evaluate` measures on by default."""
     labels: Files = ()
     """Names of labels that the files number from 0."""
     fit: Fit = "crop"
@@ -45,29 +41,12 @@ class ImagesConfig(Settings):
     resample: Resample = "bicubic"
     hold_out: ImageHoldOut = ImageHoldOut()
 
-    @field_validator("train")
-    @classmethod
-    def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
-        if not files:
-            raise ValueError("is empty; name a folder or a file")
-        return files
-
     @field_validator("labels")
     @classmethod
     def _check_labels(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
         if len({*labels}) < len(labels):
             raise ValueError("has a name twice; labels must differ")
         return labels
-
-    def absolute(self) -> Self:
-        """The same data with absolute paths."""
-        parts = {part: tuple(str(Path(file).absolute()) for file in getattr(self, part)) for part in PARTS}
-        return self.model_copy(update=parts)
-
-    @property
-    def paths(self) -> list[str]:
-        """All files and folders of the run."""
-        return [*self.train, *self.validation, *self.test]
 
     @property
     def holds_out(self) -> bool:
@@ -113,8 +92,7 @@ class ImageClassificationRecipe(Recipe):
                 f"augmentation.crop {self.augmentation.crop} is not below {self.model.image_size}, "
                 "the height of an image"
             )
-        if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
-            raise ValueError("training.average.of is 'best', but no images are held out for validation")
+        self.check_average(self.data.holds_out, "no images are")
         return self
 
     def absolute(self) -> Self:
@@ -122,5 +100,4 @@ class ImageClassificationRecipe(Recipe):
 
     def resume_settings(self) -> dict[str, Any]:
         groups = self.model_dump(mode="json", exclude={"kind", "data"}, exclude_none=True)
-        # Files are recognised by their content.
-        return {**groups, "data": self.data.model_dump(mode="json", exclude={*PARTS})}
+        return {**groups, "data": self.data.without_files()}

@@ -16,7 +16,7 @@ from clearhead.layers.attention import AttentionConfig
 from clearhead.layers.patches import ConvStemConfig
 from clearhead.models import ViT, ViTConfig
 from clearhead.models.heads import ClassifierConfig
-from clearhead.tasks.image_classification.data import count, labels_of, listed
+from clearhead.tasks.image_classification.data import labels_of, listed
 from clearhead.tasks.image_classification.recipe import (
     ImageBatchingConfig,
     ImageClassificationRecipe,
@@ -24,6 +24,7 @@ from clearhead.tasks.image_classification.recipe import (
     ImageTraining,
 )
 from clearhead.tasks.sizing import FittedRecipe, steps_of, with_changes
+from clearhead.tasks.wording import counted
 from clearhead.training.optimizer import MuonConfig
 from clearhead.training.schedule import CosineSchedule
 
@@ -120,5 +121,7 @@ def _median_side(examples: Sequence[LabelledImage]) -> int:
         except DataError as error:
             problems.append(str(error))
     if not sides:
-        raise DataError(f"{count(len(problems))} looked at, and none can be read; the first: {problems[0]}")
+        raise DataError(
+            f"{counted(len(problems), 'image')} looked at, and none can be read; the first: {problems[0]}"
+        )
     return int(np.median(sides))

@@ -15,16 +15,17 @@ from clearhead.data.sources.images import check_images, images_hash
 from clearhead.evaluation.classification import Confusion
 from clearhead.evaluation.metric import ACCURACY, LOSS, MACRO_F1
 from clearhead.models import ViT
-from clearhead.tasks.card import card, data_line
+from clearhead.tasks.card import card, data_line, parameter_count
 from clearhead.tasks.events import Note
-from clearhead.tasks.image_classification.data import ImageBatch, ImageBatches, ImageData, count
+from clearhead.tasks.image_classification.data import ImageBatch, ImageBatches, ImageData
 from clearhead.tasks.image_classification.model import BATCH, ImageClassificationModel
 from clearhead.tasks.image_classification.recipe import VALIDATION, ImageClassificationRecipe
 from clearhead.tasks.records import naming
 from clearhead.tasks.samples import COUNT, write_samples
 from clearhead.tasks.task import RunContext, Task
+from clearhead.tasks.wording import counted, label_list
 
-SHOWN_LABELS, SHOWN_PROBLEMS = 8, 3
+SHOWN_PROBLEMS = 3
 
 
 class ImageClassificationTask(Task):
@@ -81,15 +82,15 @@ class ImageClassificationTask(Task):
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         data, labels, size = self.recipe.data, self.images.labels, self.recipe.model.image_size
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = parameter_count(model)
         held_out = (
             f"`{VALIDATION}` was held out." if len(self.images.validation) and not data.validation else ""
         )
         return card(
             title=f"A classifier of images with {len(labels)} labels",
             about=f"Trained with clearhead: a vision Transformer with {parameters:,} parameters on "
-            f"{count(len(self.images.train))} of {size} x {size} pixels; {step:,} training steps. "
-            f"Labels: {_listed(labels)}.",
+            f"{counted(len(self.images.train), 'image')} of {size} x {size} pixels; {step:,} training steps. "
+            f"Labels: {label_list(labels)}.",
             use=["clearhead classify image.jpg --model THIS-FOLDER", "clearhead evaluate THIS-FOLDER"],
             data=[data_line(file) for file in data.train],
             held_out=held_out,
@@ -117,13 +118,8 @@ class ImageClassificationTask(Task):
 
     def _about(self) -> str:
         images = self.images
-        left_out = f"; {count(len(images.problems))} left out" if images.problems else ""
+        left_out = f"; {counted(len(images.problems), 'image')} left out" if images.problems else ""
         return (
             f"images to train on: {len(images.train):,}, {len(images.validation):,} for validation; "
-            f"{len(images.labels)} labels: {_listed(images.labels)}{left_out}"
+            f"{len(images.labels)} labels: {label_list(images.labels)}{left_out}"
         )
-
-
-def _listed(labels: tuple[str, ...]) -> str:
-    more = f" and {len(labels) - SHOWN_LABELS} more" if len(labels) > SHOWN_LABELS else ""
-    return ", ".join(labels[:SHOWN_LABELS]) + more

@@ -21,6 +21,7 @@ from clearhead.data.survey import Survey, TextSplit, split_text
 from clearhead.errors import DataError
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, PlainTextConfig, TextConfig
 from clearhead.tasks.records import cache_folder, write_named
+from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 Part = Literal["train", "validation"]
@@ -202,11 +203,6 @@ def write_held_out(corpus: TextCorpus | Instructions, out: Path) -> None:
     if not corpus.config.validation and not (out / VALIDATION).exists():
         records = (json.dumps(record) + "\n" for record in corpus.held_out())
         write_named(out / VALIDATION, "".join(records))
-
-
-def counted(number: int, thing: str) -> str:
-    """'1 document', '2 documents'."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _first(texts: Iterator[str], most: int) -> Iterator[str]:

@@ -19,10 +19,10 @@ from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError
 from clearhead.evaluation.perplexity import Perplexity, perplexity
 from clearhead.tasks.evaluation import Evaluation
-from clearhead.tasks.language.data import counted
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION
 from clearhead.tasks.records import cache_folder
+from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import PAD, UNK
 
 

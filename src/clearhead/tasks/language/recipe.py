@@ -160,8 +160,7 @@ class LanguageRecipe(Recipe):
             )
         if self.data.template and self.batches.kind == "crops":
             raise ValueError("batches.kind is 'crops', which splits prompts from answers; use 'packed'")
-        if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
-            raise ValueError("training.average.of is 'best', but no text is held out for validation")
+        self.check_average(self.data.holds_out, "no text is")
         return self
 
     def absolute(self) -> Self:

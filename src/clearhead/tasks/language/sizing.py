@@ -10,9 +10,10 @@ from clearhead.data.progress import ProgressCallback, ignore_progress, track_pro
 from clearhead.data.sources.documents import check_texts
 from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
-from clearhead.tasks.language.data import corpus_of, counted
+from clearhead.tasks.language.data import corpus_of
 from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTraining, TextConfig
 from clearhead.tasks.sizing import FittedRecipe, steps_of, with_changes
+from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
 

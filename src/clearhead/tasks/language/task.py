@@ -16,7 +16,7 @@ from clearhead.data.store import TextStore
 from clearhead.evaluation.metric import BITS_PER_BYTE, LOSS
 from clearhead.layers.layout import Documents, Plain, TextLayout
 from clearhead.models import GPT
-from clearhead.tasks.card import card, data_line
+from clearhead.tasks.card import card, data_line, parameter_count
 from clearhead.tasks.language.data import Instructions, TextCorpus, corpus_of, learn_text_tokenizer
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.language.recipe import VALIDATION, LanguageRecipe
@@ -80,7 +80,7 @@ class LanguageTask(TextTask):
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, config = self.recipe, self.recipe.model
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = parameter_count(model)
         held_out = recipe.data.holds_out and not recipe.data.validation
         return card(
             title="A language model",

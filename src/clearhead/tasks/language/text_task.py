@@ -10,8 +10,9 @@ from clearhead.data.sources.documents import check_texts
 from clearhead.data.store import PairStore, TextStore
 from clearhead.models import MODELS
 from clearhead.tasks.events import Note
-from clearhead.tasks.language.data import Instructions, Part, TextCorpus, counted, write_held_out
+from clearhead.tasks.language.data import Instructions, Part, TextCorpus, write_held_out
 from clearhead.tasks.task import RunContext, Task
+from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import UNK, Tokenizer
 
 Store = TextStore | PairStore

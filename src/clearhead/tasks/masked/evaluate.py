@@ -13,11 +13,11 @@ from clearhead.data.progress import ProgressCallback, ignore_progress, track_pro
 from clearhead.data.sources.documents import files
 from clearhead.errors import DataError
 from clearhead.tasks.evaluation import Evaluation
-from clearhead.tasks.language.data import counted
 from clearhead.tasks.language.evaluate import held_out_text
 from clearhead.tasks.masked.data import MaskedCorpus, check_masked_texts, masked_texts
 from clearhead.tasks.masked.loss import masked_score
 from clearhead.tasks.masked.recipe import MaskedTextConfig
+from clearhead.tasks.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.tasks.masked.model import MaskedModel

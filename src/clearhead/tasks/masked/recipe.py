@@ -83,8 +83,7 @@ class MaskedRecipe(Recipe):
             raise ValueError(
                 f"batches.row_length {batches.row_length} exceeds model.max_length {self.model.max_length}"
             )
-        if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
-            raise ValueError("training.average.of is 'best', but no text is held out for validation")
+        self.check_average(self.data.holds_out, "no text is")
         return self
 
     def absolute(self) -> Self:

@@ -14,7 +14,7 @@ from clearhead.data.store import TextStore
 from clearhead.errors import DataError
 from clearhead.evaluation.metric import LOSS, Metric
 from clearhead.models import Encoder
-from clearhead.tasks.card import card, data_line
+from clearhead.tasks.card import card, data_line, parameter_count
 from clearhead.tasks.language.data import learn_text_tokenizer
 from clearhead.tasks.language.recipe import VALIDATION
 from clearhead.tasks.language.text_task import Store, TextTask
@@ -69,7 +69,7 @@ class MaskedTask(TextTask):
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         recipe, config, masking = self.recipe, self.recipe.model, self.recipe.masking
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = parameter_count(model)
         held_out = recipe.data.holds_out and not recipe.data.validation
         generate = ["clearhead generate 'Once upon a time' --model THIS-FOLDER"] if masking.causal else []
         return card(

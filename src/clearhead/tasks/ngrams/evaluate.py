@@ -14,10 +14,10 @@ from clearhead.errors import DataError
 from clearhead.models import Ngram
 from clearhead.models.word_cache import WordCache
 from clearhead.tasks.evaluation import Evaluation
-from clearhead.tasks.language.data import counted
 from clearhead.tasks.language.evaluate import held_out_text
 from clearhead.tasks.ngrams.data import SentenceText
 from clearhead.tasks.ngrams.model import NgramModel
+from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import BOS
 
 HALF_LIVES = (25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 400.0, 800.0)

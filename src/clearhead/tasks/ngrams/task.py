@@ -15,13 +15,14 @@ from clearhead.models import Ngram
 from clearhead.models.backoff import FALLBACK, discounts
 from clearhead.tasks.card import card, data_line
 from clearhead.tasks.events import Event, Finished, Note, Validation
-from clearhead.tasks.language.data import Part, TextCorpus, counted, learn_text_tokenizer, write_held_out
+from clearhead.tasks.language.data import Part, TextCorpus, learn_text_tokenizer, write_held_out
 from clearhead.tasks.language.recipe import VALIDATION
 from clearhead.tasks.ngrams.data import SentenceText
 from clearhead.tasks.ngrams.evaluate import score, tune_cache
 from clearhead.tasks.ngrams.model import NgramModel
 from clearhead.tasks.ngrams.recipe import NgramRecipe
 from clearhead.tasks.task import ONE_STEP, RunContext, Task, publish
+from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import Tokenizer
 
 

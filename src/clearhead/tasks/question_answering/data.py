@@ -19,6 +19,7 @@ from clearhead.models import Encoder
 from clearhead.tasks.question_answering.encoding import Numbers, QuestionRows, question_first
 from clearhead.tasks.question_answering.recipe import QuestionHoldOut, QuestionsConfig
 from clearhead.tasks.question_answering.spans import occurrences
+from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import PAD
 
 # With fewer articles, one of them would be too large a part to hold out.
@@ -89,14 +90,11 @@ def split(
     return train, [question for question, name in zip(questions, names, strict=True) if name in held]
 
 
-def count(questions: int) -> str:
-    """A number of questions in words."""
-    return f"{questions:,} question{'' if questions == 1 else 's'}"
-
-
 def reasons(left_out: Counter[str]) -> str:
     """What was left out, in words."""
-    return "; ".join(f"left out {count(number)} {reason}" for reason, number in left_out.items())
+    return "; ".join(
+        f"left out {counted(number, 'question')} {reason}" for reason, number in left_out.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -174,8 +172,8 @@ class QuestionBatches(PlannedBatches[Plan, QuestionBatch]):
         ]
         if len(plans) < step:
             raise DataError(
-                f"{count(len(self.rows.tokens))} are too few for the {step} batches of a step; use fewer "
-                "ranks, a lower training.accumulate or more questions"
+                f"{counted(len(self.rows.tokens), 'question')} are too few for the {step} batches of a step; "
+                "use fewer ranks, a lower training.accumulate or more questions"
             )
         return [plans[index] for index in random.permutation(len(plans))[: len(plans) - len(plans) % step]]
 

@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clearhead.checkpoint import SETTINGS
-from clearhead.config import parse_settings, read_toml
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.examples import check_examples
 from clearhead.data.sources.questions import Question, read_questions
@@ -20,8 +18,9 @@ from clearhead.inspection.trace import capture
 from clearhead.models.anatomy import anatomy_of
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.question_answering.answering import Answer, batches_for
-from clearhead.tasks.question_answering.data import count, read_out
+from clearhead.tasks.question_answering.data import read_out
 from clearhead.tasks.question_answering.recipe import QuestionsConfig
+from clearhead.tasks.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.tasks.question_answering.model import QuestionAnsweringModel
@@ -78,9 +77,7 @@ class FactAttention:
 
 def test_questions(named: str | None, folder: Path) -> dict[str, list[Question]]:
     """The questions by file: of a file, else of the recipe's test files, else those held out."""
-    data = read_toml(folder / SETTINGS).get("data")
-    config = parse_settings(QuestionsConfig, data if isinstance(data, dict) else {}, str(folder), "data")
-    held_out = folder / VALIDATION
+    config, held_out = QuestionsConfig.of_run(folder), folder / VALIDATION
     files = [named] if named else list(config.test or config.validation)
     if not files and held_out.exists():
         files = [str(held_out)]
@@ -108,12 +105,12 @@ def evaluate(
     answers = _answers(model, questions, progress)
     scores = Scores.of(questions, [answer.text for answer in answers])
     lines = [
-        f"{where}: {count(len(questions))}",
+        f"{where}: {counted(len(questions), 'question')}",
         f"exact match {scores.exact_match:.2%}",
         f"F1 {scores.f1:.2%}",
     ]
     record: dict[str, Any] = {**vars(scores), "blank": blank}
-    notes = [f"left out {count(blank)} without words or about an empty context"] if blank else []
+    without = f"left out {counted(blank, 'question')} without words or about an empty context"
     if len(by_file) > 1:
         errors = _errors(by_file, answers)
         lines += [f"  error {error:6.2%}  {Path(file).name}" for file, error in errors.items()]
@@ -135,7 +132,7 @@ def evaluate(
                 "mass": attention.mass.tolist(),
                 "chance": attention.chance,
             }
-    return Evaluation(tuple(lines), record, tuple(notes))
+    return Evaluation(tuple(lines), record, (without,) if blank else ())
 
 
 @torch.no_grad()
@@ -229,8 +226,8 @@ def _no_answer(questions: Sequence[Question], answers: Sequence[Answer]) -> dict
 def _attention_lines(name: str, attention: FactAttention) -> list[str]:
     layer, head = attention.best
     lines = [
-        f"attention from the {name} ({count(attention.questions)} with supporting facts): share whose most "
-        "attended fact is a supporting one, by layer and head"
+        f"attention from the {name} ({counted(attention.questions, 'question')} with supporting facts): "
+        "share whose most attended fact is a supporting one, by layer and head"
     ]
     lines += [
         f"  layer {number}: {' '.join(f'{one:4.0%}' for one in top)}"

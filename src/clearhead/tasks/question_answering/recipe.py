@@ -1,9 +1,8 @@
 """Settings of a question-answering run."""
 
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from clearhead.config import Settings
 from clearhead.data.batching.buckets import BatchingConfig
@@ -11,13 +10,12 @@ from clearhead.models import EncoderConfig
 from clearhead.models.heads import SpanConfig
 from clearhead.tasks.init_from import with_init_from
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.split_files import Files, SplitFiles
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.optimizer import AdamWConfig, OptimizerConfig
 from clearhead.training.schedule import CosineSchedule, ScheduleConfig
 
-Files = Annotated[tuple[str, ...], Field(strict=False)]
-PARTS = ("train", "validation", "test")
 HEADS = ("span", "classifier")
 
 
@@ -30,33 +28,12 @@ class QuestionHoldOut(Settings):
     """Maximum number of questions."""
 
 
-class QuestionsConfig(Settings):
+class QuestionsConfig(SplitFiles):
     """The questions and their texts."""
 
     train: Files
     """Files in SQuAD's format (.json), as JSON Lines or in bAbI's format, compressed or not."""
-    validation: Files = ()
-    """Default: a part of the training questions (see hold_out)."""
-    test: Files = ()
-    """Files that `clearhead evaluate` measures on by default."""
     hold_out: QuestionHoldOut = QuestionHoldOut()
-
-    @field_validator("train")
-    @classmethod
-    def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
-        if not files:
-            raise ValueError("is empty; name a file")
-        return files
-
-    def absolute(self) -> "QuestionsConfig":
-        """The same data with absolute paths."""
-        parts = {part: tuple(str(Path(file).absolute()) for file in getattr(self, part)) for part in PARTS}
-        return self.model_copy(update=parts)
-
-    @property
-    def paths(self) -> list[str]:
-        """All files of the run."""
-        return [*self.train, *self.validation, *self.test]
 
     @property
     def holds_out(self) -> bool:
@@ -111,8 +88,7 @@ class QuestionAnsweringRecipe(Recipe):
             )
         if self.batches.kind == "packed":
             raise ValueError("batches.kind is 'packed', but every question needs a row")
-        if self.training.average and self.training.average.of == "best" and not self.data.holds_out:
-            raise ValueError("training.average.of is 'best', but no questions are held out for validation")
+        self.check_average(self.data.holds_out, "no questions are")
         return self
 
     def absolute(self) -> Self:
@@ -127,4 +103,4 @@ class QuestionAnsweringRecipe(Recipe):
 
     def resume_settings(self) -> dict[str, Any]:
         groups = self.model_dump(mode="json", exclude={"kind", "data"}, exclude_none=True)
-        return {**groups, "data": self.data.model_dump(mode="json", exclude={*PARTS})}
+        return {**groups, "data": self.data.without_files()}

@@ -1,6 +1,5 @@
 """The question-answering task: its loss, data, validation and model card."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -16,10 +15,9 @@ from clearhead.data.batching.plan import SINGLE, Share
 from clearhead.data.progress import track_progress
 from clearhead.data.sources.examples import check_examples, examples_hash
 from clearhead.data.sources.questions import Question
-from clearhead.evaluation.answers import best_over, exact_match, f1
 from clearhead.evaluation.metric import EXACT_MATCH, F1, LOSS
 from clearhead.models import Encoder
-from clearhead.tasks.card import card, data_line
+from clearhead.tasks.card import card, data_line, parameter_count
 from clearhead.tasks.events import Note
 from clearhead.tasks.init_from import INIT_FROM, tokenizer_of
 from clearhead.tasks.question_answering.answering import find_answers
@@ -27,17 +25,17 @@ from clearhead.tasks.question_answering.data import (
     QuestionBatch,
     QuestionBatches,
     Questions,
-    count,
     read_out,
     reasons,
 )
 from clearhead.tasks.question_answering.encoding import QuestionEncoder
-from clearhead.tasks.question_answering.evaluate import VALIDATION
+from clearhead.tasks.question_answering.evaluate import VALIDATION, Scores
 from clearhead.tasks.question_answering.model import QuestionAnsweringModel
 from clearhead.tasks.question_answering.recipe import QuestionAnsweringRecipe
 from clearhead.tasks.question_answering.spans import span_loss
-from clearhead.tasks.records import write_named
+from clearhead.tasks.records import write_examples
 from clearhead.tasks.task import RunContext, Task
+from clearhead.tasks.wording import counted
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer
 
@@ -61,7 +59,8 @@ class QuestionAnsweringTask(Task):
         self.data_fingerprint = [examples_hash(path) for path in [*data.train, *data.validation]]
         yield Note(self._about())
         if self.holds_out:
-            context.ranks.first(lambda: self._write_held_out(context.out / VALIDATION))
+            held_out = self.questions.validation
+            context.ranks.first(lambda: write_examples(context.out / VALIDATION, held_out))
         self.processor = context.processor(TextProcessor, self._make_processor)
         labels = f"; {len(self.processor.labels):,} answers" if self.processor.labels else ""
         yield Note(f"tokenizer: {self.processor.size:,} tokens ({recipe.tokenizer.kind}){labels}")
@@ -91,22 +90,18 @@ class QuestionAnsweringTask(Task):
                 losses += self.loss(model, batch)
             rows += batch.tokens
         found = find_answers(model, self.encoder, questions, self.recipe.answers, batches, autocast)
-        pairs = [(one.text, question.answers) for one, question in zip(found, questions, strict=True)]
-        return {
-            "loss": float(losses) / rows,
-            "exact_match": sum(best_over(exact_match, *pair) for pair in pairs) / len(pairs),
-            "f1": sum(best_over(f1, *pair) for pair in pairs) / len(pairs),
-        }
+        scores = Scores.of(questions, [answer.text for answer in found])
+        return {"loss": float(losses) / rows, "exact_match": scores.exact_match, "f1": scores.f1}
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = parameter_count(model)
         how = (
             "A part of a text" if self.encoder.finds_spans else f"One of {len(self.encoder.labels):,} answers"
         )
         return card(
             title="Answers to questions about a text",
             about=f"{how} answers a question. Trained with clearhead: an encoder with {parameters:,} "
-            f"parameters on {count(len(self.questions.train))}; {step:,} training steps.",
+            f"parameters on {counted(len(self.questions.train), 'question')}; {step:,} training steps.",
             use=[
                 "clearhead answer 'A question?' --context FILE --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER",
@@ -139,11 +134,6 @@ class QuestionAnsweringTask(Task):
     @cached_property
     def _validation(self) -> QuestionBatches:
         return self._batches(self.questions.validation, SINGLE)
-
-    def _write_held_out(self, path: Path) -> None:
-        if not path.exists():
-            lines = (json.dumps(one._asdict(), ensure_ascii=False) for one in self.questions.validation)
-            write_named(path, "".join(f"{line}\n" for line in lines))
 
     def _about(self) -> str:
         found = self.questions

@@ -269,8 +269,7 @@ class TranslationRecipe(Recipe):
             raise ValueError(
                 "training.monitor is 'bleu', but validation.sentences is 0; set it to a few hundred"
             )
-        if self.training.average and self.training.average.of == "best" and not held_out:
-            raise ValueError("training.average.of is 'best', but no pairs are held out for validation")
+        self.check_average(held_out, "no pairs are")
         return self
 
     def absolute(self) -> Self:

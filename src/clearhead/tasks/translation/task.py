@@ -20,7 +20,7 @@ from clearhead.errors import ModelError
 from clearhead.evaluation.metric import BLEU, LOSS
 from clearhead.layers.layout import Packed, Padded, PairLayout
 from clearhead.models import EncoderDecoder
-from clearhead.tasks.card import card, data_line
+from clearhead.tasks.card import card, data_line, parameter_count
 from clearhead.tasks.events import Note
 from clearhead.tasks.init_from import naming
 from clearhead.tasks.records import write_named
@@ -175,7 +175,7 @@ class TranslationTask(Task):
         files = [
             f"`{file_name(part, one, directions)}`" for one in directions for part in ("validation", "test")
         ]
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        parameters = parameter_count(model)
         return card(
             title=", ".join(f"{NAMES[source]} to {NAMES[target]}" for source, target in directions),
             about=f"A translator trained with clearhead: {config.summary}, {recipe.tokenizer.kind} "
