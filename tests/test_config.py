@@ -56,6 +56,7 @@ def problems(values: dict) -> tuple[str, ...]:
             "animal: 'bird' is a value, but this is a group of settings; write { kind = \"bird\" }",
         ),
         ({"name": 3}, "name: 3 is not a string (put it in quotes)"),
+        ({"fields": "a"}, "fields: 'a' is not a list (put it in brackets)"),
     ],
 )
 def test_an_error_names_path_value_and_fix(values, problem):

@@ -61,6 +61,8 @@ WRONG_TYPE = {
     "float_parsing": "is not a number",
     "string_type": "is not a string (put it in quotes)",
     "bool_type": "is not true or false",
+    "list_type": "is not a list (put it in brackets)",
+    "tuple_type": "is not a list (put it in brackets)",
     "model_type": "is a value, but this is a group of settings",
     "model_attributes_type": "is a value, but this is a group of settings",
 }

@@ -57,7 +57,7 @@ def test_an_answer_has_a_score_and_a_position(call, trained, files):
 
 def test_questions_come_from_stdin_line_by_line(call, trained, files):
     result = call(
-        "answer", "--model", trained, "--context", files / "context.txt", "--json", stdin=b"Who?\nWhere?\n"
+        "answer", "--model", trained, "--context", files / "context.txt", "--json", stdin=b"Who?\n\nWhere?\n"
     )
     records = [json.loads(line) for line in result.lines]
     assert [record["question"] for record in records] == ["Who?", "Where?"]

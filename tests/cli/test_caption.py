@@ -60,9 +60,10 @@ def test_paths_come_from_stdin_and_records_go_to_stdout(call, trained, photos):
 
 def test_an_image_that_cannot_be_read_does_not_stop_the_others(call, trained, photos, tmp_path):
     (tmp_path / "text.jpg").write_text("no image")
-    result = call("caption", "--model", trained, photos / "0.jpg", tmp_path / "text.jpg", tmp_path / "no.jpg")
+    good, bad = photos / "0.jpg", (tmp_path / "text.jpg", tmp_path / "no.jpg")
+    result = call("caption", "--model", trained, good, *bad, good)
     assert result.code == 2
-    assert len(result.lines) == 1
+    assert [line.split("\t")[0] for line in result.lines] == [str(good)] * 2
     assert f"{tmp_path / 'text.jpg'}: not an image, or damaged (no known format)" in result.err
     assert f"{tmp_path / 'no.jpg'}: no such file" in result.err
     assert result.err.endswith("2 images could not be read; all others are described\n")

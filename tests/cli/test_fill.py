@@ -74,6 +74,22 @@ def test_a_text_that_cannot_be_filled_gets_one_line(call, trained, text: str, me
     assert result.err.count("\n") == 1
 
 
+def test_a_line_that_cannot_be_filled_is_named_and_the_others_are_filled(call, trained):
+    lines = "The [MASK] likes milk.\n\nnothing hidden\n" + "[MASK] " * 2000 + "\nThe [MASK] likes grass.\n"
+    result = call("fill", "--model", trained, "--json", stdin=lines.encode())
+    assert result.code == 2
+    assert [json.loads(line)["text"] for line in result.lines] == [
+        "The [MASK] likes milk.",
+        "",
+        "The [MASK] likes grass.",
+    ]
+    assert [line.partition(";")[0] for line in result.err.splitlines()] == [
+        "clearhead: text 3: has no [MASK]",
+        "clearhead: text 4: the text has 2002 tokens, but the model takes at most 128",
+        "clearhead: 2 texts could not be filled",
+    ]
+
+
 def test_wrong_uses_get_one_line(call, trained, files):
     assert "--top" in call("fill", "--model", trained, "--top", "0", "a [MASK]").err
     other = call("fill", "--model", "shakespeare", "a [MASK]")

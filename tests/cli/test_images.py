@@ -47,8 +47,10 @@ def trained(files: Path, call) -> Path:
 def test_images_get_a_label_and_a_probability(call, trained, files):
     names = [next((files / "test" / label).iterdir()) for label in ("light", "dark")]
     result = call("classify", "--model", trained, *names)
-    assert [line.split("\t")[0] for line in result.lines] == ["light", "dark"]
-    assert all(0.5 < float(line.split("\t")[1]) <= 1 for line in result.lines)
+    lines = [line.split("\t") for line in result.lines]
+    assert [line[:2] for line in lines] == [[str(names[0]), "light"], [str(names[1]), "dark"]]
+    assert all(0.5 < float(line[2]) <= 1 for line in lines)
+    assert call("classify", "--model", trained, names[0]).out == result.lines[0].partition("\t")[2] + "\n"
 
 
 def test_stdin_is_a_list_of_images(call, trained, files):
@@ -74,7 +76,7 @@ def test_what_is_no_image_is_one_line_each_and_the_others_get_a_label(call, trai
     good = next((files / "test" / "light").iterdir())
     result = call("classify", "--model", trained, good, tmp_path / "cat.jpg", good, "A fine film.")
     assert result.code == 2
-    assert [line.split("\t")[0] for line in result.lines] == ["light", "light"]
+    assert [line.split("\t")[:2] for line in result.lines] == [[str(good), "light"]] * 2
     assert [line for line in result.err.splitlines() if line.startswith("clearhead: ")] == [
         f"clearhead: {tmp_path / 'cat.jpg'}: not an image, or damaged (no known format)",
         "clearhead: A fine film.: no such file",

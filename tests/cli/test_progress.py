@@ -26,6 +26,13 @@ def test_the_rate_of_a_resumed_job_excludes_earlier_steps(monkeypatch, capsys):
     assert capsys.readouterr().err == "step 990 of 1,000: 1.0 steps/s, 10 s left, loss 1\n"
 
 
+def test_units_have_a_plural(capsys):
+    with progress.Progress("evaluating", "batch") as shown:
+        shown.start(1)
+        shown.update(1)
+    assert "batches/s" in capsys.readouterr().err
+
+
 class Terminal(io.StringIO):
     """A stream that claims to be a terminal."""
 

@@ -33,7 +33,7 @@ def test_a_bad_request_is_refused_by_field(client, body, status, field, message)
         ({**ROW, "weights": ["x"]}, "interventions.0.weights.0: 'x' is not a number"),
         ({**ROW, "weights": [-1]}, "interventions.0.weights.0: -1 should be greater than or equal to 0"),
         (ROW, "interventions.0.weights: is missing"),
-        ({**MUTE, "heads": 0}, "interventions.0.heads: 0 should be a valid list"),
+        ({**MUTE, "heads": 0}, "interventions.0.heads: 0 is not a list (put it in brackets)"),
         ({**MUTE, "heads": [0.5]}, "interventions.0.heads.0: 0.5 is not an integer"),
         ({**MUTE, "hed": 0}, "interventions.0.hed: unknown setting; docs/trace.md lists the fields"),
         (

@@ -1,5 +1,6 @@
 """clearhead answer: answers to questions about a text."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +43,8 @@ def answer(
     """Answer questions about a text.
 
     Prints each answer, its score, and its position in the text: the first and one past the last character. A
-    model that chooses among known answers prints no position.
+    model that chooses among known answers prints no position. No answer is a blank line; blank lines of stdin
+    are skipped.
 
     \b
     Examples:
@@ -56,7 +58,8 @@ def answer(
         raise DataError("--context -: stdin holds the text, so pass the questions as arguments")
     text = read_stdin("context") if context == "-" else _read(Path(context))
     loaded: QuestionAnsweringModel = load_for("question_answering", model, device_named(device))
-    for batch in in_batches(utf8_arguments(questions, "question") if questions else read_lines(), LINES):
+    asked = utf8_arguments(questions, "question") if questions else _not_blank(read_lines())
+    for batch in in_batches(asked, LINES):
         for found in loaded.answer(batch, text, threshold=threshold):
             if json:
                 print_result(_record(found))
@@ -66,6 +69,10 @@ def answer(
             else:
                 print_status(f"no answer ({found.score:.3f}): {found.question}")
                 print_result("")
+
+
+def _not_blank(lines: Iterable[str]) -> Iterable[str]:
+    return (line for line in lines if line.strip())
 
 
 def _read(path: Path) -> str:

@@ -46,19 +46,19 @@ def caption(
     options, failed, named = CaptionOptions(beam, nbest, length_penalty), 0, not images or len(images) > 1
     options.resolved(captioner.search)
     for batch in in_batches(images or (line for line in read_lines() if line.strip()), IMAGES):
-        decoded = {}
+        paths, decoded = [], []
         for path in batch:
             try:
-                decoded[path] = captioner.processor.image.square(path)
+                decoded.append(captioner.processor.image.square(path))
             except ClearheadError as error:
                 if not named:
                     raise
                 print_status(f"clearhead: {error}")
                 failed += 1
-        found = captioner.caption(
-            list(decoded.values()), beam=beam, nbest=nbest, length_penalty=length_penalty
-        )
-        for path, one in zip(decoded, found, strict=True):
+            else:
+                paths.append(path)
+        found = captioner.caption(decoded, beam=beam, nbest=nbest, length_penalty=length_penalty)
+        for path, one in zip(paths, found, strict=True):
             _print(path if named else "", path, one, nbest, json)
     if failed:
         raise DataError(f"{failed:,} image{'s' * (failed != 1)} could not be read; all others are described")

@@ -35,7 +35,8 @@ def classify(
 ) -> None:
     """Print the label of each text or image and its probability.
 
-    If a text may have several labels, all from --threshold on (0.5 by default) are printed.
+    If a text may have several labels, all from --threshold on (0.5 by default) are printed. Of
+    several images, each line begins with the path.
 
     With --explain, a bag of words names the n-grams with the most weight; a sequence model the words whose
     absence changes the probability most; an image classifier the patches, by row and column.
@@ -56,6 +57,7 @@ def classify(
     if threshold is not None and not classifier.multi_label:
         raise SettingsError(f"--threshold: {model} gives each text one label; leave it out")
     options, problems = given(threshold=threshold), []
+    named = classifier.task == "image_classification" and (not texts or len(texts) > 1)
     for batch in in_batches(utf8_arguments(texts, "text") if texts else read_lines(), LINES):
         for found in _classified(classifier, batch, options, problems):
             blank = not found.text.strip()
@@ -68,7 +70,7 @@ def classify(
                 continue
             if found.unknown:
                 print_status(f"not in the model's vocabulary: {', '.join(found.unknown[:SHOWN])}")
-            print_result(_line(found))
+            print_result(f"{found.text}\t{_line(found)}" if named else _line(found))
             for part, added in list(evidence.items())[:SHOWN]:
                 print_result(f"  {added:+.2f}  {part}")
     if problems:

@@ -1,11 +1,13 @@
 """clearhead fill: words for the masks of a text."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.console import in_batches, print_result, read_lines, utf8_arguments
+from clearhead.cli.console import in_batches, print_result, print_status, read_lines, utf8_arguments
 from clearhead.cli.options import Device, Json, device_named, option
+from clearhead.errors import DataError, TextError
 
 if TYPE_CHECKING:
     from clearhead.tasks.masked.model import Filled, MaskedModel
@@ -27,7 +29,8 @@ def fill(
     """Fill the masks of texts, and list the most likely tokens.
 
     Write [MASK] where a token is missing; a text may have several. ▁ before a token stands for a space.
-    Blank lines stay blank.
+    Blank lines stay blank. A text that cannot be filled is reported, the others are filled, and the exit code
+    is 2.
 
     \b
     Examples:
@@ -38,10 +41,33 @@ def fill(
     from clearhead.tasks.load import load_for
 
     masked: MaskedModel = load_for("masked", model, device_named(device))
+    number, failed, alone = 0, 0, texts is not None and len(texts) == 1
     for batch in in_batches(utf8_arguments(texts, "text") if texts else read_lines(), LINES):
+        for found in _filled(masked, batch, top):
+            number += 1
+            if isinstance(found, TextError):
+                if alone:
+                    raise found
+                failed += 1
+                # A text that is filled alone is the first of its list.
+                print_status(f"clearhead: text {number}: {str(found).removeprefix('text 1: ')}")
+                continue
+            _print(found, json)
+    if failed:
+        raise DataError(f"{failed:,} text{'s' * (failed != 1)} could not be filled; all others are filled")
+
+
+def _filled(masked: "MaskedModel", batch: list[str], top: int) -> "Iterator[Filled | TextError | None]":
+    """The filled texts of a batch, None where one is blank, and what is wrong with the others."""
+    try:
         found = iter(masked.fill([text for text in batch if text.strip()], top=top))
+        yield from [next(found) if text.strip() else None for text in batch]
+    except TextError as error:
+        if len(batch) == 1:
+            yield error
+            return
         for text in batch:
-            _print(next(found) if text.strip() else None, json)
+            yield from _filled(masked, [text], top)
 
 
 def _print(found: "Filled | None", json: bool) -> None:

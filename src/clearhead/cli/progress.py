@@ -64,7 +64,7 @@ class Progress:
 
     def update(self, done: int, *details: str) -> None:
         """Show that `done` units are done, and details, the most important first."""
-        now, units = monotonic(), self.unit if self.unit.isupper() else f"{self.unit}s"
+        now, units = monotonic(), _plural(self.unit)
         rate = (done - self._initial) / max(now - self._started, 1e-9)
         speed = f"{rate:.1f} {units}/s"
         left = f"{format_duration((self.total - done) / rate)} left" if self.total and rate else ""
@@ -125,6 +125,11 @@ def format_duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02} min"
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+def _plural(unit: str) -> str:
+    """Several of a unit; abbreviations such as MB stay as they are."""
+    return unit if unit.isupper() else f"{unit}{'es' if unit.endswith('ch') else 's'}"
 
 
 def _fit(parts: Iterable[str], width: int) -> str:

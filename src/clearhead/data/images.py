@@ -65,9 +65,7 @@ def resize(image: Image.Image, size: int, fit: Fit = "crop", resample: Resample 
     if image.size != (size, size):
         longer, shorter = max(image.size), min(image.size)
         if longer > MAX_SIDES * shorter:
-            raise DataError(
-                f"{image.width} x {image.height} pixels are too narrow for a square; crop it first"
-            )
+            raise DataError(f"{image.width} x {image.height} pixels are too narrow; crop the image")
         crop = fit == "crop"
         image = ImageOps.fit(image, (size, size), method) if crop else image.resize((size, size), method)
     return np.array(image)

@@ -18,10 +18,10 @@ from clearhead.explorer.library import Library
 from clearhead.inspection.trace import capture
 from clearhead.tasks.events import Note
 from clearhead.tasks.question_answering import evaluate
-from clearhead.tasks.question_answering.data import Questions
+from clearhead.tasks.question_answering.data import Questions, split
 from clearhead.tasks.question_answering.evaluate import Scores, fact_attention
 from clearhead.tasks.question_answering.model import QuestionAnsweringModel
-from clearhead.tasks.question_answering.recipe import QuestionsConfig
+from clearhead.tasks.question_answering.recipe import QuestionHoldOut, QuestionsConfig
 from clearhead.tasks.question_answering.sizing import fit_questions
 from clearhead.tasks.run import resume, train
 
@@ -191,6 +191,19 @@ def test_whole_stories_are_held_out(files: Path):
     found = Questions.read(config, "span", seed=1)
     assert 0 < len(found.validation) <= 0.05 * (len(found.train) + len(found.validation))
     assert not {one.context for one in found.train} & {one.context for one in found.validation}
+
+
+@pytest.mark.parametrize(("texts", "held"), [(10, 3), (2, 0)])
+def test_of_few_questions_the_smallest_text_is_held_out_unless_it_is_a_large_part(texts: int, held: int):
+    questions = [
+        Question(f"Kim is in room {text}.", f"{who}?", ("Kim",), group="one")
+        for text in range(texts)
+        for who in ("Who", "Who is it", "Who is in the room")
+    ]
+    train, validation = split(questions, QuestionHoldOut(), seed=1)
+    assert (len(train), len(validation)) == (3 * texts - held, held)
+    assert len({one.context for one in validation}) <= 1
+    assert split(questions, QuestionHoldOut(share=0), seed=1)[1] == []
 
 
 def test_a_recipe_is_sized_to_the_answers(files: Path):

@@ -82,8 +82,9 @@ def fit_captions(
     corpus = Corpus.read(data, seed=1)
     if len(corpus.train) < MIN_IMAGES:
         raise DataError(
-            f"{' and '.join(paths)}: {len(corpus.train)} images with captions to train on; a captioner needs "
-            f"at least {MIN_IMAGES}, better thousands"
+            f"{' and '.join(paths)}: {len(corpus.train)} images with captions to train on, "
+            f"{len(corpus.validation)} held out; a captioner needs at least {MIN_IMAGES} to train on, better "
+            "thousands"
         )
     texts = corpus.train.texts
     lengths = np.array([len(text.split()) + 2 for text in texts])

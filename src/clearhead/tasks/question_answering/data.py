@@ -24,6 +24,8 @@ from clearhead.text.tokenizer import PAD
 
 # With fewer articles, one of them would be too large a part to hold out.
 MIN_ARTICLES = 20
+# The largest share of the questions that one text may be to be held out where the share set is smaller.
+MAX_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,10 @@ def usable(files: Sequence[str], head: str) -> tuple[list[Question], Counter[str
 def split(
     questions: Sequence[Question], hold: QuestionHoldOut, seed: int
 ) -> tuple[list[Question], list[Question]]:
-    """Holds out whole articles or stories, or whole texts of few articles, up to a number of questions."""
+    """Holds out whole articles or stories, or whole texts of few articles, up to a number of questions.
+
+    Of few questions, the smallest text is held out, even if that is more than the share.
+    """
     by_article = len({question.group for question in questions}) >= MIN_ARTICLES
     names = [question.group if by_article else question.context for question in questions]
     sizes, limit = Counter(names), min(hold.share * len(questions), hold.most)
@@ -86,6 +91,10 @@ def split(
         if total + sizes[name] <= limit:
             held.add(name)
             total += sizes[name]
+    if not held and limit:
+        smallest = min(sizes, key=lambda name: sizes[name])
+        if sizes[smallest] <= min(MAX_SHARE * len(questions), hold.most):
+            held.add(smallest)
     train = [question for question, name in zip(questions, names, strict=True) if name not in held]
     return train, [question for question, name in zip(questions, names, strict=True) if name in held]
 

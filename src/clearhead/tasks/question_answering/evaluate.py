@@ -119,7 +119,9 @@ def evaluate(
     if any(not question.answers for question in questions):
         found = _no_answer(questions, answers)
         record |= found
-        lines += [f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.items()]
+        lines.append(f'"no answer" recognised: {found["no_answer_accuracy"]:.2%}')
+        if "best_threshold" in found:
+            lines.append(f"best F1 {found['best_f1']:.2%}, with --threshold {found['best_threshold']:.4g}")
     if any(question.facts for question in questions):
         supported = [question for question in questions if question.facts]
         step = max(1, len(supported) // SAMPLE)

@@ -57,11 +57,14 @@ class FittedQuestions(FittedRecipe):
             lines.append(f"{without:,} questions have no answer, which the model learns to say")
         if found.left_out:
             lines.append(reasons(found.left_out))
+        validated = f"validated every {run.validate_every:,}; the best model is kept"
+        if not found.validation:
+            validated = "not validated: no text is small enough to hold out; name a file in data.validation"
         return [
             *lines,
             f"model: {model.kind}, width {model.width}, {model.layers} layers, rows of up to "
             f"{model.max_length} tokens",
-            f"run: {run.steps:,} steps, validated every {run.validate_every:,}; the best model is kept",
+            f"run: {run.steps:,} steps, {validated}",
         ]
 
 
