@@ -58,8 +58,8 @@ def answer(
         raise DataError("--context -: stdin holds the text, so pass the questions as arguments")
     text = read_stdin("context") if context == "-" else _read(Path(context))
     loaded: QuestionAnsweringModel = load_for("question_answering", model, device_named(device))
-    asked = utf8_arguments(questions, "question") if questions else _not_blank(read_lines())
-    for batch in in_batches(asked, LINES):
+    given = utf8_arguments(questions, "question") if questions else _not_blank(read_lines())
+    for batch in in_batches(given, LINES):
         for found in loaded.answer(batch, text, threshold=threshold):
             if json:
                 print_result(_record(found))
