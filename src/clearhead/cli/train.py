@@ -228,7 +228,7 @@ def _finish(event: "Finished", folder: Path, json: bool) -> None:
     settings = read_toml(folder / SETTINGS)
     task, name = TASKS[task_of(settings)], quote(str(folder))
     options = task.Recipe.usage(settings)
-    print_status(f'try it: {task.command} --model {name}{options} "..."')
+    print_status(f"try it: {task.command} --model {name}{options} {task.argument}")
     print_status(f"evaluate it: clearhead evaluate {name}{options}{task.test_option}")
     print_result({"folder": str(folder), "step": event.step} if json else str(folder))
 

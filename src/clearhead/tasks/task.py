@@ -64,6 +64,8 @@ class Task(ABC):
     """A verb for error messages: this model "translates"."""
     command: ClassVar[str] = "clearhead explore"
     """The command that uses the models."""
+    argument: ClassVar[str] = '"..."'
+    """What the command takes, as a hint at the end of a run."""
     test_option: ClassVar[str] = ""
     """The option that `clearhead evaluate` cannot do without: " --words FILE"."""
     processor: Any = None

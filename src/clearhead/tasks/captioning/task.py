@@ -62,6 +62,7 @@ class CaptioningTask(Task):
     metrics = (LOSS, BLEU)
     does = "describes images"
     command = "clearhead caption"
+    argument = "IMAGE"
     recipe: CaptioningRecipe
     processor: CaptionProcessor
 

@@ -35,6 +35,7 @@ class ImageClassificationTask(Task):
     metrics = (LOSS, MACRO_F1, ACCURACY)
     does = "classifies images"
     command = "clearhead classify"
+    argument = "IMAGE"
     recipe: ImageClassificationRecipe
     processor: ImageProcessor
 
