@@ -162,7 +162,7 @@ def test_a_missing_file_an_empty_one_and_a_folder_are_named(tmp_path):
     assert problem((tmp_path, tmp_path), LANGUAGES) == f"{tmp_path}: is a folder; name a file in it"
     for kind in (".tsv", ".csv", ".jsonl", ".tmx", ".tsv.gz"):
         path = written(tmp_path / f"x{kind}", gzip.compress(b"") if kind.endswith(".gz") else b"")
-        assert problem(path, LANGUAGES) == f"{path}: is empty"
+        assert problem(path, LANGUAGES) == f"{path}: is empty; name another file"
 
 
 def test_unequal_line_counts_are_both_reported(tmp_path):

@@ -50,7 +50,7 @@ def _table_captions(path: Path) -> Iterator[Caption]:
     rows = csv_rows(path) if separator == "," else tsv_rows(path)
     first = next(rows, None)
     if first is None:
-        raise DataError(f"{path}: is empty")
+        raise DataError(f"{path}: is empty; name another file")
     columns = _usual([name.strip() for name in first[1]])
     image, caption = columns or (0, 1)
     for number, row in rows if columns else chain([first], rows):

@@ -73,7 +73,7 @@ def _examples(path: Path, rows: Rows, columns: Columns | None) -> Iterator[Examp
     """Two columns of the rows; a first row that holds their names is a header."""
     peeked = list(islice(rows, GUESSED_FROM))
     if not peeked:
-        raise DataError(f"{path}: is empty")
+        raise DataError(f"{path}: is empty; name another file")
     first, header = peeked[0][0], [name.strip() for name in peeked[0][1]]
     chosen: Sequence[int | str] | None = (
         columns or usual_names(header) or _guessed([row for _, row in peeked])

@@ -79,7 +79,7 @@ def lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
                 raise undecodable(path, number, line[error.start], encoding) from None
             yield text.removesuffix("\n").removesuffix("\r")
     if number == 0:
-        raise DataError(f"{path}: is empty")
+        raise DataError(f"{path}: is empty; name another file")
 
 
 class UndecodableError(DataError):

@@ -73,7 +73,7 @@ def _pairs(path: Path, rows: Rows, languages: tuple[str, str], columns: Columns 
     """Two columns of the rows; a first row that holds their names is a header."""
     first = next(rows, None)
     if first is None:
-        raise DataError(f"{path}: is empty")
+        raise DataError(f"{path}: is empty; name another file")
     header = [name.strip() for name in first[1]]
     names = columns or usual_columns(header, languages) or (0, 1)
     for name in names:

@@ -65,7 +65,7 @@ class Units:
             self._parser.Parse(chunk, last)
         except expat.ExpatError as error:
             if not chunk and error.lineno == 1 and error.offset == 0:
-                raise DataError(f"{self.path}: is empty") from None
+                raise DataError(f"{self.path}: is empty; name another file") from None
             reason = expat.ErrorString(error.code)
             raise DataError(f"{self.path}, line {error.lineno}: not well-formed TMX ({reason})") from None
         pairs, self._pairs = self._pairs, []
