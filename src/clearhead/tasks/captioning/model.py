@@ -150,8 +150,9 @@ class CaptionModel:
         """
         encoded = self.model.encode(self._inputs(self.processor.image.pixels([image])))
         shares = self.model.word_logits(encoded)[0].float().softmax(-1)
-        best = shares.topk(min(count, len(shares)))
-        pieces = self.tokenizer.pieces(best.indices.tolist())
+        special = len(self.tokenizer.special_tokens)
+        best = shares[special:].topk(min(count, len(shares) - special))
+        pieces = self.tokenizer.pieces((best.indices + special).tolist())
         return dict(zip(pieces, best.values.tolist(), strict=True))
 
     def explain(
