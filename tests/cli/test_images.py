@@ -39,7 +39,7 @@ def trained(files: Path, call) -> Path:
         assert "images: 40, the shorter side of the median one" in result.err
         assert "model: images of 32 pixels, 8 x 8 patches, width 16, 1 layers" in result.err
         assert "images to train on: 36, 4 for validation; 2 labels: dark, light" in result.err
-        assert f"try it: clearhead classify --model {files / 'run'}" in result.err
+        assert f"try it: clearhead classify --model {files / 'run'} IMAGE\n" in result.err
         assert result.out == f"{files / 'run'}\n"
     return files / "run"
 
@@ -72,16 +72,19 @@ def test_explain_names_patches(call, trained, files):
 
 
 def test_what_is_no_image_is_one_line_each_and_the_others_get_a_label(call, trained, files, tmp_path):
-    (tmp_path / "cat.jpg").write_text("a cat")
+    bad = tmp_path / "cat.jpg"
+    bad.write_text("a cat")
     good = next((files / "test" / "light").iterdir())
-    result = call("classify", "--model", trained, good, tmp_path / "cat.jpg", good, "A fine film.")
+    result = call("classify", "--model", trained, good, bad, good, "A fine film.")
     assert result.code == 2
     assert [line.split("\t")[:2] for line in result.lines] == [[str(good), "light"]] * 2
     assert [line for line in result.err.splitlines() if line.startswith("clearhead: ")] == [
-        f"clearhead: {tmp_path / 'cat.jpg'}: not an image, or damaged (no known format)",
+        f"clearhead: {bad}: not an image, or damaged (no known format); save it again as .png",
         "clearhead: A fine film.: no such file",
-        "clearhead: 2 of the images could not be read; all others have a label",
+        "clearhead: 2 images could not be read; all others have a label",
     ]
+    alone = call("classify", "--model", trained, "A fine film.")
+    assert (alone.code, alone.err) == (2, "clearhead: A fine film.: no such file\n")
 
 
 def test_evaluate_prints_accuracy_and_the_confusion_matrix(call, trained, files):

@@ -59,7 +59,7 @@ def classify(
     options, problems = given(threshold=threshold), []
     named = classifier.task == "image_classification" and (not texts or len(texts) > 1)
     for batch in in_batches(utf8_arguments(texts, "text") if texts else read_lines(), LINES):
-        for found in _classified(classifier, batch, options, problems):
+        for found in _classified(classifier, batch, options, named, problems):
             blank = not found.text.strip()
             evidence = classifier.evidence(found.text) if explain and not blank else {}
             if json:
@@ -74,20 +74,27 @@ def classify(
             for part, added in list(evidence.items())[:SHOWN]:
                 print_result(f"  {added:+.2f}  {part}")
     if problems:
-        raise DataError(f"{len(problems):,} of the images could not be read; all others have a label")
+        number = len(problems)
+        raise DataError(f"{number:,} image{'s' * (number != 1)} could not be read; all others have a label")
 
 
 def _classified(
-    classifier: "ClassificationModel", batch: list[str], options: dict[str, Any], problems: list[str]
+    classifier: "ClassificationModel",
+    batch: list[str],
+    options: dict[str, Any],
+    named: bool,
+    problems: list[str],
 ) -> Iterator["Classification"]:
-    """The labels of a batch without the images that cannot be read, which are reported."""
+    """The labels of a batch; of several images, those that cannot be read are reported and left out."""
     try:
         yield from classifier.classify(batch, **options)
     except DataError as error:
         if len(batch) > 1:
             for one in batch:
-                yield from _classified(classifier, [one], options, problems)
+                yield from _classified(classifier, [one], options, named, problems)
             return
+        if not named:
+            raise
         problems.append(str(error))
         print_status(f"clearhead: {error}")
 

@@ -51,7 +51,9 @@ def decode(source: ImageSource, location: str = "", at_least: int = 0) -> Image.
         raise DataError(f"{location}: {error}") from None
     # Decoders meet hostile and broken bytes, and raise errors of many kinds.
     except Exception as error:
-        raise DataError(f"{location}: not an image, or damaged ({_reason(error)})") from None
+        raise DataError(
+            f"{location}: not an image, or damaged ({_reason(error)}); save it again as .png"
+        ) from None
 
 
 def source_name(source: ImageSource) -> str:
