@@ -59,7 +59,7 @@ class FittedQuestions(FittedRecipe):
             lines.append(reasons(found.left_out))
         validated = f"validated every {run.validate_every:,}; the best model is kept"
         if not found.validation:
-            validated = "not validated: no text is small enough to hold out; name a file in data.validation"
+            validated = "not validated, as no text is held out; data.validation may name a file"
         return [
             *lines,
             f"model: {model.kind}, width {model.width}, {model.layers} layers, rows of up to "
