@@ -13,7 +13,7 @@ from torch import nn
 from clearhead.checkpoint import CARD, WEIGHTS, save_weights
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.evaluation.metric import Metric
-from clearhead.tasks.card import parameter_count
+from clearhead.tasks.card import parameter_count, with_parents
 from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Validation
 from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
@@ -169,7 +169,7 @@ class TrainingLoop:
         model = self.trainer.parallel.model_with(final)
         scores = self.task.validate(model, self.trainer.autocast())
         add_final(out, step, scores)
-        write_named(out / CARD, self.task.card(model, step, scores))
+        write_named(out / CARD, with_parents(self.task.card(model, step, scores), self.config.parents))
         draw_curves(out, self.task.metrics)
 
     def _rank_change(self, ranks: int) -> str:

@@ -1,10 +1,11 @@
 """A recipe sized to a corpus: vocabulary, model and length of the run."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.buckets import BatchingConfig
@@ -16,13 +17,21 @@ from clearhead.errors import DataError, SettingsError
 from clearhead.models import Seq2SeqConfig, TranslatorConfig
 from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
 from clearhead.tasks.translation.data import training_files
-from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe, TranslationTraining
+from clearhead.tasks.translation.recipe import (
+    DataConfig,
+    HoldOut,
+    TranslationRecipe,
+    TranslationTraining,
+    ValidationConfig,
+)
 from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import TokenizerConfig
-from clearhead.training.schedule import InverseSquareRootSchedule
+from clearhead.training.schedule import InverseSquareRootSchedule, StableSchedule
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
+# Most pairs held out for each of validation and test; fewer for fine-tuning, which measures four times.
+HELD_OUT, TUNING_HELD_OUT = 1000, 500
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,26 @@ SIZES = (
     Size(5_000_000, 16000, "base", 0.1, 15, 16384, 7e-4),
     Size(float("inf"), 32000, "base", 0.1, 5, 25000, 7e-4),
 )
+
+
+@dataclass(frozen=True)
+class TuningSize:
+    """Settings of a run that starts from a trained model, for corpora of up to a number of pairs."""
+
+    pairs: float
+    epochs: int
+    batch_tokens: int
+    dropout: float
+
+
+TUNING_SIZES = (
+    TuningSize(2_000, 10, 1024, 0.2),
+    TuningSize(10_000, 3, 2048, 0.1),
+    TuningSize(float("inf"), 1, 2048, 0.1),
+)
+TUNING_RATE = 6e-4
+# Validations of a fine-tuning run, and how many of them may fail to improve.
+TUNING_VALIDATIONS, TUNING_PATIENCE = 8, 3
 
 
 @dataclass(frozen=True)
@@ -95,10 +124,14 @@ def fit(
     if tally.kept < 20:
         shown = " and ".join(map(_shown, paths))
         raise DataError(f"{shown}: {tally}; a translator needs at least 20 pairs, better thousands")
-    held_out = min(1000, tally.kept // 20)
+    tuned = bool(setting(requested, "training", "init_from"))
+    held_out = min(TUNING_HELD_OUT if tuned else HELD_OUT, tally.kept // 20)
     data = data.model_copy(update={"hold_out": HoldOut(validation=held_out, test=held_out)})
-    size = next(size for size in SIZES if tally.kept <= size.pairs)
     tokens = int(words * SUBWORDS_PER_WORD)
+    if tuned:
+        recipe, dropout = _tuned(data, tally.kept, tokens, requested)
+        return FittedPairs(with_changes(recipe, requested, [dropout, *changes]), tally, tokens)
+    size = next(size for size in SIZES if tally.kept <= size.pairs)
     usual = max(200, size.epochs * _steps(tokens, size.batch_tokens))
     recipe = _recipe(size, data, steps_of(requested, usual))
     if setting(requested, "model", "kind") == "seq2seq":
@@ -128,6 +161,29 @@ def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
             patience=5,
         ),
     )
+
+
+def _tuned(
+    data: DataConfig, pairs: int, tokens: int, requested: Mapping[str, Any]
+) -> tuple[TranslationRecipe, str]:
+    """A short run at a low learning rate that falls to zero, and the dropout of the inherited model."""
+    size = next(size for size in TUNING_SIZES if pairs <= size.pairs)
+    steps = steps_of(requested, max(50, size.epochs * _steps(tokens, size.batch_tokens)))
+    every = max(1, -(-steps // TUNING_VALIDATIONS))
+    recipe = TranslationRecipe(
+        data=data,
+        batches=BatchingConfig(tokens=size.batch_tokens),
+        training=TranslationTraining(
+            steps=steps,
+            schedule=StableSchedule(learning_rate=TUNING_RATE, warmup=max(1, steps // 20), decay=1.0),
+            validate_every=every,
+            save_every=every,
+            patience=TUNING_PATIENCE,
+        ),
+        # The scores before and after fine-tuning have the BLEU.
+        validation=ValidationConfig(sentences=0),
+    )
+    return recipe, f"model.dropout={size.dropout}"
 
 
 def _steps(tokens: int, batch: int) -> int:
