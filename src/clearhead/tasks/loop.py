@@ -14,6 +14,7 @@ from clearhead.checkpoint import CARD, WEIGHTS, save_weights
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.evaluation.metric import Metric
 from clearhead.tasks.card import parameter_count, with_parents
+from clearhead.tasks.comparison import compare
 from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Validation
 from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
@@ -46,6 +47,8 @@ def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, 
     if not finished.interrupted:
         final = loop.final_weights()
         context.ranks.first(lambda: loop.publish(final))
+        if training.init_from and context.ranks.rank == 0:
+            yield from compare(Path(training.init_from), context.out, finished.step, loop.trainer.device)
     return finished
 
 

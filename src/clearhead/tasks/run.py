@@ -11,7 +11,6 @@ from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.files import leftover_files
 from clearhead.models import MODELS
-from clearhead.tasks.comparison import compare
 from clearhead.tasks.events import Event
 from clearhead.tasks.loop import CHANGEABLE
 from clearhead.tasks.recipe import Recipe, parse_recipe
@@ -19,7 +18,7 @@ from clearhead.tasks.records import write_named
 from clearhead.tasks.task import RunContext, Task
 from clearhead.tasks.zoo import task_of
 from clearhead.training import StateFolder, join_ranks
-from clearhead.training.devices import find_device, on_gpu
+from clearhead.training.devices import on_gpu
 
 STATES = "training"
 # The file that a run creates first, and locks while it trains.
@@ -109,11 +108,7 @@ def _run(recipe: Recipe, context: RunContext) -> Iterator[Event]:
     task = tasks.TASKS[recipe.kind](recipe)
     context.ranks.first(lambda: _remove_half_written(context.out))
     yield from task.prepare(context)
-    finished = yield from task.fit(context)
-    parent = recipe.training.init_from
-    if parent and not finished.interrupted and context.ranks.rank == 0:
-        yield from compare(Path(parent), context.out, finished.step, find_device(recipe.training.device))
-    yield finished
+    yield (yield from task.fit(context))
 
 
 def _remove_half_written(out: Path) -> None:
