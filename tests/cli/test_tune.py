@@ -123,6 +123,22 @@ def test_a_resumed_run_ends_like_an_uninterrupted_one_and_compares_too(number_mo
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+def test_a_share_of_the_initial_weights_stays_in_the_final_ones(number_model, turned_pairs, tmp_path):
+    found = {}
+    for share in (0.0, 0.25):
+        changes = [f'training.init_from="{number_model}"', "training.steps=6", f"training.init_share={share}"]
+        for event in train(fit([str(turned_pairs)], None, changes).recipe, tmp_path / str(share)):
+            if share and isinstance(event, Report) and event.step == 4:
+                signal.raise_signal(signal.SIGINT)
+        if share:
+            list(resume(tmp_path / str(share)))
+        found[share] = load_file(tmp_path / str(share) / "model.safetensors")
+    parent = load_file(number_model / "model.safetensors")
+    for name, tensor in parent.items():
+        torch.testing.assert_close(found[0.25][name], 0.75 * found[0.0][name] + 0.25 * tensor)
+    assert any(not torch.equal(found[0.25][name], found[0.0][name]) for name in parent)
+
+
 def test_tune_resumes_from_the_command_line(call, error_of, number_model, turned_pairs, tmp_path):
     out = tmp_path / "run"
     recipe = fit(

@@ -32,6 +32,7 @@ def tune(
     questions: QuestionsList = None,
     source: Annotated[str | None, option("Source language of the pairs.", "LANG", name="--from")] = None,
     target: Annotated[str | None, option("Target language of the pairs.", "LANG", name="--to")] = None,
+    mix: Annotated[float | None, option("Share of pairs from the data of MODEL (0 to 1).", "SHARE")] = None,
     overrides: Annotated[list[str] | None, option("Override a setting.", "NAME=VALUE", name="--set")] = None,
     resume: Annotated[bool, option("Continue the run in --out.", name="--resume")] = False,
     json: Json = False,
@@ -46,6 +47,7 @@ def tune(
     Examples:
       clearhead tune en-fr --pairs captions.en-fr.tsv --out runs/captions
       clearhead tune en-fr --pairs train.en,train.fr --out runs/captions
+      clearhead tune en-fr --pairs captions.en-fr.tsv --mix 0.2 --out runs/captions
       clearhead tune runs/mine --pairs more.en-de.tsv --out runs/more
       clearhead tune shakespeare --text marlowe.txt --out runs/marlowe
       clearhead tune --resume --out runs/captions
@@ -67,9 +69,12 @@ def tune(
         raise SettingsError("MODEL: is missing; name the model to start from, for example en-fr")
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: need --pairs")
+    if mix is not None and not pairs:
+        raise SettingsError("--mix: needs --pairs")
     sized_as = _check_parent(model, options, out)
     run.check_new_run(out)  # before sizing, which may read large files
-    changes = [f'training.init_from="{model}"', *(overrides or [])]
+    mixed = [] if mix is None else [f"data.mix={mix}"]
+    changes = [f'training.init_from="{model}"', *mixed, *(overrides or [])]
     recipe = sized_recipe({sized_as: given[options[0]]}, (source, target), changes)
     show_run(run.train(recipe, out, progress), progress, out, json)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.checkpoint import CARD, WEIGHTS, save_weights
+from clearhead.checkpoint import CARD, WEIGHTS, save_weights, weights
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.evaluation.metric import Metric
 from clearhead.tasks.card import parameter_count, with_parents
@@ -19,9 +19,20 @@ from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Valida
 from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
 from clearhead.tasks.task import RunContext, Task
-from clearhead.training import DivergedError, Feed, Interrupt, Prefetcher, Report, average_weights
+from clearhead.training import (
+    DivergedError,
+    Feed,
+    Interrupt,
+    Prefetcher,
+    Report,
+    average_weights,
+    interpolate,
+)
+from clearhead.training.tensors import read_weights
 
 INTERRUPTED = "interrupted"
+# The file of the weights that a fine-tuned model started from.
+INITIAL = "initial.safetensors"
 # Settings that a resumed run may change: device, length and intervals, and remedies for divergence.
 _NAMES = (
     *("average", "clip_norm", "device", "keep_best", "keep_last", "parallel", "patience"),
@@ -39,6 +50,9 @@ def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, 
         new_head = init_weights_from(model, Path(training.init_from), task.processor)
         if new_head:
             yield Note(f"weights: those of {training.init_from}, under a new head")
+        if training.init_share:
+            # A resumed run must not need the parent.
+            context.ranks.first(lambda: save_weights(weights(model), context.states.folder / INITIAL))
     yield Note(f"model: {parameter_count(model):,} parameters")
     loop = TrainingLoop(task, model, context)
     if training.compile == "on":
@@ -161,9 +175,12 @@ class TrainingLoop:
         """
         average, states = self.config.average, self.states
         chosen = self.ranks.first(lambda: states.to_average(average) if average else states.best_weights(1))
-        if not chosen:
-            return self.trainer.full_weights()
-        return average_weights(chosen) if self.ranks.rank == 0 else {}
+        last = {} if chosen else self.trainer.full_weights()
+        if self.ranks.rank:
+            return {}
+        final = average_weights(chosen) if chosen else last
+        share = self.config.init_share
+        return interpolate(final, read_weights(states.folder / INITIAL), share) if share else final
 
     def publish(self, final: dict[str, torch.Tensor]) -> None:
         """Writes the finished model, its scores, its card and its curves."""

@@ -1,6 +1,6 @@
 """Training: losses, optimizers, schedules, the step loop, and saved states."""
 
-from clearhead.training.averaging import MovingAverage, average_weights
+from clearhead.training.averaging import MovingAverage, average_weights, interpolate
 from clearhead.training.config import AverageConfig, ParentConfig, TrainingConfig
 from clearhead.training.criterion import Criterion, RDropConfig, RegulariserConfig, SimCutConfig
 from clearhead.training.cross_entropy import Readout, chunked_cross_entropy, cross_entropy_loss
@@ -33,5 +33,6 @@ __all__ = [
     "chunked_cross_entropy",
     "cross_entropy_loss",
     "find_device",
+    "interpolate",
     "join_ranks",
 ]

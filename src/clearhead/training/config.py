@@ -43,6 +43,8 @@ class TrainingConfig(Settings):
     """Maximum gradient norm; 0 disables clipping."""
     init_from: str | None = None
     """Folder of a trained model to start from; its tokenizer and architecture are used."""
+    init_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the weights of init_from in the final ones, to forget less (WiSE-FT, Wortsman et al. 2022)."""
     parents: Annotated[tuple[ParentConfig, ...], Field(strict=False)] = ()
     """The model that the run starts from, and those before it; the run writes them."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None

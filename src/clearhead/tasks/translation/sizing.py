@@ -168,6 +168,7 @@ def _tuned(
 ) -> tuple[TranslationRecipe, str]:
     """A short run at a low learning rate that falls to zero, and the dropout of the inherited model."""
     size = next(size for size in TUNING_SIZES if pairs <= size.pairs)
+    tokens = int(tokens / (1 - data.mix))
     steps = steps_of(requested, max(50, size.epochs * _steps(tokens, size.batch_tokens)))
     every = max(1, -(-steps // TUNING_VALIDATIONS))
     recipe = TranslationRecipe(
