@@ -1,7 +1,7 @@
 """Pairs of a parent's training data, mixed in when it is fine-tuned so that it forgets less."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import parse_settings, read_toml
@@ -12,8 +12,10 @@ from clearhead.errors import DataError, SettingsError
 from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.recipe import CorpusConfig, DataConfig, TranslationRecipe
 
+R = TypeVar("R", bound=TranslationRecipe)
 
-def with_parent_data(recipe: TranslationRecipe, parent: Path) -> TranslationRecipe:
+
+def with_parent_data(recipe: R, parent: Path) -> R:
     """The recipe with a sample of the parent's training pairs, as many as `data.mix` asks for.
 
     The parent's test and validation sentences are left out. A recipe that already has samples stays as it is.
