@@ -33,7 +33,8 @@ def read_huggingface(folder: Path, size: int) -> serialization.Parts:
     description = json.loads(inner.to_str())
     byte_level = "ByteLevel" in json.dumps([description["pre_tokenizer"], description["decoder"]])
     kind = "bytes" if byte_level else KINDS.get(description["model"].get("type"), "bpe")
-    config = TokenizerConfig(kind=kind, vocabulary=size, normalize=False)
+    spells = kind in ("bpe", "unigram") and bool(description["model"].get("byte_fallback"))
+    config = TokenizerConfig(kind=kind, vocabulary=size, normalize=False, byte_fallback=spells)
     return serialization.library_tokenizer(description, str(folder), imported=True), config, (), special
 
 

@@ -59,7 +59,10 @@ def loads(text: str, path: str) -> Parts:
         raise ModelError(f"{path}: not a clearhead tokenizer; use the one that was saved with the model")
     if about.get("format") != FORMAT:
         raise ModelError(f"{path}: format {about.get('format')!r} is not {FORMAT}; use a newer clearhead")
-    config = _settings(TokenizerConfig, about.get("settings"), path)
+    settings = about.get("settings")
+    # Tokenizers older than byte fallback do not name it.
+    known = {"byte_fallback": False} | settings if isinstance(settings, dict) else settings
+    config = _settings(TokenizerConfig, known, path)
     imported = _settings(SpecialIds, about["signs"], path) if "signs" in about else None
     inner = library_tokenizer(content.get("tokenizer"), path, imported is not None)
     return inner, config, _special_tokens(about.get("specials"), inner, path), imported
