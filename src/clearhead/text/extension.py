@@ -180,10 +180,10 @@ class _Merging:
             heappop(self._queue)
         return self._queue[0][1] if self._queue else None
 
-    def _count(self, index: int, sign: int) -> None:
+    def _count(self, index: int, times: int) -> None:
         for pair in pairwise(self._words[index]):
             if not self._new.isdisjoint(pair) and BYTE_TOKENS.isdisjoint(pair):
-                self._pairs[pair] += sign * self._counts[index]
+                self._pairs[pair] += times * self._counts[index]
                 self._where[pair].add(index)
                 self._changed.add(pair)
 
