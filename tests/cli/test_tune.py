@@ -10,12 +10,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import clearhead
 from clearhead.config import read_toml
-from clearhead.tasks.events import Compared
+from clearhead.tasks.events import Compared, Note
 from clearhead.tasks.export import export_int8
+from clearhead.tasks.recipe import parse_recipe
 from clearhead.tasks.run import resume, train
 from clearhead.tasks.translation.sizing import fit
 from clearhead.tasks.zoo import BUILT_IN, describe
+from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import Report
 
 SHORT = ("--set", "training.steps=12", "--set", "training.validate_every=6", "--set", "training.save_every=6")
@@ -64,8 +67,6 @@ def test_a_table_compares_both_models_on_both_test_sets(call, number_model, turn
 
 
 def test_fine_tuning_learns_the_new_pairs(tuned_model, number_model, turned_pairs):
-    import clearhead
-
     source, target = turned_pairs.read_text().splitlines()[0].split("\t")
     assert str(clearhead.load(number_model).translate(source)) == target[::-1]
     assert str(clearhead.load(tuned_model).translate(source)) == target
@@ -169,6 +170,109 @@ def test_a_language_model_is_tuned_on_text(call, tmp_path):
     new, old = table["compared"]
     assert new["metric"] == old["metric"] == "bits_per_byte"
     assert new["after"] < new["before"]
+
+
+def test_pairs_of_the_parent_are_mixed_in_by_default_if_they_are_there(
+    call, error_of, number_model, turned_pairs, tmp_path
+):
+    done = call("tune", number_model, "--pairs", turned_pairs, "--out", tmp_path / "mixed", *SHORT)
+    assert done.code == 0, done.err
+    mixed, without = read_toml(tmp_path / "mixed" / "config.toml")["data"]["corpora"][1], tmp_path / "without"
+    assert Path(mixed["train"][0]).name == "numbers.en-de.tsv"
+    assert 0 < mixed["sample"] < 1
+    card = (tmp_path / "mixed" / "README.md").read_text()
+    assert card.index("- numbers.en-de.tsv") < card.index("## Parent")
+    options = ("tune", number_model, "--pairs", turned_pairs, "--mix", 0, "--out", without)
+    assert call(*options, *SHORT).code == 0
+    assert "corpora" not in read_toml(without / "config.toml")["data"]
+    parent = Path(shutil.copytree(number_model, tmp_path / "parent"))
+    settings = (parent / "config.toml").read_text()
+    (parent / "config.toml").write_text(settings.replace("numbers.en-de.tsv", "gone.en-de.tsv"))
+    options = ("tune", parent, "--pairs", turned_pairs, "--out", tmp_path / "gone")
+    assert "data.mix: the training data of parent is gone" in error_of(*options, "--mix", 0.3)
+    assert "data.mix: 1.5 should be less than 1" in error_of(*options, "--mix", 1.5)
+    done = call(*options, *SHORT)
+    assert done.code == 0, done.err
+    (line,) = [line for line in done.err.splitlines() if line.startswith("without pairs of the parent: ")]
+    assert "gone.en-de.tsv" in line
+
+
+@pytest.fixture(scope="module")
+def letters_model(numbers, tmp_path_factory) -> Path:
+    """A translator for two target languages whose tokenizer knows few letters and no bytes."""
+    folder = tmp_path_factory.mktemp("letters")
+    for code in ("de", "fr"):
+        rows = "".join(f"{source}\t{code} {target}\n" for source, target in numbers(200))
+        (folder / f"{code}.tsv").write_text(rows)
+    shape = {"width": 16, "ffn_width": 32, "encoder_layers": 1, "decoder_layers": 1, "max_length": 128}
+    corpora = [
+        {"source": "en", "target": code, "train": [str(folder / f"{code}.tsv")]} for code in ("de", "fr")
+    ]
+    recipe = parse_recipe(
+        {
+            "data": {"corpora": corpora, "hold_out": {"validation": 10, "test": 10}},
+            "tokenizer": {"kind": "bpe", "vocabulary": 80, "byte_fallback": False},
+            "model": {**shape, "attention": {"heads": 2}},
+            "training": {"steps": 4, "device": "cpu"},
+            "validation": {"sentences": 0},
+        }
+    )
+    for _ in train(recipe, folder / "model"):
+        pass
+    return folder / "model"
+
+
+def test_the_vocabulary_gets_new_letters_and_languages(call, letters_model, numbers, tmp_path):
+    pairs = tmp_path / "new.en-cs.tsv"
+    pairs.write_text("".join(f"{source} ☃\tčeši {target}\n" for source, target in numbers(100)))
+    out = tmp_path / "child"
+    done = call("tune", letters_model, "--pairs", pairs, "--out", out, "--json", *SHORT)
+    assert done.code == 0, done.err
+    assert "vocabulary extended by" in done.err
+    old, new = (Tokenizer.load(folder / Tokenizer.FILE) for folder in (letters_model, out))
+    assert new.special_id("<2cs>") is not None
+    assert new.decode(new.encode("češi 3 1")) == "češi 3 1"
+    assert new.encode("three one") == old.encode("three one")
+    child = clearhead.load(out)
+    assert [str(direction) for direction in child.directions] == ["en-cs"]
+    assert child.tag("cs") == [new.special_id("<2cs>")]
+    (table,) = [record for line in done.lines if "compared" in (record := json.loads(line))]
+    assert [(row["test"], row["variant"], row["before"]) for row in table["compared"]] == [
+        ("new", "en-cs", None)
+    ]
+
+
+def test_a_language_model_gets_new_letters(call, gpt_model, tmp_path):
+    text = tmp_path / "new.txt"
+    text.write_text("so žít či nežít\n" * 40)
+    done = call("tune", gpt_model, "--text", text, "--out", tmp_path / "child", *SHORT)
+    assert done.code == 0, done.err
+    tokenizer = Tokenizer.load(tmp_path / "child" / Tokenizer.FILE)
+    assert tokenizer.decode(tokenizer.encode("žít 字")) == "žít 字"
+
+
+def test_a_resumed_run_does_not_need_the_extended_parent(letters_model, numbers, tmp_path):
+    pairs = tmp_path / "new.en-fr.tsv"
+    pairs.write_text("".join(f"{source}\tčeši {target}\n" for source, target in numbers(100)))
+    parent = Path(shutil.copytree(letters_model, tmp_path / "parent"))
+    changes = [f'training.init_from="{parent}"', "training.steps=6", "training.save_every=2"]
+    recipe = fit([str(pairs)], None, changes).recipe
+    list(train(recipe, tmp_path / "straight"))
+    for event in train(recipe, tmp_path / "stopped"):
+        if isinstance(event, Report) and event.step == 3:
+            signal.raise_signal(signal.SIGINT)
+    shutil.rmtree(parent)
+    notes = [event.text for event in resume(tmp_path / "stopped") if isinstance(event, Note)]
+    assert any(note.startswith("no comparison with the parent: ") for note in notes)
+    weights = [load_file(tmp_path / run / "model.safetensors") for run in ("straight", "stopped")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_model_for_one_language_refuses_another(error_of, number_model, turned_pairs, tmp_path):
+    pairs = tmp_path / "new.en-cs.tsv"
+    shutil.copy(turned_pairs, pairs)
+    error = error_of("tune", number_model, "--pairs", pairs, "--out", tmp_path / "out")
+    assert re.search(r"model translates into de only, not cs; start from .* en-de-fr, or train a new", error)
 
 
 @pytest.mark.parametrize(

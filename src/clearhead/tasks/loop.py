@@ -16,6 +16,7 @@ from clearhead.evaluation.metric import Metric
 from clearhead.tasks.card import parameter_count, with_parents
 from clearhead.tasks.comparison import compare
 from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Validation
+from clearhead.tasks.extension import parent_folder
 from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
 from clearhead.tasks.task import RunContext, Task
@@ -47,7 +48,8 @@ def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, 
     torch.manual_seed(training.seed)
     model = task.build()
     if training.init_from and not context.states.steps():
-        new_head = init_weights_from(model, Path(training.init_from), task.processor)
+        start = parent_folder(context, training.init_from)
+        new_head = init_weights_from(model, start, task.processor)
         if new_head:
             yield Note(f"weights: those of {training.init_from}, under a new head")
         if training.init_share:

@@ -51,6 +51,8 @@ SIZES = (
 )
 # A model that is fine-tuned: passes over the text, the most tokens in all of them, and the peak learning rate.
 TUNING_EPOCHS, TUNING_TOKENS, TUNING_RATE, TUNING_BATCH = 5, 2_000_000, 1e-3, 4096
+# Most tokens that its vocabulary gains for new letters.
+NEW_TOKENS = 2000
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ def _tuned(
         validate_every=every,
         save_every=every,
         patience=3,
+        new_tokens=NEW_TOKENS,
     )
     recipe = whole.model_copy(update={"training": training})
     return FittedText(with_changes(recipe, requested, changes), survey, max(1, one))

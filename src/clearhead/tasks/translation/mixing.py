@@ -26,7 +26,7 @@ def with_parent_data(recipe: R, parent: Path) -> R:
     found = [corpus for direction in data.directions for corpus in _corpora(parent, direction)]
     if not found:
         directions = ", ".join(map(str, data.directions))
-        raise DataError(f"data.mix: {parent} names no training data for {directions}; leave it out")
+        raise DataError(f"data.mix: {parent.name} names no training data for {directions}; leave it out")
     wanted = data.mix / (1 - data.mix) * sum(_count(corpus, data) for corpus in data.corpora)
     total = sum(_count(corpus, data) for corpus in found)
     share = min(1.0, wanted / max(1, total))
@@ -41,7 +41,9 @@ def _corpora(parent: Path, direction: Direction) -> list[CorpusConfig]:
         data = parse_settings(DataConfig, settings if isinstance(settings, dict) else {})
     except SettingsError:
         return []
-    held_out = tuple(str(path) for part in ("test", "validation") for path in parent.glob(f"{part}*.tsv"))
+    held_out = tuple(
+        str(path) for part in ("test", "validation") for path in sorted(parent.glob(f"{part}*.tsv"))
+    )
     found = []
     for corpus in data.corpora:
         if direction not in corpus.directions:
@@ -50,7 +52,7 @@ def _corpora(parent: Path, direction: Direction) -> list[CorpusConfig]:
             check_files(corpus.train)
         except DataError as error:
             raise DataError(
-                f"data.mix: the training data of {parent} is gone ({error}); leave it out"
+                f"data.mix: the training data of {parent.name} is gone ({error}); leave it out"
             ) from None
         turned: dict[str, Any] = {}
         if direction != corpus.directions[0]:

@@ -34,7 +34,15 @@ from clearhead.tasks.init_from import (
     with_tokenizer,
 )
 from clearhead.tasks.recipe import Recipe
-from clearhead.tasks.translation.directions import Direction, saved_directions, tag_ids, tags
+from clearhead.tasks.translation.directions import (
+    UNK,
+    Direction,
+    has_tags,
+    saved_directions,
+    tag_ids,
+    tags,
+    targets,
+)
 from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.languages import check_language
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -349,5 +357,18 @@ class TranslationRecipe(Recipe):
                     f"{TEACHER}: {folder} translates {', '.join(map(str, known))}, not {', '.join(missing)}; "
                     "name another teacher"
                 )
+        if self.training.init_from and self.training.new_tokens:
+            self._check_extensible(tokenizer, Path(self.training.init_from))
+            return
         with naming(INIT_FROM if self.training.init_from else TEACHER):
             tag_ids(directions, tokenizer)
+
+    def _check_extensible(self, tokenizer: Tokenizer, parent: Path) -> None:
+        """Checks that the parent can learn the target languages; a model with tags can learn any."""
+        known = targets(saved_directions(read_toml(parent / SETTINGS)))
+        new = [code for code in targets(self.data.directions) if code not in known]
+        if new and UNK not in known and not has_tags(tokenizer):
+            raise ModelError(
+                f"{INIT_FROM}: {parent.name} translates into {', '.join(known)} only, not {', '.join(new)}; start "
+                "from a model for several languages such as en-de-fr, or train a new one (clearhead train --pairs)"
+            )

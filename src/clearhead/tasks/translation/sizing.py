@@ -1,11 +1,10 @@
 """A recipe sized to a corpus: vocabulary, model and length of the run."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.buckets import BatchingConfig
@@ -17,21 +16,16 @@ from clearhead.errors import DataError, SettingsError
 from clearhead.models import Seq2SeqConfig, TranslatorConfig
 from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
 from clearhead.tasks.translation.data import training_files
-from clearhead.tasks.translation.recipe import (
-    DataConfig,
-    HoldOut,
-    TranslationRecipe,
-    TranslationTraining,
-    ValidationConfig,
-)
+from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe, TranslationTraining
+from clearhead.tasks.translation.tuning import TUNING_HELD_OUT, tuned_recipe
 from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import TokenizerConfig
-from clearhead.training.schedule import InverseSquareRootSchedule, StableSchedule
+from clearhead.training.schedule import InverseSquareRootSchedule
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
-# Most pairs held out for each of validation and test; fewer for fine-tuning, which measures four times.
-HELD_OUT, TUNING_HELD_OUT = 1000, 500
+# Most pairs held out for each of validation and test.
+HELD_OUT = 1000
 
 
 @dataclass(frozen=True)
@@ -57,26 +51,6 @@ SIZES = (
 
 
 @dataclass(frozen=True)
-class TuningSize:
-    """Settings of a run that starts from a trained model, for corpora of up to a number of pairs."""
-
-    pairs: float
-    epochs: int
-    batch_tokens: int
-    dropout: float
-
-
-TUNING_SIZES = (
-    TuningSize(2_000, 10, 1024, 0.2),
-    TuningSize(10_000, 3, 2048, 0.1),
-    TuningSize(float("inf"), 1, 2048, 0.1),
-)
-TUNING_RATE = 6e-4
-# Validations of a fine-tuning run, and how many of them may fail to improve.
-TUNING_VALIDATIONS, TUNING_PATIENCE = 8, 3
-
-
-@dataclass(frozen=True)
 class FittedPairs(FittedRecipe):
     """A recipe and the corpus that it is sized to."""
 
@@ -84,6 +58,7 @@ class FittedPairs(FittedRecipe):
     tally: Tally
     tokens: int
     """Estimated target tokens per epoch."""
+    notes: tuple[str, ...] = ()
 
     @property
     def epochs(self) -> float:
@@ -100,6 +75,7 @@ class FittedPairs(FittedRecipe):
             f"run: {recipe.training.steps:,} steps of about {recipe.batches.tokens:,} tokens "
             f"({self.epochs:.3g} epochs), validated every {recipe.training.validate_every:,}, stopped after "
             f"{recipe.training.patience} validations without improvement",
+            *self.notes,
         ]
 
 
@@ -129,8 +105,8 @@ def fit(
     data = data.model_copy(update={"hold_out": HoldOut(validation=held_out, test=held_out)})
     tokens = int(words * SUBWORDS_PER_WORD)
     if tuned:
-        recipe, dropout = _tuned(data, tally.kept, tokens, requested)
-        return FittedPairs(with_changes(recipe, requested, [dropout, *changes]), tally, tokens)
+        recipe, notes = tuned_recipe(data, tally.kept, tokens, requested, changes)
+        return FittedPairs(recipe, tally, tokens, notes)
     size = next(size for size in SIZES if tally.kept <= size.pairs)
     usual = max(200, size.epochs * _steps(tokens, size.batch_tokens))
     recipe = _recipe(size, data, steps_of(requested, usual))
@@ -161,30 +137,6 @@ def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
             patience=5,
         ),
     )
-
-
-def _tuned(
-    data: DataConfig, pairs: int, tokens: int, requested: Mapping[str, Any]
-) -> tuple[TranslationRecipe, str]:
-    """A short run at a low learning rate that falls to zero, and the dropout of the inherited model."""
-    size = next(size for size in TUNING_SIZES if pairs <= size.pairs)
-    tokens = int(tokens / (1 - data.mix))
-    steps = steps_of(requested, max(50, size.epochs * _steps(tokens, size.batch_tokens)))
-    every = max(1, -(-steps // TUNING_VALIDATIONS))
-    recipe = TranslationRecipe(
-        data=data,
-        batches=BatchingConfig(tokens=size.batch_tokens),
-        training=TranslationTraining(
-            steps=steps,
-            schedule=StableSchedule(learning_rate=TUNING_RATE, warmup=max(1, steps // 20), decay=1.0),
-            validate_every=every,
-            save_every=every,
-            patience=TUNING_PATIENCE,
-        ),
-        # The scores before and after fine-tuning have the BLEU.
-        validation=ValidationConfig(sentences=0),
-    )
-    return recipe, f"model.dropout={size.dropout}"
 
 
 def _steps(tokens: int, batch: int) -> int:
