@@ -21,7 +21,9 @@ def fill(
         list[str] | None,
         typer.Argument(help="Texts with [MASK]; reads stdin line by line if omitted.", metavar="TEXT"),
     ] = None,
-    model: Annotated[str, option("Folder of a masked language model.", "MODEL", name="--model")] = ...,  # type: ignore[assignment]
+    model: Annotated[
+        str, option("Built-in name, or folder of a masked model.", "MODEL", name="--model")
+    ] = "masked-en",
     top: Annotated[int, option("Candidates for each mask.", "N", min=1)] = 5,
     device: Device = "auto",
     json: Json = False,
@@ -34,8 +36,8 @@ def fill(
 
     \b
     Examples:
-      clearhead fill --model runs/bert "The [MASK] drinks milk."
-      clearhead fill --model runs/bert --top 10 "A [MASK] film with a [MASK] ending."
+      clearhead fill "The [MASK] drinks milk."
+      clearhead fill --top 10 "A [MASK] film with a [MASK] ending." --model runs/bert
       clearhead fill --model runs/bert --json < masked.txt
     """
     from clearhead.tasks.load import load_for
