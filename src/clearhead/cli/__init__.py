@@ -25,6 +25,7 @@ from clearhead.cli import (
     imports,
     models,
     neighbours,
+    recipes,
     train,
     translate,
 )
@@ -95,6 +96,7 @@ app.command("evaluate", cls=Command)(evaluate.evaluate)
 app.command("export", cls=Command)(export.export)
 app.command("import", cls=Command)(imports.import_)
 app.command("models", cls=Command)(models.models)
+app.command("recipes", cls=Command)(recipes.recipes)
 app.add_typer(data.app, name="data")
 
 

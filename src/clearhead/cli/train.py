@@ -39,7 +39,10 @@ BUSY = " …"
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="Recipe to train.", metavar="RECIPE.toml")] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(help="Recipe, by name or file; clearhead recipes lists them.", metavar="RECIPE"),
+    ] = None,
     out: Annotated[Path | None, option("Folder for the model; default: runs/RECIPE.", "DIR")] = None,
     pairs: PairsList = None,
     text: Texts = None,
@@ -64,7 +67,7 @@ def train(
 
     \b
     Examples:
-      clearhead train recipes/translation/quickstart.toml --out runs/quickstart
+      clearhead train quickstart --out runs/quickstart
       clearhead train --pairs my.en-de.tsv --out runs/mine
       clearhead train --text my.txt --out runs/writer
       clearhead train --masked --text my.txt --out runs/bert
@@ -72,9 +75,9 @@ def train(
       clearhead train --questions train-v2.0.json --out runs/answers
       clearhead train --images photos --out runs/photos
       clearhead train --captions photos/captions.tsv --out runs/captions
-      clearhead train recipes/translation/quickstart.toml --set model.width=256
+      clearhead train quickstart --set model.width=256
       clearhead train --resume --out runs/mine
-      torchrun --nproc-per-node 2 -m clearhead train RECIPE.toml --out runs/two
+      torchrun --nproc-per-node 2 -m clearhead train quickstart --out runs/two
     """
     logging.basicConfig(level=logging.ERROR if rank() else logging.WARNING, format="%(message)s")
     folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
@@ -113,7 +116,7 @@ def train(
 
 def _folder(recipe: Path | None, out: Path | None) -> Path:
     """The folder of the run, after a check that it can be one."""
-    if recipe and recipe.suffix != ".toml":
+    if recipe and recipe.suffix != ".toml" and (recipe.suffix or recipe.is_file()):
         raise SettingsError(
             f"{recipe}: a recipe ends in .toml; for pairs use --pairs {recipe}, for text --text {recipe}"
         )
