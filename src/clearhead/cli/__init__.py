@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from clearhead import __version__
 from clearhead.cli import (
     answer,
+    cache,
     caption,
     classify,
     data,
@@ -98,6 +99,7 @@ app.command("import", cls=Command)(imports.import_)
 app.command("models", cls=Command)(models.models)
 app.command("recipes", cls=Command)(recipes.recipes)
 app.add_typer(data.app, name="data")
+app.command("cache", cls=Command)(cache.cache)
 
 
 def main() -> None:

@@ -80,7 +80,6 @@ def train(
       torchrun --nproc-per-node 2 -m clearhead train quickstart --out runs/two
     """
     logging.basicConfig(level=logging.ERROR if rank() else logging.WARNING, format="%(message)s")
-    folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: need --pairs; a recipe has its own languages")
     if masked and not text:
@@ -95,10 +94,9 @@ def train(
     }
     if resume and (recipe or any(given.values())):
         raise SettingsError(f"--resume: uses the recipe saved in --out; omit recipe, {', '.join(given)}")
-    if not resume and sum(map(bool, (recipe, *given.values()))) != 1:
-        raise SettingsError(
-            f"train: pass a recipe or one of {', '.join(given)} with a FILE (see clearhead train --help)"
-        )
+    if not resume:
+        _check_one_source(recipe, given)
+    folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     from clearhead.tasks import run
 
     if resume:
@@ -112,6 +110,18 @@ def train(
         run.check_new_run(folder)  # before sizing, which may read large files
         chosen = _sized_recipe(given, (source, target), overrides)
     _show(run.train(chosen, folder, progress), progress, folder, json)
+
+
+def _check_one_source(recipe: Path | None, given: dict[str, list[str] | None]) -> None:
+    """Raise SettingsError unless there is exactly one thing to train on: a recipe or files of one kind."""
+    named = [option for option, files in given.items() if files] + ["the recipe"] * bool(recipe)
+    if not named:
+        raise SettingsError(
+            "nothing to train on; pass a recipe (clearhead train quickstart), or your own files with one of "
+            f"{', '.join(given)} (clearhead train --pairs my.en-de.tsv --out runs/mine)"
+        )
+    if len(named) > 1:
+        raise SettingsError(f"{' and '.join(named)}: train takes only one of them; omit the others")
 
 
 def _folder(recipe: Path | None, out: Path | None) -> Path:
