@@ -35,7 +35,7 @@ def fill(
     \b
     Examples:
       clearhead fill --model runs/bert "The [MASK] drinks milk."
-      clearhead fill --model runs/bert --top 10 "A [MASK] film with a [MASK] ending."
+      clearhead fill --model runs/bert --top 10 "A [MASK] film, a [MASK] end."
       clearhead fill --model runs/bert --json < masked.txt
     """
     from clearhead.tasks.load import load_for

@@ -3,17 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from clearhead import assets
 from clearhead.cli.console import print_result
-from clearhead.cli.options import Json
+from clearhead.cli.options import Json, argument
 
 
 def recipes(
-    name: Annotated[
-        str | None, typer.Argument(help="Recipe to print; default: list all of them.", metavar="RECIPE")
-    ] = None,
+    name: Annotated[str | None, argument("Recipe to print; default: list all of them.", "RECIPE")] = None,
     json: Json = False,
 ) -> None:
     """List the shipped recipes, or print one.

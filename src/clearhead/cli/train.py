@@ -20,6 +20,7 @@ from clearhead.cli.options import (
     PairsList,
     QuestionsList,
     Texts,
+    argument,
     option,
     pairs_location,
 )
@@ -40,8 +41,7 @@ BUSY = " …"
 
 def train(
     recipe: Annotated[
-        Path | None,
-        typer.Argument(help="Recipe, by name or file; clearhead recipes lists them.", metavar="RECIPE"),
+        Path | None, argument("Recipe, by name or file; clearhead recipes lists them.", "RECIPE")
     ] = None,
     out: Annotated[Path | None, option("Folder for the model; default: runs/RECIPE.", "DIR")] = None,
     pairs: PairsList = None,
