@@ -4,11 +4,11 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from clearhead import assets
-
 
 def model_names() -> list[str]:
     """Built-in models and their directions, and the folders of models here and in runs."""
+    from clearhead import assets
+
     built_in = sorted(assets.path("models").glob("*/config.toml"))
     trained = (path for folder in (Path(), Path("runs")) for path in sorted(folder.glob("*/config.toml")))
     directions = (name for path in built_in for name in _directions(path))
@@ -17,6 +17,8 @@ def model_names() -> list[str]:
 
 def recipe_names(incomplete: str) -> list[str]:
     """The names of the shipped recipes, or their last parts if only those begin as the user does."""
+    from clearhead import assets
+
     names = list(assets.recipes())
     short = [name.partition("/")[2] for name in names]
     if any(name.startswith(incomplete) for name in names):

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-from clearhead import assets
 from clearhead.cli.console import print_result
 from clearhead.cli.options import Json, argument
 
@@ -22,6 +21,8 @@ def recipes(
       clearhead recipes
       clearhead recipes quickstart > mine.toml
     """
+    from clearhead import assets
+
     if name:
         content = assets.recipe_path(name).read_text(encoding="utf-8")
         print_result({"name": name, "content": content} if json else content.removesuffix("\n"))
