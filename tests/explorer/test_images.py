@@ -26,7 +26,7 @@ from clearhead.models.captioner import Captioner, CaptionerConfig
 from clearhead.tasks.captioning.model import CaptionModel
 from clearhead.tasks.image_classification.model import ImageClassificationModel
 from clearhead.tasks.samples import sample_images, write_samples
-from clearhead.tasks.translation.model import SearchConfig
+from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 from ..inspection.image_models import POOLED, PROCESSOR, SMALL, STEM, random_pixels, vit

@@ -11,7 +11,7 @@ from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.language.generation import GenerateOptions
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.load import load
-from clearhead.tasks.translation.model import TranslateOptions
+from clearhead.tasks.translation.options import TranslateOptions
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 TEXT = "three one four one"

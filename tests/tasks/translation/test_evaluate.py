@@ -18,7 +18,7 @@ from clearhead.tasks.translation.evaluate import (
     held_out_pairs,
     scored,
 )
-from clearhead.tasks.translation.model import TranslateOptions
+from clearhead.tasks.translation.options import TranslateOptions
 from clearhead.tasks.translation.task import translation_loss
 
 PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]

@@ -10,8 +10,9 @@ import torch
 import clearhead
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.tasks.load import load
-from clearhead.tasks.translation import model as translation
-from clearhead.tasks.translation.model import Sampling, TranslateOptions, TranslationModel
+from clearhead.tasks.translation import search
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import Sampling, TranslateOptions
 
 TEXTS = [
     "one two",
@@ -53,7 +54,7 @@ def assert_same(found: clearhead.Translation, expected: clearhead.Translation) -
 @pytest.mark.parametrize("budget", [10, 4096])
 def test_a_text_is_translated_the_same_alone_and_in_a_batch(model, options, budget, monkeypatch):
     alone = [model.translate(text, **options) for text in TEXTS]
-    monkeypatch.setattr(translation, "BATCH_TOKENS", budget)
+    monkeypatch.setattr(search, "BATCH_TOKENS", budget)
     order = random.Random(3).sample(range(len(TEXTS)), len(TEXTS))
     batched = model.translate([TEXTS[number] for number in order], **options)
     for number, found in zip(order, batched, strict=True):

@@ -23,7 +23,9 @@ from clearhead.models import Captioner
 from clearhead.options import Options, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.samples import sample_images
-from clearhead.tasks.translation.model import SearchConfig, prefix_ids, target_tokens
+from clearhead.tasks.translation.options import SearchConfig
+from clearhead.tasks.translation.pair import target_tokens
+from clearhead.tasks.translation.search import prefix_ids
 from clearhead.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 # Images that are described at once.

@@ -10,7 +10,8 @@ from clearhead.errors import ModelError, TextError
 from clearhead.inspection import capture
 from clearhead.inspection.alignment import SPECIAL, Aligner, Words, align, links, rank_aligners
 from clearhead.models.anatomy import anatomy_of
-from clearhead.tasks.translation.model import TranslationModel, pair_logits
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.pair import pair_logits
 from clearhead.text.tokenizer import Tokenizer
 
 

@@ -19,7 +19,8 @@ from clearhead.data.store import PairStore
 from clearhead.errors import DataError, ModelError
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.translation.directions import Direction, chosen, file_name, saved_directions, tag_ids
-from clearhead.tasks.translation.model import SearchConfig, TranslateOptions, TranslationModel
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import SearchConfig, TranslateOptions
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer

@@ -2,144 +2,28 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, overload
+from typing import Any, overload
 
 import torch
-from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from clearhead.checkpoint import Checkpoint
-from clearhead.config import Settings, parse_settings
-from clearhead.data.batch import PairBatch
+from clearhead.config import parse_settings
 from clearhead.data.progress import ProgressCallback, ignore_progress
-from clearhead.decoding import (
-    MAX_SEED,
-    Adjust,
-    Constraints,
-    Hypothesis,
-    Tree,
-    beam_search,
-    check_sampling,
-    check_search,
-    greedy_search,
-    no_repeat_ngrams,
-    repetition_penalty,
-    sample,
-)
+from clearhead.decoding import Tree
 from clearhead.errors import ClearheadError, SettingsError, TextError
-from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
-from clearhead.layers.layout import Padded
+from clearhead.inspection.explanation import Explanation, explain_pass
 from clearhead.models import EncoderDecoder
-from clearhead.options import Options, as_texts, check_text
+from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
-from clearhead.text.tokenizer import BOS, EOS, Tokenizer
-
-# Maximum number of tokens that a translation has more than its source (Vaswani et al. 2017).
-EXTRA_TOKENS = 50
-# Maximum of rows times source length in a batch; larger batches are not faster.
-BATCH_TOKENS = 4096
-
-
-class SearchConfig(Settings):
-    """Default search settings of the finished model."""
-
-    beam: PositiveInt = 5
-    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
-    """Exponent of the length penalty; 0 ignores length."""
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translation; `str()` gives the text."""
-
-    source: str
-    text: str
-    score: float
-    """The log-probability divided by the length penalty."""
-    sum_log_prob: float = 0.0
-    complete: bool = True
-    """False if it reached the maximum length."""
-    nbest: tuple["Translation", ...] = field(default=(), repr=False)
-    """The n best translations, this one first."""
-    too_long: bool = False
-    """True if the source exceeds the model's maximum length, so that it was not translated."""
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class Sampling(Options):
-    """Sample translations instead of searching for the best one."""
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.seed <= MAX_SEED:
-            raise SettingsError(f"seed: {self.seed} should be from 0 to {MAX_SEED}")
-        check_sampling(self.temperature, self.top_k, self.top_p, self.min_p)
-
-
-@dataclass(frozen=True)
-class TranslateOptions(Options):
-    """How to decode: beam search (a beam of 1 is greedy), or sampling."""
-
-    beam: int | None = None
-    """Default: the model's own setting."""
-    nbest: int = 1
-    length_penalty: float | None = None
-    """Exponent of the length penalty. Default: the model's own setting."""
-    prefix: str | Sequence[int] = ""
-    """Forced start of each translation: a text, or token ids."""
-    repetition_penalty: float = 1.0
-    """Above 1, tokens that occurred before become less likely."""
-    no_repeat: int = 0
-    """No n-gram of this size occurs twice; 0 allows any."""
-    sampling: Sampling | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.sampling:
-            if self.nbest > 1:
-                raise SettingsError(
-                    f"nbest: {self.nbest} needs beam search; sample with several seeds instead"
-                )
-            for name in ("beam", "length_penalty"):
-                if getattr(self, name) is not None:
-                    raise SettingsError(
-                        f"{name}: {getattr(self, name)} has no effect on sampling; leave it out"
-                    )
-        check_search(1 if self.beam is None else self.beam, 1, self.length_penalty or 0.0)
-        if self.no_repeat < 0:
-            raise SettingsError(f"no_repeat: {self.no_repeat} should be at least 0 (0 allows any)")
-        self.adjustments()
-
-    def adjustments(self) -> list[Adjust]:
-        """The penalties on the logits."""
-        adjustments = []
-        if self.repetition_penalty != 1:
-            adjustments.append(repetition_penalty(self.repetition_penalty))
-        if self.no_repeat:
-            adjustments.append(no_repeat_ngrams(self.no_repeat))
-        return adjustments
-
-    def resolved(self, search: SearchConfig) -> "TranslateOptions":
-        """The same options, with a model's own settings as defaults."""
-        if self.sampling:
-            return self
-        beam = search.beam if self.beam is None else self.beam
-        penalty = search.length_penalty if self.length_penalty is None else self.length_penalty
-        check_search(beam, self.nbest, penalty)
-        return replace(self, beam=beam, length_penalty=penalty)
+from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
+from clearhead.tasks.translation.pair import pair_logits, source_tokens, target_tokens
+from clearhead.tasks.translation.search import Translation, search, search_all
+from clearhead.text.tokenizer import EOS, Tokenizer
 
 
 class TranslationModel:
@@ -324,7 +208,7 @@ class TranslationModel:
         source, found, tree = tag + ids, [], None
         if target is None:
             tree = None if options.sampling else Tree(EOS, options.beam or 1)
-            (found,) = self._search([source], [0], options, tree)
+            (found,) = search(self.model, self.tokenizer, [source], [0], options, tree)
         target_ids = found[0].tokens if found else self._encode_one(target or "")
         sides = {
             "source": source_tokens(self.tokenizer, source, text),
@@ -344,7 +228,7 @@ class TranslationModel:
             normalized=self.tokenizer.normalized(text),
             settings={"to": check_target(self.directions, to), **asdict(options)},
             name=self.name,
-            found=self._translation(text, found) if found else None,
+            found=Translation.of(text, found, self.tokenizer) if found else None,
             tree=tree,
         )
 
@@ -411,69 +295,8 @@ class TranslationModel:
     ) -> list[Translation]:
         """Translations of tokenised texts; `before` counts earlier texts, for the seed of each."""
         sources = [tag + ids if ids else [] for ids in encoded]
-        found: dict[int, list[Hypothesis]] = {}
-        for rows in _batches([len(ids) for ids in sources]):
-            numbers = [before + row for row in rows]
-            hypotheses = self._search([sources[row] for row in rows], numbers, options)
-            found.update(zip(rows, hypotheses, strict=True))
-        return [self._translation(text, found.get(row, [])) for row, text in enumerate(texts)]
-
-    @torch.inference_mode()
-    def _search(
-        self,
-        sources: list[list[int]],
-        numbers: list[int],
-        options: TranslateOptions,
-        tree: Tree | None = None,
-    ) -> list[list[Hypothesis]]:
-        batch = PairBatch.of(sources, [[] for _ in sources]).to(self.device)
-        state = self.model.start(batch.source, batch.source_lengths)
-        max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=self.model.config.max_tokens)
-        forced = prefix_ids(self.tokenizer, options.prefix)
-        prefix = [forced] * len(sources) if forced else None
-        start = torch.full((len(sources),), BOS, device=self.device)
-        constraints = Constraints(start, EOS, max_length, prefix, options.adjustments())
-        if sampling := options.sampling:
-            seeds = [sampling.seed + number for number in numbers]
-            filters = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
-            return [[one] for one in sample(self.model.step, state, constraints, seeds, *filters)]
-        beam, penalty = options.beam or 1, options.length_penalty or 0.0
-        if beam == 1 and not tree:
-            return [[one] for one in greedy_search(self.model.step, state, constraints, penalty)]
-        return beam_search(self.model.step, state, constraints, beam, penalty, options.nbest, tree)
-
-    def _translation(self, source: str, found: list[Hypothesis]) -> Translation:
-        if not found:
-            return Translation(source, "", 0.0)
-        nbest = tuple(
-            Translation(source, self.tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete)
-            for one in found
-        )
-        return replace(nbest[0], nbest=nbest)
-
-
-def pair_logits(model: EncoderDecoder, source: Sequence[int], target: Sequence[int]) -> Tensor:
-    """The logits of a pass in which the encoder reads the source and </s>, the decoder <s> and the target."""
-    batch = PairBatch.of([source], [target]).to(model.readout_weight.device)
-    return model(batch.source, Padded(batch.source_lengths), batch.inputs)[0]
-
-
-def source_tokens(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> tuple[Token, ...]:
-    """The tokens that the encoder reads: ids, the last of which are those of the text, and </s>."""
-    tokens = text_tokens(tokenizer, ids)
-    # Only the text tells apart words that are not in the vocabulary.
-    numbers = tokenizer.word_numbers(text)
-    for position, number in enumerate(numbers, start=len(ids) - len(numbers)):
-        tokens[position] = replace(tokens[position], word=number)
-    return (*tokens, *text_tokens(tokenizer, [EOS]))
-
-
-def target_tokens(
-    tokenizer: Tokenizer, ids: Sequence[int], complete: bool, written: bool
-) -> tuple[Token, ...]:
-    """The tokens that the decoder reads, each with the next one; a complete target ends with </s>."""
-    tokens = [replace(token, generated=written) for token in text_tokens(tokenizer, ids)]
-    return with_next([*text_tokens(tokenizer, [BOS]), *tokens], [*ids, EOS] if complete else ids)
+        found = search_all(self.model, self.tokenizer, sources, options, before)
+        return [Translation.of(text, best, self.tokenizer) for text, best in zip(texts, found, strict=True)]
 
 
 def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], ClearheadError | None]]:
@@ -490,25 +313,3 @@ def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], Clearh
             yield chunk, problem
         if problem or len(chunk) < size:
             return
-
-
-def _batches(lengths: list[int]) -> Iterator[list[int]]:
-    """Rows to decode together: of similar length, within the budget; empty rows are left out."""
-    batch: list[int] = []
-    for row in sorted((row for row, length in enumerate(lengths) if length), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * (lengths[row] + 1) > BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
-def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:
-    """The ids of a forced start, given as a text or as ids."""
-    if isinstance(prefix, str):
-        return tokenizer.encode(prefix) if prefix else []
-    for number in prefix:
-        if not len(tokenizer.special_tokens) <= number < tokenizer.size:
-            raise SettingsError(f"prefix: {number} is not the id of a text token; give such ids, or a text")
-    return list(prefix)
