@@ -1,4 +1,9 @@
-"""Numbers with their nouns in messages: "1 pair", "2,000 pairs"."""
+"""Numbers and labels in words, for messages, notes and model cards."""
+
+from collections.abc import Iterable
+
+# Characters of a quoted label.
+MAX_QUOTED = 30
 
 
 def counted(number: int, noun: str) -> str:
@@ -13,3 +18,16 @@ def plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith(("ch", "s", "x")) else f"{noun}s"
+
+
+def label_list(labels: Iterable[str], most: int = 8) -> str:
+    """The first labels, and how many more there are."""
+    found = list(labels)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
+
+
+def quoted(labels: Iterable[str]) -> str:
+    """The first labels in quotes, each shortened, since a file may hold whole texts instead."""
+    short = (f"{label[:MAX_QUOTED]}{'…' * (len(label) > MAX_QUOTED)}" for label in labels)
+    return label_list((f"'{label}'" for label in short), most=5)

@@ -8,6 +8,7 @@ import typer
 from clearhead.cli.console import in_batches, print_result, print_status, read_lines, utf8_arguments
 from clearhead.cli.options import Device, Json, device_named, option
 from clearhead.errors import DataError, TextError
+from clearhead.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.tasks.masked.model import Filled, MaskedModel
@@ -54,7 +55,7 @@ def fill(
                 continue
             _print(found, json)
     if failed:
-        raise DataError(f"{failed:,} text{'s' * (failed != 1)} could not be filled; all others are filled")
+        raise DataError(f"{counted(failed, 'text')} could not be filled; all others are filled")
 
 
 def _filled(masked: "MaskedModel", batch: list[str], top: int) -> "Iterator[Filled | TextError | None]":

@@ -22,8 +22,8 @@ from clearhead.data.survey import Survey, TextSplit, split_text
 from clearhead.errors import DataError
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, PlainTextConfig, TextConfig
 from clearhead.tasks.records import write_named
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+from clearhead.wording import counted
 
 Part = Literal["train", "validation"]
 ConfigT = TypeVar("ConfigT", bound=PlainTextConfig)

@@ -22,8 +22,8 @@ from clearhead.evaluation.perplexity import Perplexity, perplexity
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import PAD, UNK
+from clearhead.wording import counted
 
 
 @dataclass(frozen=True)
