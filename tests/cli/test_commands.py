@@ -276,7 +276,7 @@ def test_a_run_logs_device_and_precision_once(call, tmp_path, numbers, caplog):
     options = [part for change in changes for part in ("--set", change)]
     result = call("train", "--pairs", pairs, "--out", tmp_path / "out", *options)
     assert result.code == 0
-    assert "run: 1 steps of about" in result.err
+    assert "run: 1 step of about" in result.err
     assert [message.partition(":")[0] for message in caplog.messages] == ["device", "precision"]
 
 

@@ -55,7 +55,7 @@ class TranslatorConfig(EncoderDecoderConfig, BlockConfig):
     @property
     def summary(self) -> str:
         """The main settings in words."""
-        layers = f"{self.encoder_layers} + {counted(self.decoder_layers, 'layer')}"
+        layers = f"{self.encoder_layers} + {self.decoder_layers} layers"
         heads = counted(self.attention.heads, "head")
         return f"width {self.width}, ffn_width {self.ffn_width}, {layers}, {heads}"
 

@@ -55,7 +55,7 @@ class FittedCaptions(FittedRecipe):
             *left_out,
             f"vocabulary: {self.recipe.tokenizer.vocabulary:,} words, lower-cased",
             f"model: {model.summary}, images of {model.encoder.image_size} pixels",
-            f"run: {run.steps:,} steps of {self.recipe.batches.images} images, validated every "
+            f"run: {counted(run.steps, 'step')} of {self.recipe.batches.images} images, validated every "
             f"{run.validate_every:,}; the best model is kept",
         ]
 

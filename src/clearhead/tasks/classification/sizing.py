@@ -72,7 +72,8 @@ class FittedLabels(FittedRecipe):
         return [
             *found,
             f"model: {model.kind}, width {model.width}, {layers}, texts of up to {model.max_length} tokens",
-            f"run: {run.steps:,} steps, validated every {run.validate_every:,}; the best model is kept",
+            f"run: {counted(run.steps, 'step')}, validated every {run.validate_every:,}; "
+            "the best model is kept",
         ]
 
     def _why(self) -> str:

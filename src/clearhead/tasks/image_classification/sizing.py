@@ -58,8 +58,8 @@ class FittedImages(FittedRecipe):
             f"{self.labels} labels",
             f"model: images of {model.image_size} pixels, {model.side} x {model.side} patches, width "
             f"{model.width}, {counted(model.layers, 'layer')}",
-            f"run: {run.steps:,} steps of {batch} images, validated every {run.validate_every:,}; the best "
-            "model is kept",
+            f"run: {counted(run.steps, 'step')} of {batch} images, validated every "
+            f"{run.validate_every:,}; the best model is kept",
         ]
 
     def seconds(self, device: torch.device) -> float:

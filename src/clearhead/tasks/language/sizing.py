@@ -74,8 +74,9 @@ class FittedText(FittedRecipe):
             f"model: width {model.width}, ffn_width {model.ffn_width}, {counted(model.layers, 'layer')}, "
             f"{counted(model.attention.heads, 'head')}, context of {model.context_length} tokens, "
             f"dropout {model.dropout}",
-            f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
-            f"epochs), validated every {recipe.training.validate_every:,}; the best model is kept",
+            f"run: {counted(recipe.training.steps, 'step')} of {recipe.batches.tokens:,} tokens "
+            f"({epochs:.3g} epochs), validated every {recipe.training.validate_every:,}; "
+            "the best model is kept",
         ]
 
 

@@ -65,8 +65,8 @@ class FittedMasked(FittedRecipe):
             f"tokenizer: {recipe.tokenizer.kind}, {recipe.tokenizer.vocabulary:,} tokens",
             f"model: width {model.width}, ffn_width {model.ffn_width}, {counted(model.layers, 'layer')}, "
             f"{counted(model.attention.heads, 'head')}, texts of up to {model.max_length} tokens",
-            f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
-            f"epochs), {masking.share:.0%} of them masked; validated every "
+            f"run: {counted(recipe.training.steps, 'step')} of {recipe.batches.tokens:,} tokens "
+            f"({epochs:.3g} epochs), {masking.share:.0%} of them masked; validated every "
             f"{recipe.training.validate_every:,}; the best model is kept",
         ]
 

@@ -65,7 +65,7 @@ class FittedQuestions(FittedRecipe):
             *lines,
             f"model: {model.kind}, width {model.width}, {counted(model.layers, 'layer')}, rows of up to "
             f"{model.max_length} tokens",
-            f"run: {run.steps:,} steps, {validated}",
+            f"run: {counted(run.steps, 'step')}, {validated}",
         ]
 
 

@@ -52,7 +52,7 @@ class WordVectorsTask(Task):
             f"{corpus.vocabulary.size:,} of {corpus.distinct:,} words, those that occur at least "
             f"{data.min_count} times"
         )
-        yield Note(f"run: {steps:,} steps of {recipe.batches.words:,} words")
+        yield Note(f"run: {counted(steps, 'step')} of {recipe.batches.words:,} words")
 
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> Windows:
         self.windows.share = Share(rank, ranks, batches_per_step)
