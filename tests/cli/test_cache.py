@@ -72,7 +72,7 @@ class Terminal(io.TextIOWrapper):
 
 def test_without_consent_nothing_is_deleted(call, error_of, cache, monkeypatch):
     (cache / HASH).mkdir(parents=True)
-    assert error_of("cache", "--clear").startswith("--clear: nobody can be asked; pass --yes")
+    assert error_of("cache", "--clear").startswith("--clear: stdin is no terminal; pass --yes")
     assert error_of("cache", "--yes").startswith("--yes: needs --clear")
     for answer, kept in ((b"\n", [HASH]), (b"no\n", [HASH]), (b"y\n", [])):
         with monkeypatch.context() as patch:

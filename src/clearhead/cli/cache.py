@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def cache(
     clear: Annotated[bool, option("Delete all token stores.", name="--clear")] = False,
-    yes: Annotated[bool, option("Do not ask before deleting.", name="--yes")] = False,
+    yes: Annotated[bool, option("Delete without confirmation.", name="--yes")] = False,
     json: Json = False,
 ) -> None:
     """Show the size of the cache, or clear it.
@@ -53,9 +53,9 @@ def cache(
 
 
 def _confirmed() -> bool:
-    """Whether the user agrees; raises SettingsError if nobody can be asked."""
+    """Whether the user agrees; raises SettingsError without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise SettingsError("--clear: nobody can be asked; pass --yes to delete without a question")
+        raise SettingsError("--clear: stdin is no terminal; pass --yes to delete without confirmation")
     sys.stderr.write("delete them? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
