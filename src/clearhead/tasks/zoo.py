@@ -15,7 +15,7 @@ from clearhead.tasks.records import FINAL, TEST, read_metrics
 
 BUILT_IN = {name: assets.path(f"models/{name}") for name in ("en-de-fr", "shakespeare", "masked-en")}
 """Folders in the package, by name; a translator can also be loaded by a direction."""
-TRAIN = "clearhead train recipes/translation/quickstart.toml --out runs/quickstart"
+TRAIN = "clearhead train quickstart --out runs/quickstart"
 
 
 @dataclass(frozen=True)
