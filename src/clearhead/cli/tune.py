@@ -4,10 +4,17 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from clearhead.cli.console import rank
-from clearhead.cli.options import MODEL_HELP, Json, LabelsList, PairsList, QuestionsList, Texts, option
+from clearhead.cli.options import (
+    MODEL_HELP,
+    Json,
+    LabelsList,
+    PairsList,
+    QuestionsList,
+    Texts,
+    argument,
+    option,
+)
 from clearhead.cli.progress import FileProgress
 from clearhead.cli.train import show_run, sized_recipe
 from clearhead.errors import ModelError, SettingsError
@@ -24,7 +31,7 @@ TUNED_WITH = {
 
 
 def tune(
-    model: Annotated[str | None, typer.Argument(help=MODEL_HELP, metavar="MODEL")] = None,
+    model: Annotated[str | None, argument(MODEL_HELP, "MODEL")] = None,
     out: Annotated[Path | None, option("Folder for the fine-tuned model.", "DIR")] = None,
     pairs: PairsList = None,
     text: Texts = None,

@@ -30,6 +30,7 @@ from clearhead.training import (
     interpolate,
 )
 from clearhead.training.tensors import read_weights
+from clearhead.wording import counted
 
 INTERRUPTED = "interrupted"
 # The file of the weights that a fine-tuned model started from.
@@ -150,7 +151,7 @@ class TrainingLoop:
         if self.ranks.count > 1:
             yield Note(
                 f"ranks: {self.ranks.count} ({self.config.parallel}); a step takes "
-                f"{self.trainer.batches_per_step} batches over all ranks"
+                f"{counted(self.trainer.batches_per_step, 'batch')} over all ranks"
             )
         yield Started(self.trainer.step, self.config.steps)
         self.feed = self._feed()
@@ -195,7 +196,7 @@ class TrainingLoop:
         draw_curves(out, self.task.metrics)
 
     def _rank_change(self, ranks: int) -> str:
-        now, saved_by = self.ranks.count, f"{ranks} rank{'s' if ranks > 1 else ''}"
+        now, saved_by = self.ranks.count, counted(ranks, "rank")
         return f"; saved by {saved_by}, continued by {now} with new random numbers" if ranks != now else ""
 
     def _feed(self) -> Feed | Prefetcher:

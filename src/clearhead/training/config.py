@@ -44,8 +44,7 @@ class TrainingConfig(Settings):
     init_from: str | None = None
     """Folder of a trained model to start from; its tokenizer and architecture are used."""
     new_tokens: Annotated[int, Field(ge=0)] = 0
-    """Most tokens to add to the vocabulary of init_from for letters and languages that it lacks, beside bytes;
-    0 leaves it as it is."""
+    """Most tokens that the vocabulary of init_from gains for letters that it lacks; 0 leaves it as it is."""
     init_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the weights of init_from in the final ones, to forget less (WiSE-FT, Wortsman et al. 2022)."""
     parents: Annotated[tuple[ParentConfig, ...], Field(strict=False)] = ()

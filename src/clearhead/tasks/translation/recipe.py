@@ -369,6 +369,7 @@ class TranslationRecipe(Recipe):
         new = [code for code in targets(self.data.directions) if code not in known]
         if new and UNK not in known and not has_tags(tokenizer):
             raise ModelError(
-                f"{INIT_FROM}: {parent.name} translates into {', '.join(known)} only, not {', '.join(new)}; start "
-                "from a model for several languages such as en-de-fr, or train a new one (clearhead train --pairs)"
+                f"{INIT_FROM}: {parent.name} translates into {', '.join(known)} only, not {', '.join(new)}; "
+                "start from a model for several languages such as en-de-fr, or train a new one "
+                "(clearhead train --pairs)"
             )
