@@ -86,7 +86,9 @@ def test_spans_and_gaps_give_the_text_back(text):
     assert joined == text
 
 
-@pytest.mark.parametrize("text", ["a" * 1_000_000, "A. " * 300_000, "." * 1_000_000, "» " * 300_000, "?" + " " * 500_000])
+@pytest.mark.parametrize(
+    "text", ["a" * 1_000_000, "A. " * 300_000, "." * 1_000_000, "» " * 300_000, "?" + " " * 500_000]
+)
 def test_time_grows_linearly(text):
     started = time.perf_counter()
     sentence_spans(text, "en")

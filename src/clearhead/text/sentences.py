@@ -1,21 +1,24 @@
 """Splits a paragraph into sentences by rules, for English, German and French.
 
-The lists cover what the sentence splitters of Moses and pySBD cover in these languages; other languages use all
-three together. A library would bring a further dependency for a page of rules: pySBD has had no release since 2021.
+The lists cover what the splitters of Moses and pySBD cover in these languages; other languages use all
+three together. A library would be a further dependency for a page of rules.
 """
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 Span = tuple[int, int]
 
-CJK_ENDS = "。！？"
+ENDS, CJK_ENDS = ".!?…؟۔।", "。！？"
 # A full stop, closing quotes and brackets after it, and the space before the next sentence. French puts a
-# space before the closing guillemet. A private-use character stands for an emoji, which belongs to what is before.
+# space before the closing guillemet. A private-use character stands for an emoji, which ends a sentence.
 EMOJI = "\ue010"
 CANDIDATE = re.compile(
-    rf"(?<![.!?…؟۔।])(?P<ends>[.!?…؟۔।]++)(?P<closing>(?:[\u00a0\u202f ]?[»›]|[\"'”’“)\]*_~])*+(?:[ \u00a0]*+{EMOJI})*+)"
+    rf"(?<![{ENDS}])(?P<ends>[{ENDS}]++)"
+    rf"(?P<closing>(?:[\u00a0\u202f ]?[»›]|[\"'”’“)\]*_~])*+(?:[ \u00a0]*+{EMOJI})*+)"
     rf"\s++|(?<![{CJK_ENDS}])(?P<cjk>[{CJK_ENDS}]++[」』）]*+)\s*+"
 )
 OPENING = "\"'“”‘„«‹»([{¿¡*_~#—–-\u00a0\u202f "
@@ -47,38 +50,39 @@ def _words(text: str) -> frozenset[str]:
 MAY_END = _words("etc Inc Ltd Co Corp Jr Sr Bros al a.m p.m A.M P.M U.S U.K U.S.A U.N D.C E.U B.C A.D")
 ENGLISH = Rules(
     never=_words(
-        "Mr Mrs Ms Messrs Dr Prof Rev Hon Gen Col Maj Capt Lt Sgt Cpl Adm Cmdr Gov Sen Rep Pres Supt St Mt Ft "
-        "Mme Mlle vs e.g i.e viz cf eg ie approx ca incl esp Ave Blvd Rd Dept Ph.D M.D B.A M.A"
+        "Mr Mrs Ms Messrs Dr Prof Rev Hon Gen Col Maj Capt Lt Sgt Cpl Adm Cmdr Gov Sen Rep Pres Supt St Mt "
+        "Ft Mme Mlle vs e.g i.e viz cf eg ie approx ca incl esp Ave Blvd Rd Dept Ph.D M.D B.A M.A"
     ),
     before_number=_words(
-        "No no Nos nos p pp Fig fig Figs figs Vol vol Ch ch Sec sec Eq eq Art art Nr nr Jan Feb Mar Apr Jun Jul "
-        "Aug Sep Sept Oct Nov Dec Tab tab Ref ref Op op"
+        "No no Nos nos p pp Fig fig Figs figs Vol vol Ch ch Sec sec Eq eq Art art Nr nr Jan Feb Mar Apr Jun "
+        "Jul Aug Sep Sept Oct Nov Dec Tab tab Ref ref Op op"
     ),
     may_end=MAY_END,
     starters=_words(
-        "The A An This That These Those He She It We You They I His Her Its Our Your Their My There Here In On At "
-        "If When While After Before But And So Then However What Why How Who Where Is Are Was Were Do Does Did "
-        "Can Please Not No Yes For From As With Some Many Most All Everyone Nobody It's I'm He's She's We're "
-        "They're That's"
+        "The A An This That These Those He She It We You They I His Her Its Our Your Their My There Here In "
+        "On At If When While After Before But And So Then However What Why How Who Where Is Are Was Were Do "
+        "Does Did Can Please Not No Yes For From As With Some Many Most All Everyone Nobody It's I'm He's "
+        "She's We're They're That's"
     ),
 )
 GERMAN = Rules(
     never=_words(
-        "Dr Prof Hr Hrn Fr Frl Dipl Ing Mag Med jur rer phil Univ St Hl Sr Jr z.B z.b d.h D.h Z.B u.a U.a i.d.R "
-        "o.ä o.g s.o s.u u.U m.E z.T z.Zt v.a V.a bzw ggf vgl Vgl evtl sog sogen ca bspw insb inkl exkl einschl "
-        "zzgl abzgl bzgl gem lt max min geb gest Str str Tel allg eigtl entspr gegr jmd jmdn jmdm verh urspr "
-        "zzt Dres"
+        "Dr Prof Hr Hrn Fr Frl Dipl Ing Mag Med jur rer phil Univ St Hl Sr Jr z.B z.b d.h D.h Z.B u.a U.a "
+        "i.d.R o.ä o.g s.o s.u u.U m.E z.T z.Zt v.a V.a bzw ggf vgl Vgl evtl sog sogen ca bspw insb inkl "
+        "exkl einschl zzgl abzgl bzgl gem lt max min geb gest Str str Tel allg eigtl entspr gegr jmd jmdn "
+        "jmdm verh urspr zzt Dres"
     ),
     before_number=_words(
-        "Nr Nrn Abb Abs Art Bd Kap S Seite Tab Anm Ziff Par Jan Feb Mär Apr Jun Jul Aug Sep Sept Okt Nov Dez Lfd "
-        "Kl Pos Lit Rn Rz"
+        "Nr Nrn Abb Abs Art Bd Kap S Seite Tab Anm Ziff Par Jan Feb Mär Apr Jun Jul Aug Sep Sept Okt Nov "
+        "Dez Lfd Kl Pos Lit Rn Rz"
     ),
     may_end=MAY_END | _words("usw usf dgl Mio Mrd Std Min Sek Jh Jhd Chr v.Chr n.Chr ff u.s.w M.A e.V a.D"),
     starters=_words(
-        "Der Die Das Den Dem Ein Eine Einen Einem Einer Er Sie Es Wir Ich Du Ihr Man Dieser Diese Dieses Sein "
-        "Seine Ihre Mein Meine Unser Unsere Aber Und Oder Doch Denn Wenn Als Da Dann Dort Hier Jetzt Heute "
-        "Gestern Morgen Nach Vor Bei Mit In Im Am Auf Aus Für Zu Zum Zur Was Wer Wie Wo Warum Wann Ist Sind War "
-        "Waren Hat Haben Kann Bitte Nicht Kein Keine Ja Nein So Auch Nur Alle Viele Danach Trotzdem Deshalb"
+        "Der Die Das Den Dem Ein Eine Einen Einem Einer Er Sie Es Wir Ich Du Ihr Man Dieser Diese Dieses "
+        "Sein Seine Ihre Mein Meine Unser Unsere Aber Und Oder Doch Denn Wenn Als Da Dann Dort Hier Jetzt "
+        "Heute Gestern Morgen Nach Vor Bei Mit In Im Am Auf Aus Für Zu Zum Zur Was Wer Wie Wo Warum Wann "
+        "Ist Sind War Waren Hat Haben Kann Bitte Nicht Kein Keine Ja Nein So Auch Nur Alle Viele Danach "
+        "Trotzdem Deshalb"
     ),
     ordinals=True,
 )
@@ -88,14 +92,14 @@ FRENCH = Rules(
         "av boul bd hab réf tél éd dir coll suiv sq"
     ),
     before_number=_words(
-        "n N no No nos art Art chap Chap p pp fig Fig vol Vol t al éd janv févr avr juil sept oct nov déc § tabl"
+        "n N no No nos art Art chap Chap p pp fig Fig vol Vol t al éd janv févr avr juil sept oct nov déc"
     ),
     may_end=MAY_END | _words("J.-C s.a S.A R.P"),
     starters=_words(
-        "Le La Les L'homme Un Une Des Il Elle Ils Elles On Nous Vous Je Tu Ce Cet Cette Ces C'est C'était Son Sa "
-        "Ses Mon Ma Mes Notre Nos Votre Vos Leur Leurs Mais Et Ou Donc Or Si Quand Lorsque Comme Dans En Sur Sous "
-        "Après Avant Puis Ensuite Alors Ici Là Aujourd'hui Hier Demain Pour Par Avec Sans Que Qui Quoi Où Pourquoi "
-        "Comment Est Oui Non Ne Pas Tous Toutes J'ai Il y Chaque Cependant"
+        "Le La Les L'homme Un Une Des Il Elle Ils Elles On Nous Vous Je Tu Ce Cet Cette Ces C'est C'était "
+        "Son Sa Ses Mon Ma Mes Notre Nos Votre Vos Leur Leurs Mais Et Ou Donc Or Si Quand Lorsque Comme "
+        "Dans En Sur Sous Après Avant Puis Ensuite Alors Ici Là Aujourd'hui Hier Demain Pour Par Avec Sans "
+        "Que Qui Quoi Où Pourquoi Comment Est Oui Non Ne Pas Tous Toutes J'ai Il y Chaque Cependant"
     ),
 )
 RULES = {"en": ENGLISH, "de": GERMAN, "fr": FRENCH}
@@ -118,6 +122,18 @@ def sentence_spans(text: str, language: str | None = None) -> list[Span]:
     ends = [*cuts[1:], len(text)]
     spans = [(first, first + len(text[first:last].rstrip())) for first, last in zip(cuts, ends, strict=True)]
     return [span for span in spans if span[0] < span[1]]
+
+
+def guess_language(text: str, candidates: Sequence[str]) -> str | None:
+    """The candidate whose common words are the most frequent in a text; None if there are none of them."""
+    found = Counter(re.findall(r"[^\W\d_]+", text.lower()))
+    counts = {
+        code: sum(found[word] for word in {one.lower() for one in RULES[code].starters})
+        for code in candidates
+        if code in RULES
+    }
+    best = max(counts, key=lambda code: counts[code], default=None)
+    return best if best and counts[best] else None
 
 
 def split_sentences(text: str, language: str | None = None) -> list[str]:

@@ -20,9 +20,11 @@ from clearhead.models import EncoderDecoder
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
+from clearhead.tasks.translation.documents import Document, DocumentTranslator
 from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
 from clearhead.tasks.translation.pair import pair_logits, source_tokens, target_tokens
 from clearhead.tasks.translation.search import Translation, search, search_all
+from clearhead.text.blocks import Format
 from clearhead.text.tokenizer import EOS, Tokenizer
 
 
@@ -163,6 +165,22 @@ class TranslationModel:
             if problem:
                 raise problem
             done += len(chunk)
+
+    def translate_document(
+        self,
+        text: str,
+        to: str | None = None,
+        *,
+        format: Format = "markdown",
+        mark: float | None = None,
+        options: TranslateOptions | None = None,
+    ) -> Document:
+        """Translates a document in Markdown or plain text, all sentences in one batch.
+
+        Its structure is kept, and so are numbers, URLs, addresses, code, placeholders, tags and emoji.
+        Sentences whose confidence is below `mark` are marked ⟪like this⟫.
+        """
+        return DocumentTranslator(self, to, format=format, mark=mark, options=options).translate(text)
 
     def stream(
         self,
