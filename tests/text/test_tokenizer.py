@@ -25,7 +25,9 @@ from .conftest import LETTERS, PUNCTUATION, SENTENCES, TAGS, tokenizer_of
 KINDS = ["bpe", "unigram", "wordpiece", "word", "whitespace", "character", "bytes"]
 known_text = st.text(st.sampled_from(LETTERS + PUNCTUATION + "   \u00a0\n"))
 LOSSLESS = ["bpe", "unigram", "character", "bytes"]
-any_text = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>/s2depadunk0xEF ▁￭\t\n\ue000\ue008漢é\u0301")))
+any_text = st.text(
+    st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>/s2depadunk0xEF ▁￭\t\n\ue000\ue008漢é\u0301"))
+)
 
 
 def trained(texts: list[str] | Iterator[str], **settings: object) -> Tokenizer:
@@ -115,7 +117,9 @@ def test_rare_characters_are_spelled_in_bytes_so_that_bytes_are_trained():
 
 def test_a_vocabulary_too_small_for_bytes_has_none_by_default():
     assert trained(SENTENCES, vocabulary=300).id("<0x41>") is None
-    with pytest.raises(SettingsError, match="vocabulary 280 cannot hold .* characters .*, 4 special tokens and 256"):
+    with pytest.raises(
+        SettingsError, match=r"vocabulary 280 cannot hold .* characters .*, 4 special tokens and 256"
+    ):
         trained(SENTENCES, vocabulary=280, byte_fallback=True)
 
 
@@ -203,7 +207,11 @@ def test_a_batch_of_texts_equals_texts_one_by_one(tokenizer: Tokenizer):
 
 
 def test_a_blank_text_has_no_tokens(of_kind: Callable[[str], Tokenizer]):
-    for tokenizer in (of_kind("word"), of_kind("whitespace"), *map(normalizing_tokenizer, ["bpe", "unigram"])):
+    for tokenizer in (
+        of_kind("word"),
+        of_kind("whitespace"),
+        *map(normalizing_tokenizer, ["bpe", "unigram"]),
+    ):
         assert tokenizer.encode(" \t\n\u00a0") == []
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from clearhead.text.inline import Core, Part, Role
 from clearhead.text.kinds import STAND_INS, UNK
+from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer
 
 # A tokenizer without placeholders gets words that most translators copy: names, and numbers for amounts.
@@ -94,7 +95,7 @@ def hide(core: Core, tokenizer: Tokenizer, hides: Callable[[Part], bool]) -> Wri
 
 def encode(written: Sequence[Written], tokenizer: Tokenizer) -> list[list[int]]:
     """The ids of sentences with their placeholders."""
-    return tokenizer.encode_protected([one.readable(one.text) for one in written])
+    return tokenizer.encode_protected([normalize(one.readable(one.text)) for one in written])
 
 
 def decode(written: Written, ids: Sequence[int], tokenizer: Tokenizer) -> str:

@@ -75,7 +75,9 @@ class Tokenizer:
             if special_tokens.count(tag) > 1:
                 raise SettingsError(f"tokenizer: tag {tag} is given twice; name each tag once")
         if set(tags).intersection(PLACEHOLDERS) and not config.falls_back:
-            raise SettingsError("tokenizer: placeholders need byte_fallback, and a vocabulary with room for it")
+            raise SettingsError(
+                "tokenizer: placeholders need byte_fallback, and a vocabulary with room for it"
+            )
         config = config.model_copy(update={"byte_fallback": config.falls_back})
         description = json.loads(training.train(texts, config, special_tokens).to_str())
         if config.falls_back:
@@ -188,9 +190,9 @@ class Tokenizer:
         return self._inner.encode_batch(list(map(self._checked, texts)), add_special_tokens=False)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids, without special tokens."""
+        """The text of the ids, without special tokens; U+FFFD stands for bytes that form no character."""
         first = len(self.special_tokens)
-        return self._inner.decode([number for number in ids if number >= first])
+        return self._inner.decode(self._repaired([number for number in ids if number >= first]))
 
     def decode_protected(self, ids: Sequence[int]) -> str:
         """The text of the ids with the characters STAND_INS in place of placeholders."""
@@ -204,7 +206,9 @@ class Tokenizer:
         pieces = [self._piece(number) for number in ids]
         for start, end, character in self._spelled(ids):
             shown = character.translate(VISIBLE)
-            pieces[start:end] = [shown + part for part in SUBSCRIPTS[: end - start]] if end - start > 1 else [shown]
+            pieces[start:end] = (
+                [shown + part for part in SUBSCRIPTS[: end - start]] if end - start > 1 else [shown]
+            )
         return pieces
 
     def words(self, sentences: Sequence[Sequence[int]]) -> list[list[list[int]]]:
@@ -293,9 +297,24 @@ class Tokenizer:
         spelled = {number: ids for ids, number in self._stand_ins.items()}
         return [one for number in ids for one in spelled.get(number, (number,))]
 
+    def _repaired(self, ids: list[int]) -> list[int]:
+        """The ids with the bytes of U+FFFD in place of each byte that is not part of a character.
+
+        The library would give up every character of the run of bytes that it stands in.
+        """
+        if self._byte_tokens.keys().isdisjoint(ids):
+            return ids
+        whole = {index for start, end, _ in self._spelled(ids) for index in range(start, end)}
+        replacement = [self._ids[BYTES[byte]] for byte in "\ufffd".encode()]
+        return [
+            one
+            for index, number in enumerate(ids)
+            for one in ([number] if number not in self._byte_tokens or index in whole else replacement)
+        ]
+
     def _spelled(self, ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
         """The characters that are spelled in bytes: where each starts and ends among the ids."""
-        if not self._byte_tokens.keys() & set(ids):
+        if self._byte_tokens.keys().isdisjoint(ids):
             return
         run = [self._byte_tokens.get(number, -1) for number in ids]
         start = 0

@@ -255,7 +255,7 @@ def test_each_text_is_tokenised_once(number_model):
     model = load(number_model)
     counting = model.tokenizer = CountingTokenizer(model.tokenizer)
     texts = [f"{text} {text}" for text in ("one", "two", "three", "four", "five")]
-    too_long = [*texts, "six " * 16]
+    too_long = [*texts, " ".join(["six"] * 16)]
     for translate, encoded in (
         (lambda: model.translate(texts, beam=2), texts),
         (lambda: model.translate(texts, sampling=Sampling()), texts),
