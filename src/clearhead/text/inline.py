@@ -44,6 +44,7 @@ _FILES = (
     "zip zst"
 ).replace(" ", "|")
 _DOMAINS = "com org net edu gov io dev app info eu uk de fr at ch be nl es it ca us jp".replace(" ", "|")
+_UNITS = "km/h km kg kB KB MB GB TB kW kWh cm mm ml mg Hz kHz MHz GHz °C °F".replace(" ", "|")
 _SYMBOLS = "\u2190-\u2bff\u3030\u303d\u3297\u3299©®™\U0001f000-\U0001faff"
 _EMOJI = f"[{_SYMBOLS}](?:[\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d[{_SYMBOLS}])*+|[0-9#*]\ufe0f?\u20e3"
 # Every quantifier is bounded or possessive, so that the time is linear in the length of a line.
@@ -54,6 +55,7 @@ _PARTS: list[tuple[str, Role, str]] = [
         Role.ITEM,
         r"<(?P<element>code|kbd|samp|var|pre|script|style)\b[^<>]{0,200}>.{0,400}?</(?P=element)>",
     ),
+    ("formula", Role.ITEM, r"(?<!\w)\w{0,20}+(?:<su[bp]>[^<>]{1,20}</su[bp]>\w{0,20}+){1,9}"),
     ("comment", Role.POINT, r"<!--.{0,1000}?-->"),
     ("autolink", Role.ITEM, r"<(?:[a-z]{2,9}:[^\s<>]{1,400}|[^\s<>@]{1,80}@[^\s<>@]{1,80})>"),
     ("tag", Role.POINT, r"</?[A-Za-z](?:[^<>\"']|\"[^\"<>]{0,300}\"|'[^'<>]{0,300}'){0,300}+>"),
@@ -111,6 +113,7 @@ _PARTS: list[tuple[str, Role, str]] = [
         "amount",
         Role.ITEM,
         r"(?<![\w.,])[+-]?[$€£¥]\s?\d{1,15}(?:[.,]\d{1,15}){0,5}(?:\s?(?:[kKmM]\b|bn\b))?"
+        rf"|(?<![\w])\d{{1,15}}(?:[.,]\d{{1,15}})?[ \u00a0]?(?:{_UNITS})(?!\w)"
         r"|(?<![\w])[+-]?\d{1,15}(?:[.,:/'’-]\d{1,15}){1,6}(?:\s?[%‰€$£¥°])?(?![\d])"
         r"|(?<![\w])\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,5}(?!\d)(?:[ \u00a0]?[%‰€$£¥°])?"
         r"|(?<![\w])[+-]?\d{1,15}[ \u00a0]?[%‰€$£¥°]|(?<!\w)[+]\d[\d ()/-]{5,20}\d",
@@ -127,6 +130,8 @@ _PARTS: list[tuple[str, Role, str]] = [
 _ROLES = {name: role for name, role, _ in _PARTS}
 _PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, _, pattern in _PARTS))
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z][\w:-]*)")
+_JOINING = ("", "+", "-", "–", "/", ":")
+_NUMBERED = re.compile(r"\d{1,4}[.)]\s+")
 _LONG_NUMBER = 5
 """Digits of a number that a translator would spell in pieces."""
 
@@ -144,7 +149,19 @@ def find_parts(text: str) -> list[Part]:
             role = Role.ITEM
         found.append(Part(role, match.start(), match.end(), match[0]))
         names.append(name)
-    return _paired(text, found, names)
+    return _merged(text, _paired(text, found, names))
+
+
+def _merged(text: str, parts: list[Part]) -> list[Part]:
+    """The parts, with items that touch joined to one: 9:00-17:00, <kbd>Ctrl</kbd>+<kbd>C</kbd>."""
+    merged: list[Part] = []
+    for part in parts:
+        last = merged[-1] if merged else None
+        if last and last.role is part.role is Role.ITEM and text[last.end : part.start] in _JOINING:
+            merged[-1] = replace(last, end=part.end, text=text[last.start : part.end])
+        else:
+            merged.append(part)
+    return merged
 
 
 def _paired(text: str, parts: list[Part], names: list[str]) -> list[Part]:
@@ -272,7 +289,7 @@ def take_apart(sentence: str, parts: Sequence[Part]) -> Core:
 
 
 def _peeled(sentence: str, parts: list[Part]) -> tuple[int, int, list[Part]]:
-    """Where the sentence starts and ends without marks around it, and the parts between."""
+    """Where the sentence starts and ends without marks around it and a number before it, and its parts."""
     first, last = 0, len(sentence)
     while parts:
         head, tail = parts[0], parts[-1]
@@ -287,6 +304,9 @@ def _peeled(sentence: str, parts: list[Part]) -> tuple[int, int, list[Part]]:
             first, last, parts = head.end, tail.start, parts[1:-1]
         else:
             break
+    if number := _NUMBERED.match(sentence, first, last):
+        first = number.end()
+        parts = [part for part in parts if part.start >= first]
     core = sentence[first:last]
     first += len(core) - len(core.lstrip())
     last -= len(core) - len(core.rstrip())

@@ -13,7 +13,7 @@ from clearhead.text.tokenizer import Tokenizer
 # A tokenizer without placeholders gets words that most translators copy: names, and numbers for amounts.
 NAMES = ("Tom", "Paris", "Boston", "Jackson")
 NUMBERS = ("123", "2013", "1984", "300")
-_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 _STAND_IN = re.compile(f" ?[{STAND_INS[0]}-{STAND_INS[-1]}]")
 
 
@@ -42,7 +42,7 @@ class Written:
     def standing(self, text: str) -> str:
         """A translation with stand-ins for these words; each stand-in once, and no others."""
         for stand_in, word in zip(STAND_INS, self.words, strict=False):
-            text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", stand_in, text, count=1)
+            text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", stand_in, text)
         expected = set(STAND_INS[: len(self.hidden)])
 
         def once(match: re.Match[str]) -> str:
@@ -55,7 +55,7 @@ class Written:
     def missing(self, target: str) -> list[Part]:
         """The items that a translation lacks."""
         lost = [part for one, part in zip(STAND_INS, self.hidden, strict=False) if one not in target]
-        digits = Counter(_DIGITS.findall(target))
+        digits = Counter(_NUMBER.findall(target))
         for part in self.visible:
             if part.role is Role.NUMBER and digits[part.text]:
                 digits[part.text] -= 1

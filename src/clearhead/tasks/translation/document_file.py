@@ -84,13 +84,14 @@ def writing(out: Path) -> Iterator[Callable[[str], None]]:
     """
     unfinished = partial_path(out)
     with _explained(unfinished):
-        stream = unfinished.open("wb")
+        stream = unfinished.open("wb", buffering=0)  # closing it has nothing left to write
     with stream:
 
         def write(text: str) -> None:
+            rest = memoryview(text.encode())
             with _explained(unfinished):
-                stream.write(text.encode())
-                stream.flush()
+                while rest:
+                    rest = rest[stream.write(rest) :]
 
         yield write
         with _explained(unfinished):

@@ -33,6 +33,7 @@ SENTENCE_CHARACTERS = 60
 """Characters of a sentence, to tell how many a chunk will have."""
 ALIGNED_PAIRS = 32
 """Sentences by which the head that aligns words best is chosen."""
+_END = re.compile(r"\.{3}$|[\W_]$")
 _FULL_STOP = re.compile(r"(?<![.!?…])[.!]$")
 _CLAUSE_END = re.compile(r"[,;:–—)]\s")
 
@@ -245,8 +246,12 @@ class DocumentTranslator:
 
 
 def _ending_like(source: str, target: str) -> str:
-    """A translation without a full stop that its source, such as a heading, does not have."""
-    return target if source[-1:] in ".!?…:;\"'”’»)" else _FULL_STOP.sub("", target)
+    """A translation that ends with the comma, colon or dots of its source, or, as a heading, with nothing."""
+    mark = _END.search(source)
+    if mark is None:
+        return _FULL_STOP.sub("", target)
+    open_ended = mark[0] in (",", ":", ";", "...", "…")
+    return target.rstrip(".!,:;…") + mark[0] if open_ended and not target.endswith(mark[0]) else target
 
 
 def _bytes(texts: Sequence[str]) -> int:
