@@ -170,8 +170,8 @@ def evaluate(
     target: str | None = None,
     against: Path | None = None,
     out: Path | None = None,
+    options: TranslateOptions,
     progress: ProgressCallback = ignore_progress,
-    **search: Any,
 ) -> Evaluation:
     """Scores on pairs, or on those held out in the model's folder; `out` receives the translations."""
     direction = chosen(model.directions, source, target, settings=("--from", "--to"))
@@ -180,7 +180,7 @@ def evaluate(
     other = _other_system(against, direction, test, model.device) if against else None
     if out:
         out.touch()
-    options, notes = TranslateOptions(**search), []
+    notes: list[str] = []
     if test.blank:
         notes.append(f"skipped {test.blank:,} of {test.read:,} pairs with a blank side")
     translations, too_long = _translations(model, test, direction.target, options, progress, notes)

@@ -13,12 +13,14 @@ from torch import Tensor
 from clearhead.checkpoint import Checkpoint
 from clearhead.config import parse_settings
 from clearhead.data.progress import ProgressCallback, ignore_progress
+from clearhead.data.sources.corpus import DataPath
 from clearhead.decoding import Tree
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, explain_pass
 from clearhead.models import EncoderDecoder
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.model import TaskModel
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
 from clearhead.tasks.translation.documents import Document, DocumentTranslator
 from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
@@ -29,14 +31,11 @@ from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import EOS, Tokenizer
 
 
-class TranslationModel:
+class TranslationModel(TaskModel):
     """A translator with its tokenizer and its directions."""
 
     task = "translation"
-    evaluate_options = ("pairs", "against", "source", "target", "beam", "length_penalty", "out")
     evaluate_unit = "sentence"
-    name = ""
-    """The name or folder it was loaded from."""
 
     def __init__(
         self,
@@ -63,6 +62,12 @@ class TranslationModel:
         one = copy(self)
         one.directions = tuple(direction for direction in self.directions if str(direction) == name)
         return one
+
+    def facts(self) -> list[str]:
+        return [
+            ", ".join(f"{one.source} → {one.target}" for one in self.directions),
+            f"vocabulary {self.tokenizer.size:,}",
+        ]
 
     @property
     def device(self) -> torch.device:
@@ -214,18 +219,26 @@ class TranslationModel:
         *,
         target: str | None = None,
         names: Sequence[str] = ("*",),
-        options: TranslateOptions | None = None,
+        beam: int | None = None,
+        nbest: int = 1,
+        length_penalty: float | None = None,
+        prefix: str | Sequence[int] = "",
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+        sampling: Sampling | None = None,
     ) -> Explanation:
         """A translation at full speed, then one captured pass over text and translation.
 
         Captures a given `target` instead of the model's own translation. Keeps only tensors whose names
-        match.
+        match. The other keyword arguments are those of `translate`.
         """
+        options = TranslateOptions(
+            beam, nbest, length_penalty, prefix, repetition_penalty, no_repeat, sampling
+        ).resolved(self.search)
         check_text(text)
         if target is not None:
             check_text(target, "target")
-        tag, options = self.tag(to), (options or TranslateOptions()).resolved(self.search)
-        ids = self._encode_one(text)
+        tag, ids = self.tag(to), self._encode_one(text)
         if not ids:
             raise TextError("text: is blank; give a sentence to explain")
         source, found, tree = tag + ids, [], None
@@ -257,16 +270,36 @@ class TranslationModel:
 
     def evaluate(
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
+        pairs: DataPath | None = None,
+        against: Path | str | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        out: Path | str | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
-        **options: Any,
     ) -> Evaluation:
-        """Scores on test pairs; the options are those of tasks/translation/evaluate.py."""
+        """BLEU, chrF and TER on pairs, or on the test pairs held out in the model's folder.
+
+        `against` is another model, or a file of its translations, to compare with; `out` receives the
+        translations. `source` and `target` choose among several languages.
+        """
         from clearhead.tasks.translation.evaluate import evaluate
 
-        return evaluate(self, folder, progress=progress, **options)
+        return evaluate(
+            self,
+            self._held_out(folder),
+            pairs=pairs,
+            source=source,
+            target=target,
+            against=None if against is None else Path(against),
+            out=None if out is None else Path(out),
+            options=TranslateOptions(beam=beam, length_penalty=length_penalty),
+            progress=progress,
+        )
 
     def about(self) -> dict[str, Any]:
         """The directions, limits and search settings, for the explorer."""
@@ -277,8 +310,8 @@ class TranslationModel:
     def explain_options(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of `explain` for an explorer request."""
         given = {"to": request.get("to") or self.directions[0].target, "target": request.get("target")}
-        beam, prefix = request.get("beam"), request.get("forced") or request.get("prefix") or ""
-        return {**given, "options": TranslateOptions(beam=beam, prefix=prefix)} if beam or prefix else given
+        beam, prefix = request.get("beam"), request.get("forced") or request.get("prefix")
+        return {**given, **({"beam": beam} if beam else {}), **({"prefix": prefix} if prefix else {})}
 
     @torch.inference_mode()
     def next_logits(
