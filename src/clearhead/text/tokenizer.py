@@ -42,8 +42,8 @@ SUBSCRIPTS = "₁₂₃₄"
 class Tokenizer:
     """Text to ids and back; immutable. The processor of all text models.
 
-    Special tokens and tags have the first ids, and no text can produce them. A tokenizer from a tiktoken file
-    has no special tokens; an imported one has its own, at any ids.
+    Special tokens and tags have the first ids, unless they were added later; no text can produce them. A
+    tokenizer from a tiktoken file has no special tokens; an imported one has its own, at any ids.
     """
 
     FILE = "tokenizer.json"
@@ -55,15 +55,18 @@ class Tokenizer:
         config: TokenizerConfig,
         special_tokens: tuple[str, ...],
         imported: SpecialIds | None = None,
+        added_tokens: tuple[str, ...] = (),
     ):
         mask = special_tokens.index(MASK) if MASK in special_tokens else None
         own = SpecialIds(size=0, bos=BOS, eos=EOS, mask=mask) if special_tokens else SpecialIds(size=0)
-        self._special, self._imported = imported or own, imported is not None
+        self._special, self.imported = imported or own, imported is not None
         self.bos_id, self.eos_id, self.adds_bos = self._special.bos, self._special.eos, self._special.adds_bos
         self.eos_ids = self._special.several_eos or (() if self.eos_id is None else (self.eos_id,))
         """All ids that end a text."""
         self.mask_id = self._special.mask
         self.config, self.special_tokens, self._inner = config, special_tokens, inner
+        self.added_tokens = added_tokens
+        """Special tokens that an extension added, with later ids."""
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
@@ -102,7 +105,9 @@ class Tokenizer:
 
         With a number of token types, for an encoder, whose texts are as `with_special_tokens` returns them.
         """
-        return huggingface_files(self._inner, self.special_tokens, self._special, token_types)
+        names = (*self.special_tokens, *self.added_tokens)
+        special = {name: number for name in names if (number := self.id(name)) is not None}
+        return huggingface_files(self._inner, special, self._special, token_types)
 
     @classmethod
     def from_json(cls, text: str, path: str = "tokenizer") -> Self:
@@ -110,8 +115,8 @@ class Tokenizer:
         return cls(*serialization.loads(text, path))
 
     def to_json(self) -> str:
-        imported = self._special if self._imported else None
-        return serialization.dumps(self._inner, self.config, self.special_tokens, imported)
+        imported = self._special if self.imported else None
+        return serialization.dumps(self._inner, self.config, self.special_tokens, imported, self.added_tokens)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -137,7 +142,8 @@ class Tokenizer:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of everything that determines the ids of a text."""
-        content = json.dumps([self.special_tokens, self._inner.to_str()])
+        added = [self.added_tokens] if self.added_tokens else []
+        content = json.dumps([self.special_tokens, self._inner.to_str(), *added])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def normalized(self, text: str) -> str:
@@ -148,6 +154,23 @@ class Tokenizer:
 
     def id(self, token: str) -> int | None:
         return self._ids.get(token)
+
+    def special_id(self, token: str) -> int | None:
+        """The id of a special token; None if it is none."""
+        return self.id(token) if token in (*self.special_tokens, *self.added_tokens) else None
+
+    @functools.cached_property
+    def special_ids(self) -> frozenset[int]:
+        """The ids of our special tokens; an imported tokenizer has its own."""
+        return frozenset([*range(len(self.special_tokens)), *(self._ids[one] for one in self.added_tokens)])
+
+    def vocabulary(self) -> dict[str, int]:
+        """The id of every token."""
+        return dict(self._ids)
+
+    def library_json(self) -> str:
+        """The description of the tokenizers library."""
+        return self._inner.to_str()
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens."""
@@ -191,8 +214,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of the ids, without special tokens; U+FFFD stands for bytes that form no character."""
-        first = len(self.special_tokens)
-        return self._inner.decode(self._repaired([number for number in ids if number >= first]))
+        special = self.special_ids
+        return self._inner.decode(self._repaired([number for number in ids if number not in special]))
 
     def decode_protected(self, ids: Sequence[int]) -> str:
         """The text of the ids with the characters STAND_INS in place of placeholders."""
@@ -213,12 +236,19 @@ class Tokenizer:
 
     def words(self, sentences: Sequence[Sequence[int]]) -> list[list[list[int]]]:
         """The ids of each sentence grouped by word; special tokens are groups of one."""
-        first = len(self.special_tokens)
+        special = self.special_ids
         expanded = [self._expanded(ids) for ids in sentences]
-        texts = self._inner.decode_batch([[n for n in ids if n >= first] for ids in expanded])
+        texts = self._inner.decode_batch([[n for n in ids if n not in special] for ids in expanded])
         encoded = self._inner.encode_batch(texts, add_special_tokens=False)
         grouped = [_grouped(ids, one.ids, one.word_ids) for ids, one in zip(expanded, encoded, strict=True)]
         return [[self._collapsed(word) for word in words] for words in grouped]
+
+    def split_words(self, text: str) -> list[str]:
+        """The words of a text before they are split into tokens, in the form that tokens have."""
+        inner = self._inner
+        clean = inner.normalizer.normalize_str(text) if inner.normalizer else text
+        split = inner.pre_tokenizer
+        return [word for word, _ in split.pre_tokenize_str(clean)] if split else [clean]
 
     def word_numbers(self, text: str) -> list[int]:
         """For each token of a text, the number of the word it belongs to."""
@@ -246,7 +276,7 @@ class Tokenizer:
 
     def characters(self, ids: Sequence[int]) -> list[int] | None:
         """The ids of the characters that a word's ids were merged from; None for special tokens."""
-        if any(number < len(self.special_tokens) for number in ids):
+        if not self.special_ids.isdisjoint(ids):
             return None
         found: list[int] = []
         for number in ids:
@@ -263,7 +293,7 @@ class Tokenizer:
     @functools.cached_property
     def placeholder_ids(self) -> tuple[int, ...]:
         """The ids of the placeholders that the tokenizer has; none in tokenizers without byte fallback."""
-        return tuple(self._ids[token] for token in PLACEHOLDERS if token in self.special_tokens)
+        return tuple(self._ids[token] for token in PLACEHOLDERS if self.special_id(token) is not None)
 
     @functools.cached_property
     def _byte_tokens(self) -> dict[int, int]:
@@ -331,7 +361,7 @@ class Tokenizer:
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
-        return self._inner.get_vocab(with_added_tokens=self._imported)
+        return self._inner.get_vocab(with_added_tokens=self.imported)
 
     def _checked(self, text: str) -> str:
         clean = without_surrogates(text)
@@ -352,7 +382,7 @@ class Tokenizer:
         if number in self._byte_tokens:
             return f"\\x{self._byte_tokens[number]:02x}"
         byte_of = _byte_of()
-        is_bytes = KINDS[self.config.kind].byte_level and number >= len(self.special_tokens)
+        is_bytes = KINDS[self.config.kind].byte_level and number not in self.special_ids
         if is_bytes and byte_of.keys() >= set(token):
             token = bytes(byte_of[character] for character in token).decode(errors="backslashreplace")
         return token.translate(VISIBLE)

@@ -78,11 +78,20 @@ def _alphabet(texts: Iterator[str], tokenizer: tokenizers.Tokenizer, config: Tok
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normalizer.normalize_str(text) if normalizer else text)
-    ordered = sorted(counts, key=lambda character: (-counts[character], character))
-    if config.alphabet or not config.falls_back:
-        return ordered[: config.alphabet]
+    if config.falls_back and not config.alphabet:
+        return covering(counts)
+    return _most_frequent(counts)[: config.alphabet]
+
+
+def covering(counts: Counter[str]) -> list[str]:
+    """The characters that make up nearly all of a text, the most frequent first."""
+    ordered = _most_frequent(counts)
     covered = list(accumulate(counts[character] for character in ordered))
     return ordered[: bisect_left(covered, COVERAGE * counts.total()) + 1]
+
+
+def _most_frequent(counts: Counter[str]) -> list[str]:
+    return sorted(counts, key=lambda one: (-counts[one], one))
 
 
 def _words(texts: Iterator[str], tokenizer: tokenizers.Tokenizer) -> list[str]:
@@ -93,7 +102,7 @@ def _words(texts: Iterator[str], tokenizer: tokenizers.Tokenizer) -> list[str]:
         for part in normalizer.normalize_str(word).split():
             counts[part] += count
     counts.pop(SPECIAL_TOKENS[UNK], None)
-    return sorted(counts, key=lambda word: (-counts[word], word))
+    return _most_frequent(counts)
 
 
 def _nonempty(texts: Iterable[str]) -> Iterator[str]:

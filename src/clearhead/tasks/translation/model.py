@@ -1,5 +1,6 @@
 """A trained translator in use: texts in, translations out."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
@@ -28,7 +29,10 @@ from clearhead.tasks.translation.pair import pair_logits, source_tokens, target_
 from clearhead.tasks.translation.search import Translation, search, search_all
 from clearhead.text.blocks import Format
 from clearhead.text.normalize import normalize
+from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import EOS, Tokenizer
+
+log = logging.getLogger(__name__)
 
 
 class TranslationModel(TaskModel):
@@ -138,6 +142,9 @@ class TranslationModel(TaskModel):
         ).resolved(self.search)
         tag, several = self.tag(to), as_texts(texts)
         encoded = self.encode(several)
+        unspelled = Unspelled(self.tokenizer)
+        unspelled.add(several, encoded)
+        self._warn(unspelled)
         for number, (text, ids) in enumerate(zip(several, encoded, strict=True), start=1):
             if len(ids) > self.max_length:
                 raise self._too_long(number, text, len(ids))
@@ -162,11 +169,12 @@ class TranslationModel(TaskModel):
             raise TextError(f"texts: {texts!r:.40} is one text; give a list, or use translate")
         if batch_size < 1:
             raise SettingsError(f"batch_size: {batch_size} should be at least 1")
-        done = 0
+        done, unspelled = 0, Unspelled(self.tokenizer)
         for chunk, problem in _chunks(iter(texts), batch_size):
             for number, text in enumerate(chunk, start=done + 1):
                 check_text(text, f"text {number}")
             encoded = self.encode(chunk)
+            unspelled.add(chunk, encoded)
             long = [len(ids) > self.max_length for ids in encoded]
             shortened = [[] if is_long else ids for ids, is_long in zip(encoded, long, strict=True)]
             found = self._translate(chunk, shortened, tag, options, done)
@@ -175,6 +183,7 @@ class TranslationModel(TaskModel):
             if problem:
                 raise problem
             done += len(chunk)
+        self._warn(unspelled)
 
     def translate_document(
         self,
@@ -326,6 +335,10 @@ class TranslationModel(TaskModel):
             raise TextError(f"text: {length} tokens, but the model takes at most {limit}; shorten it")
         logits = pair_logits(self.model, [*self.tag(to), *source], generated)
         return logits[-1], len(generated) + 1
+
+    def _warn(self, unspelled: Unspelled) -> None:
+        if warning := unspelled.warning(self.name or "this model", "text"):
+            log.warning(warning)
 
     def _encode_one(self, text: str) -> list[int]:
         [ids] = self.encode([text])

@@ -103,7 +103,7 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:
     if isinstance(prefix, str):
         return tokenizer.encode(normalize(prefix)) if prefix else []
     for number in prefix:
-        if not len(tokenizer.special_tokens) <= number < tokenizer.size:
+        if number in tokenizer.special_ids or not 0 <= number < tokenizer.size:
             raise SettingsError(f"prefix: {number} is not the id of a text token; give such ids, or a text")
     return list(prefix)
 
