@@ -45,7 +45,7 @@ def translators():
 def test_a_document_keeps_its_structure_and_loses_nothing(translators, name):
     text = GUIDE.read_text()
     assert len(text.splitlines()) == 200
-    document = translators[name].translate_document(text, options=GREEDY)
+    document = translators[name].translate_document(text, beam=1)
     assert blocks(document.text) == blocks(text)
     assert not document.lost
     assert not items(text) - items(document.text)
@@ -97,7 +97,7 @@ def test_doubtful_sentences_are_marked(translators):
     assert document.text == f"{sure.text}\n\n⟪{doubtful.text}⟫\n"
 
 
-def test_languages_with_several_sources_are_told_apart():
+def test_the_source_language_is_recognised():
     model = clearhead.load("en-de-fr")
     document = model.translate_document(
         "Am 3. Oktober kommt er nicht. Das ist schade, aber wir sind da.", "en"

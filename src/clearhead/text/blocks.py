@@ -49,7 +49,7 @@ class Prose:
     """Fewest columns, for the cells of a table."""
 
     def render(self, text: str) -> str:
-        """The translated text in the place of this one; GLUE becomes a space at which no line ends."""
+        """The translated text, laid out as this one was; GLUE becomes a space at which no line ends."""
         if self.width is not None:
             text = self._wrapped(text)
         return text.replace(GLUE, " ").ljust(self.pad)
@@ -193,12 +193,11 @@ class _Parser:
         pieces: list[Piece] = [quote]
         for match in _CELL.finditer(inner):
             cell = match[1]
-            before, body, _ = _stripped(cell)
-            pad = len(cell) - len(before) if match[2] and body else 0
+            before, body, after = _stripped(cell)
             # A cell keeps its width, so that columns stay aligned as far as the words allow.
-            room = max(pad - 1, 0) if cell.endswith(" ") else pad
-            space = " " if cell.endswith(" ") and body else ""
-            pieces += [before, Prose(body, pad=room) if body else "", space, match[2]]
+            padded = bool(match[2] and after and not after.strip(" "))
+            prose = Prose(body, pad=len(body) + len(after) - 1 if padded else 0) if body else ""
+            pieces += [before, prose, " " if padded else after, match[2]]
         return _merged([*pieces, newline])
 
     def _single(self, before: str, body: str, after: str) -> list[Piece]:

@@ -19,7 +19,7 @@ _STAND_IN = re.compile(f" ?[{STAND_INS[0]}-{STAND_INS[-1]}]")
 
 @dataclass(frozen=True)
 class Written:
-    """A sentence as the translator reads it: stand-ins in the place of hidden items."""
+    """A sentence as the translator reads it: stand-ins instead of hidden items."""
 
     text: str
     hidden: tuple[Part, ...]
@@ -27,7 +27,7 @@ class Written:
     visible: tuple[Part, ...]
     """Items that the translator reads, with their positions in the text."""
     words: tuple[str, ...] = ()
-    """Words in the place of stand-ins, for a tokenizer without placeholders."""
+    """Words instead of stand-ins, for a tokenizer without placeholders."""
 
     def position(self, original: int) -> int:
         """A position in the text with all items, in this text."""

@@ -1,5 +1,6 @@
 """Documents: sentences translated in one batch, and put together again with everything around them."""
 
+import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from clearhead.errors import ModelError
 from clearhead.inspection.alignment import Aligner
 from clearhead.options import check_text
 from clearhead.tasks.translation.directions import check_target
-from clearhead.tasks.translation.markup import WordPair, missing_items, place_marks
+from clearhead.tasks.translation.markup import WordPair, item_edits, mark_edits
 from clearhead.tasks.translation.options import TranslateOptions
 from clearhead.tasks.translation.search import search_all
 from clearhead.text.blocks import GLUE, Format, Piece, Prose, parse, split_lines
@@ -20,10 +21,12 @@ from clearhead.text.inline import Core, Part, Role, inline_sentences, take_apart
 from clearhead.text.kinds import STAND_INS
 from clearhead.text.placeholders import Written, decode, encode, hide
 from clearhead.text.sentences import gaps, guess_language
+from clearhead.text.spelling import Unspelled
 
 if TYPE_CHECKING:
     from clearhead.tasks.translation.model import TranslationModel
 
+log = logging.getLogger(__name__)
 LOW_CONFIDENCE = 0.5
 """Below it, a sentence is marked by default."""
 MARKED = "⟪{}⟫"
@@ -124,6 +127,7 @@ class DocumentTranslator:
         self._sources = [one.source for one in model.directions if one.target == self.to]
         self._language = self._sources[0] if len(self._sources) == 1 else None
         self._aligner: Aligner | None = None
+        self._unspelled = Unspelled(model.tokenizer)
 
     def translate(self, text: str) -> Document:
         """A whole document."""
@@ -147,6 +151,8 @@ class DocumentTranslator:
                 waiting, characters = [], 0
         if waiting:
             yield self._document(waiting)
+        if warning := self._unspelled.warning(self.model.name or "this model", "sentence"):
+            log.warning(warning)
 
     def _document(self, pieces: Sequence[Piece]) -> Document:
         """The translation of some blocks, all sentences in one batch."""
@@ -197,9 +203,9 @@ class DocumentTranslator:
     def _cores(self, cores: Sequence[Core]) -> list[Sentence]:
         """The translations of cores: with numbers visible, if one is lost hidden, then repaired."""
         readable = {number: _lowered(core) for number, core in enumerate(cores) if _has_words(core)}
-        attempts = self._attempts({n: (core, _is_item) for n, core in readable.items()})
-        again = {n: (attempt.core, _is_any) for n, attempt in attempts.items() if attempt.missing}
-        for number, attempt in self._attempts(again).items():
+        attempts = self._attempts(readable, _is_item)
+        again = {n: attempt.core for n, attempt in attempts.items() if attempt.missing}
+        for number, attempt in self._attempts(again, _is_any).items():
             if len(attempt.missing) < len(attempts[number].missing):
                 attempts[number] = attempt
         aligned = self._aligned({n: one for n, one in attempts.items() if one.missing or one.core.marks})
@@ -208,11 +214,13 @@ class DocumentTranslator:
             for n, core in enumerate(cores)
         ]
 
-    def _attempts(self, cores: dict[int, tuple[Core, Callable[[Part], bool]]]) -> dict[int, _Attempt]:
-        """Each core translated with the items hidden that its function selects."""
+    def _attempts(self, cores: dict[int, Core], hides: Callable[[Part], bool]) -> dict[int, _Attempt]:
+        """Each core translated with the selected items hidden."""
         tokenizer, limit = self.model.tokenizer, self.model.max_length
-        written = {n: hide(core, tokenizer, hides) for n, (core, hides) in cores.items()}
+        written = {n: hide(core, tokenizer, hides) for n, core in cores.items()}
         encoded = encode(list(written.values()), tokenizer)
+        if hides is _is_item:
+            self._unspelled.add([one.readable(one.text) for one in written.values()], encoded)
         # A word that is too long for the model stays as it is.
         sources = [self._tag + ids if len(ids) <= limit else [] for ids in encoded]
         results = search_all(self.model.model, tokenizer, sources, self._options)
@@ -221,7 +229,7 @@ class DocumentTranslator:
             if best:
                 target = _ending_like(one.text, decode(one, best[0].tokens, tokenizer))
                 confidence = math.exp(best[0].sum_log_prob / (len(best[0].tokens) + 1))
-                attempts[number] = _Attempt(cores[number][0], one, target, min(confidence, 1.0))
+                attempts[number] = _Attempt(cores[number], one, target, min(confidence, 1.0))
         return attempts
 
     def _aligned(self, attempts: dict[int, _Attempt]) -> dict[int, Tensor]:
@@ -356,7 +364,7 @@ def _finished(core: Core, attempt: _Attempt, agreed: Tensor | None) -> Sentence:
     written, target, missing = attempt.written, attempt.target, attempt.missing
     pair = WordPair.of(written.text, target, agreed)
     marks = [replace(mark, position=written.position(mark.position)) for mark in core.marks]
-    edits = missing_items(target, _written_as(written, missing), pair) + place_marks(marks, pair, len(target))
+    edits = item_edits(target, _written_as(written, missing), pair) + mark_edits(marks, pair, len(target))
     capitals = _in_capitals(core)
     pieces: list[str] = []
     end = 0

@@ -67,9 +67,9 @@ def _with_copies(agreed: Tensor, source: Sequence[str], target: Sequence[str]) -
     for number, word in enumerate(source):
         copied = word in STAND_INS or word[0].isdecimal()
         if copied and source.count(word) == target.count(word) == 1:
-            place = target.index(word)
-            agreed[place], agreed[:, number] = 0.0, 0.0
-            agreed[place, number] = 1.0
+            row = target.index(word)
+            agreed[row], agreed[:, number] = 0.0, 0.0
+            agreed[row, number] = 1.0
     return agreed
 
 
@@ -93,7 +93,7 @@ class Edit:
 CLOSES, STANDS, OPENS, REPLACES = range(4)
 
 
-def missing_items(target: str, missing: Sequence[tuple[Part, str]], pair: WordPair) -> list[Edit]:
+def item_edits(target: str, missing: Sequence[tuple[Part, str]], pair: WordPair) -> list[Edit]:
     """The edits that put lost items back, each given with what to write for it.
 
     An item replaces the word that the model wrote for it; else it follows the translation of the word before
@@ -123,7 +123,7 @@ def missing_items(target: str, missing: Sequence[tuple[Part, str]], pair: WordPa
     return edits
 
 
-def place_marks(marks: Sequence[Mark], pair: WordPair, length: int) -> list[Edit]:
+def mark_edits(marks: Sequence[Mark], pair: WordPair, length: int) -> list[Edit]:
     """The edits that put marks into a translation of this length."""
     if not pair.target or not pair.source:
         return [Edit(length, length, mark.part.text, STANDS, n) for n, mark in enumerate(marks)]

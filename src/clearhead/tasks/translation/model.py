@@ -192,13 +192,20 @@ class TranslationModel(TaskModel):
         *,
         format: Format = "markdown",
         mark: float | None = None,
-        options: TranslateOptions | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
     ) -> Document:
         """Translates a document in Markdown or plain text, all sentences in one batch.
 
         Its structure is kept, and so are numbers, URLs, addresses, code, placeholders, tags and emoji.
-        Sentences whose confidence is below `mark` are marked ⟪like this⟫.
+        Sentences whose confidence is below `mark` are marked ⟪like this⟫. The other keyword arguments are
+        those of `translate`.
         """
+        options = TranslateOptions(
+            beam, length_penalty=length_penalty, repetition_penalty=repetition_penalty, no_repeat=no_repeat
+        )
         return DocumentTranslator(self, to, format=format, mark=mark, options=options).translate(text)
 
     def stream(
