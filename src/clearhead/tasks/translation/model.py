@@ -23,9 +23,11 @@ from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.model import TaskModel
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
+from clearhead.tasks.translation.documents import Document, DocumentTranslator
 from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
 from clearhead.tasks.translation.pair import pair_logits, source_tokens, target_tokens
 from clearhead.tasks.translation.search import Translation, search, search_all
+from clearhead.text.blocks import Format
 from clearhead.text.normalize import normalize
 from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import EOS, Tokenizer
@@ -182,6 +184,29 @@ class TranslationModel(TaskModel):
                 raise problem
             done += len(chunk)
         self._warn(unspelled)
+
+    def translate_document(
+        self,
+        text: str,
+        to: str | None = None,
+        *,
+        format: Format = "markdown",
+        mark: float | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+    ) -> Document:
+        """Translates a document in Markdown or plain text, all sentences in one batch.
+
+        Its structure is kept, and so are numbers, URLs, addresses, code, placeholders, tags and emoji.
+        Sentences whose confidence is below `mark` are marked ⟪like this⟫. The other keyword arguments are
+        those of `translate`.
+        """
+        options = TranslateOptions(
+            beam, length_penalty=length_penalty, repetition_penalty=repetition_penalty, no_repeat=no_repeat
+        )
+        return DocumentTranslator(self, to, format=format, mark=mark, options=options).translate(text)
 
     def stream(
         self,
