@@ -42,8 +42,8 @@ def test_a_score_is_that_of_a_teacher_forced_pass(model):
 
 def test_a_score_does_not_depend_on_the_pairs_beside_it(model):
     targets = ["3 1 4", "7", "9 2 6 5 3 5 3 5 8"]
-    together = model.score(TEXTS, targets)
-    for source, target, one in zip(TEXTS, targets, together, strict=True):
+    batched = model.score(TEXTS, targets)
+    for source, target, one in zip(TEXTS, targets, batched, strict=True):
         alone = model.score(source, target)
         assert list(one.log_probs) == pytest.approx(list(alone.log_probs), abs=1e-5)
     assert model.score([], []) == []
@@ -81,10 +81,10 @@ def test_aligned_words_belong_together(model):
 
 def test_pairs_of_a_list_are_aligned_by_one_head(model):
     translations = model.translate(TEXTS)
-    together = model.align(TEXTS, translations)
-    assert len({(one.attention, one.aligner.head) for one in together}) == 1
-    again = model.align(TEXTS[0], translations[0], aligner=together[0].aligner)
-    assert again.links == together[0].links
+    batched = model.align(TEXTS, translations)
+    assert len({(one.attention, one.aligner.head) for one in batched}) == 1
+    again = model.align(TEXTS[0], translations[0], aligner=batched[0].aligner)
+    assert again.links == batched[0].links
     assert model.align([], []) == []
     with pytest.raises(TextError, match="target 1: is blank; give a text"):
         model.align("one", " ")

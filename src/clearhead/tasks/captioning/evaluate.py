@@ -23,6 +23,7 @@ from clearhead.evaluation.captions import (
 from clearhead.tasks.captioning.data import CaptionedImages, Corpus, LeftOut, captioned_images, decode_images
 from clearhead.tasks.captioning.recipe import CaptionsConfig
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.evaluation.metric import Score
@@ -117,7 +118,7 @@ def evaluate(
     without = replace(left_out, damaged=tuple(damaged))
     notes = (f"left out: {without}",) if str(without) else ()
     record = {"images": len(test), **scores.record(), "left_out": str(without)}
-    title = f"{model.name or folder} on {len(test):,} image{'s' * (len(test) != 1)}"
+    title = f"{model.name or folder} on {counted(len(test), 'image')}"
     return Evaluation((title, *scores.lines()), record, notes)
 
 

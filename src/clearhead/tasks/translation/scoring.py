@@ -23,8 +23,9 @@ BATCH_TOKENS = 1024
 def as_pairs(source: str | list[str], target: Target | Sequence[Target]) -> list[tuple[str, Target]]:
     """Sources with their targets; raises TextError, by number, for what is no text or is missing."""
     sources = as_texts(source, "source")
-    several = isinstance(target, Iterable) and not isinstance(target, str)
-    targets: list[Any] = list(target) if several else [target]
+    given: Any = target
+    single = isinstance(given, str) or not isinstance(given, Iterable)
+    targets: list[Any] = [given] if single else list(given)
     for number, one in enumerate(targets, start=1):
         if not isinstance(one, Translation):
             check_text(one, f"target {number}")
@@ -43,9 +44,9 @@ def score_pairs(
     tag, penalty = model.tag(to), model.search.length_penalty
     sources, targets = [], []
     for number, (source, target) in enumerate(pairs, start=1):
-        sources.append([*tag, *model.encode(source, f"source {number}")])
+        sources.append([*tag, *model.encode_one(source, f"source {number}")])
         known = list(target.ids) if isinstance(target, Translation) else []
-        targets.append(known or model.encode(str(target), f"target {number}"))
+        targets.append(known or model.encode_one(str(target), f"target {number}"))
     found = []
     for (_, target), ids, log_probs in zip(
         pairs, targets, target_log_probs(model.model, sources, targets), strict=True
