@@ -238,6 +238,9 @@ class TranslationTraining(TrainingConfig):
     regulariser: RegulariserConfig | None = None
     """Compares two passes over each sentence: rdrop or simcut; a step then takes about twice as long."""
     distillation: DistillationConfig | None = None
+    copying: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Share of pairs in which names and numbers become placeholders, so that the model learns to copy what
+    they stand for; a tokenizer without byte fallback has none."""
     monitor: Literal["loss", "bleu"] = "loss"  # pyright: ignore
     """Validation metric that selects the best weights."""
 
