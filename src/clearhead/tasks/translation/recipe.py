@@ -68,6 +68,8 @@ class CorpusConfig(Settings):
     """Default: pairs of the training files (see hold_out)."""
     test: Files = ()
     """Default: pairs of the training files (see hold_out)."""
+    train_only: bool = False
+    """Hold nothing out of it, for instance of what another model translated; it then changes no split."""
     columns: Columns | None = None
     """Columns of source and target, numbered from 0 or named. Default: found by language or name."""
 

@@ -14,8 +14,9 @@ from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 # Maximum number of tokens that a translation has more than its source (Vaswani et al. 2017).
 EXTRA_TOKENS = 50
-# Maximum of rows times source length in a batch; larger batches are not faster.
+# Maximum of rows times source length in a batch; on a CPU, larger batches are not faster.
 BATCH_TOKENS = 4096
+GPU_BATCH_TOKENS = 16384
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def search_all(
     `before` counts earlier sources, for the seed of each.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
-    for rows in _batches([len(ids) for ids in sources]):
+    budget = BATCH_TOKENS if model.readout_weight.device.type == "cpu" else GPU_BATCH_TOKENS
+    for rows in _batches([len(ids) for ids in sources], budget):
         numbers = [before + row for row in rows]
         hypotheses = search(model, tokenizer, [sources[row] for row in rows], numbers, options)
         for row, best in zip(rows, hypotheses, strict=True):
@@ -107,11 +109,11 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:
     return list(prefix)
 
 
-def _batches(lengths: list[int]) -> Iterator[list[int]]:
+def _batches(lengths: list[int], budget: int) -> Iterator[list[int]]:
     """Rows to decode together: of similar length, within the budget; empty rows are left out."""
     batch: list[int] = []
     for row in sorted((row for row, length in enumerate(lengths) if length), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * (lengths[row] + 1) > BATCH_TOKENS:
+        if batch and (len(batch) + 1) * (lengths[row] + 1) > budget:
             yield batch
             batch = []
         batch.append(row)

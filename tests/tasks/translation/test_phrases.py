@@ -1,7 +1,7 @@
 """Everyday phrases: the lists, what counts as right, and how many the built-in translator gets right."""
 
 import pytest
-from benchmarks.phrases import Phrase, expand, plain, read_phrases, translated
+from phrases import Phrase, expand, plain, read_phrases, translate_phrases
 
 import clearhead
 from clearhead.tasks.translation.directions import Direction
@@ -19,7 +19,9 @@ def test_a_list_has_200_phrases_whose_translations_ask_if_they_ask(direction: Di
     for source, accepted in phrases:
         assert source == normalize(source)
         for text in expand(accepted):
-            assert text[0].isupper() and text[-1] in ".?!" and not set("()|/") & set(text), text
+            assert text[0].isupper()
+            assert text[-1] in ".?!"
+            assert not set("()|/") & set(text)
             assert (text[-1] == "?") == (source[-1] == "?"), text
 
 
@@ -53,5 +55,5 @@ def test_a_final_full_stop_may_be_an_exclamation_mark():
 
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
 def test_the_built_in_translator_knows_everyday_phrases(direction: Direction):
-    phrases = translated(clearhead.load("en-de-fr"), direction)
+    phrases = translate_phrases(clearhead.load("en-de-fr"), direction)
     assert sum(phrase.right for phrase in phrases) >= RIGHT[str(direction)]

@@ -1,11 +1,11 @@
 """Everyday phrases: how many a translator gets right, and which it does not.
 
-    python benchmarks/phrases.py                      (the built-in model)
-    python benchmarks/phrases.py runs/mine --seen
+    python scripts/phrases.py                      (the built-in model)
+    python scripts/phrases.py runs/mine --seen
 
-`phrases/en-de.tsv` and its sisters hold 200 phrases of each direction with the translations that count as right.
-`--seen` also counts the phrases that the model was trained on: these show what it remembers, the others what it
-makes of new ones.
+`phrases/en-de.tsv` and its sisters hold 200 phrases of each direction with the translations that count as
+right. `--seen` also counts the phrases that the model was trained on: these show what it remembers, the
+others what it makes of new ones.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.zoo import BUILT_IN
 
 FOLDER = Path(__file__).with_name("phrases")
-QUOTES = str.maketrans("’‘“”„«»", "''\"\"\"\"\"")
+QUOTES = str.maketrans("’‘“”„«»", '\'\'"""""')
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ def plain(text: str) -> str:
     return re.sub(r" (?=[.,;:?!])", "", text).rstrip(".!")
 
 
-def translated(model: TranslationModel, direction: Direction) -> list[Phrase]:
+def translate_phrases(model: TranslationModel, direction: Direction) -> list[Phrase]:
     """All phrases of a direction with the model's translations."""
     phrases = read_phrases(direction)
-    found = model.translate([source for source, _ in phrases], to=direction.target)
+    found = model.translations([source for source, _ in phrases], direction.target)
     return [Phrase(*phrase, str(one)) for phrase, one in zip(phrases, found, strict=True)]
 
 
@@ -94,14 +94,16 @@ def main() -> None:
     folder = BUILT_IN.get(options.model, Path(options.model))
     trained = trained_sentences(folder) if options.seen else {}
     for direction in model.directions:
-        phrases = translated(model, direction)
+        phrases = translate_phrases(model, direction)
         wrong = [phrase for phrase in phrases if not phrase.right]
         say(f"{direction}: {len(phrases) - len(wrong)} of {len(phrases)} right")
         if trained:
             seen = [phrase for phrase in phrases if plain(phrase.source) in trained[direction.source]]
             right = sum(phrase.right for phrase in seen)
             new = len(phrases) - len(seen)
-            say(f"  {right} of {len(seen)} seen in training, {len(phrases) - len(wrong) - right} of {new} new")
+            say(
+                f"  {right} of {len(seen)} seen in training, {len(phrases) - len(wrong) - right} of {new} new"
+            )
         for phrase in wrong:
             say(f"  {phrase.source} -> {phrase.translation}    ({next(expand(phrase.accepted))})")
 
