@@ -53,7 +53,9 @@ def main() -> None:
     for direction in model.directions:
         if options.direction and str(direction) not in options.direction:
             continue
-        sources = list(sentences[direction.source])[: options.most]
+        sources = list(sentences[direction.source])
+        if options.most:
+            sources = sources[:: -(-len(sources) // options.most)]
         if not distil(model, direction, sources, options.beam, options.out / "parts", deadline):
             sys.exit(f"{direction}: stopped after {options.minutes:g} minutes; run it again to go on")
         join(direction, options.out, known[direction])

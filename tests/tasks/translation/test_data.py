@@ -14,7 +14,8 @@ from clearhead.errors import DataError
 from clearhead.tasks.translation import data as preparation
 from clearhead.tasks.translation.data import Corpus, cache_folder, learn_tokenizer, store, tally
 from clearhead.tasks.translation.recipe import DataConfig, TranslationRecipe
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.kinds import PLACEHOLDERS
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 HELD_OUT = ("validation", "test")
 PARTS = ("train", *HELD_OUT)
@@ -289,3 +290,12 @@ def test_the_built_in_translator_is_tested_on_the_same_sentences_as_its_first_ed
     for direction, pairs in Corpus(recipe.data, recipe.training.seed).by_direction("test").items():
         lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
         assert lines == (folder / f"test.{direction}.tsv").read_text(encoding="utf-8")
+
+
+def test_a_tokenizer_with_bytes_has_placeholders(file, recipe):
+    corpus = Corpus(recipe.data, 1)
+    assert learn_tokenizer(corpus, recipe).placeholder_ids == ()
+    larger = recipe.model_copy(update={"tokenizer": TokenizerConfig(vocabulary=600)})
+    tokenizer = learn_tokenizer(corpus, larger)
+    assert tokenizer.special_tokens[4:] == PLACEHOLDERS
+    assert tokenizer.placeholder_ids == tuple(range(4, 12))

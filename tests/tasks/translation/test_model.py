@@ -255,7 +255,7 @@ def test_each_text_is_tokenised_once(number_model):
     model = load(number_model)
     counting = model.tokenizer = CountingTokenizer(model.tokenizer)
     texts = [f"{text} {text}" for text in ("one", "two", "three", "four", "five")]
-    too_long = [*texts, "six " * 16]
+    too_long = [*texts, " ".join(["six"] * 16)]
     for translate, encoded in (
         (lambda: model.translate(texts, beam=2), texts),
         (lambda: model.translate(texts, sampling=Sampling()), texts),
@@ -296,3 +296,18 @@ def test_capture_works_on_a_loaded_model(model):
         model.translate("one two", beam=1)
     assert any("cross_attention" in name for name in trace)
     assert_same(model.translate("one two"), before)
+
+
+def test_letters_that_the_tokenizer_cannot_spell_are_reported_once(caplog):
+    model = load("en-fr")
+    model.translate(["I like muži.", "I am tired.", "Fine 漢."], beam=1)
+    assert [record.getMessage() for record in caplog.records] == [
+        'the tokenizer of en-fr cannot spell 2 of 3 texts: "muži." becomes "mui.", "漢." becomes "."'
+    ]
+    caplog.clear()
+    list(model.stream(["I like muži."] * 3, batch_size=1, options=TranslateOptions(beam=1)))
+    assert len(caplog.records) == 1
+    assert "3 of 3 texts" in caplog.text
+    caplog.clear()
+    model.translate("I am tired.")
+    assert not caplog.records

@@ -18,6 +18,7 @@ from clearhead.data.typography import typeset, variant
 from clearhead.tasks.records import cache_folder
 from clearhead.tasks.translation.directions import Direction, tag_ids, tags
 from clearhead.tasks.translation.recipe import PARTS, CorpusConfig, DataConfig, TranslationRecipe
+from clearhead.text.kinds import PLACEHOLDERS
 from clearhead.text.tokenizer import Tokenizer
 
 # More pairs do not improve a tokenizer.
@@ -167,8 +168,10 @@ def training_files(corpus: CorpusConfig) -> list[Path]:
 
 def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
     """One tokenizer for all languages, trained on the training part."""
-    language_tags = tuple(tags(recipe.data.directions).values())
-    return Tokenizer.train(corpus.texts(TOKENIZER_PAIRS), recipe.tokenizer, language_tags)
+    special = list(tags(recipe.data.directions).values())
+    if recipe.tokenizer.falls_back:
+        special += PLACEHOLDERS
+    return Tokenizer.train(corpus.texts(TOKENIZER_PAIRS), recipe.tokenizer, special)
 
 
 def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationRecipe) -> PairStore:

@@ -1,5 +1,6 @@
 """A trained translator in use: texts in, translations out."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
@@ -23,7 +24,11 @@ from clearhead.tasks.translation.directions import Direction, check_target, save
 from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
 from clearhead.tasks.translation.pair import pair_logits, source_tokens, target_tokens
 from clearhead.tasks.translation.search import Translation, search, search_all
+from clearhead.text.normalize import normalize
+from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import EOS, Tokenizer
+
+log = logging.getLogger(__name__)
 
 
 class TranslationModel:
@@ -75,6 +80,10 @@ class TranslationModel:
         target = check_target(self.directions, to)
         return [self._tags[target]] if self._tags else []
 
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts, which are normalized as the training pairs were; without a tag."""
+        return self.tokenizer.encode_batch(list(map(normalize, texts)))
+
     @overload
     def translate(
         self,
@@ -125,7 +134,10 @@ class TranslationModel:
             beam, nbest, length_penalty, prefix, repetition_penalty, no_repeat, sampling
         ).resolved(self.search)
         tag, several = self.tag(to), as_texts(texts)
-        encoded = self.tokenizer.encode_batch(several)
+        encoded = self.encode(several)
+        unspelled = Unspelled(self.tokenizer)
+        unspelled.add(several, encoded)
+        self._warn(unspelled)
         for number, (text, ids) in enumerate(zip(several, encoded, strict=True), start=1):
             if len(ids) > self.max_length:
                 raise self._too_long(number, text, len(ids))
@@ -150,11 +162,12 @@ class TranslationModel:
             raise TextError(f"texts: {texts!r:.40} is one text; give a list, or use translate")
         if batch_size < 1:
             raise SettingsError(f"batch_size: {batch_size} should be at least 1")
-        done = 0
+        done, unspelled = 0, Unspelled(self.tokenizer)
         for chunk, problem in _chunks(iter(texts), batch_size):
             for number, text in enumerate(chunk, start=done + 1):
                 check_text(text, f"text {number}")
-            encoded = self.tokenizer.encode_batch(chunk)
+            encoded = self.encode(chunk)
+            unspelled.add(chunk, encoded)
             long = [len(ids) > self.max_length for ids in encoded]
             shortened = [[] if is_long else ids for ids, is_long in zip(encoded, long, strict=True)]
             found = self._translate(chunk, shortened, tag, options, done)
@@ -163,6 +176,7 @@ class TranslationModel:
             if problem:
                 raise problem
             done += len(chunk)
+        self._warn(unspelled)
 
     def stream(
         self,
@@ -211,7 +225,7 @@ class TranslationModel:
             (found,) = search(self.model, self.tokenizer, [source], [0], options, tree)
         target_ids = found[0].tokens if found else self._encode_one(target or "")
         sides = {
-            "source": source_tokens(self.tokenizer, source, text),
+            "source": source_tokens(self.tokenizer, source, normalize(text)),
             "target": target_tokens(self.tokenizer, target_ids, not found or found[0].complete, bool(found)),
         }
         explanation = explain_pass(
@@ -225,7 +239,7 @@ class TranslationModel:
         )
         return replace(
             explanation,
-            normalized=self.tokenizer.normalized(text),
+            normalized=self.tokenizer.normalized(normalize(text)),
             settings={"to": check_target(self.directions, to), **asdict(options)},
             name=self.name,
             found=Translation.of(text, found, self.tokenizer) if found else None,
@@ -262,7 +276,7 @@ class TranslationModel:
         self, text: str, generated: Sequence[int] = (), to: str | None = None
     ) -> tuple[Tensor, int]:
         """The logits after these tokens of a translation, and the number of tokens the decoder has read."""
-        source, limit = self.tokenizer.encode(text), self.max_length
+        [source], limit = self.encode([text]), self.max_length
         if not source:
             raise TextError("text: is empty; give a text to translate")
         if len(source) > limit or len(generated) > self.model.config.max_tokens:
@@ -271,15 +285,19 @@ class TranslationModel:
         logits = pair_logits(self.model, [*self.tag(to), *source], generated)
         return logits[-1], len(generated) + 1
 
+    def _warn(self, unspelled: Unspelled) -> None:
+        if warning := unspelled.warning(self.name or "this model", "text"):
+            log.warning(warning)
+
     def _encode_one(self, text: str) -> list[int]:
-        ids = self.tokenizer.encode(text)
+        [ids] = self.encode([text])
         if len(ids) > self.max_length:
             raise self._too_long(1, text, len(ids))
         return ids
 
     def _too_long(self, number: int, text: str, tokens: int | None = None) -> TextError:
         shown = " ".join(text[:40].split())
-        tokens = len(self.tokenizer.encode(text)) if tokens is None else tokens
+        tokens = len(self.encode([text])[0]) if tokens is None else tokens
         return TextError(
             f"text {number} ('{shown}…'): {tokens} tokens, but the model takes at most {self.max_length}; "
             "split it"

@@ -10,6 +10,7 @@ from clearhead.decoding import Constraints, Hypothesis, Tree, beam_search, greed
 from clearhead.errors import SettingsError
 from clearhead.models import EncoderDecoder
 from clearhead.tasks.translation.options import TranslateOptions
+from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 # Maximum number of tokens that a translation has more than its source (Vaswani et al. 2017).
@@ -102,9 +103,9 @@ def search(
 def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:
     """The ids of a forced start, given as a text or as ids."""
     if isinstance(prefix, str):
-        return tokenizer.encode(prefix) if prefix else []
+        return tokenizer.encode(normalize(prefix)) if prefix else []
     for number in prefix:
-        if not len(tokenizer.special_tokens) <= number < tokenizer.size:
+        if number in tokenizer.special_ids or not 0 <= number < tokenizer.size:
             raise SettingsError(f"prefix: {number} is not the id of a text token; give such ids, or a text")
     return list(prefix)
 
