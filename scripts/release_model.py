@@ -119,6 +119,9 @@ def build(run: Path, out: Path, device: str) -> None:
     recipe = read_settings(TranslationRecipe, run / SETTINGS)
     directions = recipe.data.directions
     export_int8(run, out)
+    # A run names its files by absolute paths; in the package, they start from the project's folder.
+    settings = (out / SETTINGS).read_text(encoding="utf-8").replace(f'"{Path.cwd()}/', '"')
+    (out / SETTINGS).write_text(settings, encoding="utf-8")
     for direction in directions:
         name = file_name("test", direction, directions)
         shutil.copyfile(run / name, out / name)
