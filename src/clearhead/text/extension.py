@@ -110,11 +110,12 @@ class _Growing:
 
     def tokenizer(self, added: tuple[str, ...]) -> Tokenizer:
         old = self.old
-        falls_back = old.config.falls_back or KINDS[old.config.kind].byte_fallback
-        changes = {"byte_fallback": falls_back, "normalize": old.config.normalizes}
-        changes["vocabulary"] = old.size + len(self.parts)
-        inner = self.library()
-        config = old.config.model_copy(update=changes)
+        changes: dict[str, Any] = {
+            "byte_fallback": KINDS[old.config.kind].byte_fallback,
+            "normalize": old.config.normalizes,
+            "vocabulary": old.size + len(self.parts),
+        }
+        inner, config = self.library(), old.config.model_copy(update=changes)
         return Tokenizer(inner, config, old.special_tokens, added_tokens=(*old.added_tokens, *added))
 
     def library(self) -> tokenizers.Tokenizer:

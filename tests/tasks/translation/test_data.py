@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from clearhead.config import read_settings
+from clearhead.data.cache import cache_folder
 from clearhead.data.cleaning import Tally
 from clearhead.data.sources import corpus
 from clearhead.data.sources.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.tasks.translation import data as preparation
-from clearhead.tasks.translation.data import Corpus, cache_folder, learn_tokenizer, store, tally
+from clearhead.tasks.translation.data import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.translation.recipe import DataConfig, TranslationRecipe
 from clearhead.text.kinds import PLACEHOLDERS
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 from clearhead.data.build import cached_store
+from clearhead.data.cache import cache_folder
 from clearhead.data.cleaning import Tally, clean, matched, normalized
 from clearhead.data.pair import TaggedPair
 from clearhead.data.sources.corpus import DataPath, Pair, corpus_hash, pair_files, read_pairs, reader_name
 from clearhead.data.splits import HeldOut, Part, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore
 from clearhead.data.typography import typeset, variant
-from clearhead.tasks.records import cache_folder
 from clearhead.tasks.translation.directions import Direction, tag_ids, tags
 from clearhead.tasks.translation.recipe import PARTS, CorpusConfig, DataConfig, TranslationRecipe
 from clearhead.text.kinds import PLACEHOLDERS

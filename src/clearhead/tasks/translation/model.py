@@ -14,16 +14,20 @@ from torch import Tensor
 from clearhead.checkpoint import Checkpoint
 from clearhead.config import parse_settings
 from clearhead.data.progress import ProgressCallback, ignore_progress
+from clearhead.data.sources.corpus import DataPath
 from clearhead.decoding import Tree
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, explain_pass
 from clearhead.models import EncoderDecoder
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.model import TaskModel
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
+from clearhead.tasks.translation.documents import Document, DocumentTranslator
 from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
 from clearhead.tasks.translation.pair import pair_logits, source_tokens, target_tokens
 from clearhead.tasks.translation.search import Translation, search, search_all
+from clearhead.text.blocks import Format
 from clearhead.text.normalize import normalize
 from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import EOS, Tokenizer
@@ -31,14 +35,11 @@ from clearhead.text.tokenizer import EOS, Tokenizer
 log = logging.getLogger(__name__)
 
 
-class TranslationModel:
+class TranslationModel(TaskModel):
     """A translator with its tokenizer and its directions."""
 
     task = "translation"
-    evaluate_options = ("pairs", "against", "source", "target", "beam", "length_penalty", "out")
     evaluate_unit = "sentence"
-    name = ""
-    """The name or folder it was loaded from."""
 
     def __init__(
         self,
@@ -65,6 +66,12 @@ class TranslationModel:
         one = copy(self)
         one.directions = tuple(direction for direction in self.directions if str(direction) == name)
         return one
+
+    def facts(self) -> list[str]:
+        return [
+            ", ".join(f"{one.source} → {one.target}" for one in self.directions),
+            f"vocabulary {self.tokenizer.size:,}",
+        ]
 
     @property
     def device(self) -> torch.device:
@@ -178,6 +185,29 @@ class TranslationModel:
             done += len(chunk)
         self._warn(unspelled)
 
+    def translate_document(
+        self,
+        text: str,
+        to: str | None = None,
+        *,
+        format: Format = "markdown",
+        mark: float | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+    ) -> Document:
+        """Translates a document in Markdown or plain text, all sentences in one batch.
+
+        Its structure is kept, and so are numbers, URLs, addresses, code, placeholders, tags and emoji.
+        Sentences whose confidence is below `mark` are marked ⟪like this⟫. The other keyword arguments are
+        those of `translate`.
+        """
+        options = TranslateOptions(
+            beam, length_penalty=length_penalty, repetition_penalty=repetition_penalty, no_repeat=no_repeat
+        )
+        return DocumentTranslator(self, to, format=format, mark=mark, options=options).translate(text)
+
     def stream(
         self,
         texts: Iterable[str],
@@ -205,18 +235,26 @@ class TranslationModel:
         *,
         target: str | None = None,
         names: Sequence[str] = ("*",),
-        options: TranslateOptions | None = None,
+        beam: int | None = None,
+        nbest: int = 1,
+        length_penalty: float | None = None,
+        prefix: str | Sequence[int] = "",
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+        sampling: Sampling | None = None,
     ) -> Explanation:
         """A translation at full speed, then one captured pass over text and translation.
 
         Captures a given `target` instead of the model's own translation. Keeps only tensors whose names
-        match.
+        match. The other keyword arguments are those of `translate`.
         """
+        options = TranslateOptions(
+            beam, nbest, length_penalty, prefix, repetition_penalty, no_repeat, sampling
+        ).resolved(self.search)
         check_text(text)
         if target is not None:
             check_text(target, "target")
-        tag, options = self.tag(to), (options or TranslateOptions()).resolved(self.search)
-        ids = self._encode_one(text)
+        tag, ids = self.tag(to), self._encode_one(text)
         if not ids:
             raise TextError("text: is blank; give a sentence to explain")
         source, found, tree = tag + ids, [], None
@@ -248,16 +286,36 @@ class TranslationModel:
 
     def evaluate(
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
+        pairs: DataPath | None = None,
+        against: Path | str | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        out: Path | str | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
-        **options: Any,
     ) -> Evaluation:
-        """Scores on test pairs; the options are those of tasks/translation/evaluate.py."""
+        """BLEU, chrF and TER on pairs, or on the test pairs held out in the model's folder.
+
+        `against` is another model, or a file of its translations, to compare with; `out` receives the
+        translations. `source` and `target` choose among several languages.
+        """
         from clearhead.tasks.translation.evaluate import evaluate
 
-        return evaluate(self, folder, progress=progress, **options)
+        return evaluate(
+            self,
+            self._held_out(folder),
+            pairs=pairs,
+            source=source,
+            target=target,
+            against=None if against is None else Path(against),
+            out=None if out is None else Path(out),
+            options=TranslateOptions(beam=beam, length_penalty=length_penalty),
+            progress=progress,
+        )
 
     def about(self) -> dict[str, Any]:
         """The directions, limits and search settings, for the explorer."""
@@ -268,8 +326,8 @@ class TranslationModel:
     def explain_options(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of `explain` for an explorer request."""
         given = {"to": request.get("to") or self.directions[0].target, "target": request.get("target")}
-        beam, prefix = request.get("beam"), request.get("forced") or request.get("prefix") or ""
-        return {**given, "options": TranslateOptions(beam=beam, prefix=prefix)} if beam or prefix else given
+        beam, prefix = request.get("beam"), request.get("forced") or request.get("prefix")
+        return {**given, **({"beam": beam} if beam else {}), **({"prefix": prefix} if prefix else {})}
 
     @torch.inference_mode()
     def next_logits(

@@ -20,6 +20,7 @@ from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationR
 from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
+from clearhead.wording import counted
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
@@ -68,7 +69,7 @@ class FittedPairs(FittedRecipe):
             f"languages: {' and '.join(f'{one.source} to {one.target}' for one in recipe.data.directions)}",
             f"vocabulary: {recipe.tokenizer.vocabulary:,} subwords, shared",
             f"model: {model.summary}, dropout {model.dropout}",
-            f"run: {recipe.training.steps:,} steps of about {recipe.batches.tokens:,} tokens "
+            f"run: {counted(recipe.training.steps, 'step')} of about {recipe.batches.tokens:,} tokens "
             f"({self.epochs:.3g} epochs), validated every {recipe.training.validate_every:,}, stopped after "
             f"{recipe.training.patience} validations without improvement",
         ]

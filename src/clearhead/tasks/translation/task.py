@@ -41,6 +41,7 @@ from clearhead.training import (
     chunked_cross_entropy,
     find_device,
 )
+from clearhead.wording import counted
 
 # Pairs that an inherited tokenizer is tried on.
 SPELLED_PAIRS = 1000
@@ -184,7 +185,7 @@ class TranslationTask(Task):
         return card(
             title=", ".join(f"{NAMES[source]} to {NAMES[target]}" for source, target in directions),
             about=f"A translator trained with clearhead: {config.summary}, {recipe.tokenizer.kind} "
-            f"vocabulary, {parameters:,} parameters; {step:,} training steps.",
+            f"vocabulary, {parameters:,} parameters; {counted(step, 'training step')}.",
             use=[
                 f"clearhead translate --model THIS-FOLDER{to} 'A sentence.'",
                 f"clearhead evaluate THIS-FOLDER{to}",
