@@ -69,6 +69,11 @@ def test_another_seed_holds_out_other_sentences(file):
     assert set(first) != set(other)
 
 
+def test_a_seed_of_its_own_keeps_the_held_out_sentences_when_the_seed_of_training_changes(file):
+    data = config(file, hold_out={"validation": 40, "test": 30, "seed": 1})
+    assert parts(data, 7)["test"] == parts(data, 8)["test"] == parts(config(file), 1)["test"]
+
+
 def test_nothing_is_held_out_for_parts_that_have_files(file, tmp_path):
     (tmp_path / "test.tsv").write_text("one\teins\n")
     found = parts(config(file, test=[str(tmp_path / "test.tsv")]))

@@ -154,7 +154,8 @@ class Corpus:
             UnsplitCorpus(self._cleaned(number, None), corpus.languages, *self._sizes(number))
             for number, corpus in enumerate(self.config.corpora)
         ]
-        return hold_out(whole, self.seed)
+        seed = self.config.hold_out.seed
+        return hold_out(whole, self.seed if seed is None else seed)
 
 
 def _read(corpus: CorpusConfig, files: tuple[DataPath, ...]) -> Iterator[Pair]:

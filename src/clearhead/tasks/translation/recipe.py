@@ -53,6 +53,8 @@ class HoldOut(Settings):
 
     validation: NonNegativeInt = 1000
     test: NonNegativeInt = 1000
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
+    """Which pairs are held out. Default: training.seed. Set it to compare runs with several seeds."""
 
 
 class CorpusConfig(Settings):
