@@ -53,7 +53,7 @@ def expand(pattern: str) -> Iterator[str]:
     """The texts of a pattern: sentences separated by " / ", with choices such as (du|Sie|) in them."""
     for sentence in pattern.split(" / "):
         parts = re.split(r"\(([^()]*)\)", sentence)
-        choices = [part.split("|") if place % 2 else [part] for place, part in enumerate(parts)]
+        choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
         yield from (" ".join("".join(chosen).split()) for chosen in product(*choices))
 
 

@@ -36,7 +36,7 @@ def test_a_text_gets_the_quotes_and_spacing_of_its_language(language: str, text:
     [
         ("Who is it?", "Wer ist es?", False),
         ("Go away.", "Geh weg!", False),
-        ('"Who?" he asked.', "„Wer?“, fragte er.", False),
+        ('"Who?" he said.', "„Wer?“, sagte er.", False),
         ("Dear Anna,", "Liebe Anna,", False),
         ("Why?", "Warum.", True),
         ("Please come.", "Kommst du bitte?", True),
@@ -44,7 +44,9 @@ def test_a_text_gets_the_quotes_and_spacing_of_its_language(language: str, text:
         ("We are alone.", "Wir sind allein(e).", True),
     ],
 )
-def test_pairs_are_mismatched_if_one_side_asks_or_lacks_a_mark(source: str, target: str, mismatched: bool):
+def test_pairs_are_mismatched_if_one_side_is_a_question_or_lacks_a_mark(
+    source: str, target: str, mismatched: bool
+):
     assert is_mismatched(Pair(source, target)) is mismatched
 
 

@@ -31,7 +31,7 @@ class CleaningConfig(Settings):
     drop_duplicates: bool = True
     drop_identical: bool = True
     drop_mismatched: bool = False
-    """Also drop training pairs of which only one side asks, lacks final punctuation, or has brackets."""
+    """Drop training pairs of which only one side is a question, lacks a final mark, or has brackets."""
     typeset_targets: bool = False
     """Write training targets with straight apostrophes, and the quotes and spacing of their language."""
     variants: Annotated[float, Field(ge=0, le=1)] = 0.0

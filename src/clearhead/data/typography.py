@@ -25,11 +25,11 @@ def typeset(text: str, language: str) -> str:
 
 
 def is_mismatched(pair: Pair) -> bool:
-    """Whether only one side asks, ends without punctuation, or has brackets."""
+    """Whether only one side is a question, ends without punctuation, or has brackets."""
     ends = [final_mark(side) for side in pair]
-    asks = [end == "?" for end in ends]
+    questions = [end == "?" for end in ends]
     brackets = [any(mark in side for mark in BRACKETS) for side in pair]
-    return asks[0] != asks[1] or bool(ends[0]) != bool(ends[1]) or brackets[0] != brackets[1]
+    return questions[0] != questions[1] or bool(ends[0]) != bool(ends[1]) or brackets[0] != brackets[1]
 
 
 def final_mark(text: str) -> str:

@@ -13,7 +13,7 @@ DIRECTIONS = [Direction(*name.split("-")) for name in RIGHT]
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
-def test_a_list_has_200_phrases_whose_translations_ask_if_they_ask(direction: Direction):
+def test_a_list_has_200_phrases_whose_translations_are_questions_if_they_are(direction: Direction):
     phrases = read_phrases(direction)
     assert len({plain(source) for source, _ in phrases}) == 200
     for source, accepted in phrases:
