@@ -61,6 +61,8 @@ class HoldOut(Settings):
 
     validation: NonNegativeInt = 1000
     test: NonNegativeInt = 1000
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
+    """Which pairs are held out. Default: training.seed. Set it to compare runs with several seeds."""
 
 
 class CorpusConfig(Settings):
@@ -76,6 +78,8 @@ class CorpusConfig(Settings):
     """Default: pairs of the training files (see hold_out)."""
     test: Files = ()
     """Default: pairs of the training files (see hold_out)."""
+    train_only: bool = False
+    """Hold nothing out of it, for instance of what another model translated; it then changes no split."""
     columns: Columns | None = None
     """Columns of source and target, numbered from 0 or named. Default: found by language or name."""
 
