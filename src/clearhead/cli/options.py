@@ -70,6 +70,15 @@ def pairs_location(pairs: str) -> str | tuple[str, str]:
     return (parts[0], parts[1]) if len(parts) == 2 else pairs
 
 
+def columns_named(columns: str) -> tuple[int | str, int | str]:
+    """The two columns of 'A,B', by name or by number from 0."""
+    names = [name.strip() for name in columns.split(",")]
+    if len(names) != 2 or not all(names):
+        raise SettingsError(f"--columns {columns}: name two, for example --columns source,target")
+    first, second = (int(name) if name.isdecimal() else name for name in names)
+    return first, second
+
+
 def device_named(name: str) -> "torch.device":
     """The device for a value of --device."""
     from clearhead.training.devices import choose_device

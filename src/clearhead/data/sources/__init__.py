@@ -43,7 +43,8 @@ def of_records(read: Records, examples: Examples, find_languages: Languages | No
     """The reader of a file type whose records have named fields."""
 
     def pairs(path: Path, languages: tuple[str, str], columns: Columns | None) -> Iterator[Pair]:
-        return (Pair(*texts) for texts in read(path, lambda names: select_columns(names, languages, columns)))
+        records = read(path, lambda names: select_columns(str(path), names, languages, columns))
+        return (Pair(*texts) for texts in records)
 
     def texts(path: Path, field: str | None) -> Iterator[TextChunk]:
         records = read(path, lambda names: select_text_fields(path, names, field))

@@ -16,6 +16,7 @@ from clearhead.checkpoint import Checkpoint
 from clearhead.data.bags import UNKNOWN, BagVocabulary, words_of
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress
+from clearhead.data.sources.columns import Columns
 from clearhead.data.store import TokenSequences
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, explain_pass, text_tokens
@@ -64,7 +65,7 @@ class ClassificationModel(ABC):
     task = "classification"
     name = ""
     """The name or folder it was loaded from."""
-    evaluate_options: ClassVar[tuple[str, ...]] = ("labels",)
+    evaluate_options: ClassVar[tuple[str, ...]] = ("labels", "columns")
     evaluate_unit: ClassVar[str] = "text"
 
     def __init__(self, model: Any, processor: Any):
@@ -131,16 +132,19 @@ class ClassificationModel(ABC):
         folder: Path,
         *,
         labels: str | None = None,
+        columns: Columns | None = None,
         explanations: int | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
         """Accuracy, F1, calibration and the confusion matrix on labelled texts, or on those of the recipe."""
-        found = evaluate(self.logits, self.labels, folder, labels, progress, self.multi_label)
-        return found if explanations is None else self._with_test(found, folder, labels, explanations)
+        found = evaluate(self.logits, self.labels, folder, labels, progress, self.multi_label, columns)
+        return (
+            found if explanations is None else self._with_test(found, folder, labels, columns, explanations)
+        )
 
     def _with_test(
-        self, found: Evaluation, folder: Path, labels: str | None, explanations: int
+        self, found: Evaluation, folder: Path, labels: str | None, columns: Columns | None, explanations: int
     ) -> Evaluation:
         """An evaluation that also tests explanations, on some of the texts."""
         raise SettingsError("explanations: the evidence of a bag is exact, there is nothing to test")
@@ -179,7 +183,7 @@ class BagModel(ClassificationModel):
 class SequenceModel(ClassificationModel):
     """A bidirectional LSTM or an encoder in use."""
 
-    evaluate_options = ("labels", "explanations")
+    evaluate_options = ("labels", "columns", "explanations")
     model: BiLSTM | Encoder
     processor: TextProcessor
 
@@ -253,11 +257,11 @@ class SequenceModel(ClassificationModel):
         return tested(self, sequences, classes, relevance_of(self, sequences, classes))
 
     def _with_test(
-        self, found: Evaluation, folder: Path, labels: str | None, explanations: int
+        self, found: Evaluation, folder: Path, labels: str | None, columns: Columns | None, explanations: int
     ) -> Evaluation:
         if explanations < 1:
             raise SettingsError(f"explanations: {explanations} texts are too few; pass 1 or more")
-        test = self.test_explanations(sample_texts(labels, folder, explanations))
+        test = self.test_explanations(sample_texts(labels, folder, explanations, columns))
         lines = (*found.lines, *deletion_lines(test))
         return replace(found, lines=lines, record={**found.record, "explanations": test.record()})
 

@@ -30,7 +30,7 @@ ConfigT = TypeVar("ConfigT", bound=PlainTextConfig)
 TOKENIZER_CHARACTERS = 20_000_000
 MIN_CHARACTERS = 100
 # Version of reading and splitting: raising it invalidates cached stores.
-PREPARATION = 3
+PREPARATION = 4
 
 
 @dataclass

@@ -128,7 +128,7 @@ def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
 
 def _pairs(file: Path, columns: Columns | None = None) -> list[Pair]:
     def choose(have: list[str]) -> Sequence[str]:
-        names = select_columns(have, (PROMPT, ANSWER), columns)
+        names = select_columns(str(file), have, (PROMPT, ANSWER), columns)
         return names if {*names} <= {*have} else ()
 
     records = read_fields(file, choose)

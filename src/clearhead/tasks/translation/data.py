@@ -22,7 +22,7 @@ from clearhead.text.tokenizer import Tokenizer
 # More pairs do not improve a tokenizer.
 TOKENIZER_PAIRS = 1_000_000
 # Version of reading, normalising, cleaning and splitting: raising it invalidates cached stores.
-PREPARATION = 3
+PREPARATION = 4
 
 
 @dataclass

@@ -146,7 +146,7 @@ class TranslationModel:
     """A translator with its tokenizer and its directions."""
 
     task = "translation"
-    evaluate_options = ("pairs", "against", "source", "target", "beam", "length_penalty", "out")
+    evaluate_options = ("pairs", "against", "source", "target", "beam", "length_penalty", "out", "columns")
     evaluate_unit = "sentence"
     name = ""
     """The name or folder it was loaded from."""
