@@ -42,7 +42,10 @@ def test_a_model_trained_on_a_text_can_be_evaluated_and_used(call, text, tmp_pat
         (b" \n\n ", "bad.txt: contains no text; name another file"),
         (b"x", "bad.txt: 1 character of text; a language model needs at least 100, better a million"),
         (b"ab\0c" * 100, "bad.txt, line 1: contains NUL bytes, so it is not UTF-8 text; convert it first"),
-        (b"fine\n\xe9t\xe9\n" * 100, "bad.txt, line 2: not UTF-8 (byte 0xe9); save the file as UTF-8"),
+        (
+            b"fine\n\xe9t\xe9\n" * 100,
+            "bad.txt, line 2: not UTF-8 (byte 0xe9 at offset 5); save the file as UTF-8",
+        ),
     ],
 )
 def test_an_unusable_text_is_rejected(error_of, tmp_path, content, message):

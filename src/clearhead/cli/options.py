@@ -16,10 +16,13 @@ TRANSLATOR, MULTILINGUAL, LANGUAGE_MODEL = "en-de", "en-de-fr", "shakespeare"
 """The built-in models that commands use by default."""
 MODEL_HELP = "Model folder or built-in name; clearhead models lists them."
 PAIRS_HELP = (
-    "Sentence pairs: a .tsv, .csv, .jsonl, .parquet or .tmx file (also .gz, .xz, .zst), two aligned files as "
-    "SOURCE,TARGET, or the name of a shipped data set."
+    "Sentence pairs: a .tsv, .csv, .json, .jsonl, .parquet, .tmx, .xliff or .po file (also .gz, .xz, .zst), "
+    "two aligned files as SOURCE,TARGET (text, or .srt), or the name of a shipped data set."
 )
-TEXT_HELP = "Text: a file or folder, .jsonl or .parquet (also .gz, .xz, .zst), or the name of a shipped text."
+TEXT_HELP = (
+    "Text: a file or folder, .json, .jsonl, .parquet or .srt (also .gz, .xz, .zst), chats and instructions "
+    "too, or the name of a shipped text."
+)
 LABELS_HELP = (
     "Labelled texts: a .tsv, .csv, .jsonl or .parquet file with columns 'label' and 'text', or lines of a "
     "label, a space and a text."

@@ -73,7 +73,8 @@ def test_a_latin_1_file_needs_its_encoding(tmp_path: Path):
     path = tmp_path / "questions.all"
     path.write_bytes("1 Wo ist Köln ?\n".encode("latin-1"))
     with pytest.raises(
-        DataError, match=r"line 1: not UTF-8 \(byte 0xf6\); .*, or name the encoding .* data.encoding=latin-1"
+        DataError,
+        match=r"line 1: not UTF-8 \(byte 0xf6 at offset 10\); .*, or name the encoding .* data.encoding=lat",
     ):
         read(path)
     assert list(read_examples(path, encoding="latin-1")) == [("1", "Wo ist Köln ?")]

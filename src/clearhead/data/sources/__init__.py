@@ -16,8 +16,11 @@ from clearhead.data.sources.labelled import (
 )
 from clearhead.data.sources.parquet import read_columns
 from clearhead.data.sources.plain_text import TextChunk, read_plain_text, text_documents
+from clearhead.data.sources.po import po_languages, read_po
+from clearhead.data.sources.srt import read_srt_pairs, read_srt_text
 from clearhead.data.sources.tables import csv_languages, read_csv, read_tsv, tsv_languages
 from clearhead.data.sources.tmx import read_tmx, tmx_languages
+from clearhead.data.sources.xliff import read_xliff, xliff_languages
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Reader:
     """The documents, from a field or the default one."""
     languages: Callable[[Path], tuple[str, str] | None] | None = None
     """The two languages that the file itself names."""
+    aligned: Callable[[Path, Path], Iterator[Pair]] | None = None
+    """The pairs of two files, each in one language."""
     examples: "Examples | None" = None
     """The labelled texts, from two columns or the default ones, in an encoding."""
 
@@ -50,12 +55,13 @@ def of_records(read: Records, examples: Examples, find_languages: Languages | No
         records = read(path, lambda names: select_text_fields(path, names, field))
         return text_documents(("\n".join(record),) for record in records)
 
-    return Reader(pairs, texts, find_languages, examples)
+    return Reader(pairs, texts, find_languages, examples=examples)
 
 
 TSV = Reader(read_tsv, languages=tsv_languages, examples=tsv_examples)
 TEXT = Reader(documents=read_plain_text)
 JSONL = of_records(read_fields, jsonl_examples, jsonl_languages)
+XLIFF = Reader(read_xliff, languages=xliff_languages)
 READERS = {
     ".tsv": TSV,
     ".txt": Reader(read_tsv, read_plain_text, tsv_languages),
@@ -64,6 +70,11 @@ READERS = {
     ".csv": Reader(read_csv, languages=csv_languages, examples=csv_examples),
     ".jsonl": JSONL,
     ".ndjson": JSONL,
+    ".json": JSONL,
     ".parquet": of_records(read_columns, parquet_examples),
     ".tmx": Reader(read_tmx, languages=tmx_languages),
+    ".xlf": XLIFF,
+    ".xliff": XLIFF,
+    ".po": Reader(read_po, languages=po_languages),
+    ".srt": Reader(documents=read_srt_text, aligned=read_srt_pairs),
 }

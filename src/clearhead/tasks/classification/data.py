@@ -250,9 +250,10 @@ def _check_first(texts: Sequence[Example], config: LabelledConfig) -> None:
     if config.columns or not isinstance(first.label, str) or not _could_be_header(first):
         return
     if _counted(texts)[first.label] == 1:
+        names = columns_setting([first.label, first.text])
         raise DataError(
             f"{config.train[0]}: the first line, '{first.label}' and '{first.text}', is the only one with "
-            f"its label; if it is a header, name its columns: {columns_setting([first.label, first.text])}; if not: "
+            f"its label; if it is a header, name its columns: {names}; if not: "
             "--set data.columns='[0, 1]'"
         )
 
