@@ -86,7 +86,7 @@ def test_the_field_of_a_text_can_be_chosen(call, error_of, babbler, tmp_path):
     (tmp_path / "x.jsonl").write_text("\n".join(lines))
     (tmp_path / "text.jsonl").write_text("\n".join(lines).replace("story", "text"))
     error = error_of("evaluate", babbler, "--text", tmp_path / "x.jsonl")
-    assert error.endswith("name one (train: --set data.field=NAME, evaluate: --field NAME)")
+    assert error.endswith("name it (train: --set data.field=story, evaluate: --field story)")
     named = call("evaluate", babbler, "--text", tmp_path / "x.jsonl", "--field", "story", "--json")
     assert json.loads(named.out) == json.loads(
         call("evaluate", babbler, "--text", tmp_path / "text.jsonl", "--json").out

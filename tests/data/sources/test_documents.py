@@ -46,7 +46,7 @@ def test_compressed_files_read_like_plain_ones(tmp_path, suffix, compress):
 
 def test_prompts_with_answers_are_not_read_as_text(tmp_path):
     (tmp_path / "q.jsonl").write_text('{"prompt": "1", "answer": "2"}\n')
-    with pytest.raises(DataError, match=r"or train on the answers \(train: --set data"):
+    with pytest.raises(DataError, match=r"or train a language model on the answers \(train: --set 'data"):
         list(read_documents([tmp_path / "q.jsonl"]))
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from clearhead.data.sources.conversations import form_of
 from clearhead.errors import DataError
 from clearhead.text.languages import NAMES
 
@@ -128,6 +129,11 @@ def select_columns(
     return source, target
 
 
+def likely_field(names: Collection[str]) -> str:
+    """A name that may hold text."""
+    return next((name for name in names if name.strip().casefold() not in NO_TEXT), "NAME")
+
+
 def likely_names(names: Sequence[str]) -> tuple[str, str]:
     """Two names that may hold text, of two or more."""
     found = [name for name in names if name.strip().casefold() not in NO_TEXT]
@@ -143,11 +149,13 @@ def select_text_fields(path: Path, names: Collection[str], requested: str | None
         found = requested.split("+")
     if not found or not {*found} <= {*names}:
         problem = f"no field '{requested}'" if requested else "the field that holds the text is unclear"
-        pairs = {"prompt", "answer"} <= {*names} and not requested
+        form = form_of(names)
+        field = shlex.quote(form.text_field if form else likely_field(names))
+        template = shlex.quote(f"data.template={form.template}".replace("\n", "\\n")) if form else ""
         raise DataError(
-            f"{path}: {problem}; it has {listed(names)}; name one "
-            "(train: --set data.field=NAME, evaluate: --field NAME)"
-            + (", or train on the answers (train: --set data.template='{prompt} {answer}')" if pairs else "")
+            f"{path}: {problem}; it has {listed(names)}; name it (train: --set data.field={field}, "
+            f"evaluate: --field {field})"
+            + (f", or train a language model on the answers (train: --set {template})" if form else "")
         )
     return found
 

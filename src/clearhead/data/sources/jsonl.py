@@ -76,6 +76,14 @@ def parse_json(text: str | bytes, where: str, way_out: str) -> Any:
         raise DataError(f"{where}: not valid JSON ({reason}); {way_out}") from None
 
 
+def read_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The JSON object in each line or array member, with its location for messages."""
+    for where, record in json_lines(path):
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: expected a JSON object, got {type(record).__name__}")
+        yield where, record
+
+
 def read_fields(
     path: Path, choose: Callable[[list[str]], Sequence[str]], labels: bool = False
 ) -> Iterator[tuple[Any, ...]]:
@@ -86,9 +94,7 @@ def read_fields(
     integers, which becomes a tuple.
     """
     fields: Sequence[str] = ()
-    for where, record in json_lines(path):
-        if not isinstance(record, dict):
-            raise DataError(f"{where}: expected a JSON object, got {type(record).__name__}")
+    for where, record in read_objects(path):
         fields = fields or choose(_names(record))
         values = [(name, _value(where, record, name)) for name in fields]
         if labels and isinstance(values[0][1], list):

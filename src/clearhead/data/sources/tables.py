@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from clearhead.data.pair import Pair
 from clearhead.data.sources.columns import (
@@ -44,6 +45,14 @@ def tsv_languages(path: Path) -> tuple[str, str] | None:
 
 def csv_languages(path: Path) -> tuple[str, str] | None:
     return named_languages(next(csv_rows(path), (0, []))[1])
+
+
+def tsv_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    return _records(path, tsv_rows(path))
+
+
+def csv_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    return _records(path, csv_rows(path))
 
 
 def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
@@ -116,6 +125,13 @@ def _parsed(sample: Sequence[str], delimiter: str) -> tuple[list[list[str]], boo
     except csv.Error:
         return rows, reader.line_num >= len(sample)
     return rows, True
+
+
+def _records(path: Path, rows: Rows) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The fields of each row by the names in the first one, with its location for messages."""
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    for number, row in rows:
+        yield f"{path}, line {number}", dict(zip(header, row, strict=False))
 
 
 def _pairs(path: Path, rows: Rows, languages: tuple[str, str], columns: Columns | None) -> Iterator[Pair]:
