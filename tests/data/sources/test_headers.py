@@ -1,4 +1,4 @@
-"""A header is never a pair, its columns are found or asked for, and every dialect of CSV reads the same."""
+"""A header is never a pair, its columns are found or named, and every dialect of CSV reads the same."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from clearhead.config import apply_overrides
 from clearhead.data.pair import Pair
 from clearhead.data.sources.columns import ColumnsError, language_of, named_languages
 from clearhead.data.sources.corpus import languages_in, read_pairs
-from clearhead.data.sources.headers import judge
+from clearhead.data.sources.headers import detect_header
 from clearhead.data.sources.tables import guess_delimiter
 from clearhead.errors import DataError
 
@@ -48,7 +48,7 @@ def problem(path: Path, languages=LANGUAGES) -> str:
     return str(caught.value)
 
 
-def columns_asked_for(message: str) -> tuple:
+def columns_named_in(message: str) -> tuple:
     """The columns in the option that a message names, as the command line parses it."""
     option = message[message.index("--set ") :].split(", or if")[0]
     _, change = shlex.split(option)
@@ -60,7 +60,7 @@ def test_an_unknown_header_is_refused_with_the_option_that_reads_it(tmp_path):
     message = problem(path)
     assert message.startswith(f"{path}, line 1: which columns hold source and target is unclear; it has id, ")
     assert message.endswith("""name the columns: --set data.columns='["caption_a", "caption_b"]'""")
-    assert list(read_pairs(path, LANGUAGES, columns_asked_for(message))) == PAIRS
+    assert list(read_pairs(path, LANGUAGES, columns_named_in(message))) == PAIRS
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".txt"])
@@ -71,9 +71,9 @@ def test_an_unknown_header_is_refused_with_the_option_that_reads_it(tmp_path):
 def test_a_header_of_two_unknown_columns_is_no_pair(tmp_path, suffix, header):
     delimiter = {} if suffix == ".csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None}
     path = table(tmp_path / f"x{suffix}", header, SENTENCES, **delimiter)
-    asked = columns_asked_for(problem(path))
-    assert asked == header
-    assert list(read_pairs(path, LANGUAGES, asked)) == PAIRS
+    requested = columns_named_in(problem(path))
+    assert requested == header
+    assert list(read_pairs(path, LANGUAGES, requested)) == PAIRS
 
 
 def test_a_row_of_single_words_may_be_a_pair_and_the_message_says_how(tmp_path):
@@ -117,7 +117,7 @@ def test_a_known_header_is_no_pair_for_numbered_columns(tmp_path):
 
 def test_an_index_column_without_a_name_is_skipped(tmp_path):
     assert list(read_pairs(table(tmp_path / "x.csv", ("", "en", "de"), numbered()), LANGUAGES)) == PAIRS
-    assert columns_asked_for(problem(table(tmp_path / "y.csv", ("", "a", "b"), numbered()))) == ("a", "b")
+    assert columns_named_in(problem(table(tmp_path / "y.csv", ("", "a", "b"), numbered()))) == ("a", "b")
 
 
 def test_further_columns_without_a_header_are_left_out(tmp_path):
@@ -134,7 +134,7 @@ def test_numbers_and_codes_are_not_taken_for_sentences(tmp_path, row, columns):
     rows = [row(number, *sides) for number, sides in enumerate(SENTENCES)]
     message = problem(table(tmp_path / "x.csv", (), rows))
     assert "the first two of 4 columns are not both sentences" in message
-    assert columns_asked_for(message) == columns
+    assert columns_named_in(message) == columns
     assert list(read_pairs(tmp_path / "x.csv", LANGUAGES, columns)) == PAIRS
 
 
@@ -192,10 +192,10 @@ def test_an_id_is_not_indonesian_beside_two_languages():
 
 
 def test_a_column_of_numbers_or_an_underscore_proves_a_header():
-    assert judge(("stars", "words"), [("5", "good film")]) == "header"
-    assert judge(("a_1", "b_1"), [("good film", "guter Film")]) == "header"
-    assert judge(("5", "words"), [("5", "good film")]) == "data"
-    assert judge(("same", "same"), [("1", "x")]) == "data"
+    assert detect_header(("stars", "words"), [("5", "good film")]) == "header"
+    assert detect_header(("a_1", "b_1"), [("good film", "guter Film")]) == "header"
+    assert detect_header(("5", "words"), [("5", "good film")]) == "data"
+    assert detect_header(("same", "same"), [("1", "x")]) == "data"
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=20)

@@ -32,7 +32,7 @@ def test_every_turn_of_the_assistant_answers_all_before_it(tmp_path):
     chats = [
         {"messages": turns("Hi.", "Hello!", "How are you?", "Fine.", system="Be brief.")},
         {"messages": turns("One?", "1")},
-        {"messages": turns("Nobody answers.")},
+        {"messages": turns("No answer.")},
     ]
     assert list(read_prompts(written(tmp_path / "x.jsonl", chats))) == [
         Pair("Be brief.\n\nHi.", "Hello!"),

@@ -56,11 +56,11 @@ class Chat:
 
     def turns(self, where: str, record: Mapping[str, Any]) -> Iterator[Pair]:
         """Each turn of the user with the answer to it, without what was said before."""
-        asked = None
+        question = None
         for role, text in _turns(where, record, self.field):
-            if ROLES.get(role) == "Assistant" and asked is not None:
-                yield Pair(asked, text)
-            asked = text if ROLES.get(role) == "User" else None
+            if ROLES.get(role) == "Assistant" and question is not None:
+                yield Pair(question, text)
+            question = text if ROLES.get(role) == "User" else None
 
 
 @dataclass(frozen=True)

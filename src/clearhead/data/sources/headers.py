@@ -7,7 +7,7 @@ from typing import Literal
 from clearhead.data.sources.columns import GENERIC, NO_TEXT
 
 Verdict = Literal["header", "unclear", "data"]
-# Rows by which a table is judged.
+# Rows that decide whether a table has a header.
 PEEKED = 200
 # With fewer rows below it, a row of single words is not suspected to be a header.
 ENOUGH_ROWS = 5
@@ -17,7 +17,7 @@ NAME = re.compile(r"[^\W\d_][\w.\- ]{0,28}(?<![.\- ])|[^\W\d_]")
 NUMBER = re.compile(r"[-+]?[\d.,:/-]*\d[\d.,:/%-]*")
 
 
-def judge(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Verdict:
+def detect_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Verdict:
     """Whether a row is the header of the rows below it.
 
     It is one if its cells are names, and a column below holds only numbers or a name has an underscore. A
@@ -41,13 +41,13 @@ def judge(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Verdict:
 
 
 def likely_text_columns(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """The two columns that most likely hold texts: the longest that are not numbers and do vary."""
+    """The two columns that most likely hold texts: those with most text that are not numbers and do vary."""
     width = max(map(len, rows), default=2)
     columns = [_column(rows, number) for number in range(width)]
     texts = [number for number in range(width) if holds_text(columns[number])]
     texts = texts if len(texts) > 1 else list(range(width))
-    longest = sorted(texts, key=lambda number: -sum(map(len, columns[number])))[:2]
-    first, second = sorted(longest) if width > 1 else (0, 1)
+    two = sorted(texts, key=lambda number: -sum(map(len, columns[number])))[:2]
+    first, second = sorted(two) if width > 1 else (0, 1)
     return first, second
 
 

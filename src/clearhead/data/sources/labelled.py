@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.data.sources.columns import TEXT_FIELDS, Column, Columns, listed, usual_name
-from clearhead.data.sources.headers import PEEKED, judge
+from clearhead.data.sources.headers import PEEKED, detect_header
 from clearhead.data.sources.jsonl import read_fields
 from clearhead.data.sources.parquet import read_columns
 from clearhead.data.sources.streams import lines, suffix
@@ -120,7 +120,7 @@ def usual_names(names: Sequence[str]) -> tuple[str, str] | None:
 def _is_header(first: Sequence[str], below: Sequence[Sequence[str]], label: int) -> bool:
     """Whether a row names columns: it looks like names, and its label is that of no row below."""
     labels = {row[label].strip() for row in below if len(row) > label}
-    return bool(below) and first[label] not in labels and judge(first, below) != "data"
+    return bool(below) and first[label] not in labels and detect_header(first, below) != "data"
 
 
 def _likely(names: Sequence[str], below: Sequence[Sequence[str]]) -> list[str]:

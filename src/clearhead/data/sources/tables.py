@@ -17,14 +17,14 @@ from clearhead.data.sources.columns import (
     named_languages,
     usual_columns,
 )
-from clearhead.data.sources.headers import PEEKED, holds_text, judge, likely_text_columns
+from clearhead.data.sources.headers import PEEKED, holds_text, detect_header, likely_text_columns
 from clearhead.data.sources.streams import lines, suffix
 from clearhead.errors import DataError
 
 Rows = Iterator[tuple[int, list[str]]]
 # What may separate the columns of a CSV file; of equally likely ones, the first is meant.
 DELIMITERS = (",", ";", "\t", "|")
-# The first line by which Excel is told the delimiter.
+# The first line that names the delimiter to Excel.
 SEP = re.compile(r"sep=(.)", re.IGNORECASE)
 
 
@@ -149,7 +149,7 @@ def _pairs(path: Path, rows: Rows, languages: tuple[str, str], columns: Columns 
         if isinstance(name, str) and name not in header:
             raise DataError(f"{path}, line {first}: no column '{name}'; it has {listed(header)}")
     named = any(isinstance(name, str) for name in chosen)
-    has_header = named or usual is not None or judge(header, below) == "header"
+    has_header = named or usual is not None or detect_header(header, below) == "header"
     source, target = (header.index(name) if isinstance(name, str) else name for name in chosen)
     needed = max(source, target) + 1
     for number, row in chain(peeked[1:] if has_header else peeked, rows):
@@ -164,7 +164,7 @@ def _pairs(path: Path, rows: Rows, languages: tuple[str, str], columns: Columns 
 def _without_header(where: str, first: Sequence[str], below: Sequence[Sequence[str]]) -> tuple[int, int]:
     """The first two columns, if the first row does not name any; raises ColumnsError if they are in doubt."""
     numbers = likely_text_columns(below or [first])
-    verdict, codes = judge(first, below), any(_repeats(below, *cell) for cell in enumerate(first))
+    verdict, codes = detect_header(first, below), any(_repeats(below, *cell) for cell in enumerate(first))
     if len(first) > 1 and (verdict != "data" or (named_languages(first) and not codes)):
         names = (first[numbers[0]], first[numbers[1]]) if max(numbers) < len(first) else tuple(first[:2])
         no_header = f", or if this line is a pair: {columns_setting(numbers)}" if verdict == "unclear" else ""
