@@ -17,7 +17,7 @@ from clearhead.data.sources.columns import (
     named_languages,
     usual_columns,
 )
-from clearhead.data.sources.headers import PEEKED, holds_text, detect_header, likely_text_columns
+from clearhead.data.sources.headers import PEEKED, detect_header, holds_text, likely_text_columns
 from clearhead.data.sources.streams import lines, suffix
 from clearhead.errors import DataError
 
