@@ -136,7 +136,7 @@ BAD = {
     "no.xlf": (
         b"<xliff version='2.0' srcLang='en' trgLang='de'><file><unit id='1'><segment><source>a</source>"
         b"</segment></unit></file></xliff>",
-        "none of its 1 units has a translation; name a file with targets",
+        "has 1 unit, but no translations; name a file with targets",
     ),
     "no.po": (
         b'msgid "a"\nmsgstr ""\n',

@@ -1,5 +1,6 @@
 """clearhead evaluate: scores of a model on test data."""
 
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,7 +109,8 @@ def evaluate(
     )
     options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
     options |= given(words=words, labels=labels, explanations=explanations, data=data)
-    check_taken(context, model, loaded.task, options, loaded.evaluate_options)
+    taken = [name for name in signature(loaded.evaluate).parameters if name in context.params]
+    check_taken(context, model, loaded.task, options, taken)
     if columns and not (pairs or labels):
         raise SettingsError(f"--columns {columns}: needs --pairs FILE or --labels FILE")
     if field and not text:

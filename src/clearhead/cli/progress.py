@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TypeVar
 
 from clearhead.cli.console import print_status, rank
+from clearhead.wording import plural
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
@@ -64,7 +65,7 @@ class Progress:
 
     def update(self, done: int, *details: str) -> None:
         """Show that `done` units are done, and details, the most important first."""
-        now, units = monotonic(), _plural(self.unit)
+        now, units = monotonic(), plural(self.unit)
         rate = (done - self._initial) / max(now - self._started, 1e-9)
         speed = f"{rate:.1f} {units}/s"
         left = f"{format_duration((self.total - done) / rate)} left" if self.total and rate else ""
@@ -125,11 +126,6 @@ def format_duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02} min"
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
-
-
-def _plural(unit: str) -> str:
-    """Several of a unit; abbreviations such as MB stay as they are."""
-    return unit if unit.isupper() else f"{unit}{'es' if unit.endswith('ch') else 's'}"
 
 
 def _fit(parts: Iterable[str], width: int) -> str:

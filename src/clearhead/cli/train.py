@@ -20,6 +20,7 @@ from clearhead.cli.options import (
     PairsList,
     QuestionsList,
     Texts,
+    argument,
     option,
     pairs_location,
 )
@@ -39,7 +40,9 @@ BUSY = " …"
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="Recipe to train.", metavar="RECIPE.toml")] = None,
+    recipe: Annotated[
+        Path | None, argument("Recipe, by name or file; clearhead recipes lists them.", "RECIPE")
+    ] = None,
     out: Annotated[Path | None, option("Folder for the model; default: runs/RECIPE.", "DIR")] = None,
     pairs: PairsList = None,
     text: Texts = None,
@@ -64,7 +67,7 @@ def train(
 
     \b
     Examples:
-      clearhead train recipes/translation/quickstart.toml --out runs/quickstart
+      clearhead train quickstart --out runs/quickstart
       clearhead train --pairs my.en-de.tsv --out runs/mine
       clearhead train --text my.txt --out runs/writer
       clearhead train --masked --text my.txt --out runs/bert
@@ -72,12 +75,11 @@ def train(
       clearhead train --questions train-v2.0.json --out runs/answers
       clearhead train --images photos --out runs/photos
       clearhead train --captions photos/captions.tsv --out runs/captions
-      clearhead train recipes/translation/quickstart.toml --set model.width=256
+      clearhead train quickstart --set model.width=256
       clearhead train --resume --out runs/mine
-      torchrun --nproc-per-node 2 -m clearhead train RECIPE.toml --out runs/two
+      torchrun --nproc-per-node 2 -m clearhead train quickstart --out runs/two
     """
     logging.basicConfig(level=logging.ERROR if rank() else logging.WARNING, format="%(message)s")
-    folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: need --pairs; a recipe has its own languages")
     if masked and not text:
@@ -92,10 +94,9 @@ def train(
     }
     if resume and (recipe or any(given.values())):
         raise SettingsError(f"--resume: uses the recipe saved in --out; omit recipe, {', '.join(given)}")
-    if not resume and sum(map(bool, (recipe, *given.values()))) != 1:
-        raise SettingsError(
-            f"train: pass a recipe or one of {', '.join(given)} with a FILE (see clearhead train --help)"
-        )
+    if not resume:
+        _check_one_source(recipe, given)
+    folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     from clearhead.tasks import run
 
     if resume:
@@ -111,9 +112,21 @@ def train(
     _show(run.train(chosen, folder, progress), progress, folder, json)
 
 
+def _check_one_source(recipe: Path | None, given: dict[str, list[str] | None]) -> None:
+    """Raise SettingsError unless there is exactly one thing to train on: a recipe or files of one kind."""
+    named = [option for option, files in given.items() if files] + ["the recipe"] * bool(recipe)
+    if not named:
+        raise SettingsError(
+            "nothing to train on; pass a recipe (clearhead train quickstart), or your own files with one of "
+            f"{', '.join(given)} (clearhead train --pairs my.en-de.tsv --out runs/mine)"
+        )
+    if len(named) > 1:
+        raise SettingsError(f"{' and '.join(named)}: train takes only one of them; omit the others")
+
+
 def _folder(recipe: Path | None, out: Path | None) -> Path:
     """The folder of the run, after a check that it can be one."""
-    if recipe and recipe.suffix != ".toml":
+    if recipe and recipe.suffix != ".toml" and (recipe.suffix or recipe.is_file()):
         raise SettingsError(
             f"{recipe}: a recipe ends in .toml; for pairs use --pairs {recipe}, for text --text {recipe}"
         )

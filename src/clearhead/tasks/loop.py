@@ -19,6 +19,7 @@ from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
 from clearhead.tasks.task import RunContext, Task
 from clearhead.training import DivergedError, Feed, Interrupt, Prefetcher, Report, average_weights
+from clearhead.wording import counted
 
 INTERRUPTED = "interrupted"
 # Settings that a resumed run may change: device, length and intervals, and remedies for divergence.
@@ -131,7 +132,7 @@ class TrainingLoop:
         if self.ranks.count > 1:
             yield Note(
                 f"ranks: {self.ranks.count} ({self.config.parallel}); a step takes "
-                f"{self.trainer.batches_per_step} batches over all ranks"
+                f"{counted(self.trainer.batches_per_step, 'batch')} over all ranks"
             )
         yield Started(self.trainer.step, self.config.steps)
         self.feed = self._feed()
@@ -173,7 +174,7 @@ class TrainingLoop:
         draw_curves(out, self.task.metrics)
 
     def _rank_change(self, ranks: int) -> str:
-        now, saved_by = self.ranks.count, f"{ranks} rank{'s' if ranks > 1 else ''}"
+        now, saved_by = self.ranks.count, counted(ranks, "rank")
         return f"; saved by {saved_by}, continued by {now} with new random numbers" if ranks != now else ""
 
     def _feed(self) -> Feed | Prefetcher:

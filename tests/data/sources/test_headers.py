@@ -147,7 +147,7 @@ def test_a_dictionary_of_single_words_needs_no_header(tmp_path):
 def test_one_column_is_too_few(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("Hello there\nGood bye\n")
-    assert problem(path) == f"{path}, line 1: 1 columns where 2 are needed; separate them by commas"
+    assert problem(path) == f"{path}, line 1: 1 column where 2 are needed; separate them by commas"
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -172,7 +172,7 @@ def test_the_first_line_may_name_the_delimiter_as_excel_does(tmp_path):
     path.write_bytes("\ufeffsep=;\r\nen;de\r\nyes, a;ja, b\r\nno;nein;\r\n".encode())
     assert list(read_pairs(path, LANGUAGES)) == [Pair("yes, a", "ja, b"), Pair("no", "nein")]
     path.write_text("sep=;\nen;de\nyes\n")
-    assert problem(path).startswith(f"{path}, line 3: 1 columns")
+    assert problem(path).startswith(f"{path}, line 3: 1 column where")
 
 
 def test_the_languages_of_a_semicolon_csv_are_found(tmp_path):

@@ -96,7 +96,7 @@ def test_other_numbers_of_cues_at_other_times_are_rejected(tmp_path):
     german = shifted(GERMAN[: GERMAN.index("4\n00:00:09")], 5)
     paths = films(tmp_path, ENGLISH, german)
     assert problem(paths) == (
-        f"{paths[0]} has 4 subtitles and {paths[1]} has 3, and 0% are shown at the same time; "
+        f"{paths[0]} has 4 subtitles and {paths[1]} 3, and 0% are shown at the same time; "
         "name files of the same version of the film"
     )
 

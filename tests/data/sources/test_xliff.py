@@ -77,7 +77,7 @@ def test_the_languages_are_in_the_file(tmp_path, text):
 def test_a_file_without_targets_is_rejected(tmp_path):
     unit = "<unit id='1'><segment><source>Hello</source></segment></unit>"
     path = written(tmp_path / "x.xlf", f"<xliff version='2.0' srcLang='en'><file>{unit * 3}</file></xliff>")
-    assert problem(path) == f"{path}: none of its 3 units has a translation; name a file with targets"
+    assert problem(path) == f"{path}: has 3 units, but no translations; name a file with targets"
     path = written(tmp_path / "y.xlf", "<xliff version='2.0' srcLang='en'><file/></xliff>")
     assert problem(path) == f"{path}: has no units to translate; name another file"
 

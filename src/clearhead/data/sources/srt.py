@@ -11,6 +11,7 @@ from clearhead.data.sources.left_out import log_once, report_left_out
 from clearhead.data.sources.plain_text import TextChunk, text_documents
 from clearhead.data.sources.streams import lines
 from clearhead.errors import DataError
+from clearhead.wording import counted
 
 TIME = r"(?:(\d+):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}.*")
@@ -44,8 +45,8 @@ def read_srt_pairs(source: Path, target: Path) -> Iterator[Pair]:
         if len(ours) != len(theirs):
             share = matched / (len(ours) + len(theirs))
             raise DataError(
-                f"{source} has {len(ours):,} subtitles and {target} has {len(theirs):,}, and {share:.0%} are "
-                "shown at the same time; name files of the same version of the film"
+                f"{source} has {counted(len(ours), 'subtitle')} and {target} {len(theirs):,}, and "
+                f"{share:.0%} are shown at the same time; name files of the same version of the film"
             )
         log_once(f"{source} and {target}: paired by number, because their times differ")
         groups = [([mine], [other]) for mine, other in zip(ours, theirs, strict=True)]

@@ -20,6 +20,7 @@ from clearhead.data.sources.columns import (
 from clearhead.data.sources.headers import PEEKED, detect_header, holds_text, likely_text_columns
 from clearhead.data.sources.streams import lines, suffix
 from clearhead.errors import DataError
+from clearhead.wording import counted
 
 Rows = Iterator[tuple[int, list[str]]]
 # What may separate the columns of a CSV file; of equally likely ones, the first is meant.
@@ -68,7 +69,8 @@ def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
     sources, targets = sources + sum(1 for _ in ours), targets + sum(1 for _ in theirs)
     if sources != targets:
         raise DataError(
-            f"{source} has {sources} lines but {target} has {targets}; aligned files need the same number"
+            f"{source} has {counted(sources, 'line')} but {target} has {targets}; "
+            "aligned files need the same number"
         )
 
 
@@ -155,7 +157,7 @@ def _pairs(path: Path, rows: Rows, languages: tuple[str, str], columns: Columns 
     for number, row in chain(peeked[1:] if has_header else peeked, rows):
         if len(row) < needed:
             raise DataError(
-                f"{path}, line {number}: {len(row)} columns where {needed} are needed; "
+                f"{path}, line {number}: {counted(len(row), 'column')} where {needed} are needed; "
                 f"separate them by {separators(path)}"
             )
         yield Pair(row[source], row[target])

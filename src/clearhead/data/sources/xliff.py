@@ -9,6 +9,7 @@ from clearhead.data.sources.columns import Columns, named_languages
 from clearhead.data.sources.left_out import report_left_out
 from clearhead.data.sources.xml_pairs import XMLPairs, beginning, is_language
 from clearhead.errors import DataError
+from clearhead.wording import counted
 
 # The elements that hold a source and its target: of version 1.2, and of version 2.
 UNITS = ("trans-unit", "segment")
@@ -76,10 +77,8 @@ class TransUnits(XMLPairs):
         if self.found:
             return
         if self.untranslated:
-            raise DataError(
-                f"{self.path}: none of its {self.untranslated:,} units has a translation; name a file with "
-                "targets"
-            )
+            units = counted(self.untranslated, "unit")
+            raise DataError(f"{self.path}: has {units}, but no translations; name a file with targets")
         seen = ", ".join(self.directions_seen)
         raise DataError(
             f"{self.path}: translates {seen}, not {source} to {target}; name its languages (train: --from, "

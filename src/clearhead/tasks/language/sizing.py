@@ -16,9 +16,9 @@ from clearhead.models import GPTConfig
 from clearhead.tasks.language.data import corpus_of
 from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTraining, TextConfig
 from clearhead.tasks.sizing import FittedRecipe, steps_of, with_changes
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
+from clearhead.wording import counted
 
 # A text with more distinct characters gets a byte-level BPE tokenizer.
 MAX_ALPHABET = 400
@@ -79,11 +79,12 @@ class FittedText(FittedRecipe):
             text_line(survey),
             *([prompts] if template else []),
             f"tokenizer: {tokens}",
-            f"model: width {model.width}, ffn_width {model.ffn_width}, {model.layers} layers, "
-            f"{model.attention.heads} heads, context of {model.context_length} tokens, "
+            f"model: width {model.width}, ffn_width {model.ffn_width}, {counted(model.layers, 'layer')}, "
+            f"{counted(model.attention.heads, 'head')}, context of {model.context_length} tokens, "
             f"dropout {model.dropout}",
-            f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
-            f"epochs), validated every {recipe.training.validate_every:,}; the best model is kept",
+            f"run: {counted(recipe.training.steps, 'step')} of {recipe.batches.tokens:,} tokens "
+            f"({epochs:.3g} epochs), validated every {recipe.training.validate_every:,}; "
+            "the best model is kept",
         ]
 
 

@@ -22,6 +22,7 @@ from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationR
 from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
+from clearhead.wording import counted
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
@@ -41,7 +42,7 @@ class Size:
 
 
 SIZES = (
-    Size(5_000, 1000, "tiny", 0.3, 100, 1000, 2e-3),
+    Size(5_000, 1250, "tiny", 0.3, 100, 1000, 2e-3),
     Size(50_000, 4000, "tiny", 0.3, 40, 4096, 3e-3),
     Size(500_000, 8000, "small", 0.1, 20, 4096, 1e-3),
     Size(5_000_000, 16000, "base", 0.1, 15, 16384, 7e-4),
@@ -70,7 +71,7 @@ class FittedPairs(FittedRecipe):
             f"languages: {' and '.join(f'{one.source} to {one.target}' for one in recipe.data.directions)}",
             f"vocabulary: {recipe.tokenizer.vocabulary:,} subwords, shared",
             f"model: {model.summary}, dropout {model.dropout}",
-            f"run: {recipe.training.steps:,} steps of about {recipe.batches.tokens:,} tokens "
+            f"run: {counted(recipe.training.steps, 'step')} of about {recipe.batches.tokens:,} tokens "
             f"({self.epochs:.3g} epochs), validated every {recipe.training.validate_every:,}, stopped after "
             f"{recipe.training.patience} validations without improvement",
         ]
