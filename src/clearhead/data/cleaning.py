@@ -82,6 +82,15 @@ def clean(pairs: Iterable[Pair], config: CleaningConfig, tally: Tally | None = N
         yield from kept
 
 
+def sample(pairs: Iterable[Pair], share: float, without: Iterable[Pair] = ()) -> Iterator[Pair]:
+    """A share of the pairs, chosen by their hash, none of which has a sentence of `without`."""
+    limit = int(share * 2**64)
+    left_out = {normalize(sentence).casefold() for pair in without for sentence in pair}
+    for pair in pairs:
+        if _hash(pair) < limit and not any(normalize(one).casefold() in left_out for one in pair):
+            yield pair
+
+
 def drop_reason(pair: Pair, config: CleaningConfig) -> str | None:
     """Why a normalized pair is dropped, or None; duplicates are not checked here."""
     source, target = pair

@@ -10,7 +10,7 @@ from typing import Literal
 
 from clearhead.data.build import cached_store
 from clearhead.data.cache import cache_folder
-from clearhead.data.cleaning import Tally, clean, normalized
+from clearhead.data.cleaning import Tally, clean, normalized, sample
 from clearhead.data.pair import TaggedPair
 from clearhead.data.sources.corpus import DataPath, Pair, corpus_hash, pair_files, read_pairs, reader_name
 from clearhead.data.splits import HeldOut, Part, Split, UnsplitCorpus, hold_out
@@ -118,11 +118,19 @@ class Corpus:
 
     def _cleaned(self, number: int, tally: Tally | None) -> Iterator[Pair]:
         corpus = self.config.corpora[number]
-        return clean(_read(corpus, corpus.train), self.config.cleaning, tally)
+        pairs = _read(corpus, corpus.train)
+        if corpus.sample:
+            # Files of another run, which have no header.
+            held_out = (read_pairs(file, corpus.languages, (0, 1)) for file in corpus.without)
+            without = chain.from_iterable(held_out)
+            pairs = sample(pairs, corpus.sample, without)
+        return clean(pairs, self.config.cleaning, tally)
 
     def _sizes(self, number: int) -> tuple[int, int]:
         """How many pairs of the training files are held out for validation and test."""
         corpus, sizes = self.config.corpora[number], self.config.hold_out
+        if corpus.sample:
+            return 0, 0
         return (0 if corpus.validation else sizes.validation, 0 if corpus.test else sizes.test)
 
     @property
