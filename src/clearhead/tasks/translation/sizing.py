@@ -11,7 +11,9 @@ from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
+from clearhead.data.sources import READERS
 from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs
+from clearhead.data.sources.streams import compression, suffix
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import Seq2SeqConfig, TranslatorConfig
 from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
@@ -148,7 +150,7 @@ def _steps(tokens: int, batch: int) -> int:
 def guess_languages(path: DataPath) -> tuple[str, str]:
     """The languages of a shipped data set or a file, by a name such as 'news.en-de.tsv' or by its content."""
     if isinstance(path, tuple):
-        codes = [re.sub(r"\.(gz|xz|zst)$", "", str(part)).rpartition(".")[2] for part in path]
+        codes = [_code(Path(part)) for part in path]
         if all(code in NAMES for code in codes):
             return codes[0], codes[1]
     elif str(path) in SHIPPED:
@@ -166,6 +168,12 @@ def guess_languages(path: DataPath) -> tuple[str, str]:
     raise SettingsError(
         f"{_shown(path)}: the languages are in neither the file name nor the content; add --from en --to de"
     )
+
+
+def _code(path: Path) -> str:
+    """The language in the name of one of two aligned files: 'de' for 'news.de.gz' or 'film.de.srt'."""
+    name = path.stem if compression(path) else path.name
+    return Path(name if suffix(path) not in READERS else Path(name).stem).suffix.removeprefix(".")
 
 
 def _shown(path: DataPath) -> str:
