@@ -43,10 +43,10 @@ class Awareness:
 
 
 def held_out_texts(named: str | None, folder: Path) -> tuple[list[Example], int, str]:
-    """The labelled texts of a file, else of the recipe's test files, else those held out; the number of blank
-    ones, and where they are from."""
+    """The labelled texts of a file, else of the recipe's test or validation files, else those held out; the
+    number of blank ones, and where they are from."""
     config, held_out = LabelledConfig.of_run(folder), folder / VALIDATION
-    files = [named] if named else list(config.test)
+    files = [named] if named else list(config.test or config.validation)
     if not files and held_out.exists():
         files, config = [str(held_out)], config.model_copy(update={"columns": ("label", "text")})
     if not files:
