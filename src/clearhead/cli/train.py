@@ -27,10 +27,12 @@ from clearhead.cli.options import (
 from clearhead.cli.progress import FileProgress, Progress, format_duration
 from clearhead.errors import SettingsError
 from clearhead.files import check_folder
+from clearhead.wording import plural
 
 if TYPE_CHECKING:
     from clearhead.tasks.events import Compared, Event, Finished, Validation
     from clearhead.tasks.recipe import Recipe
+    from clearhead.tasks.task import Task
     from clearhead.training import Report
 
 SHOWN_STEPS = 50
@@ -199,6 +201,7 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
     from clearhead.training import Report
 
     reports: deque[Report] = deque(maxlen=SHOWN_STEPS)
+    units = ""
     with Progress("training", "step") as progress:
         for event in events:
             match event:
@@ -208,9 +211,10 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
                         files.label = text.removesuffix(BUSY)
                 case Started():
                     progress.start(event.steps, event.done)
+                    units = plural(_task(folder).unit)
                 case Report():
                     reports.append(event)
-                    progress.update(event.step, *_details(reports))
+                    progress.update(event.step, *_details(reports, units))
                 case Validation():
                     _show_validation(event, json, progress)
                 case Compared():
@@ -243,9 +247,8 @@ def _finish(event: "Finished", folder: Path, json: bool) -> None:
     """Say where the model is and how to use it, or how to resume the run."""
     from clearhead.checkpoint import SETTINGS
     from clearhead.config import read_toml
-    from clearhead.tasks import TASKS
+    from clearhead.tasks.recipe import parse_recipe
     from clearhead.tasks.records import CURVES
-    from clearhead.tasks.zoo import task_of
 
     if event.interrupted:
         print_status(f"stopped after step {event.step:,} and saved; continue with: {_resume_command(folder)}")
@@ -253,18 +256,29 @@ def _finish(event: "Finished", folder: Path, json: bool) -> None:
     curves = f", its curves in {folder / CURVES}" if (folder / CURVES).exists() else ""
     print_status(f"{event.reason}; the model is in {folder}{curves}")
     settings = read_toml(folder / SETTINGS)
-    task, name = TASKS[task_of(settings)], quote(str(folder))
+    task, name = _task(folder), quote(str(folder))
     options = task.Recipe.usage(settings)
+    test = "" if parse_recipe(settings).has_test_data else task.test_option
     print_status(f"try it: {task.command} --model {name}{options} {task.argument}")
-    print_status(f"evaluate it: clearhead evaluate {name}{options}{task.test_option}")
+    print_status(f"evaluate it: clearhead evaluate {name}{options}{test}")
     print_result({"folder": str(folder), "step": event.step} if json else str(folder))
+
+
+def _task(folder: Path) -> "type[Task]":
+    """The task of the run in a folder."""
+    from clearhead.checkpoint import SETTINGS
+    from clearhead.config import read_toml
+    from clearhead.tasks import TASKS
+    from clearhead.tasks.zoo import task_of
+
+    return TASKS[task_of(read_toml(folder / SETTINGS))]
 
 
 def _resume_command(folder: Path) -> str:
     return f"clearhead train --resume --out {quote(str(folder))}"
 
 
-def _details(reports: "deque[Report]") -> tuple[str, ...]:
+def _details(reports: "deque[Report]", units: str) -> tuple[str, ...]:
     """Means over the last steps whose numbers have arrived from the device."""
     known = [report for report in reports if report.ready]
     if not known:
@@ -273,4 +287,4 @@ def _details(reports: "deque[Report]") -> tuple[str, ...]:
     padding = sum(report.padding for report in known) / len(known)
     speed = sum(report.tokens for report in known) / sum(report.seconds for report in known)
     learning_rate = reports[-1].learning_rate
-    return f"loss {loss:.3f}", f"{speed:,.0f} tokens/s", f"padding {padding:.1%}", f"lr {learning_rate:.2e}"
+    return f"loss {loss:.3f}", f"{speed:,.0f} {units}/s", f"padding {padding:.1%}", f"lr {learning_rate:.2e}"

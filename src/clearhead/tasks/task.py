@@ -67,8 +67,10 @@ class Task(ABC):
     """The command that uses the models."""
     argument: ClassVar[str] = '"..."'
     """What the command takes, as a hint at the end of a run."""
-    test_option: ClassVar[str] = ""
-    """The option that `clearhead evaluate` cannot do without: " --words FILE"."""
+    test_option: ClassVar[str] = " --data FILE"
+    """The option of `clearhead evaluate` that names test data."""
+    unit: ClassVar[str] = "token"
+    """What the loss is a mean over, and training speed is counted in."""
     processor: Any = None
     """Turns raw input into model input, for example a tokenizer; set by `prepare`."""
     data_fingerprint: Any = None
