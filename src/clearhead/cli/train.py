@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from shlex import quote
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,9 +29,9 @@ from clearhead.errors import SettingsError
 from clearhead.files import check_folder
 
 if TYPE_CHECKING:
-    from clearhead.tasks.events import Event, Finished
+    from clearhead.tasks.events import Event, Finished, Validation
     from clearhead.tasks.recipe import Recipe
-    from clearhead.training import Report
+    from clearhead.training import Report, TimeBudget
 
 SHOWN_STEPS = 50
 """Progress shows the mean over the last steps, because single batches differ in length and so in loss."""
@@ -54,6 +55,14 @@ def train(
     target: Annotated[str | None, option("Target language of the pairs.", "LANG", name="--to")] = None,
     overrides: Annotated[list[str] | None, option("Override a setting.", "NAME=VALUE", name="--set")] = None,
     resume: Annotated[bool, option("Continue the run in --out.", name="--resume")] = False,
+    minutes: Annotated[
+        float | None,
+        option("Train for this time, all in all; with --resume, so much longer.", "N", name="--minutes"),
+    ] = None,
+    decay_on_stop: Annotated[
+        bool,
+        option("After Ctrl-C, decay the learning rate, then write the model.", name="--decay-on-stop"),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Train a model from a recipe or from your own files.
@@ -62,10 +71,14 @@ def train(
     its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final weights are
     bit-identical to those of an uninterrupted one (CPU, fp32).
 
+    --minutes sizes the run to a time on this machine: the model to its measured speed, the number of steps to
+    the clock, with a learning rate that reaches zero at the end.
+
     \b
     Examples:
       clearhead train recipes/translation/quickstart.toml --out runs/quickstart
       clearhead train --pairs my.en-de.tsv --out runs/mine
+      clearhead train --pairs my.en-de.tsv --out runs/mine --minutes 10
       clearhead train --text my.txt --out runs/writer
       clearhead train --masked --text my.txt --out runs/bert
       clearhead train --labels reviews.tsv --out runs/reviews
@@ -96,10 +109,12 @@ def train(
         raise SettingsError(
             f"train: pass a recipe or one of {', '.join(given)} with a FILE (see clearhead train --help)"
         )
+    budget = _budget(minutes)
     from clearhead.tasks import run
 
     if resume:
-        _show(run.resume(folder, overrides, progress), progress, folder, json)
+        events = run.resume(folder, overrides, progress, budget, decay_on_stop)
+        _show(events, progress, folder, json)
         return
     if recipe:
         from clearhead.tasks.recipe import read_recipe
@@ -107,8 +122,18 @@ def train(
         chosen = read_recipe(recipe, overrides)
     else:
         run.check_new_run(folder)  # before sizing, which may read large files
-        chosen = _sized_recipe(given, (source, target), overrides)
-    _show(run.train(chosen, folder, progress), progress, folder, json)
+        chosen = _sized_recipe(given, (source, target), overrides, budget)
+    _show(run.train(chosen, folder, progress, budget, decay_on_stop), progress, folder, json)
+
+
+def _budget(minutes: float | None) -> "TimeBudget | None":
+    """The time budget, which starts now: before torch is imported."""
+    if minutes is None:
+        return None
+    started = perf_counter()
+    from clearhead.training.budget import TimeBudget
+
+    return TimeBudget(minutes, started=started)
 
 
 def _folder(recipe: Path | None, out: Path | None) -> Path:
@@ -125,35 +150,57 @@ def _folder(recipe: Path | None, out: Path | None) -> Path:
 
 
 def _sized_recipe(
-    files: dict[str, list[str] | None], languages: tuple[str | None, str | None], overrides: list[str]
+    files: dict[str, list[str] | None],
+    languages: tuple[str | None, str | None],
+    overrides: list[str],
+    budget: "TimeBudget | None",
 ) -> "Recipe":
     """A recipe sized to the files of one option; prints what was chosen and how long it will take."""
     from clearhead.training.devices import choose_device
 
     option, paths = next((option, paths) for option, paths in files.items() if paths)
-    fitted = (
-        _fit_pairs(paths, languages, overrides) if option == "--pairs" else _fit(option, paths, overrides)
-    )
+    if option == "--pairs":
+        fitted = _fit_pairs(paths, languages, overrides, budget)
+    else:
+        fitted = _fit(option, paths, overrides, budget)
     for choice in fitted.choices():
         print_status(choice)
     device = choose_device(fitted.recipe.training.device)
-    print_status(f"time: at most about {format_duration(fitted.seconds(device))} on this {device.type}")
+    seconds = fitted.seconds(device)
+    print_status(_time(seconds, device.type, budget))
     return fitted.recipe
 
 
-def _fit_pairs(paths: list[str], languages: tuple[str | None, str | None], overrides: list[str]) -> Any:
+def _time(seconds: float, device: str, budget: "TimeBudget | None") -> str:
+    """The time that a run will take."""
+    about = f"about {format_duration(seconds)} on this {device}"
+    if budget is None:
+        return f"time: at most {about}"
+    if seconds < budget.seconds_left:
+        return f"time: {about}; the data needs no more of the {budget.minutes:,g} minutes"
+    return f"time: {budget.minutes:g} minutes; the clock decides the number of steps"
+
+
+def _fit_pairs(
+    paths: list[str],
+    languages: tuple[str | None, str | None],
+    overrides: list[str],
+    budget: "TimeBudget | None",
+) -> Any:
     from clearhead.tasks.translation.sizing import fit
 
     source, target = languages
     if bool(source) != bool(target):
         raise SettingsError("--from and --to: pass both, or neither if the file name has the languages")
     known = (source, target) if source and target else None
-    return fit([pairs_location(one) for one in paths], known, overrides, FileProgress())
+    return fit([pairs_location(one) for one in paths], known, overrides, FileProgress(), budget)
 
 
-def _fit(option: str, paths: list[str], overrides: list[str]) -> Any:
+def _fit(option: str, paths: list[str], overrides: list[str], budget: "TimeBudget | None") -> Any:
     module, _, function = SIZINGS[option].partition(":")
-    return getattr(import_module(f"clearhead.tasks.{module}"), function)(paths, overrides, FileProgress())
+    sizing = getattr(import_module(f"clearhead.tasks.{module}"), function)
+    more = {"budget": budget} if budget and option in SIZED_TO_TIME else {}
+    return sizing(paths, overrides, FileProgress(), **more)
 
 
 SIZINGS = {
@@ -165,6 +212,10 @@ SIZINGS = {
     "--captions": "captioning.sizing:fit_captions",
 }
 """What sizes a recipe to the files of each option; imported only when used, because torch loads slowly."""
+
+
+SIZED_TO_TIME = ("--text",)
+"""Those that also size the model to a time budget; for the others, it decides only the number of steps."""
 
 
 def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
@@ -182,9 +233,10 @@ def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bo
 
 
 def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
-    from clearhead.tasks.events import Finished, Note, Started, Validation
-    from clearhead.training import Report
+    from clearhead.tasks.events import Finished, Note, Rescheduled, Saved, Started, Validation
+    from clearhead.training import Pace, Report
 
+    pace = Pace()
     reports: deque[Report] = deque(maxlen=SHOWN_STEPS)
     with Progress("training", "step") as progress:
         for event in events:
@@ -195,21 +247,33 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
                         files.label = text.removesuffix(BUSY)
                 case Started():
                     progress.start(event.steps, event.done)
+                    pace = Pace(event.validate_every, event.save_every)
+                case Rescheduled():
+                    progress.total = event.steps
+                    print_status(f"step {event.step:,}: the run will now end at step {event.steps:,}")
                 case Report():
                     reports.append(event)
-                    progress.update(event.step, *_details(reports))
+                    pace.step_done()
+                    left = pace.seconds_left(event.step, progress.total or event.step)
+                    progress.update(event.step, *_details(reports), seconds_left=left)
+                case Saved():
+                    pace.pause_done(event.step)
                 case Validation():
-                    best = ", best so far" if event.best else ""
-                    scores = f"validation {event.text()}{best}"
-                    print_status(f"step {event.step:,}: {scores} ({event.seconds:.1f} s)")
-                    if json:
-                        record = event.record()
-                        del record["seconds"]  # the same run prints the same lines
-                        with progress.hidden():
-                            print_result(record)
+                    _show_validation(event, progress, json)
                 case Finished():
                     progress.stop()
                     _finish(event, folder, json)
+
+
+def _show_validation(event: "Validation", progress: Progress, json: bool) -> None:
+    best = ", best so far" if event.best else ""
+    scores = f"validation {event.text()}{best}"
+    print_status(f"step {event.step:,}: {scores} ({event.seconds:.1f} s)")
+    if json:
+        record = event.record()
+        del record["seconds"]  # the same run prints the same lines
+        with progress.hidden():
+            print_result(record)
 
 
 def _finish(event: "Finished", folder: Path, json: bool) -> None:

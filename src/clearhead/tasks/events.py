@@ -21,6 +21,16 @@ class Started:
 
     done: int
     steps: int
+    validate_every: int = 0
+    save_every: int = 0
+
+
+@dataclass(frozen=True)
+class Rescheduled:
+    """The run will end at another step than planned, as its time budget or a request to stop demands."""
+
+    step: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -75,4 +85,4 @@ class Finished:
     reason: str
 
 
-Event = Note | Started | Report | Validation | Saved | Finished
+Event = Note | Started | Rescheduled | Report | Validation | Saved | Finished

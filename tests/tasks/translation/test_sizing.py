@@ -63,9 +63,9 @@ def test_changes_take_precedence_over_the_choices(tmp_path):
     fitted = fit([path], None, ["model.width=64", "batches.tokens=2000"])
     assert fitted.recipe.model.width == 64
     assert fitted.recipe.tokenizer == chosen.recipe.tokenizer
-    # The same number of steps, of twice the tokens.
-    assert fitted.epochs == pytest.approx(2 * chosen.epochs, rel=0.5)
-    assert "500 steps of about 2,000 tokens (250 epochs)" in fitted.choices()[-1]
+    # Fewer steps of more tokens.
+    assert fitted.epochs == chosen.epochs
+    assert "200 steps of about 2,000 tokens (100 epochs)" in fitted.choices()[-1]
     with pytest.raises(SettingsError, match=r"^model\.widht: unknown setting \(did you mean width\?\)$"):
         fit([path], None, ["model.widht=64"])
 
