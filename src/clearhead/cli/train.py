@@ -176,9 +176,10 @@ def _time(seconds: float, device: str, budget: "TimeBudget | None") -> str:
     about = f"about {format_duration(seconds)} on this {device}"
     if budget is None:
         return f"time: at most {about}"
-    if seconds < budget.seconds_left:
-        return f"time: {about}; the data needs no more of the {budget.minutes:,g} minutes"
-    return f"time: {budget.minutes:g} minutes; the clock decides the number of steps"
+    minutes = f"{budget.minutes:,g} minute{'s' if budget.minutes != 1 else ''}"
+    if seconds < 0.9 * budget.seconds_left:
+        return f"time: {about}; the data needs no more of the {minutes}"
+    return f"time: {minutes}; the clock decides the number of steps"
 
 
 def _fit_pairs(
@@ -250,7 +251,6 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
                     pace = Pace(event.validate_every, event.save_every)
                 case Rescheduled():
                     progress.total = event.steps
-                    print_status(f"step {event.step:,}: the run will now end at step {event.steps:,}")
                 case Report():
                     reports.append(event)
                     pace.step_done()

@@ -241,7 +241,9 @@ class TrainingLoop:
             if behind and not last:
                 yield from self._replan(step)
         if self.trainer.step >= self.config.steps:
-            return "all steps are done"
+            budget = self.context.budget
+            in_time = budget is None or self.trainer.step == budget.most_steps
+            return "all steps are done" if in_time else "the time is over"
         return f"no improvement in {self.config.patience} validations"
 
     def _validated(

@@ -11,7 +11,8 @@ import torch
 from clearhead.config import apply_overrides, parse_settings
 from clearhead.models import MODELS
 from clearhead.tasks.recipe import Recipe
-from clearhead.training import Trainer
+from clearhead.training import TimeBudget, Trainer
+from clearhead.training.budget import Clock
 
 # Speed of a training step relative to plain matrix products.
 EFFICIENCY = {"cpu": 0.7, "cuda": 0.2}
@@ -88,36 +89,41 @@ def setting(requested: Mapping[str, Any], group: str, name: str) -> Any:
 
 
 def largest_affordable(
-    candidates: Sequence[Any], tokens_per_weight: float, seconds: float, measure: Callable[[Any], float]
+    candidates: Sequence[Any],
+    tokens_per_weight: float,
+    budget: TimeBudget,
+    trial: Callable[[Any], tuple[Callable[[Any, Any], torch.Tensor], Any]],
 ) -> Measured:
     """The largest of the recipes, which grow, that is trained on enough tokens per weight in the time.
 
-    `measure` returns the seconds of a step. Measuring ends at the first recipe that is too large.
+    `trial` returns the loss and a batch of a recipe. Measuring ends at the first recipe that is too large.
     """
     chosen = None
     for number, recipe in enumerate(candidates):
-        measured = Measured(recipe, number, measure(recipe))
+        measured = Measured(recipe, number, seconds_per_step(recipe, *trial(recipe), budget.clock))
         enough = tokens_per_weight * matrix_weights(recipe)
-        if chosen and measured.steps(seconds) * recipe.batches.tokens < enough:
+        if chosen and measured.steps(budget.seconds_left) * recipe.batches.tokens < enough:
             break
         chosen = measured
     assert chosen
     return chosen
 
 
-def seconds_per_step(recipe: Any, loss: Callable[[Any, Any], torch.Tensor], batch: Any) -> float:
+def seconds_per_step(
+    recipe: Any, loss: Callable[[Any, Any], torch.Tensor], batch: Any, clock: Clock = time.perf_counter
+) -> float:
     """The time of a training step of a recipe on this machine; compiling, which pays later, is left out."""
     model = MODELS[recipe.model.kind](recipe.model, recipe.tokenizer.vocabulary)
     trainer = Trainer(model, loss, recipe.training.model_copy(update={"compile": "off"}).resolved(False))
     steps = trainer.steps(repeat(batch))
     next(steps)
     trainer.synchronize()
-    start, count = time.perf_counter(), 0
-    while count < TRIAL_STEPS and time.perf_counter() - start < TRIAL_SECONDS:
+    start, count = clock(), 0
+    while count < TRIAL_STEPS and (count == 0 or clock() - start < TRIAL_SECONDS):
         next(steps)
         trainer.synchronize()
         count += 1
-    return (time.perf_counter() - start) / count
+    return (clock() - start) / count
 
 
 def matrix_weights(recipe: Any) -> int:

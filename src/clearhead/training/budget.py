@@ -20,10 +20,10 @@ PAUSE_SHARE = 0.1
 MIN_MINUTES = 0.5
 # A model of fewer steps is of no use, whatever the budget.
 MIN_STEPS = 20
-# The share of a budget that is left for what cannot be foreseen.
-MARGIN = 0.01
+# What is left for the unforeseen: a share of the budget, and the seconds to start and to draw the curves.
+MARGIN_SHARE, MARGIN_SECONDS = 0.01, 2.0
 # A plan is changed if its end is off by more than this share of the steps that are left.
-TOLERANCE = 0.02
+TOLERANCE = 0.03
 # Checks come as often as the steps that are left shrink by this share.
 CHECK_SHARE = 0.05
 
@@ -130,7 +130,8 @@ class TimeBudget:
 
     def end_of(self, step: int, pace: Pace) -> int:
         """The last step that fits at the present speed; at least one more."""
-        fits = step + pace.steps_in(self.seconds_left - MARGIN * 60 * self.minutes)
+        margin = MARGIN_SHARE * 60 * self.minutes + MARGIN_SECONDS
+        fits = step + pace.steps_in(self.seconds_left - margin)
         return max(step + 1, min(max(fits, MIN_STEPS), self.most_steps or fits))
 
     @staticmethod

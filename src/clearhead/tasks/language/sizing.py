@@ -21,7 +21,6 @@ from clearhead.tasks.sizing import (
     VALIDATIONS,
     FittedRecipe,
     largest_affordable,
-    seconds_per_step,
     steps_of,
     with_changes,
 )
@@ -134,17 +133,18 @@ def fit_text(
         recipe, tokens = sized(SIZES[largest])
         return FittedText(recipe, survey, tokens)
     candidates = [sized(size)[0] for size in SIZES[: largest + 1]]
-    chosen = largest_affordable(candidates, TOKENS_PER_WEIGHT, budget.seconds_left, _seconds_per_step)
+    chosen = largest_affordable(candidates, TOKENS_PER_WEIGHT, budget, _trial)
     seconds, budget.most_steps = budget.seconds_left, chosen.recipe.training.steps
     recipe, tokens = sized(SIZES[chosen.number], chosen.steps(seconds))
     return FittedText(recipe, survey, tokens, seconds * recipe.training.steps / chosen.steps(seconds))
 
 
-def _seconds_per_step(recipe: LanguageRecipe) -> float:
+def _trial(recipe: LanguageRecipe) -> tuple[Any, CropBatch]:
+    """The loss of a recipe, and a batch."""
     row = recipe.batches.row_length or recipe.model.context_length
     ids = torch.randint(recipe.tokenizer.vocabulary, (max(1, recipe.batches.tokens // row), row + 1))
     loss = partial(language_loss, label_smoothing=recipe.training.label_smoothing)
-    return seconds_per_step(recipe, loss, CropBatch(ids))
+    return loss, CropBatch(ids)
 
 
 def text_line(survey: Survey) -> str:

@@ -25,7 +25,6 @@ from clearhead.tasks.sizing import (
     count_of,
     dropout_for,
     largest_affordable,
-    seconds_per_step,
     setting,
     steps_of,
     with_changes,
@@ -236,19 +235,18 @@ class CorpusSize:
         if on_gpu(setting(self.requested, "training", "device") or "auto"):
             shapes = [replace(one, batch_tokens=GPU_BATCH_FACTOR * one.batch_tokens) for one in shapes]
         candidates = [self.recipe(one) for one in shapes]
-        chosen = largest_affordable(
-            candidates, TOKENS_PER_WEIGHT, budget.seconds_left, self._seconds_per_step
-        )
+        chosen = largest_affordable(candidates, TOKENS_PER_WEIGHT, budget, self._trial)
         seconds, budget.most_steps = budget.seconds_left, chosen.recipe.training.steps
         recipe = self.recipe(shapes[chosen.number], chosen.steps(seconds))
         return recipe, seconds * recipe.training.steps / chosen.steps(seconds)
 
-    def _seconds_per_step(self, recipe: TranslationRecipe) -> float:
+    def _trial(self, recipe: TranslationRecipe) -> tuple[Any, PairBatch]:
+        """The loss of a recipe, and a batch of pairs of the mean length."""
         length = max(1, self.tokens // self.pairs)
         rows = max(1, recipe.batches.tokens // (length + 1))
         ids = torch.randint(len(SPECIAL_TOKENS), recipe.tokenizer.vocabulary, (rows, length)).tolist()
         loss = partial(translation_loss, label_smoothing=recipe.training.label_smoothing)
-        return seconds_per_step(recipe, loss, PairBatch.of(ids, ids))
+        return loss, PairBatch.of(ids, ids)
 
 
 def _recipe(size: Size, data: DataConfig, steps: int, short: bool) -> TranslationRecipe:
