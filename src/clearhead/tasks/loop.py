@@ -143,6 +143,8 @@ class TrainingLoop:
         if saved:
             self._load(saved)
             yield Note(f"resumed after step {self.trainer.step:,}{self._rank_change(len(saved['random']))}")
+        elif self.context.budget and self.context.budget.most_steps is None:
+            self.context.budget.most_steps = self.config.steps
         if self.ranks.count > 1:
             yield Note(
                 f"ranks: {self.ranks.count} ({self.config.parallel}); a step takes "

@@ -43,8 +43,6 @@ def train(
     same events.
     """
     out = Path(out)
-    if budget and budget.most_steps is None:
-        budget.most_steps = recipe.training.steps
     recipe = recipe.absolute().inherited().resolved(on_gpu(recipe.training.device))
     with join_ranks(recipe.training.device) as ranks:
         ranks.first(lambda: check_new_run(out))
