@@ -25,7 +25,8 @@ from playwright.sync_api import Browser, Page, Route, sync_playwright
 from clearhead.explorer.server import freeze_memory, in_background
 from clearhead.models import build, read_config
 from clearhead.tasks.translation.directions import Direction
-from clearhead.tasks.translation.model import SearchConfig, TranslationModel
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 LENGTHS = (12, 128, 512)

@@ -13,6 +13,7 @@ ORDER = (
     *(
         "errors.py",
         "retired.py",
+        "wording.py",
         "config.py",
         "files.py",
         "options.py",

@@ -25,6 +25,13 @@ hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # torch's compiler warns about itself, and differently in each release: no reason for a test to fail.
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.filterwarnings("default"))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     from clearhead import accel
 

@@ -10,7 +10,7 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.options import Options, as_texts
 from clearhead.tasks.language.generation import GenerateOptions
 from clearhead.tasks.load import load
-from clearhead.tasks.translation.model import Sampling, TranslateOptions
+from clearhead.tasks.translation.options import Sampling, TranslateOptions
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from clearhead import assets
+from clearhead.errors import SettingsError
 from clearhead.tasks.recipe import read_recipe
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +40,8 @@ def test_the_wheel_holds_models_data_and_the_page(wheel):
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_shipped_recipes_are_found_from_any_folder(recipe, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in (recipe, recipe.removeprefix("recipes/")):
+    short = recipe.removeprefix("recipes/")
+    for name in (recipe, short, short.removesuffix(".toml")):
         assert assets.recipe_path(name).read_bytes() == (ROOT / recipe).read_bytes()
     read_recipe(Path(recipe))
 
@@ -50,4 +52,45 @@ def test_a_recipe_of_the_user_comes_before_a_shipped_one(tmp_path, monkeypatch):
     own.parent.mkdir(parents=True)
     own.touch()
     assert assets.recipe_path(own) == own
-    assert assets.recipe_path("nothing.toml") == Path("nothing.toml")
+
+
+def test_a_folder_does_not_hide_a_shipped_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("quickstart").mkdir()
+    assert assets.recipe_path("quickstart").is_file()
+    Path("other").mkdir()
+    with pytest.raises(SettingsError, match=r"^other: is a folder; pass a .toml file"):
+        read_recipe(Path("other"))
+
+
+def test_the_last_part_of_a_name_is_enough_if_no_other_recipe_has_it():
+    assert assets.recipe_path("quickstart") == assets.recipe_path("translation/quickstart")
+    assert assets.recipe_path("quickstart.toml") == assets.recipe_path("translation/quickstart")
+    with pytest.raises(
+        SettingsError, match=r"^imdb: names several recipes; use one of classification/imdb, mas"
+    ):
+        assets.recipe_path("imdb")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("quikstart", "translation/quickstart"),
+        ("quickstart.tml", "translation/quickstart"),
+        ("classification/imbd", "classification/imdb"),
+        ("recipes/ngrams/ptb_5gram.toml", "ngrams/ptb-5gram"),
+    ],
+)
+def test_a_misspelt_recipe_suggests_the_nearest_one(name, meant):
+    with pytest.raises(
+        SettingsError, match=f"no such file or recipe \\(did you mean {meant}\\?\\); clearhead rec"
+    ):
+        assets.recipe_path(name)
+
+
+def test_every_recipe_begins_with_one_sentence_that_says_what_it_trains():
+    heads = {
+        name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in assets.recipes().items()
+    }
+    assert len(heads) == len(RECIPES)
+    assert [name for name, head in heads.items() if not (head.startswith("# ") and head.endswith("."))] == []

@@ -19,7 +19,8 @@ from clearhead.data.store import PairStore
 from clearhead.evaluation.bleu import bleu
 from clearhead.models import build, read_config
 from clearhead.tasks.translation.directions import Direction
-from clearhead.tasks.translation.model import SearchConfig, TranslationModel
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import SearchConfig
 from clearhead.tasks.translation.task import translation_loss
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import Feed, Prefetcher, Trainer, TrainingConfig

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from clearhead.tasks.recipe import Recipe
     from clearhead.tasks.run import train
     from clearhead.tasks.task import Task
-    from clearhead.tasks.translation.model import Sampling, TranslateOptions, Translation, TranslationModel
+    from clearhead.tasks.translation.model import TranslationModel
+    from clearhead.tasks.translation.options import Sampling, TranslateOptions
+    from clearhead.tasks.translation.search import Translation
     from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
     from clearhead.training import Trainer, TrainingConfig
 
@@ -71,7 +73,9 @@ _MODULES = {
     "clearhead.tasks.recipe": ("Recipe",),
     "clearhead.tasks.run": ("train",),
     "clearhead.tasks.task": ("Task",),
-    "clearhead.tasks.translation.model": ("Sampling", "TranslateOptions", "Translation", "TranslationModel"),
+    "clearhead.tasks.translation.model": ("TranslationModel",),
+    "clearhead.tasks.translation.options": ("Sampling", "TranslateOptions"),
+    "clearhead.tasks.translation.search": ("Translation",),
     "clearhead.text.tokenizer": ("Tokenizer", "TokenizerConfig"),
     "clearhead.training": ("Trainer", "TrainingConfig"),
 }

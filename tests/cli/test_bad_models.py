@@ -14,7 +14,7 @@ def test_without_built_in_models_the_error_says_how_to_train_one(error_of, no_bu
     for arguments in (["translate", "x"], ["translate", "x", "--to", "fr"], ["evaluate", "en-fr"]):
         assert error_of(*arguments).endswith(
             ": no such model folder, and no model is built in; "
-            "train one: clearhead train recipes/translation/quickstart.toml --out runs/quickstart"
+            "train one: clearhead train quickstart --out runs/quickstart"
         )
 
 

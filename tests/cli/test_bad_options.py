@@ -83,17 +83,25 @@ def test_an_invalid_override_is_rejected(override, message, error_of, tmp_path, 
     assert not (tmp_path / "out").exists()
 
 
+NOTHING = (
+    "nothing to train on; pass a recipe (clearhead train quickstart), or your own files with one of "
+    "--pairs, --text, --labels, --questions, --images, --captions"
+)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train"], "--out: is missing; pass a folder for the model, for example --out runs/mine"),
+        (["train"], f"{NOTHING} (clearhead train --pairs my.en-de.tsv --out runs/mine)"),
+        (["train", "--out", "x"], NOTHING),
         (
-            ["train", "--out", "x"],
-            "train: pass a recipe or one of --pairs, --text, --labels, --questions, --images, --captions",
+            ["train", "--pairs", "p.tsv"],
+            "--out: is missing; pass a folder for the model, for example --out runs/mine",
         ),
+        (["train", "--resume"], "--out: is missing"),
         (
             ["train", "r.toml", "--pairs", "p.tsv", "--out", "x"],
-            "train: pass a recipe or one of --pairs, --text, --labels, --questions, --images, --captions",
+            "--pairs and the recipe: train takes only one of them; omit the others",
         ),
         (["train", "r.toml", "--resume", "--out", "x"], "--resume: uses the recipe saved in --out"),
         (

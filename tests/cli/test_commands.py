@@ -4,15 +4,19 @@ import ast
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from clearhead.cli import console
+from clearhead.cli import app, console
 from clearhead.cli.options import LANGUAGE_MODEL, MULTILINGUAL, TRANSLATOR
 from clearhead.errors import DataError
 from clearhead.tasks import zoo
@@ -272,7 +276,7 @@ def test_a_run_logs_device_and_precision_once(call, tmp_path, numbers, caplog):
     options = [part for change in changes for part in ("--set", change)]
     result = call("train", "--pairs", pairs, "--out", tmp_path / "out", *options)
     assert result.code == 0
-    assert "run: 1 steps of about" in result.err
+    assert "run: 1 step of about" in result.err
     assert [message.partition(":")[0] for message in caplog.messages] == ["device", "precision"]
 
 
@@ -339,7 +343,7 @@ def test_built_in_models_are_listed_first_unless_a_folder_is_given(
 def test_without_models_the_training_command_is_shown(call, tmp_path):
     result = call("models", tmp_path)
     assert (result.code, result.out) == (0, "")
-    assert "clearhead train recipes/translation/quickstart.toml" in result.err
+    assert "clearhead train quickstart" in result.err
 
 
 def test_data_sets_are_listed_with_their_licences(call):
@@ -359,27 +363,44 @@ def test_a_shipped_data_set_is_written_out(call, tmp_path):
 
 # help
 
-COMMANDS = (
-    "translate, generate, neighbours, caption, explain, explore, train, evaluate, export, import, models, "
-    "data list, data get"
-)
+
+def every_command(group: Any, *name: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and group, with its name."""
+    yield name, group
+    for inner, command in getattr(group, "commands", {}).items():
+        yield from every_command(command, *name, inner)
 
 
-@pytest.mark.parametrize("command", COMMANDS.split(", "))
-def test_every_command_has_help_with_examples_in_80_columns(command, call):
-    result = call(*command.split(), "--help")
+EVERY_COMMAND = dict(every_command(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", EVERY_COMMAND, ids=" ".join)
+def test_every_help_fits_80_columns_and_nothing_is_cut_off(name, call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    result = call(*name, "--help")
     assert result.code == 0
-    assert f"Examples:\n    clearhead {command}" in result.out
     assert max(map(len, result.lines)) <= 80
-    assert not any(line.endswith("-") for line in result.lines), "a model's name is broken in two"
+    usage, *lines = result.lines
+    assert not any(line.rstrip().endswith(("...", "…")) for line in lines)
+    assert not any(line.endswith("-") for line in lines), "a model's name is broken in two"
+    command = EVERY_COMMAND[name]
+    assert usage.startswith(f"Usage: {' '.join(('clearhead', *name))}")
+    if hasattr(command, "commands"):
+        listed = {line.split()[0] for line in lines if re.match(r"  \w", line)}
+        assert command.commands.keys() <= listed
+    else:
+        assert f"Examples:\n    clearhead {' '.join(name)}" in result.out
 
 
-def test_the_summaries_of_all_commands_fit_into_the_help(call):
-    lines = call("--help").lines
-    assert all(
-        any(line.startswith(f"  {name.split()[0]} ") for line in lines) for name in COMMANDS.split(", ")
+@pytest.mark.parametrize("name", EVERY_COMMAND, ids=" ".join)
+def test_the_help_command_shows_the_help_of_a_command(name, call):
+    assert call("help", *name) == call(*name, "--help")
+
+
+def test_help_for_a_misspelt_command_suggests_one(error_of):
+    assert (
+        error_of("help", "tarin") == "No such command 'tarin'. Did you mean 'train'? (see clearhead --help)"
     )
-    assert not any(line.endswith("...") for line in lines[1:])
 
 
 def test_the_default_models_are_those_of_the_package():

@@ -37,7 +37,7 @@ def trained(files: Path, call) -> Path:
         result = call("train", "--images", files / "train", "--out", files / "run", *options)
         assert result.code == 0, result.err
         assert "images: 40, the shorter side of the median one" in result.err
-        assert "model: images of 32 pixels, 8 x 8 patches, width 16, 1 layers" in result.err
+        assert "model: images of 32 pixels, 8 x 8 patches, width 16, 1 layer" in result.err
         assert "images to train on: 36, 4 for validation; 2 labels: dark, light" in result.err
         assert f"try it: clearhead classify --model {files / 'run'} IMAGE\n" in result.err
         assert result.out == f"{files / 'run'}\n"

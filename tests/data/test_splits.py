@@ -85,7 +85,7 @@ def test_a_part_may_be_empty(validation, test):
 
 @pytest.mark.parametrize(("validation", "test"), [(2000, 1000), (5000, 0), (0, 3000)])
 def test_holding_out_everything_is_rejected(validation, test):
-    with pytest.raises(DataError, match=f"{validation} pairs .* {test} for testing leave none of 3000"):
+    with pytest.raises(DataError, match=f"{validation:,} pairs .* {test:,} for testing leave none of 3,000"):
         split_of(PAIRS, LANGUAGES, validation, test)
     with pytest.raises(DataError, match="leave none of 0"):
         split_of([], LANGUAGES, 1, 1)

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-import clearhead
 from clearhead.errors import SettingsError
 from clearhead.explorer.standalone import standalone_page
 
@@ -19,7 +18,7 @@ def inlined(page: str) -> dict:
 
 
 def test_a_file_holds_the_numbers_of_the_explanation(translator):
-    explanation = translator.explain("three one four one", options=clearhead.TranslateOptions(beam=3))
+    explanation = translator.explain("three one four one", beam=3)
     data = inlined(standalone_page(explanation))
     assert data["manifest"]["output"]["text"] == explanation.output
     assert data["beam"]["beam"] == data["manifest"]["model"]["beam"] == 3

@@ -10,7 +10,8 @@ from clearhead.explorer.library import Library
 from clearhead.explorer.standalone import standalone_page
 from clearhead.models import build, read_config
 from clearhead.tasks.translation.directions import Direction
-from clearhead.tasks.translation.model import SearchConfig, TranslationModel
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 TEXT = "the dog runs"

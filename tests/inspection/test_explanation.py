@@ -8,10 +8,8 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.inspection import Mute, SetRow, Swap, intervene
 from clearhead.inspection.explanation import text_tokens
 from clearhead.models import GPT, GPTConfig
-from clearhead.tasks.language.generation import GenerateOptions
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.load import load
-from clearhead.tasks.translation.model import TranslateOptions
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
 TEXT = "three one four one"
@@ -40,7 +38,7 @@ def make_language(max_length: int = 32, kind: str = "bytes") -> LanguageModel:
 @pytest.mark.parametrize("options", [{}, {"beam": 1}, {"beam": 3, "nbest": 2}, {"prefix": "7"}])
 def test_the_explained_output_is_the_translation(model, options):
     found = model.translate(TEXT, to="de", **options)
-    explanation = model.explain(TEXT, to="de", options=TranslateOptions(**options))
+    explanation = model.explain(TEXT, to="de", **options)
     assert explanation.output == found.text
     assert [str(one) for one in explanation.found.nbest] == [str(one) for one in found.nbest]
     assert explanation.sum_log_prob == pytest.approx(found.sum_log_prob, abs=1e-4)
@@ -100,7 +98,7 @@ def test_a_given_target_replaces_the_translation(model):
 
 
 def test_the_best_path_of_the_tree_is_the_output(model):
-    explanation = model.explain(TEXT, to="de", options=TranslateOptions(beam=3))
+    explanation = model.explain(TEXT, to="de", beam=3)
     best = [node.token for node in explanation.tree.nodes if node.best]
     assert best == [token.next for token in explanation.target]
 
@@ -109,7 +107,7 @@ def test_a_translation_can_be_forced_to_start_with_tokens_of_the_tree(model):
     tree = model.explain(TEXT, to="de").tree
     other = next(number for number, node in enumerate(tree.nodes) if node.step == 1 and not node.best)
     forced = tree.tokens(other)
-    explanation = model.explain(TEXT, to="de", options=TranslateOptions(prefix=forced))
+    explanation = model.explain(TEXT, to="de", prefix=forced)
     assert [token.id for token in explanation.target][1:3] == forced
     assert explanation.output == model.translate(TEXT, to="de", prefix=forced).text
     with pytest.raises(SettingsError, match=f"prefix: {BOS} is not the id of a text token"):
@@ -161,7 +159,7 @@ def test_a_text_that_is_too_long_is_an_error(model):
 @pytest.mark.parametrize("options", [{}, {"temperature": 1.5, "seed": 4, "top_k": 9}])
 def test_the_explained_output_is_the_continuation(options):
     language = make_language()
-    explanation = language.explain("to be", tokens=6, options=GenerateOptions(**options) if options else None)
+    explanation = language.explain("to be", tokens=6, **options)
     found = language.generate("to be", tokens=6, **{"temperature": 0, **options})
     assert explanation.output == found.text
     generated = [token for token in explanation.target if token.generated]

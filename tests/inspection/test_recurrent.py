@@ -11,7 +11,8 @@ from clearhead.inspection.explanation_summaries import Summaries
 from clearhead.inspection.pictures.draw import views
 from clearhead.models import Seq2Seq, Seq2SeqConfig, Translator, TranslatorConfig
 from clearhead.tasks.translation.directions import Direction
-from clearhead.tasks.translation.model import SearchConfig, TranslationModel
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 TEXT, TARGET = "one two three four", "1 2 3"

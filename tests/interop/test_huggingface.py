@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 
 from clearhead.checkpoint import load_checkpoint, weights
 from clearhead.interop.huggingface import export_model, import_model
-from clearhead.tasks.language.generation import GenerateOptions
 from clearhead.tasks.load import load_for
 from clearhead.text.tokenizer import Tokenizer
 
@@ -59,10 +58,7 @@ def test_the_first_of_several_end_tokens_ends_a_text(file, folders, tmp_path):
     assert expected == written[: end + 1]
     assert (result.text, result.ended) == (ours.tokenizer.decode(expected[:-1]), "end")
     assert len(result.tokens) == end
-    assert (
-        "".join(one.text for one in ours.stream(TEXT[:30], GenerateOptions(tokens=25, temperature=0)))
-        == result.text
-    )
+    assert "".join(one.text for one in ours.stream(TEXT[:30], tokens=25, temperature=0)) == result.text
     assert ours.explain(TEXT[:30], tokens=25).target[-1].next == expected[-1]
     export_model(tmp_path / "clearhead", tmp_path / "again")
     assert json.loads((tmp_path / "again" / "config.json").read_text())["eos_token_id"] == ends

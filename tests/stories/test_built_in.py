@@ -98,3 +98,14 @@ def test_the_built_in_model_is_small_and_names_the_source_of_its_data():
     card = (BUILT_IN["en-de-fr"] / CARD).read_text(encoding="utf-8")
     assert "https://creativecommons.org/licenses/by/2.0/fr/" in card
     assert "tatoeba.org" in card
+
+
+@pytest.mark.skipif(not BUILT_IN["masked-en"].exists(), reason="no built-in model")
+def test_the_built_in_encoder_fills_masks_as_well_as_its_card_says():
+    model = clearhead.load("masked-en")
+    filled = model.fill(["She plays the [MASK] every day.", "I would like a glass of [MASK]."], top=3)
+    assert {"▁piano", "▁violin"} <= {candidate.token for candidate in filled[0].masks[0]}
+    assert {"▁wine", "▁water"} <= {candidate.token for candidate in filled[1].masks[0]}
+    report = model.evaluate(BUILT_IN["masked-en"]).record
+    assert report["accuracy"] == pytest.approx(0.561, abs=0.002)
+    assert "56.1 %" in (BUILT_IN["masked-en"] / CARD).read_text()

@@ -123,7 +123,9 @@ def test_a_folder_without_a_model_is_named_with_its_setting(named, tmp_path, rec
 
 
 def test_a_run_can_start_from_a_built_in_model_by_name(recipe):
-    plain = recipe(init_from(Path("en-de"))).model_dump(mode="json", exclude={"model"}, exclude_none=True)
+    plain = recipe(init_from(Path("en-de"))).model_dump(
+        mode="json", exclude={"model", "tokenizer"}, exclude_none=True
+    )
     resolved = parse_recipe(plain).inherited()
     assert resolved.training.init_from == str(BUILT_IN["en-de-fr"])
     assert resolved.tokenizer == load_checkpoint(BUILT_IN["en-de-fr"]).processor.config
@@ -148,17 +150,29 @@ def test_a_multilingual_model_keeps_its_tags_when_trained_on_one_direction(
 
 def test_the_settings_describe_the_inherited_tokenizer(recipe, number_model, monkeypatch):
     monkeypatch.chdir(number_model.parent)
-    other = 'tokenizer={kind = "bpe", vocabulary = 300}'
-    resolved = recipe(
-        other, init_from(Path(number_model.name)), taught_by(Path(number_model.name))
-    ).inherited()
+    resolved = recipe(init_from(Path(number_model.name)), taught_by(Path(number_model.name))).inherited()
     assert resolved.tokenizer == load_checkpoint(number_model).processor.config
     assert resolved.training.init_from == str(number_model)
     assert resolved.training.distillation
     assert resolved.training.distillation.teacher == str(number_model)
-    dropping = 'tokenizer={kind = "bpe", vocabulary = 300, dropout = 0.1}'
+    dropping = "tokenizer={dropout = 0.1}"
     with pytest.raises(SettingsError, match=r"tokenizer: .*dropout"):
         recipe(dropping, init_from(number_model)).inherited()
+
+
+@pytest.mark.parametrize("inherit", [init_from, taught_by])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("tokenizer={vocabulary = 300}", "tokenizer.vocabulary: 300 has no effect, because the tokenizer is"),
+        ('tokenizer={kind = "bpe"}', "tokenizer.kind: bpe has no effect"),
+        ("tokenizer={lowercase = true}", "tokenizer.lowercase: True has no effect"),
+    ],
+)
+def test_settings_beside_an_inherited_tokenizer_are_refused(recipe, number_model, inherit, change, message):
+    with pytest.raises(SettingsError, match=message) as error:
+        recipe(change, inherit(number_model)).inherited()
+    assert "\n" not in str(error.value)
 
 
 def with_another_tokenizer(folder: Path, copy: Path) -> Path:
@@ -195,3 +209,19 @@ def test_a_teacher_must_translate_all_directions(recipe, number_model, multiling
 def test_a_tokenizer_without_the_tags_of_the_run_is_refused(recipe, number_model):
     with pytest.raises(ModelError, match=r"training\.init_from: tokenizer: has no <2de>"):
         recipe(init_from(number_model), "data.both=true").inherited()
+
+
+def test_letters_that_an_inherited_tokenizer_cannot_spell_are_reported_before_training(tmp_path):
+    pairs = tmp_path / "pairs.en-fr.tsv"
+    pairs.write_text("".join(f"Man number {n} is here.\tmuži jsou tu {n}\n" for n in range(40)))
+    data = {"source": "en", "target": "fr", "train": [str(pairs)], "hold_out": {"validation": 2, "test": 2}}
+    recipe = parse_recipe(
+        {"kind": "translation", "data": data, "training": {"init_from": "en-fr"}}
+    ).inherited()
+    context = RunContext(tmp_path / "run", Ranks(), StateFolder(tmp_path / "states"))
+    (tmp_path / "run").mkdir()
+    notes = [note.text for note in TranslationTask(recipe).prepare(context)]
+    assert (
+        'the tokenizer of en-de-fr cannot spell 36 of 72 lines: "muži" becomes "mui"; '
+        "clearhead tune extends a tokenizer"
+    ) in notes

@@ -11,6 +11,9 @@ TEXTS = ["to be or not to be, that is the question", "naïve café — 北京 �
 KINDS = {
     kind: Tokenizer.train(TEXTS, TokenizerConfig(kind=kind, vocabulary=300, normalize=False))
     for kind in ("bytes", "character", "bpe")
+} | {
+    f"{kind} with bytes": Tokenizer.train(["to be"], TokenizerConfig(kind=kind, vocabulary=600))
+    for kind in ("character", "bpe", "unigram")
 }
 
 
@@ -43,6 +46,17 @@ def test_an_incomplete_character_is_held_back():
     assert len(ids) == 6
     assert streamed(tokenizer, "ab", ids) == ["a", "", "", "", "🙂", "b", ""]
     assert streamed(tokenizer, "ab", ids[:3])[-1] == "\ufffd"
+
+
+@pytest.mark.parametrize("kind", ["character with bytes", "bpe with bytes", "unigram with bytes"])
+def test_no_part_shows_half_a_character_that_is_spelled_in_bytes(kind: str):
+    tokenizer = KINDS[kind]
+    ids = tokenizer.encode("to 北京北京🙂🙂 be")
+    assert "".join(streamed(tokenizer, "", ids)) == "to 北京北京🙂🙂 be"
+    assert set("北京🙂") <= set(streamed(tokenizer, "", ids))
+    broken = [number for number in ids if number != tokenizer.id("<0xE5>")]
+    assert tokenizer.decode(broken) == "to ��京��京🙂🙂 be"
+    assert "".join(streamed(tokenizer, "", broken)) == "to ��京��京🙂🙂 be"
 
 
 @settings(max_examples=150)

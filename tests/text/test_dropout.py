@@ -1,5 +1,6 @@
 """BPE dropout splits words at random, and reproducibly."""
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from clearhead.errors import SettingsError
 from clearhead.text.dropout import MergeDropout, random_keys
-from clearhead.text.tokenizer import UNK, Tokenizer
+from clearhead.text.tokenizer import UNK, Tokenizer, TokenizerConfig
 
 from .conftest import LETTERS, PUNCTUATION, SENTENCES, TAGS, tokenizer_of
 
@@ -109,7 +110,13 @@ def test_words_are_the_groups_that_the_library_merges(kind, text):
         characters = tokenizer.characters(group)
         assert characters is not None
         whole = "".join(tokenizer._inner.id_to_token(number) for number in characters)
+        whole = re.sub("(<0x..>)+", lambda spelled: _written(spelled[0]), whole)
         assert [token.id for token in tokenizer._inner.model.tokenize(whole)] == group
+
+
+def _written(spelled: str) -> str:
+    """The characters of byte tokens."""
+    return bytes.fromhex(re.sub("<0x|>", "", spelled)).decode()
 
 
 def test_tags_and_unknown_characters_are_words_that_cannot_be_split():
@@ -118,8 +125,12 @@ def test_tags_and_unknown_characters_are_words_that_cannot_be_split():
     assert tag is not None
     hund = tokenizer.encode("Hund")
     assert tokenizer.words([[tag, *hund]]) == [[[tag], hund]]
-    unknown = tokenizer.encode("Hund 漢")
-    assert tokenizer.words([unknown]) == [[[number] for number in unknown]]
+    spelled = tokenizer.encode("Hund 漢")[1:]
+    assert tokenizer.words([[*hund, *spelled]]) == [[hund, spelled]]
+    assert tokenizer.characters(spelled) == spelled
+    plain = Tokenizer.train(SENTENCES, TokenizerConfig(vocabulary=600, byte_fallback=False))
+    unknown = plain.encode("Hund 漢")
+    assert plain.words([unknown]) == [[[number] for number in unknown]]
     assert tokenizer.characters([tag]) is None
     assert tokenizer.characters([UNK]) is None
 

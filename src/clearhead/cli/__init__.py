@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from clearhead import __version__
 from clearhead.cli import (
     answer,
+    cache,
     caption,
     classify,
     data,
@@ -25,11 +26,13 @@ from clearhead.cli import (
     imports,
     models,
     neighbours,
+    recipes,
     train,
     translate,
 )
 from clearhead.cli.console import discard_output, output_closed, print_result, rank
 from clearhead.cli.interrupt import INTERRUPTED, handle_sigint
+from clearhead.cli.options import argument
 from clearhead.errors import ClearheadError, RankError
 
 DISK_FULL = {errno.EDQUOT, errno.ENOSPC}
@@ -37,6 +40,8 @@ BAD_PATH = {errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENOENT, errno.ENOTDI
 """Errors of the operating system that a user can fix; all others are bugs and print a traceback."""
 RANK_0_HEAD_START = 3.0
 """Seconds by which other ranks delay an error that rank 0 most likely reports too."""
+COMPLETION = "_CLEARHEAD_COMPLETE"
+"""Set by the shell while it completes a command line."""
 # Newer versions of typer vendor click, so its base class for errors is reachable only from typer's own.
 UsageError: Any = typer.BadParameter.__base__
 
@@ -57,9 +62,8 @@ class Command(TyperCommand):
 app = typer.Typer(
     name="clearhead",
     help="A Transformer you can see through and still put in production.",
-    epilog="Each command has examples in its help: clearhead translate --help",
+    epilog="Each command has examples in its help: clearhead help translate",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -81,6 +85,14 @@ def _callback(
 ) -> None: ...
 
 
+def _names(ctx: typer.Context) -> list[str]:
+    """The commands of the program, or of the group named before."""
+    group: Any = ctx.find_root().command
+    for name in ctx.params.get("commands") or ():
+        group = getattr(group, "commands", {}).get(name)
+    return list(getattr(group, "commands", ()))
+
+
 app.command("translate", cls=Command)(translate.translate)
 app.command("generate", cls=Command)(generate.generate)
 app.command("neighbours", cls=Command)(neighbours.neighbours)
@@ -95,7 +107,27 @@ app.command("evaluate", cls=Command)(evaluate.evaluate)
 app.command("export", cls=Command)(export.export)
 app.command("import", cls=Command)(imports.import_)
 app.command("models", cls=Command)(models.models)
+app.command("recipes", cls=Command)(recipes.recipes)
 app.add_typer(data.app, name="data")
+app.command("cache", cls=Command)(cache.cache)
+
+
+@app.command("help", cls=Command)
+def help_(
+    commands: Annotated[
+        list[str] | None,
+        argument("Command to explain; default: list all.", "COMMAND", autocompletion=_names),
+    ] = None,
+) -> None:
+    """Show the help of a command.
+
+    \b
+    Examples:
+      clearhead help
+      clearhead help train
+      clearhead help data get
+    """
+    raise typer.Exit(_run([*(commands or []), "--help"]))
 
 
 def main() -> None:
@@ -109,7 +141,7 @@ def main() -> None:
     )
     try:
         with handle_sigint():
-            sys.exit(_run())
+            sys.exit(_run(sys.argv[1:]))
     except UsageError as error:
         sys.stderr.write(_usage_message(error))
         sys.exit(2)
@@ -132,11 +164,13 @@ def main() -> None:
         sys.exit(2)
 
 
-def _run() -> int:
+def _run(arguments: list[str]) -> int:
     """The exit code of a command; click's own `main` would turn a closed pipe into code 1."""
     command = typer.main.get_command(app)
+    if COMPLETION in os.environ:
+        command.main(prog_name="clearhead")  # prints what the shell offers, and exits
     try:
-        with command.make_context("clearhead", sys.argv[1:]) as context:
+        with command.make_context("clearhead", arguments) as context:
             command.invoke(context)
     except typer.Exit as exit_:
         return exit_.exit_code

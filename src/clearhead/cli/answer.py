@@ -49,8 +49,8 @@ def answer(
     \b
     Examples:
       clearhead answer --model runs/squad --context article.txt "Who wrote it?"
-      clearhead answer --model runs/squad --context - "Who wrote it?" < article.txt
-      clearhead answer --model runs/squad --context article.txt --json < questions.txt
+      clearhead answer --model runs/squad --context - "Who?" < article.txt
+      clearhead answer --model runs/squad --context a.txt --json < questions.txt
     """
     from clearhead.tasks.load import load_for
 

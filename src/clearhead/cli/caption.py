@@ -7,6 +7,7 @@ import typer
 from clearhead.cli.console import in_batches, print_result, print_status, read_lines
 from clearhead.cli.options import Beam, Device, Json, LengthPenalty, device_named, option
 from clearhead.errors import ClearheadError, DataError
+from clearhead.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.tasks.captioning.model import CaptionModel, GeneratedCaption
@@ -61,7 +62,7 @@ def caption(
         for path, one in zip(paths, found, strict=True):
             _print(path if named else "", path, one, nbest, json)
     if failed:
-        raise DataError(f"{failed:,} image{'s' * (failed != 1)} could not be read; all others are described")
+        raise DataError(f"{counted(failed, 'image')} could not be read; all others are described")
 
 
 def _print(label: str, path: str, found: "GeneratedCaption", nbest: int, json: bool) -> None:

@@ -8,6 +8,7 @@ import typer
 from clearhead.cli.console import in_batches, print_result, print_status, read_lines, utf8_arguments
 from clearhead.cli.options import Device, Json, device_named, given, option
 from clearhead.errors import DataError, SettingsError
+from clearhead.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.tasks.classification.model import Classification, ClassificationModel
@@ -74,8 +75,7 @@ def classify(
             for part, added in list(evidence.items())[:SHOWN]:
                 print_result(f"  {added:+.2f}  {part}")
     if problems:
-        number = len(problems)
-        raise DataError(f"{number:,} image{'s' * (number != 1)} could not be read; all others have a label")
+        raise DataError(f"{counted(len(problems), 'image')} could not be read; all others have a label")
 
 
 def _classified(

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from clearhead.cli.completion import dataset_names
 from clearhead.cli.console import print_result, print_status
-from clearhead.cli.options import Json, option
+from clearhead.cli.options import Json, argument, option
 
 app = typer.Typer(help="List and download public data sets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -33,7 +34,7 @@ def list_data(json: Json = False) -> None:
 
 @app.command("get")
 def get_data(
-    name: Annotated[str, typer.Argument(help="Name of a data set from the list.", metavar="NAME")],
+    name: Annotated[str, argument("Name of a data set from the list.", "NAME", autocompletion=dataset_names)],
     out: Annotated[Path | None, option("Folder to write to; default: data/NAME.", "DIR")] = None,
 ) -> None:
     """Download a data set and verify the SHA-256 of every file.

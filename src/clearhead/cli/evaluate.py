@@ -1,5 +1,6 @@
 """clearhead evaluate: scores of a model on test data."""
 
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,7 +101,8 @@ def evaluate(
     options = given(pairs=test, against=against, source=source, target=target, beam=beam, out=out)
     options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
     options |= given(words=words, labels=labels, explanations=explanations, data=data)
-    check_taken(context, model, loaded.task, options, loaded.evaluate_options)
+    taken = [name for name in signature(loaded.evaluate).parameters if name in context.params]
+    check_taken(context, model, loaded.task, options, taken)
     if field and not text:
         raise SettingsError(f"--field {field}: needs --text FILE; the held-out text has no fields")
     with Progress("evaluating", loaded.evaluate_unit) as progress:

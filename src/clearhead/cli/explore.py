@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-import typer
-
 from clearhead.cli.console import print_result, print_status
 from clearhead.cli.options import (
     MODEL_HELP,
     TRANSLATOR,
     Device,
+    argument,
     check_explains,
     device_named,
     option,
@@ -17,9 +16,7 @@ from clearhead.cli.options import (
 
 
 def explore(
-    model: Annotated[
-        str | None, typer.Argument(help=f"{MODEL_HELP} Default: {TRANSLATOR}.", metavar="MODEL")
-    ] = None,
+    model: Annotated[str | None, argument(f"{MODEL_HELP} Default: {TRANSLATOR}.", "MODEL")] = None,
     port: Annotated[int, option("Port of the page; 0 picks a free one.", "PORT", name="--port")] = 0,
     browser: Annotated[bool, option("Open the page in the browser.")] = True,
     device: Device = "auto",

@@ -8,6 +8,7 @@ import typer
 from clearhead.cli.console import in_batches, print_result, print_status, read_lines, utf8_arguments
 from clearhead.cli.options import Device, Json, device_named, option
 from clearhead.errors import DataError, TextError
+from clearhead.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.tasks.masked.model import Filled, MaskedModel
@@ -21,7 +22,9 @@ def fill(
         list[str] | None,
         typer.Argument(help="Texts with [MASK]; reads stdin line by line if omitted.", metavar="TEXT"),
     ] = None,
-    model: Annotated[str, option("Folder of a masked language model.", "MODEL", name="--model")] = ...,  # type: ignore[assignment]
+    model: Annotated[
+        str, option("Built-in name, or folder of a masked model.", "MODEL", name="--model")
+    ] = "masked-en",
     top: Annotated[int, option("Candidates for each mask.", "N", min=1)] = 5,
     device: Device = "auto",
     json: Json = False,
@@ -34,8 +37,8 @@ def fill(
 
     \b
     Examples:
-      clearhead fill --model runs/bert "The [MASK] drinks milk."
-      clearhead fill --model runs/bert --top 10 "A [MASK] film with a [MASK] ending."
+      clearhead fill "The [MASK] drinks milk."
+      clearhead fill --model runs/bert --top 10 "A [MASK] film, a [MASK] end."
       clearhead fill --model runs/bert --json < masked.txt
     """
     from clearhead.tasks.load import load_for
@@ -54,7 +57,7 @@ def fill(
                 continue
             _print(found, json)
     if failed:
-        raise DataError(f"{failed:,} text{'s' * (failed != 1)} could not be filled; all others are filled")
+        raise DataError(f"{counted(failed, 'text')} could not be filled; all others are filled")
 
 
 def _filled(masked: "MaskedModel", batch: list[str], top: int) -> "Iterator[Filled | TextError | None]":

@@ -90,7 +90,7 @@ def generate(
 
 
 def _stream(language: "LanguageModel", prompt: str, options: "GenerateOptions") -> None:
-    stream = language.stream(prompt, options)
+    stream = language.stream(prompt, **vars(options))
     _print_unknown(1, language.unknown(prompt))
     _print_truncated(1, language.truncated(prompt, options), language.context_length)
     if not language.prompt_format.prefix:

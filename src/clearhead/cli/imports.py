@@ -8,6 +8,7 @@ import typer
 
 from clearhead.cli.console import print_result, print_status
 from clearhead.cli.options import Json, option
+from clearhead.wording import counted
 
 Import = Callable[[Path, Path], tuple[dict[str, Any], str]]
 """Writes a model of another library to a folder; returns what to print as JSON, and a message."""
@@ -19,7 +20,7 @@ def _huggingface(path: Path, out: Path) -> tuple[dict[str, Any], str]:
     model = import_model(path, out)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     layers, positions = model.config.layers, model.config.max_positions
-    message = f"{parameters:,} parameters, {layers} layers, {positions} positions"
+    message = f"{parameters:,} parameters, {counted(layers, 'layer')}, {positions} positions"
     return {"parameters": parameters, "layers": layers}, message
 
 

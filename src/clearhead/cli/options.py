@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clearhead.cli.completion import language_codes, model_names, recipe_names, shipped_pairs, shipped_texts
 from clearhead.cli.console import print_status
 from clearhead.errors import ModelError, SettingsError
 
@@ -34,22 +35,32 @@ CAPTIONS_HELP = (
 )
 IMAGES_HELP = "Labelled images: a folder with one folder per class, or an .npz or .parquet file."
 DEVICES = ("auto", "cpu", "cuda")
+COMPLETED = {"MODEL": model_names, "RECIPE": recipe_names, "LANG": language_codes}
+"""What the shell completes, by metavar."""
 
 
 def option(help: str, metavar: str | None = None, name: str | None = None, **more: Any) -> Any:
-    """An option of a command.
+    """An option of a command; the metavar decides what the shell completes.
 
     `name` is needed if it differs from the parameter's. It is also needed if the metavar is the parameter's
     name in capitals, because typer 0.27 then takes the metavar for the name.
     """
+    more = {"autocompletion": COMPLETED.get(metavar or ""), **more}
     return typer.Option(*filter(None, [name]), help=help, metavar=metavar, **more)
 
 
-ModelArgument = Annotated[str, typer.Argument(help=MODEL_HELP, metavar="MODEL")]
+def argument(help: str, metavar: str, **more: Any) -> Any:
+    """An argument of a command; the metavar decides what the shell completes."""
+    return typer.Argument(help=help, metavar=metavar, **{"autocompletion": COMPLETED.get(metavar), **more})
+
+
+ModelArgument = Annotated[str, argument(MODEL_HELP, "MODEL")]
 Json = Annotated[bool, option("Print one JSON object per line.", name="--json")]
-Pairs = Annotated[str | None, option(PAIRS_HELP, "FILE", name="--pairs")]
-PairsList = Annotated[list[str] | None, option(PAIRS_HELP, "FILE", name="--pairs")]
-Texts = Annotated[list[str] | None, option(TEXT_HELP, "FILE", name="--text")]
+Pairs = Annotated[str | None, option(PAIRS_HELP, "FILE", name="--pairs", autocompletion=shipped_pairs)]
+PairsList = Annotated[
+    list[str] | None, option(PAIRS_HELP, "FILE", name="--pairs", autocompletion=shipped_pairs)
+]
+Texts = Annotated[list[str] | None, option(TEXT_HELP, "FILE", name="--text", autocompletion=shipped_texts)]
 Labels = Annotated[str | None, option(LABELS_HELP, "FILE", name="--labels")]
 LabelsList = Annotated[list[str] | None, option(LABELS_HELP, "FILE", name="--labels")]
 QuestionsList = Annotated[list[str] | None, option(QUESTIONS_HELP, "FILE", name="--questions")]
@@ -59,7 +70,9 @@ Beam = Annotated[int | None, option("Beam size; 1 is greedy search.", "N")]
 LengthPenalty = Annotated[float | None, option("Exponent of the length penalty.", "X")]
 RepetitionPenalty = Annotated[float, option("Above 1, repeated tokens become less likely.", "X")]
 TopK = Annotated[int | None, option("Sample from the K most likely tokens.", "K")]
-Device = Annotated[str, option("Where to compute: auto, cpu or cuda.", "NAME")]
+Device = Annotated[
+    str, option("Where to compute: auto, cpu or cuda.", "NAME", autocompletion=lambda: list(DEVICES))
+]
 
 
 def pairs_location(pairs: str) -> str | tuple[str, str]:

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import TypeVar
 
 from clearhead.cli.console import print_status, rank
+from clearhead.wording import plural
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
@@ -67,7 +68,7 @@ class Progress:
 
         The time left is the given one, or what the mean rate so far suggests.
         """
-        now, units = monotonic(), _plural(self.unit)
+        now, units = monotonic(), plural(self.unit)
         rate = (done - self._initial) / max(now - self._started, 1e-9)
         speed = f"{rate:.1f} {units}/s"
         if seconds_left is None and self.total and rate:
@@ -130,11 +131,6 @@ def format_duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02} min"
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
-
-
-def _plural(unit: str) -> str:
-    """Several of a unit; abbreviations such as MB stay as they are."""
-    return unit if unit.isupper() else f"{unit}{'es' if unit.endswith('ch') else 's'}"
 
 
 def _fit(parts: Iterable[str], width: int) -> str:

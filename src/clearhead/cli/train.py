@@ -21,6 +21,7 @@ from clearhead.cli.options import (
     PairsList,
     QuestionsList,
     Texts,
+    argument,
     option,
     pairs_location,
 )
@@ -40,7 +41,9 @@ BUSY = " …"
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="Recipe to train.", metavar="RECIPE.toml")] = None,
+    recipe: Annotated[
+        Path | None, argument("Recipe, by name or file; clearhead recipes lists them.", "RECIPE")
+    ] = None,
     out: Annotated[Path | None, option("Folder for the model; default: runs/RECIPE.", "DIR")] = None,
     pairs: PairsList = None,
     text: Texts = None,
@@ -76,7 +79,7 @@ def train(
 
     \b
     Examples:
-      clearhead train recipes/translation/quickstart.toml --out runs/quickstart
+      clearhead train quickstart --out runs/quickstart
       clearhead train --pairs my.en-de.tsv --out runs/mine
       clearhead train --pairs my.en-de.tsv --out runs/mine --minutes 10
       clearhead train --text my.txt --out runs/writer
@@ -85,12 +88,11 @@ def train(
       clearhead train --questions train-v2.0.json --out runs/answers
       clearhead train --images photos --out runs/photos
       clearhead train --captions photos/captions.tsv --out runs/captions
-      clearhead train recipes/translation/quickstart.toml --set model.width=256
+      clearhead train quickstart --set model.width=256
       clearhead train --resume --out runs/mine
-      torchrun --nproc-per-node 2 -m clearhead train RECIPE.toml --out runs/two
+      torchrun --nproc-per-node 2 -m clearhead train quickstart --out runs/two
     """
     logging.basicConfig(level=logging.ERROR if rank() else logging.WARNING, format="%(message)s")
-    folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     if (source or target) and not pairs:
         raise SettingsError("--from and --to: need --pairs; a recipe has its own languages")
     if masked and not text:
@@ -105,10 +107,9 @@ def train(
     }
     if resume and (recipe or any(given.values())):
         raise SettingsError(f"--resume: uses the recipe saved in --out; omit recipe, {', '.join(given)}")
-    if not resume and sum(map(bool, (recipe, *given.values()))) != 1:
-        raise SettingsError(
-            f"train: pass a recipe or one of {', '.join(given)} with a FILE (see clearhead train --help)"
-        )
+    if not resume:
+        _check_one_source(recipe, given)
+    folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
     budget = _budget(minutes)
     from clearhead.tasks import run
 
@@ -136,9 +137,21 @@ def _budget(minutes: float | None) -> "TimeBudget | None":
     return TimeBudget(minutes, started=started)
 
 
+def _check_one_source(recipe: Path | None, given: dict[str, list[str] | None]) -> None:
+    """Raise SettingsError unless there is exactly one thing to train on: a recipe or files of one kind."""
+    named = [option for option, files in given.items() if files] + ["the recipe"] * bool(recipe)
+    if not named:
+        raise SettingsError(
+            "nothing to train on; pass a recipe (clearhead train quickstart), or your own files with one of "
+            f"{', '.join(given)} (clearhead train --pairs my.en-de.tsv --out runs/mine)"
+        )
+    if len(named) > 1:
+        raise SettingsError(f"{' and '.join(named)}: train takes only one of them; omit the others")
+
+
 def _folder(recipe: Path | None, out: Path | None) -> Path:
     """The folder of the run, after a check that it can be one."""
-    if recipe and recipe.suffix != ".toml":
+    if recipe and recipe.suffix != ".toml" and (recipe.suffix or recipe.is_file()):
         raise SettingsError(
             f"{recipe}: a recipe ends in .toml; for pairs use --pairs {recipe}, for text --text {recipe}"
         )
@@ -176,7 +189,7 @@ def _time(seconds: float, device: str, budget: "TimeBudget | None") -> str:
     about = f"about {format_duration(seconds)} on this {device}"
     if budget is None:
         return f"time: at most {about}"
-    minutes = f"{budget.minutes:,g} minute{'s' if budget.minutes != 1 else ''}"
+    minutes = f"{budget.minutes:,g} {'minute' if budget.minutes == 1 else 'minutes'}"
     if seconds < 0.9 * budget.seconds_left:
         return f"time: {about}; the data needs no more of the {minutes}"
     return f"time: {minutes}; the clock decides the number of steps"

@@ -25,7 +25,7 @@ from clearhead.cli.progress import track
 from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
-    from clearhead.tasks.translation.model import Translation
+    from clearhead.tasks.translation.search import Translation
 
 
 def translate(
@@ -65,7 +65,7 @@ def translate(
       clearhead translate --model runs/mine < english.txt > german.txt
     """
     from clearhead.tasks.load import load_built_in, load_for
-    from clearhead.tasks.translation.model import Sampling, TranslateOptions
+    from clearhead.tasks.translation.options import Sampling, TranslateOptions
 
     if model is None:
         print_default(TRANSLATOR)

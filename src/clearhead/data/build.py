@@ -1,6 +1,5 @@
 """Builds token stores: tokenized in parallel, written atomically, cached by content."""
 
-import fcntl
 import hashlib
 import json
 import shutil
@@ -16,10 +15,11 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data.cache import store_lock
 from clearhead.data.cleaning import Tally
 from clearhead.data.pair import TaggedPair
 from clearhead.data.sources.plain_text import TextChunk
-from clearhead.data.store import FORMAT, PairStore, TextStore
+from clearhead.data.store import FORMAT, META, PairStore, TextStore
 from clearhead.errors import DataError
 from clearhead.files import fsync
 from clearhead.text.tokenizer import Tokenizer
@@ -78,9 +78,7 @@ def _cached(cache: Path, key: dict[str, Any], open_store: Callable[[Path], Store
         return open_store(folder)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with (cache / f"{folder.name}.lock").open("w") as lock:
-            # The system releases the lock even if the process is killed.
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with store_lock(folder):
             with suppress(DataError):
                 return open_store(folder)
             _build(folder, key, write)
@@ -98,7 +96,7 @@ def _build(folder: Path, key: dict[str, Any], write: Write) -> None:
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         meta = json.dumps(write(part) | key, indent=1, default=str)
-        (part / "meta.json").write_text(meta, encoding="utf-8")
+        (part / META).write_text(meta, encoding="utf-8")
         part.chmod(0o755)
         for written in [*part.iterdir(), part]:
             fsync(written)

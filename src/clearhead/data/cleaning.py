@@ -14,6 +14,7 @@ from pydantic import Field
 from clearhead.config import Settings
 from clearhead.data.pair import Pair
 from clearhead.text.normalize import normalize
+from clearhead.wording import counted
 
 CHUNK = 4096
 # Added to both lengths before they are compared, so that a few letters do not matter in short phrases.
@@ -43,7 +44,8 @@ class Tally:
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.most_common())
-        return f"{self.read:,} pairs read, {self.kept:,} kept" + (f"; dropped: {reasons}" if reasons else "")
+        dropped = f"; dropped: {reasons}" if reasons else ""
+        return f"{counted(self.read, 'pair')} read, {self.kept:,} kept{dropped}"
 
 
 def normalized(pairs: Iterable[Pair], tally: Tally | None = None) -> Iterator[Pair]:

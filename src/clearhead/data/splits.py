@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from clearhead.data.pair import Pair
 from clearhead.errors import DataError
 from clearhead.text.normalize import normalize
+from clearhead.wording import counted
 
 Part = Literal["train", "validation", "test"]
 HeldOut = dict[Literal["validation", "test"], list[Pair]]
@@ -87,13 +88,13 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
     """
     # Twice the requested number, so that some can be skipped.
     most = 2 * sum(corpus.validation + corpus.test for corpus in corpora) + 1
-    counted = [
+    lowest = [
         (one, *_lowest((_hash(pair[one.key_side], seed) for pair in one.pairs), most)) for one in corpora
     ]
-    tests = [_first(keys, counts, corpus.test) for corpus, keys, counts, _ in counted]
+    tests = [_first(keys, counts, corpus.test) for corpus, keys, counts, _ in lowest]
     tested = np.unique(np.concatenate(tests))
     validations = []
-    for corpus, keys, counts, _ in counted:
+    for corpus, keys, counts, _ in lowest:
         free = ~np.isin(keys, tested)
         validations.append(_first(keys[free], counts[free], corpus.validation))
     held_out: dict[str, frozenset[int]] = {}
@@ -101,12 +102,12 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
         known = held_out.get(corpus.key_language, frozenset())
         held_out[corpus.key_language] = known.union(*(keys.tolist() for keys in own))
     splits = []
-    for (corpus, keys, _, total), validation, test in zip(counted, validations, tests, strict=True):
+    for (corpus, keys, _, total), validation, test in zip(lowest, validations, tests, strict=True):
         if held_out[corpus.key_language].issuperset(keys.tolist()):
             which = f"{'-'.join(corpus.languages)}: " if len(corpora) > 1 else ""
             raise DataError(
-                f"{which}{corpus.validation} pairs for validation and {corpus.test} for testing leave none "
-                f"of {total} to train on; hold out fewer"
+                f"{which}{counted(corpus.validation, 'pair')} for validation and {corpus.test:,} for testing "
+                f"leave none of {total:,} to train on; hold out fewer"
             )
         own = frozenset(validation.tolist()), frozenset(test.tolist())
         source, target = (held_out.get(language, frozenset()) for language in corpus.languages)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from clearhead.errors import DataError
 
 FORMAT = 1
+META = "meta.json"
 Ids = NDArray[np.unsignedinteger[Any]]
 
 
@@ -135,7 +136,7 @@ class TextStore:
 def _open(folder: Path, names: Sequence[str], count: str) -> tuple[list[TokenSequences], dict[str, Any]]:
     """The sequences of a store, and its metadata, which holds their number under `count`."""
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
         if meta["format"] != FORMAT:
             raise DataError(f"{folder}: token store of format {meta['format']}, not {FORMAT}; build it again")
         return [_map(folder, name, meta[count], meta) for name in names], meta

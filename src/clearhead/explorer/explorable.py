@@ -1,6 +1,6 @@
 """The interface between the explorer and a model in use; any family that implements it opens in the page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from clearhead.errors import SettingsError
@@ -30,7 +30,8 @@ class Explorable(Protocol):
     that its own tap sees beside the logits are named in `tapped`, with their numbers per position.
     """
 
-    def explain(self, text: Any, *, names: Sequence[str] = ..., **options: Any) -> Explanation: ...
+    explain: Callable[..., Explanation]
+    """`explain(text, *, names, …)`; the other arguments are those of `explain_options`."""
 
 
 def about(model: Explorable) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Interventions from the page: as edits, and as the Python that does the same."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from clearhead.errors import SettingsError
@@ -27,10 +26,9 @@ def as_python(model: Explorable, name: str, text: str, options: Mapping[str, Any
     given = {key: value for key, value in options.items() if value is not None and value != 0}
     if len({one["target"] for one in about(model)["languages"]}) == 1:
         given.pop("to", None)
-    arguments = ", ".join([repr(text), *(f"{key}={_source(value)}" for key, value in given.items())])
+    arguments = ", ".join([repr(text), *(f"{key}={value!r}" for key, value in given.items())])
     explain = f"explanation = model.explain({arguments})"
     used = {type(edit) for listed in edits.values() for edit in listed}
-    used |= {type(value) for value in given.values() if is_dataclass(value)}
     imports = sorted(f"from {one.__module__} import {one.__name__}" for one in used)
     lines = ["import clearhead", *imports, "", f"model = clearhead.load({name!r})"]
     if edits:
@@ -38,14 +36,6 @@ def as_python(model: Explorable, name: str, text: str, options: Mapping[str, Any
         lines += ["edits = {", *rows, "}", "with clearhead.intervene(model.model, edits):"]
         explain = f"    {explain}"
     return "\n".join([*lines, explain, "print(explanation.output)", ""])
-
-
-def _source(value: Any) -> str:
-    """The Python source of a value; options without fields that have their defaults."""
-    if not is_dataclass(value):
-        return repr(value)
-    shown = [one for one in fields(value) if getattr(value, one.name) != one.default]
-    return f"{type(value).__name__}({', '.join(f'{one.name}={getattr(value, one.name)!r}' for one in shown)})"
 
 
 def _edit(model: Explorable, given: Mapping[str, Any], field: str) -> tuple[str, Edit]:

@@ -52,7 +52,7 @@ class TokenVectors:
 
     def nearest(self, vector: Tensor, n: int, without: Collection[int] = ()) -> list[Neighbour]:
         """The tokens whose embeddings have the highest cosine to a vector."""
-        specials = range(len(self.tokenizer.special_tokens))
+        specials = self.tokenizer.special_ids
         found = nearest(self.matrix, vector.to(self.matrix.device), n, {*specials, *without})
         pieces = self.tokenizer.pieces([one for one, _ in found])
         return [Neighbour(piece, cosine, one) for (one, cosine), piece in zip(found, pieces, strict=True)]

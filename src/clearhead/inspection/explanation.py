@@ -224,7 +224,7 @@ def explain_pass(
 
 def text_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     """The tokens of ids, their words numbered from 0; special tokens belong to no word."""
-    specials = {*range(len(tokenizer.special_tokens)), tokenizer.bos_id, *tokenizer.eos_ids} - {UNK}
+    specials = {*tokenizer.special_ids, tokenizer.bos_id, *tokenizer.eos_ids} - {UNK}
     first = next((position for position, number in enumerate(ids) if number not in specials), len(ids))
     words: list[int | None] = [None] * first
     for number, word in enumerate(tokenizer.words([ids[first:]])[0]):

@@ -27,6 +27,7 @@ from clearhead.models.encoder_decoder import (
 from clearhead.models.heads import Classifier, ClassifierConfig
 from clearhead.models.state import TranslatorState
 from clearhead.models.vit import ViT, ViTConfig
+from clearhead.wording import counted
 
 Images = Float[Tensor, "batch 3 size size"]
 ImageStates = Float[Tensor, "batch positions width"]
@@ -65,7 +66,8 @@ class CaptionerConfig(EncoderDecoderConfig, BlockConfig):
     def summary(self) -> str:
         """The main settings in words."""
         layers = f"{self.encoder.layers} + {self.decoder_layers} layers"
-        return f"width {self.width}, ffn_width {self.ffn_width}, {layers}, {self.attention.heads} heads"
+        heads = counted(self.attention.heads, "head")
+        return f"width {self.width}, ffn_width {self.ffn_width}, {layers}, {heads}"
 
     def tensor_sizes(self, vocabulary: int) -> dict[str, int]:
         return super().tensor_sizes(vocabulary) | self.encoder.tensor_sizes(vocabulary)

@@ -18,6 +18,7 @@ from clearhead.models.encoder_decoder import (
     TransformerDecoding,
 )
 from clearhead.models.state import TranslatorState
+from clearhead.wording import counted
 
 SourceStates = Float[Tensor, "batch source width"]
 
@@ -55,7 +56,8 @@ class TranslatorConfig(EncoderDecoderConfig, BlockConfig):
     def summary(self) -> str:
         """The main settings in words."""
         layers = f"{self.encoder_layers} + {self.decoder_layers} layers"
-        return f"width {self.width}, ffn_width {self.ffn_width}, {layers}, {self.attention.heads} heads"
+        heads = counted(self.attention.heads, "head")
+        return f"width {self.width}, ffn_width {self.ffn_width}, {layers}, {heads}"
 
 
 class Translator(TransformerDecoding):

@@ -1,11 +1,8 @@
 """The result of an evaluation, which the command line prints without knowing the task."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
-
-from clearhead.data.progress import ProgressCallback
 
 
 @dataclass(frozen=True)
@@ -22,13 +19,9 @@ class Evaluable(Protocol):
     """A model in use that scores itself on test data."""
 
     task: ClassVar[str]
-    evaluate_options: ClassVar[tuple[str, ...]]
-    """The options of `clearhead evaluate` that it takes, such as "text" and "stride"."""
     evaluate_unit: ClassVar[str]
     """What `progress` counts, such as "sentence"."""
 
-    def evaluate(
-        self, folder: Path, *, progress: ProgressCallback, reading: ProgressCallback, **options: Any
-    ) -> Evaluation:
-        """Scores on the data that `options` name, or on the data held out in the model's folder."""
-        ...
+    evaluate: Callable[..., Evaluation]
+    """`evaluate(folder, *, progress, reading, …)`: scores on the data that the other arguments name, which
+    `clearhead evaluate` takes as options of these names, or on the data held out in the model's folder."""

@@ -16,7 +16,7 @@ from clearhead.data.image_processor import ImageProcessor
 from clearhead.data.images import ImageSource
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import DataError
-from clearhead.tasks.wording import counted
+from clearhead.wording import counted
 
 # Decoded images may fill this share of the memory.
 MEMORY_SHARE = 0.7
@@ -62,8 +62,8 @@ class FullBatches(PlannedBatches[Rows, Batch]):
         per_step = self.share.batches_per_step
         if total < per_step:
             raise DataError(
-                f"{counted(total, 'image')} are too few for the {per_step} batches of a step; use fewer "
-                "ranks, a lower training.accumulate or more images"
+                f"{counted(total, 'image')} cannot fill the {counted(per_step, 'batch')} of a step; use "
+                "fewer ranks, a lower training.accumulate or more images"
             )
         self.total, self.size = total, min(size, total // per_step)
 

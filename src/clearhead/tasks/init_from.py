@@ -89,12 +89,28 @@ def tokenizer_of(folders: dict[str, str | None]) -> Tokenizer | None:
 
 
 def with_tokenizer(recipe: R, tokenizer: Tokenizer) -> R:
-    """The recipe with the settings of an inherited tokenizer, but its own dropout."""
+    """The recipe with the settings of an inherited tokenizer, but its own dropout.
+
+    Other settings that the recipe names must agree, because they would have no effect.
+    """
     values = tokenizer.config.model_dump(exclude_none=True)
     own: TokenizerConfig | None = recipe.tokenizer  # pyright: ignore[reportAttributeAccessIssue]
+    if own and "tokenizer" in recipe.model_fields_set:
+        _check_tokenizer(own, tokenizer.config)
     values["dropout"] = own.dropout if own else 0.0
     settings = parse_settings(TokenizerConfig, values, group="tokenizer")
     return recipe.model_copy(update={"tokenizer": settings})
+
+
+def _check_tokenizer(own: TokenizerConfig, inherited: TokenizerConfig) -> None:
+    resolved = {"normalize": "normalizes", "byte_fallback": "falls_back"}
+    for name in TokenizerConfig.model_fields:
+        found, value = (getattr(one, resolved.get(name, name)) for one in (inherited, own))
+        if name in own.model_fields_set and name != "dropout" and value != found:
+            raise SettingsError(
+                f"tokenizer.{name}: {value} has no effect, because the tokenizer is inherited from a trained "
+                f"model, where it is {found}; leave it out"
+            )
 
 
 def init_weights_from(model: nn.Module, folder: Path, processor: Any) -> bool:

@@ -1,7 +1,7 @@
 """Loading of trained models by name or folder."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -11,9 +11,27 @@ from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.tasks.zoo import describe, find, find_built_in, task_of
 
+if TYPE_CHECKING:
+    from clearhead.tasks.language.model import LanguageModel
+    from clearhead.tasks.translation.model import TranslationModel
 
+
+Translators = Literal["en-de", "de-en", "en-fr", "fr-en", "en-de-fr"]
+LanguageModels = Literal["shakespeare"]
+
+
+@overload
+def load(name: Translators, device: torch.device | str = "cpu") -> "TranslationModel": ...
+@overload
+def load(name: LanguageModels, device: torch.device | str = "cpu") -> "LanguageModel": ...
+@overload
+def load(name: str | Path, device: torch.device | str = "cpu") -> Any: ...
 def load(name: str | Path, device: torch.device | str = "cpu") -> Any:
-    """The model in a folder, or a built-in one by its name: a TranslationModel, a LanguageModel, …"""
+    """The model in a folder, or a built-in one by its name: a TranslationModel, a LanguageModel, …
+
+    Editors know the methods of built-in models; for a folder, say what it holds:
+    `model: clearhead.TranslationModel = clearhead.load("runs/mine")`.
+    """
     return _load(str(name), *find(name), device)
 
 
@@ -45,5 +63,5 @@ def _load(
         raise ModelError("\n".join(f"{folder / SETTINGS}: {line}" for line in error.problems)) from None
     if isinstance(model, Checkpoint):
         return model
-    model.name = name
+    model.name, model.folder = name, folder
     return model.variant(variant) if variant else model

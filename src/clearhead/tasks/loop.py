@@ -23,6 +23,7 @@ from clearhead.training import DivergedError, Feed, Interrupt, Pace, Prefetcher,
 from clearhead.training.config import TrainingConfig
 from clearhead.training.ranks import StopRequests
 from clearhead.training.schedule import cooldown, decaying_to
+from clearhead.wording import counted
 
 INTERRUPTED = "interrupted"
 # Steps after which the speed is known well enough to plan a run by it.
@@ -148,7 +149,7 @@ class TrainingLoop:
         if self.ranks.count > 1:
             yield Note(
                 f"ranks: {self.ranks.count} ({self.config.parallel}); a step takes "
-                f"{self.trainer.batches_per_step} batches over all ranks"
+                f"{counted(self.trainer.batches_per_step, 'batch')} over all ranks"
             )
         config, budget = self.config, self.context.budget
         self.pace = Pace(config.validate_every, config.save_every, budget.clock if budget else perf_counter)
@@ -199,7 +200,7 @@ class TrainingLoop:
         draw_curves(out, self.task.metrics)
 
     def _rank_change(self, ranks: int) -> str:
-        now, saved_by = self.ranks.count, f"{ranks} rank{'s' if ranks > 1 else ''}"
+        now, saved_by = self.ranks.count, counted(ranks, "rank")
         return f"; saved by {saved_by}, continued by {now} with new random numbers" if ranks != now else ""
 
     def _feed(self) -> Feed | Prefetcher:
@@ -298,7 +299,7 @@ class TrainingLoop:
         config, start = self.config, self.trainer.step
         steps = min(max(MIN_STOP_STEPS, round(STOP_SHARE * start)), config.steps - start)
         end = start + steps
-        yield Note(f"stopping after a decay of {steps:,} steps; press Ctrl-C again to stop at once")
+        yield Note(f"stopping after a decay of {counted(steps, 'step')}; press Ctrl-C again to stop at once")
         self.trainer.reschedule(cooldown(config.schedule, start, config.steps, end), end)
         yield Rescheduled(start, end)
         for report in self.trainer.steps(self.feed):
@@ -312,7 +313,8 @@ class TrainingLoop:
         validation = yield from self._validated(end, records)
         if validation is None or validation.best:
             self.cooled_down = self.trainer.full_weights()
-        return f"stopped after a decay of {steps:,} steps; --resume continues from before it, step {start:,}"
+        decay = f"a decay of {counted(steps, 'step')}"
+        return f"stopped after {decay}; --resume continues from before it, step {start:,}"
 
     def _steps(self) -> Iterator[Any]:
         """Reports until the last step, or until validations stop improving."""

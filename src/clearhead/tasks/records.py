@@ -1,7 +1,6 @@
-"""Files that a run writes beside the model: metrics.jsonl, TensorBoard, curves; and the cache folder."""
+"""Files that a run writes beside the model: metrics.jsonl, TensorBoard, curves."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -127,10 +126,3 @@ def draw_curves(folder: Path, metrics: Sequence[Metric]) -> Path:
     with naming(path):
         figure.savefig(path, dpi=120)
     return path
-
-
-def cache_folder() -> Path:
-    """Where token stores are kept between runs: CLEARHEAD_CACHE, or the user's cache."""
-    named = os.environ.get("CLEARHEAD_CACHE")
-    user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named) if named else Path(user) / "clearhead"

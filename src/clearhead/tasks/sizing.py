@@ -55,12 +55,17 @@ class FittedRecipe(ABC):
 
 
 def with_changes(recipe: R, requested: Mapping[str, Any], changes: Sequence[str]) -> R:
-    """The recipe after the user's changes; a requested kind, preset or init_from replaces the sized model."""
+    """The recipe after the user's changes; a requested kind, preset or init_from replaces the sized model.
+
+    A parent or teacher also replaces the sized tokenizer.
+    """
     values: dict[str, Any] = recipe.model_dump(mode="json", exclude_none=True)
     kind = setting(requested, "model", "kind") or recipe.model.kind
     preset = setting(requested, "model", "preset")
     if setting(requested, "training", "init_from") or preset or kind != recipe.model.kind:
         del values["model"]
+    if any(setting(requested, "training", name) for name in ("init_from", "distillation")):
+        values.pop("tokenizer", None)
     return parse_settings(type(recipe), apply_overrides(values, changes)).inherited()
 
 

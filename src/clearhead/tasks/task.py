@@ -17,6 +17,7 @@ from clearhead.tasks.events import Event, Finished, Note
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.records import add_final, naming, write_named
 from clearhead.training import Ranks, StateFolder, TimeBudget, Trainer
+from clearhead.wording import counted
 
 ONE_STEP = 1
 """The step of a model that is counted or fitted at once."""
@@ -105,7 +106,7 @@ class Task(ABC):
 
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         """The README of the finished model."""
-        lines = [f"# {self.recipe.kind}", "", f"Trained with clearhead for {step:,} steps.", ""]
+        lines = [f"# {self.recipe.kind}", "", f"Trained with clearhead for {counted(step, 'step')}.", ""]
         lines += [f"- {metric.text(scores[metric.name])}" for metric in self.metrics if metric.name in scores]
         return "\n".join(lines) + "\n"
 

@@ -13,9 +13,9 @@ from clearhead.errors import ModelError, SettingsError
 from clearhead.tasks.recipe import DEFAULT_TASK
 from clearhead.tasks.records import FINAL, TEST, read_metrics
 
-BUILT_IN = {"en-de-fr": assets.path("models/en-de-fr"), "shakespeare": assets.path("models/shakespeare")}
+BUILT_IN = {name: assets.path(f"models/{name}") for name in ("en-de-fr", "shakespeare", "masked-en")}
 """Folders in the package, by name; a translator can also be loaded by a direction."""
-TRAIN = "clearhead train recipes/translation/quickstart.toml --out runs/quickstart"
+TRAIN = "clearhead train quickstart --out runs/quickstart"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Tokenizers of Hugging Face folders: tokenizer.json, GPT-2's vocab.json and merges.txt, BERT's vocab.txt."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,14 @@ def read_huggingface(folder: Path, size: int) -> serialization.Parts:
     description = json.loads(inner.to_str())
     byte_level = "ByteLevel" in json.dumps([description["pre_tokenizer"], description["decoder"]])
     kind = "bytes" if byte_level else KINDS.get(description["model"].get("type"), "bpe")
-    config = TokenizerConfig(kind=kind, vocabulary=size, normalize=False)
-    return serialization.library_tokenizer(description, str(folder), imported=True), config, (), special
+    spells = kind in ("bpe", "unigram") and bool(description["model"].get("byte_fallback"))
+    config = TokenizerConfig(kind=kind, vocabulary=size, normalize=False, byte_fallback=spells)
+    return serialization.library_tokenizer(description, str(folder), imported=True), config, (), special, ()
 
 
 def huggingface_files(
     inner: tokenizers.Tokenizer,
-    special_tokens: tuple[str, ...],
+    special_tokens: Mapping[str, int],
     ids: serialization.SpecialIds,
     token_types: int | None = None,
 ) -> dict[str, Any]:
@@ -47,7 +49,7 @@ def huggingface_files(
     description = json.loads(inner.to_str())
     description["added_tokens"] += [
         {"id": number, "content": name, "special": True} | dict.fromkeys(TOKEN_FLAGS, False)
-        for number, name in enumerate(special_tokens)
+        for name, number in special_tokens.items()
     ]
     names: dict[str, Any] = {
         f"{short}_token": str(inner.id_to_token(number))

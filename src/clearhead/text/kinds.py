@@ -18,11 +18,19 @@ PAD, UNK, BOS, EOS = range(4)
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<s>", "</s>")
 MASK = "<mask>"
 """The further special token of models that predict masked tokens; people write `[MASK]`."""
+PLACEHOLDERS = tuple(f"<p{number}>" for number in range(8))
+"""Further special tokens of translators, which copy them: each stands for a part that must not change."""
+STAND_INS = tuple(map(chr, range(0xE000, 0xE000 + len(PLACEHOLDERS))))
+"""The private-use character that stands for each placeholder in a text, see `Tokenizer.encode_protected`."""
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(0x100))
+"""The tokens of byte fallback, as the tokenizers library and SentencePiece name them."""
 
 SPACE = "▁"  # in a subword: a space was here
 JOINER = "￭"  # at punctuation: no space was here
+ESCAPE = "\ue008"  # before 0: itself; before 1: the character that marks spaces
 # Punctuation is split off in most kinds, so no text can become a special token.
 PUNCTUATION, OTHER = r"[\p{P}\p{S}]", r"[^\p{P}\p{S}]"
+LETTERS = r"[^\p{P}\p{S}\s]"
 # A pair of pieces seen only once teaches a model nothing about the longer piece.
 MIN_MERGE_FREQUENCY = 2
 
@@ -30,15 +38,23 @@ KindName = Literal["bpe", "unigram", "wordpiece", "word", "whitespace", "charact
 
 
 class TokenizerConfig(Settings):
-    """How to train a tokenizer; `dropout` is for training a model, see `Tokenizer.dropout`."""
+    """How to train a tokenizer; `dropout` is for training a model, see `Tokenizer.dropout`.
+
+    Kinds bpe, unigram, character and bytes lose nothing by default: decoding returns every text unchanged.
+    The kinds of words, wordpiece, lowercase and normalize lose something by choice.
+    """
 
     kind: KindName = "bpe"
     vocabulary: Annotated[int, Field(gt=len(SPECIAL_TOKENS))] = 8000
     lowercase: bool = False
     normalize: bool | None = None
-    """Default: true, except for bytes, which keep every text unchanged."""
+    """NFC, single spaces, no invisible characters. Default: true where text may be lost anyway."""
+    byte_fallback: bool | None = None
+    """Spells characters outside the alphabet in bytes, for which 256 tokens are reserved, instead of <unk>.
+    Default: true for bpe, unigram and character, if the vocabulary is at least twice that size."""
     alphabet: Annotated[int, Field(gt=0)] | None = None
-    """Maximum number of characters, the most frequent first; others become <unk>. Default: all."""
+    """Maximum number of characters, the most frequent first. Default: all; with byte fallback, those that
+    make up 99.99 % of the text, so that bytes are trained, too (kind unigram: all)."""
     dropout: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @model_validator(mode="after")
@@ -52,6 +68,10 @@ class TokenizerConfig(Settings):
             raise ValueError(
                 f"alphabet does not apply to kind {self.kind}; use kind {_with('limits_alphabet')}"
             )
+        if self.byte_fallback and not kind.byte_fallback:
+            raise ValueError(
+                f"byte_fallback does not apply to kind {self.kind}; use kind {_with('byte_fallback')}"
+            )
         if self.kind in ("word", "whitespace") and self.normalize is False:
             raise ValueError(
                 f"normalize cannot be false with kind {self.kind}, which drops spaces; use kind bytes"
@@ -59,8 +79,22 @@ class TokenizerConfig(Settings):
         return self
 
     @property
+    def falls_back(self) -> bool:
+        """Whether characters outside the alphabet are spelled in bytes."""
+        if self.byte_fallback is None:
+            return KINDS[self.kind].byte_fallback and self.vocabulary >= 2 * len(BYTES)
+        return self.byte_fallback
+
+    @property
     def normalizes(self) -> bool:
-        return KINDS[self.kind].normalizes if self.normalize is None else self.normalize
+        if self.normalize is None:
+            return not KINDS[self.kind].byte_level and (self.lowercase or not self.falls_back)
+        return self.normalize
+
+    @property
+    def lossless(self) -> bool:
+        """Whether decoding returns every text unchanged."""
+        return (KINDS[self.kind].byte_level or self.falls_back) and not (self.normalizes or self.lowercase)
 
 
 Steps = list[normalizers.Normalizer]
@@ -70,16 +104,16 @@ Steps = list[normalizers.Normalizer]
 class Kind:
     """What distinguishes one kind of tokenizer from the others."""
 
-    build: Callable[[Steps], tokenizers.Tokenizer]
-    """The untrained tokenizer that normalizes text by these steps first."""
+    build: Callable[[Steps, bool], tokenizers.Tokenizer]
+    """The untrained tokenizer that normalizes text by these steps first, with byte fallback or without."""
     trainer: Callable[[TokenizerConfig, list[str], list[str]], trainers.Trainer] | None
     """The trainer for settings, special tokens and alphabet; None if characters or words are counted."""
     has_merges: bool = False
     limits_alphabet: bool = False
     byte_level: bool = False
+    byte_fallback: bool = False
     by_word: bool = False
     """Whether a word between spaces has the same ids wherever it is, so that one look-up is enough."""
-    normalizes: bool = True
 
 
 def untrained(config: TokenizerConfig) -> tokenizers.Tokenizer:
@@ -87,18 +121,36 @@ def untrained(config: TokenizerConfig) -> tokenizers.Tokenizer:
     steps: Steps = [NORMALIZER] if config.normalizes else []
     if config.lowercase:
         steps.append(normalizers.Lowercase())
-    return KINDS[config.kind].build(steps)
+    return KINDS[config.kind].build(steps, config.falls_back)
 
 
-def _subwords(model: models.Model, steps: Steps) -> tokenizers.Tokenizer:
+def _subwords(model: models.Model, steps: Steps, falls_back: bool) -> tokenizers.Tokenizer:
     """A space becomes part of the word it precedes (Kudo and Richardson 2018), so decoding is exact."""
-    mark = [normalizers.Replace(SPACE, "_"), normalizers.Replace(" ", SPACE), normalizers.Prepend(SPACE)]
-    split = pre_tokenizers.Split(Regex(f"{SPACE}?(?:{PUNCTUATION}|{OTHER}+)"), "isolated")
-    join = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    return _tokenizer(model, [*steps, *mark], split, join)
+    marks, space = {ESCAPE: f"{ESCAPE}0", SPACE: f"{ESCAPE}1"}, decoders.Replace(SPACE, " ")
+    if falls_back:
+        words = rf"{PUNCTUATION}|{LETTERS}+|\s+"
+        unmarked = [decoders.Replace(written, one) for one, written in reversed(marks.items())]
+        joins = [decoders.ByteFallback(), decoders.Fuse(), space, *unmarked]
+    else:
+        words, marks = f"{PUNCTUATION}|{OTHER}+", {SPACE: "_"}
+        joins = [space, decoders.Fuse()]
+    mark = [normalizers.Replace(one, written) for one, written in (*marks.items(), (" ", SPACE))]
+    split = pre_tokenizers.Split(Regex(f"{SPACE}?(?:{words})"), "isolated")
+    join = decoders.Sequence([*joins, decoders.Strip(" ", 1, 0)])
+    return _tokenizer(model, [*steps, *mark, normalizers.Prepend(SPACE)], split, join)
 
 
-def _words(steps: Steps) -> tokenizers.Tokenizer:
+def _characters(steps: Steps, falls_back: bool) -> tokenizers.Tokenizer:
+    """Byte pair encoding without merges."""
+    join = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()]) if falls_back else decoders.Fuse()
+    return _tokenizer(_bpe(falls_back), steps, None, join)
+
+
+def _bpe(falls_back: bool, fuse: bool = False) -> models.BPE:
+    return models.BPE(unk_token=SPECIAL_TOKENS[UNK], fuse_unk=fuse, byte_fallback=falls_back)
+
+
+def _words(steps: Steps, _: bool) -> tokenizers.Tokenizer:
     """Punctuation marks on which side it touches its neighbour: `fine ￭, thanks ￭.`"""
     touching = Regex(rf"(?<=\S)(?={PUNCTUATION})|(?<={PUNCTUATION})(?=\S)")
     mark = [normalizers.Replace(JOINER, "■"), normalizers.Replace(touching, JOINER)]
@@ -107,7 +159,7 @@ def _words(steps: Steps) -> tokenizers.Tokenizer:
     return _word_level([*steps, *mark], pre_tokenizers.Sequence(splits), f" ?{JOINER} ?")
 
 
-def _whitespace(steps: Steps) -> tokenizers.Tokenizer:
+def _whitespace(steps: Steps, _: bool) -> tokenizers.Tokenizer:
     """Everything between two spaces is a word, for text that is tokenized already; `<unk>` stays unknown."""
     special = Regex(rf"(?<!\S)(?=<(?!{SPECIAL_TOKENS[UNK][1:]})[^\s<>]+>(?!\S))")
     mark = [normalizers.Replace(JOINER, "■"), normalizers.Replace(special, JOINER)]
@@ -147,28 +199,30 @@ def _bpe_trainer(config: TokenizerConfig, special: list[str], alphabet: list[str
     trainer = trainers.BpeTrainer(
         min_frequency=MIN_MERGE_FREQUENCY, initial_alphabet=alphabet, **_options(config, special)
     )
-    if config.alphabet and alphabet:
+    if alphabet and KINDS[config.kind].limits_alphabet:
         trainer.limit_alphabet = len(alphabet)
     return trainer
 
 
 KINDS: dict[KindName, Kind] = {
     "bpe": Kind(
-        lambda steps: _subwords(models.BPE(unk_token=SPECIAL_TOKENS[UNK], fuse_unk=True), steps),
+        lambda steps, falls_back: _subwords(_bpe(falls_back, fuse=True), steps, falls_back),
         _bpe_trainer,
         has_merges=True,
         limits_alphabet=True,
+        byte_fallback=True,
     ),
     "unigram": Kind(
-        lambda steps: _subwords(models.Unigram(), steps),
+        lambda steps, falls_back: _subwords(models.Unigram(), steps, falls_back),
         lambda config, special, _: trainers.UnigramTrainer(
             unk_token=SPECIAL_TOKENS[UNK], **_options(config, special)
         ),
+        byte_fallback=True,
     ),
     # The longest token that matches comes first (Wu et al. 2016).
     "wordpiece": Kind(
-        lambda steps: _subwords(
-            models.WordPiece(unk_token=SPECIAL_TOKENS[UNK], continuing_subword_prefix=""), steps
+        lambda steps, falls_back: _subwords(
+            models.WordPiece(unk_token=SPECIAL_TOKENS[UNK], continuing_subword_prefix=""), steps, falls_back
         ),
         lambda config, special, _: trainers.WordPieceTrainer(
             continuing_subword_prefix="", **_options(config, special)
@@ -176,20 +230,14 @@ KINDS: dict[KindName, Kind] = {
     ),
     "word": Kind(_words, lambda config, special, _: trainers.WordLevelTrainer(**_options(config, special))),
     "whitespace": Kind(_whitespace, None, by_word=True),
-    # Byte pair encoding without merges.
-    "character": Kind(
-        lambda steps: _tokenizer(models.BPE(unk_token=SPECIAL_TOKENS[UNK]), steps, None, decoders.Fuse()),
-        None,
-        limits_alphabet=True,
-    ),
+    "character": Kind(_characters, None, limits_alphabet=True, byte_fallback=True),
     "bytes": Kind(
-        lambda steps: _tokenizer(
+        lambda steps, _: _tokenizer(
             models.BPE(), steps, pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
         ),
         lambda config, special, _: _bpe_trainer(config, special, pre_tokenizers.ByteLevel.alphabet()),
         has_merges=True,
         byte_level=True,
-        normalizes=False,
     ),
 }
 

@@ -38,14 +38,21 @@ def dumps(
     config: TokenizerConfig,
     special_tokens: tuple[str, ...],
     imported: SpecialIds | None,
+    added_tokens: tuple[str, ...] = (),
 ) -> str:
-    about = {"format": FORMAT, "specials": special_tokens, "settings": config.model_dump(exclude_none=True)}
+    about: dict[str, Any] = {
+        "format": FORMAT,
+        "specials": special_tokens,
+        "settings": config.model_dump(exclude_none=True),
+    }
     if imported:
         about["signs"] = imported.model_dump(exclude_defaults=True, by_alias=True)
+    if added_tokens:
+        about["added"] = added_tokens
     return json.dumps({"clearhead": about, "tokenizer": json.loads(inner.to_str())}, ensure_ascii=False)
 
 
-Parts = tuple[tokenizers.Tokenizer, TokenizerConfig, tuple[str, ...], SpecialIds | None]
+Parts = tuple[tokenizers.Tokenizer, TokenizerConfig, tuple[str, ...], SpecialIds | None, tuple[str, ...]]
 
 
 def loads(text: str, path: str) -> Parts:
@@ -59,10 +66,14 @@ def loads(text: str, path: str) -> Parts:
         raise ModelError(f"{path}: not a clearhead tokenizer; use the one that was saved with the model")
     if about.get("format") != FORMAT:
         raise ModelError(f"{path}: format {about.get('format')!r} is not {FORMAT}; use a newer clearhead")
-    config = _settings(TokenizerConfig, about.get("settings"), path)
+    settings = about.get("settings")
+    # Tokenizers older than byte fallback do not name it.
+    known = {"byte_fallback": False} | settings if isinstance(settings, dict) else settings
+    config = _settings(TokenizerConfig, known, path)
     imported = _settings(SpecialIds, about["signs"], path) if "signs" in about else None
     inner = library_tokenizer(content.get("tokenizer"), path, imported is not None)
-    return inner, config, _special_tokens(about.get("specials"), inner, path), imported
+    special_tokens = _special_tokens(about.get("specials"), inner, path)
+    return inner, config, special_tokens, imported, _added_tokens(about.get("added", []), inner, path)
 
 
 def library_tokenizer(description: Any, path: str, imported: bool = False) -> tokenizers.Tokenizer:
@@ -96,4 +107,14 @@ def _special_tokens(names: Any, inner: tokenizers.Tokenizer, path: str) -> tuple
     for number, name in enumerate(names):
         if not isinstance(name, str) or inner.token_to_id(name) != number:
             raise ModelError(f"{path}: special token {name!r} does not have id {number}; copy the file again")
+    return tuple(names)
+
+
+def _added_tokens(names: Any, inner: tokenizers.Tokenizer, path: str) -> tuple[str, ...]:
+    """The special tokens that were added later, at any ids."""
+    if not isinstance(names, list):
+        raise ModelError(f"{path}: the added special tokens are not a list; copy the file again")
+    for name in names:
+        if not isinstance(name, str) or inner.token_to_id(name) is None:
+            raise ModelError(f"{path}: the added special token {name!r} has no id; copy the file again")
     return tuple(names)

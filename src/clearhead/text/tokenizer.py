@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -17,11 +17,14 @@ from clearhead.text.dropout import MergeDropout
 from clearhead.text.huggingface import huggingface_files, read_huggingface
 from clearhead.text.kinds import (
     BOS,
+    BYTES,
     EOS,
     KINDS,
     MASK,
     PAD,
+    PLACEHOLDERS,
     SPECIAL_TOKENS,
+    STAND_INS,
     UNK,
     TokenizerConfig,
     byte_characters,
@@ -33,13 +36,14 @@ from clearhead.text.tiktoken import byte_level, read_ranks
 __all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer", "TokenizerConfig"]
 
 VISIBLE = str.maketrans({" ": "▁", "\n": "↵", "\t": "⇥"})
+SUBSCRIPTS = "₁₂₃₄"
 
 
 class Tokenizer:
     """Text to ids and back; immutable. The processor of all text models.
 
-    Special tokens and tags have the first ids, and no text can produce them. A tokenizer from a tiktoken file
-    has no special tokens; an imported one has its own, at any ids.
+    Special tokens and tags have the first ids, unless they were added later; no text can produce them. A
+    tokenizer from a tiktoken file has no special tokens; an imported one has its own, at any ids.
     """
 
     FILE = "tokenizer.json"
@@ -51,15 +55,18 @@ class Tokenizer:
         config: TokenizerConfig,
         special_tokens: tuple[str, ...],
         imported: SpecialIds | None = None,
+        added_tokens: tuple[str, ...] = (),
     ):
         mask = special_tokens.index(MASK) if MASK in special_tokens else None
         own = SpecialIds(size=0, bos=BOS, eos=EOS, mask=mask) if special_tokens else SpecialIds(size=0)
-        self._special, self._imported = imported or own, imported is not None
+        self._special, self.imported = imported or own, imported is not None
         self.bos_id, self.eos_id, self.adds_bos = self._special.bos, self._special.eos, self._special.adds_bos
         self.eos_ids = self._special.several_eos or (() if self.eos_id is None else (self.eos_id,))
         """All ids that end a text."""
         self.mask_id = self._special.mask
         self.config, self.special_tokens, self._inner = config, special_tokens, inner
+        self.added_tokens = added_tokens
+        """Special tokens that an extension added, with later ids."""
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
@@ -70,15 +77,23 @@ class Tokenizer:
                 raise SettingsError(f"tokenizer: tag {tag!r} is not of the form <2de>")
             if special_tokens.count(tag) > 1:
                 raise SettingsError(f"tokenizer: tag {tag} is given twice; name each tag once")
-        trained = training.train(texts, config, special_tokens)
-        inner = serialization.library_tokenizer(json.loads(trained.to_str()), "tokenizer")
+        if set(tags).intersection(PLACEHOLDERS) and not config.falls_back:
+            raise SettingsError(
+                "tokenizer: placeholders need byte_fallback, and a vocabulary with room for it"
+            )
+        config = config.model_copy(update={"byte_fallback": config.falls_back})
+        description = json.loads(training.train(texts, config, special_tokens).to_str())
+        if config.falls_back:
+            description["model"]["byte_fallback"] = True  # the library's trainer of kind unigram resets it
+        inner = serialization.library_tokenizer(description, "tokenizer")
         return cls(inner, config, special_tokens)
 
     @classmethod
     def from_tiktoken(cls, path: Path | str) -> Self:
         """The tokenizer of a tiktoken file such as cl100k_base.tiktoken, also as .xz or .gz."""
         ranks = read_ranks(Path(path))
-        return cls(byte_level(ranks), TokenizerConfig(kind="bytes", vocabulary=len(ranks)), ())
+        config = TokenizerConfig(kind="bytes", vocabulary=len(ranks), byte_fallback=False)
+        return cls(byte_level(ranks), config, ())
 
     @classmethod
     def from_huggingface(cls, folder: Path | str, size: int) -> Self:
@@ -90,7 +105,9 @@ class Tokenizer:
 
         With a number of token types, for an encoder, whose texts are as `with_special_tokens` returns them.
         """
-        return huggingface_files(self._inner, self.special_tokens, self._special, token_types)
+        names = (*self.special_tokens, *self.added_tokens)
+        special = {name: number for name in names if (number := self.id(name)) is not None}
+        return huggingface_files(self._inner, special, self._special, token_types)
 
     @classmethod
     def from_json(cls, text: str, path: str = "tokenizer") -> Self:
@@ -98,8 +115,8 @@ class Tokenizer:
         return cls(*serialization.loads(text, path))
 
     def to_json(self) -> str:
-        imported = self._special if self._imported else None
-        return serialization.dumps(self._inner, self.config, self.special_tokens, imported)
+        imported = self._special if self.imported else None
+        return serialization.dumps(self._inner, self.config, self.special_tokens, imported, self.added_tokens)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -125,7 +142,8 @@ class Tokenizer:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of everything that determines the ids of a text."""
-        content = json.dumps([self.special_tokens, self._inner.to_str()])
+        added = [self.added_tokens] if self.added_tokens else []
+        content = json.dumps([self.special_tokens, self._inner.to_str(), *added])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def normalized(self, text: str) -> str:
@@ -137,9 +155,33 @@ class Tokenizer:
     def id(self, token: str) -> int | None:
         return self._ids.get(token)
 
+    def special_id(self, token: str) -> int | None:
+        """The id of a special token; None if it is none."""
+        return self.id(token) if token in (*self.special_tokens, *self.added_tokens) else None
+
+    @functools.cached_property
+    def special_ids(self) -> frozenset[int]:
+        """The ids of our special tokens; an imported tokenizer has its own."""
+        return frozenset([*range(len(self.special_tokens)), *(self._ids[one] for one in self.added_tokens)])
+
+    def vocabulary(self) -> dict[str, int]:
+        """The id of every token."""
+        return dict(self._ids)
+
+    def library_json(self) -> str:
+        """The description of the tokenizers library."""
+        return self._inner.to_str()
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens."""
         return self._inner.encode(self._checked(text), add_special_tokens=False).ids
+
+    def encode_protected(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts in which the characters STAND_INS stand for the placeholders <p0>, <p1> and so on.
+
+        Each becomes its special token; the text beside it is split as it is beside a letter.
+        """
+        return [self._collapsed(ids) for ids in self.encode_batch(texts)]
 
     def with_special_tokens(self, ids: Sequence[int]) -> list[int]:
         """The ids of a text as encoders read it: with an end token, and a start token where one is added."""
@@ -171,20 +213,42 @@ class Tokenizer:
         return self._inner.encode_batch(list(map(self._checked, texts)), add_special_tokens=False)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids, without special tokens."""
-        first = len(self.special_tokens)
-        return self._inner.decode([number for number in ids if number >= first])
+        """The text of the ids, without special tokens; U+FFFD stands for bytes that form no character."""
+        special = self.special_ids
+        return self._inner.decode(self._repaired([number for number in ids if number not in special]))
+
+    def decode_protected(self, ids: Sequence[int]) -> str:
+        """The text of the ids with the characters STAND_INS in place of placeholders."""
+        return self.decode(self._expanded(ids))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The token of each id in readable form: spaces as ▁, bytes as text where they form text."""
-        return [self._piece(number) for number in ids]
+        """The token of each id in readable form: spaces as ▁, bytes as text where they form text.
+
+        The bytes of one character are shown as that character with their numbers: é₁ é₂.
+        """
+        pieces = [self._piece(number) for number in ids]
+        for start, end, character in self._spelled(ids):
+            shown = character.translate(VISIBLE)
+            pieces[start:end] = (
+                [shown + part for part in SUBSCRIPTS[: end - start]] if end - start > 1 else [shown]
+            )
+        return pieces
 
     def words(self, sentences: Sequence[Sequence[int]]) -> list[list[list[int]]]:
         """The ids of each sentence grouped by word; special tokens are groups of one."""
-        first = len(self.special_tokens)
-        texts = self._inner.decode_batch([[n for n in ids if n >= first] for ids in sentences])
+        special = self.special_ids
+        expanded = [self._expanded(ids) for ids in sentences]
+        texts = self._inner.decode_batch([[n for n in ids if n not in special] for ids in expanded])
         encoded = self._inner.encode_batch(texts, add_special_tokens=False)
-        return [_grouped(ids, one.ids, one.word_ids) for ids, one in zip(sentences, encoded, strict=True)]
+        grouped = [_grouped(ids, one.ids, one.word_ids) for ids, one in zip(expanded, encoded, strict=True)]
+        return [[self._collapsed(word) for word in words] for words in grouped]
+
+    def split_words(self, text: str) -> list[str]:
+        """The words of a text before they are split into tokens, in the form that tokens have."""
+        inner = self._inner
+        clean = inner.normalizer.normalize_str(text) if inner.normalizer else text
+        split = inner.pre_tokenizer
+        return [word for word, _ in split.pre_tokenize_str(clean)] if split else [clean]
 
     def word_numbers(self, text: str) -> list[int]:
         """For each token of a text, the number of the word it belongs to."""
@@ -212,10 +276,13 @@ class Tokenizer:
 
     def characters(self, ids: Sequence[int]) -> list[int] | None:
         """The ids of the characters that a word's ids were merged from; None for special tokens."""
-        if any(number < len(self.special_tokens) for number in ids):
+        if not self.special_ids.isdisjoint(ids):
             return None
-        text = "".join(self._inner.id_to_token(number) or "" for number in ids)
-        return [self._ids[character] for character in text]
+        found: list[int] = []
+        for number in ids:
+            token = self._inner.id_to_token(number) or ""
+            found += [number] if number in self._byte_tokens else [self._ids[one] for one in token]
+        return found
 
     @functools.cached_property
     def unk_id(self) -> int | None:
@@ -224,8 +291,77 @@ class Tokenizer:
         return UNK if self.special_tokens else self.id(unknown) if unknown else None
 
     @functools.cached_property
+    def placeholder_ids(self) -> tuple[int, ...]:
+        """The ids of the placeholders that the tokenizer has; none in tokenizers without byte fallback."""
+        return tuple(self._ids[token] for token in PLACEHOLDERS if self.special_id(token) is not None)
+
+    @functools.cached_property
+    def _byte_tokens(self) -> dict[int, int]:
+        """The byte that each token of byte fallback stands for, by id."""
+        if not self.config.falls_back:
+            return {}
+        return {self._ids[token]: byte for byte, token in enumerate(BYTES) if token in self._ids}
+
+    @functools.cached_property
+    def _stand_ins(self) -> dict[tuple[int, ...], int]:
+        """The id of each placeholder, by the ids of its stand-in."""
+        spelled = (tuple(self._ids[BYTES[byte]] for byte in one.encode()) for one in STAND_INS)
+        return dict(zip(spelled, self.placeholder_ids, strict=False)) if self.placeholder_ids else {}
+
+    def _collapsed(self, ids: list[int]) -> list[int]:
+        """The ids with placeholders in place of their stand-ins."""
+        first = next(iter(self._stand_ins), (None,))[0]
+        if first not in ids:
+            return ids
+        found, index = list[int](), 0
+        while index < len(ids):
+            spelled = tuple(ids[index : index + 3])
+            found.append(self._stand_ins.get(spelled, ids[index]))
+            index += 3 if spelled in self._stand_ins else 1
+        return found
+
+    def _expanded(self, ids: Sequence[int]) -> Sequence[int]:
+        """The ids with stand-ins in place of placeholders."""
+        if not set(ids).intersection(self.placeholder_ids):
+            return ids
+        spelled = {number: ids for ids, number in self._stand_ins.items()}
+        return [one for number in ids for one in spelled.get(number, (number,))]
+
+    def _repaired(self, ids: list[int]) -> list[int]:
+        """The ids with the bytes of U+FFFD in place of each byte that is not part of a character.
+
+        The library would give up every character of the run of bytes that it stands in.
+        """
+        if self._byte_tokens.keys().isdisjoint(ids):
+            return ids
+        whole = {index for start, end, _ in self._spelled(ids) for index in range(start, end)}
+        replacement = [self._ids[BYTES[byte]] for byte in "\ufffd".encode()]
+        return [
+            one
+            for index, number in enumerate(ids)
+            for one in ([number] if number not in self._byte_tokens or index in whole else replacement)
+        ]
+
+    def _spelled(self, ids: Sequence[int]) -> Iterator[tuple[int, int, str]]:
+        """The characters that are spelled in bytes: where each starts and ends among the ids."""
+        if self._byte_tokens.keys().isdisjoint(ids):
+            return
+        run = [self._byte_tokens.get(number, -1) for number in ids]
+        start = 0
+        while start < len(run):
+            length = _utf8_length(run[start])
+            part = run[start : start + length]
+            try:
+                character = bytes(part).decode()
+            except ValueError:  # not a byte, or bytes that form no character
+                start += 1
+                continue
+            yield start, start + length, character
+            start += length
+
+    @functools.cached_property
     def _ids(self) -> dict[str, int]:
-        return self._inner.get_vocab(with_added_tokens=self._imported)
+        return self._inner.get_vocab(with_added_tokens=self.imported)
 
     def _checked(self, text: str) -> str:
         clean = without_surrogates(text)
@@ -243,8 +379,10 @@ class Tokenizer:
             return f"<{number}>"  # an embedding without a token
         if token is None:
             raise TextError(f"id {number} is not in the vocabulary, which ends at {self.size - 1}")
+        if number in self._byte_tokens:
+            return f"\\x{self._byte_tokens[number]:02x}"
         byte_of = _byte_of()
-        is_bytes = KINDS[self.config.kind].byte_level and number >= len(self.special_tokens)
+        is_bytes = KINDS[self.config.kind].byte_level and number not in self.special_ids
         if is_bytes and byte_of.keys() >= set(token):
             token = bytes(byte_of[character] for character in token).decode(errors="backslashreplace")
         return token.translate(VISIBLE)
@@ -263,6 +401,11 @@ def _grouped(ids: Sequence[int], encoded: list[int], numbers: Sequence[int | Non
         groups[-1].append(number)
         last = word
     return groups
+
+
+def _utf8_length(byte: int) -> int:
+    """The number of bytes of a character in UTF-8, by its first byte."""
+    return 1 if byte < 0xC0 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
 @functools.cache

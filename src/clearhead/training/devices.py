@@ -9,6 +9,7 @@ from torch import nn
 
 from clearhead.accel import enabled, kernels
 from clearhead.errors import SettingsError
+from clearhead.wording import counted
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "fp32", "bf16"]
@@ -23,7 +24,7 @@ def choose_device(option: Device = "auto", setting: str = "training.device") -> 
     """The device of a run, which is logged; errors name the setting it comes from."""
     device = find_device(option, setting)
     threads = torch.get_num_threads()
-    cpu = f"{threads} thread{'s' if threads > 1 else ''}"
+    cpu = counted(threads, "thread")
     log.info("device: %s (%s)", device, torch.cuda.get_device_name(device) if device.type == "cuda" else cpu)
     return device
 

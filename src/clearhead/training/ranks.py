@@ -14,6 +14,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from clearhead.errors import ClearheadError, RankError, SettingsError, TrainingError
 from clearhead.training.devices import Device, find_device
+from clearhead.wording import counted
 
 T = TypeVar("T")
 # Long enough for rank 0 to prepare a corpus or validate; a rank that dies is noticed by its connection.
@@ -56,9 +57,9 @@ class Ranks:
         if batches_per_step % self.count:
             divisors = [str(n) for n in range(1, batches_per_step + 1) if batches_per_step % n == 0]
             raise TrainingError(
-                f"{self.count} ranks cannot share the {batches_per_step} batches of a step; use one of these "
-                f"numbers of ranks: {', '.join(divisors)}; or start a new run with training.accumulate a "
-                f"multiple of {self.count}"
+                f"{self.count} ranks cannot share the {counted(batches_per_step, 'batch')} of a step; "
+                f"use one of these numbers of ranks: {', '.join(divisors)}; or start a new run with "
+                f"training.accumulate a multiple of {self.count}"
             )
         return batches_per_step // self.count
 

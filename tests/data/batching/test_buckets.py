@@ -163,7 +163,7 @@ def test_a_pair_beyond_the_budget_is_a_batch_alone():
 
 
 def test_too_few_pairs_for_the_ranks_are_rejected():
-    with pytest.raises(DataError, match="3 pairs are too few for the 4 batches of a step"):
+    with pytest.raises(DataError, match="3 pairs cannot fill the 4 batches of a step"):
         PaddedBatches(random_store(3), BatchingConfig(), 0, Share(0, 4))
 
 

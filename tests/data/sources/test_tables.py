@@ -182,11 +182,9 @@ def test_bytes_that_are_not_text_are_reported_with_their_line(tmp_path):
 
 def test_too_few_columns_are_reported_with_their_line(tmp_path):
     path = written(tmp_path / "x.tsv", "a\tb\nc d\n")
-    assert problem(path, LANGUAGES) == f"{path}, line 2: 1 columns where 2 are needed; separate them by tabs"
+    assert problem(path, LANGUAGES) == f"{path}, line 2: 1 column where 2 are needed; separate them by tabs"
     path = written(tmp_path / "x.csv", 'a,b\n"c\nd",e\nf\n')
-    assert (
-        problem(path, LANGUAGES) == f"{path}, line 4: 1 columns where 2 are needed; separate them by commas"
-    )
+    assert problem(path, LANGUAGES) == f"{path}, line 4: 1 column where 2 are needed; separate them by commas"
 
 
 def test_unbalanced_quotes_are_reported_with_their_line(tmp_path):

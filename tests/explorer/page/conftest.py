@@ -13,7 +13,8 @@ from clearhead.models import build, read_config
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.load import load
 from clearhead.tasks.translation.directions import Direction
-from clearhead.tasks.translation.model import SearchConfig, TranslationModel
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 from ..test_ngram import ngram_model

@@ -151,7 +151,7 @@ def test_the_encoder_names_the_words_of_an_image(trained: Path):
 
 def test_the_card_and_the_metrics_report_bleu(trained: Path):
     card = (trained / "README.md").read_text()
-    assert "16 images were held out" in card
+    assert "Held out from training: 16 images." in card
     assert "BLEU" in card
     final = metrics(trained)[-1]
     assert final["bleu"] > 30

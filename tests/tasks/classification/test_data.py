@@ -173,7 +173,7 @@ def test_texts_that_cannot_be_classified_get_one_clear_line(name: str, tmp_path:
         ),
         ("x.csv", "stars,comment\n", "no text with a label"),
         ("x.jsonl", '{"stars": 1, "comment": "x"}\n', "no column 'label'; it has stars, comment"),
-        ("x.tsv", "label\ttext\npos\n", "line 2: 1 columns where 2 are needed; separate them by tabs"),
+        ("x.tsv", "label\ttext\npos\n", "line 2: 1 column where 2 are needed; separate them by tabs"),
         (
             "x.tsv",
             "label\ttext\npos\tgood\t\npos\tgood\tfilm\n",

@@ -170,7 +170,7 @@ def test_ranks_share_the_batches_of_an_epoch():
 
 def test_few_images_are_one_batch():
     assert [len(batch) for batch in ImageBatches(decoded(5), 16).epoch(0)] == [5]
-    with pytest.raises(DataError, match="1 image are too few for the 2 batches"):
+    with pytest.raises(DataError, match="1 image cannot fill the 2 batches"):
         ImageBatches(decoded(1), 16, 0, Share(0, 1, 2))
 
 

@@ -93,7 +93,7 @@ def test_streamed_pieces_add_up_to_the_text(kind, stop):
     options = {"tokens": 30, "temperature": 1.2, "samples": 3, "stop": stop, "seed": 1}
     whole = language.generate("to be", **options)
     streamed = ["", "", ""]
-    for sample, text in language.stream("to be", GenerateOptions(**options)):
+    for sample, text in language.stream("to be", **options):
         streamed[sample] += text
     assert streamed == [one.text for one in whole.samples]
     for one in whole.samples:

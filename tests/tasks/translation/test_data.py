@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from clearhead.data.cache import cache_folder
 from clearhead.data.cleaning import Tally
 from clearhead.data.sources import corpus
 from clearhead.data.sources.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.tasks.translation import data as preparation
-from clearhead.tasks.translation.data import Corpus, cache_folder, learn_tokenizer, store, tally
+from clearhead.tasks.translation.data import Corpus, learn_tokenizer, store, tally
 from clearhead.tasks.translation.recipe import DataConfig, TranslationRecipe
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.kinds import PLACEHOLDERS
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 HELD_OUT = ("validation", "test")
 PARTS = ("train", *HELD_OUT)
@@ -231,3 +233,12 @@ def test_the_environment_sets_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "clearhead"
+
+
+def test_a_tokenizer_with_bytes_has_placeholders(file, recipe):
+    corpus = Corpus(recipe.data, 1)
+    assert learn_tokenizer(corpus, recipe).placeholder_ids == ()
+    larger = recipe.model_copy(update={"tokenizer": TokenizerConfig(vocabulary=600)})
+    tokenizer = learn_tokenizer(corpus, larger)
+    assert tokenizer.special_tokens[4:] == PLACEHOLDERS
+    assert tokenizer.placeholder_ids == tuple(range(4, 12))

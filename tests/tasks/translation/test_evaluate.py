@@ -18,7 +18,7 @@ from clearhead.tasks.translation.evaluate import (
     held_out_pairs,
     scored,
 )
-from clearhead.tasks.translation.model import TranslateOptions
+from clearhead.tasks.translation.options import TranslateOptions
 from clearhead.tasks.translation.task import translation_loss
 
 PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]
@@ -104,7 +104,7 @@ def test_pairs_that_are_too_long_for_the_model_are_left_out(trained, pairs, reci
         for some in (pairs, [long, *pairs])
     )
     assert usual == more
-    with pytest.raises(DataError, match="none of 1 pairs has 1 to 15 tokens; use shorter pairs, or raise"):
+    with pytest.raises(DataError, match="none of 1 pair has 1 to 15 tokens; use shorter pairs, or raise"):
         Validator({DIRECTION: [long]}, trained.tokenizer, recipe())
 
 

@@ -10,8 +10,9 @@ import torch
 import clearhead
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.tasks.load import load
-from clearhead.tasks.translation import model as translation
-from clearhead.tasks.translation.model import Sampling, TranslateOptions, TranslationModel
+from clearhead.tasks.translation import search
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import Sampling, TranslateOptions
 
 TEXTS = [
     "one two",
@@ -53,7 +54,7 @@ def assert_same(found: clearhead.Translation, expected: clearhead.Translation) -
 @pytest.mark.parametrize("budget", [10, 4096])
 def test_a_text_is_translated_the_same_alone_and_in_a_batch(model, options, budget, monkeypatch):
     alone = [model.translate(text, **options) for text in TEXTS]
-    monkeypatch.setattr(translation, "BATCH_TOKENS", budget)
+    monkeypatch.setattr(search, "BATCH_TOKENS", budget)
     order = random.Random(3).sample(range(len(TEXTS)), len(TEXTS))
     batched = model.translate([TEXTS[number] for number in order], **options)
     for number, found in zip(order, batched, strict=True):
@@ -254,7 +255,7 @@ def test_each_text_is_tokenised_once(number_model):
     model = load(number_model)
     counting = model.tokenizer = CountingTokenizer(model.tokenizer)
     texts = [f"{text} {text}" for text in ("one", "two", "three", "four", "five")]
-    too_long = [*texts, "six " * 16]
+    too_long = [*texts, " ".join(["six"] * 16)]
     for translate, encoded in (
         (lambda: model.translate(texts, beam=2), texts),
         (lambda: model.translate(texts, sampling=Sampling()), texts),
@@ -295,3 +296,18 @@ def test_capture_works_on_a_loaded_model(model):
         model.translate("one two", beam=1)
     assert any("cross_attention" in name for name in trace)
     assert_same(model.translate("one two"), before)
+
+
+def test_letters_that_the_tokenizer_cannot_spell_are_reported_once(caplog):
+    model = load("en-fr")
+    model.translate(["I like muži.", "I am tired.", "Fine 漢."], beam=1)
+    assert [record.getMessage() for record in caplog.records] == [
+        'the tokenizer of en-fr cannot spell 2 of 3 texts: "muži." becomes "mui.", "漢." becomes "."'
+    ]
+    caplog.clear()
+    list(model.stream(["I like muži."] * 3, batch_size=1, options=TranslateOptions(beam=1)))
+    assert len(caplog.records) == 1
+    assert "3 of 3 texts" in caplog.text
+    caplog.clear()
+    model.translate("I am tired.")
+    assert not caplog.records

@@ -15,7 +15,8 @@ from clearhead.models import Seq2SeqConfig, TranslatorConfig
 from clearhead.tasks.export import export_int8
 from clearhead.tasks.run import resume, train
 from clearhead.tasks.translation.alignment import best_aligners, capture_pairs
-from clearhead.tasks.translation.model import Sampling, TranslationModel
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import Sampling
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.translation.sizing import fit
 

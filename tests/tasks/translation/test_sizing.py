@@ -24,8 +24,8 @@ def write(path, count: int):
 @pytest.mark.parametrize(
     ("count", "vocabulary", "width", "steps", "held_out"),
     [
-        (20, 1000, 128, 200, 1),
-        (1_000, 1000, 128, 500, 50),
+        (20, 1250, 128, 200, 1),
+        (1_000, 1250, 128, 500, 50),
         (5_001, 4000, 128, 240, 250),
         (50_001, 8000, 256, 1260, 1000),
     ],
@@ -52,7 +52,7 @@ def test_the_choices_are_listed(tmp_path):
     assert choices == [
         "corpus: 1,000 pairs read, 1,000 kept",
         "languages: en to de",
-        "vocabulary: 1,000 subwords, shared",
+        "vocabulary: 1,250 subwords, shared",
         "model: width 128, ffn_width 256, 4 + 4 layers, 4 heads, dropout 0.3",
         "run: 500 steps of about 1,000 tokens (100 epochs), validated every 50, "
         "stopped after 5 validations without improvement",

@@ -13,6 +13,7 @@ from clearhead.data.batch import PairBatch
 from clearhead.data.batching.plan import SINGLE, Batch, Plan, PlannedBatches, Share
 from clearhead.data.store import PairStore, TokenSequences
 from clearhead.errors import DataError
+from clearhead.wording import counted
 
 Rows = NDArray[np.int64]
 Lengths = NDArray[np.int32]
@@ -67,8 +68,8 @@ class PaddedBatches(PairBatches[Rows, PairBatch]):
         steps = self.share.batches_per_step
         if len(self.store) < steps:
             raise DataError(
-                f"{len(self.store)} pairs are too few for the {steps} batches of a step; use fewer ranks, "
-                "a lower training.accumulate or more pairs"
+                f"{counted(len(self.store), 'pair')} cannot fill the {counted(steps, 'batch')} of a step; "
+                "use fewer ranks, a lower training.accumulate or more pairs"
             )
 
     def count(self, epoch: int) -> int:

@@ -13,6 +13,7 @@ from clearhead.data.sources.streams import lines, suffix
 from clearhead.data.sources.tables import csv_rows, tsv_rows
 from clearhead.errors import DataError
 from clearhead.text.normalize import without_surrogates
+from clearhead.wording import counted
 
 # The usual names of the two columns or fields.
 IMAGES = ("image", "file_name", "filename", "image_name", "file", "path", "name")
@@ -57,7 +58,7 @@ def _table_captions(path: Path) -> Iterator[Caption]:
         if len(row) <= max(image, caption):
             wanted = "a comma" if separator == "," else "a tab"
             raise DataError(
-                f"{path}, line {number}: {len(row)} column{'s' * (len(row) != 1)}; each line needs the file "
+                f"{path}, line {number}: {counted(len(row), 'column')}; each line needs the file "
                 f"name of an image, {wanted} and a caption"
             )
         yield Caption(NUMBER.sub("", row[image].strip()), row[caption].strip())

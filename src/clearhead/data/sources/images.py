@@ -16,6 +16,7 @@ from clearhead.data.progress import count_share
 from clearhead.data.sources.columns import listed, usual_name
 from clearhead.data.sources.streams import check_rereadable, content_hash, open_file, suffix
 from clearhead.errors import DataError
+from clearhead.wording import counted
 
 # The usual names of columns and of folders.
 IMAGES, LABELS = ("image", "img", "images"), ("label", "labels", "class", "category", "fine_label")
@@ -89,7 +90,8 @@ def npz_images(path: Path) -> Iterator[LabelledImage]:
     images = _npz_sources(path, arrays)
     labels = arrays.get("labels", np.full(len(images), ""))
     if len(labels) != len(images) or labels.ndim != 1:
-        raise DataError(f"{path}: has {len(images):,} images, but labels of shape {list(labels.shape)}")
+        number = counted(len(images), "image")
+        raise DataError(f"{path}: has {number}, but labels of shape {list(labels.shape)}")
     names = [_text(name) for name in arrays.get("label_names", [])]
     for number, (image, label) in enumerate(zip(images, labels, strict=True)):
         text = _text(label)
@@ -136,7 +138,7 @@ def named_images(path: Path) -> dict[str, ImageSource]:
     arrays = _npz_arrays(path)
     images, names = _npz_sources(path, arrays), [_text(name) for name in arrays.get("names", [])]
     if len(names) != len(images):
-        raise DataError(f"{path}: has {len(images):,} images, but {len(names):,} 'names'")
+        raise DataError(f"{path}: has {counted(len(images), 'image')}, but {len(names):,} 'names'")
     return dict(zip(names, images, strict=True))
 
 

@@ -12,6 +12,7 @@ from clearhead.data.sources.streams import lines, suffix
 from clearhead.data.sources.tables import Rows, csv_rows, tsv_rows
 from clearhead.errors import DataError
 from clearhead.text.normalize import without_surrogates
+from clearhead.wording import counted
 
 # The usual names of the two columns.
 LABELS = ("label", "labels", "class", "category", "sentiment", "target")
@@ -94,12 +95,12 @@ def _examples(path: Path, rows: Rows, columns: Columns | None) -> Iterator[Examp
     for number, row in chain(peeked[1:] if named else peeked, rows):
         if len(row) < needed:
             raise DataError(
-                f"{path}, line {number}: {len(row)} columns where {needed} are needed; "
+                f"{path}, line {number}: {counted(len(row), 'column')} where {needed} are needed; "
                 f"separate them by {separator}"
             )
         if any(field.strip() for field in row[len(header) :]):
             raise DataError(
-                f"{path}, line {number}: {len(row)} columns, but line {first} has {len(header)}; "
+                f"{path}, line {number}: {counted(len(row), 'column')}, but line {first} has {len(header)}; "
                 + ("quote fields with commas" if separator == "commas" else "remove the tabs in fields")
             )
         yield Example(row[label].strip(), row[text])

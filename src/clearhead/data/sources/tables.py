@@ -9,6 +9,7 @@ from clearhead.data.pair import Pair
 from clearhead.data.sources.columns import Columns, listed, named_languages, usual_columns
 from clearhead.data.sources.streams import lines, suffix
 from clearhead.errors import DataError
+from clearhead.wording import counted
 
 Rows = Iterator[tuple[int, list[str]]]
 
@@ -44,7 +45,8 @@ def read_aligned(source: Path, target: Path) -> Iterator[Pair]:
     sources, targets = sources + sum(1 for _ in ours), targets + sum(1 for _ in theirs)
     if sources != targets:
         raise DataError(
-            f"{source} has {sources} lines but {target} has {targets}; aligned files need the same number"
+            f"{source} has {counted(sources, 'line')} but {target} has {targets}; "
+            "aligned files need the same number"
         )
 
 
@@ -87,7 +89,7 @@ def _pairs(path: Path, rows: Rows, languages: tuple[str, str], columns: Columns 
         if len(row) < needed:
             separator = "commas" if suffix(path) == ".csv" else "tabs"
             raise DataError(
-                f"{path}, line {number}: {len(row)} columns where {needed} are needed; "
+                f"{path}, line {number}: {counted(len(row), 'column')} where {needed} are needed; "
                 f"separate them by {separator}"
             )
         yield Pair(row[source], row[target])

@@ -35,7 +35,7 @@ def neighbours_view(context: PictureContext) -> Picture:
     explanation, embedding = context.explanation, _embedding(context)
     assert embedding is not None
     matrix, processor = embedding.weight.detach().float(), explanation.processor
-    specials = range(len(processor.special_tokens)) if isinstance(processor, Tokenizer) else ()
+    specials = processor.special_ids if isinstance(processor, Tokenizer) else ()
     found = []
     for token in {token.id: token for token in _tokens(context)}.values():
         near = nearest(matrix, matrix[token.id], NEIGHBOURS, {*specials, token.id})

@@ -23,10 +23,11 @@ from clearhead.evaluation.captions import (
 from clearhead.tasks.captioning.data import CaptionedImages, Corpus, LeftOut, captioned_images, decode_images
 from clearhead.tasks.captioning.recipe import CaptionsConfig
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.evaluation.metric import Score
-    from clearhead.tasks.captioning.model import CaptionModel
+    from clearhead.tasks.captioning.model import CaptionModel, CaptionOptions
 
 
 @dataclass(frozen=True)
@@ -99,18 +100,16 @@ def evaluate(
     *,
     data: str | None = None,
     out: Path | None = None,
+    options: "CaptionOptions | None" = None,
     progress: ProgressCallback = ignore_progress,
     reading: ProgressCallback = ignore_progress,
-    **search: Any,
 ) -> Evaluation:
     """Scores on the captions of a file, else on the recipe's test images; `out` receives the captions."""
-    from clearhead.tasks.captioning.model import CaptionOptions
-
     images, left_out, candidates = test_images(data, folder)
     if out:
         out.touch()
     test, damaged = decode_images(images, model.processor.image, reading)
-    found = model.caption_pixels(test.pixels, CaptionOptions(**search), progress)
+    found = model.caption_pixels(test.pixels, options, progress)
     captions = [str(one) for one in found]
     if out:
         lines = (f"{name}\t{text}\n" for name, text in zip(test.names, captions, strict=True))
@@ -119,7 +118,7 @@ def evaluate(
     without = replace(left_out, damaged=tuple(damaged))
     notes = (f"left out: {without}",) if str(without) else ()
     record = {"images": len(test), **scores.record(), "left_out": str(without)}
-    title = f"{model.name or folder} on {len(test):,} image{'s' * (len(test) != 1)}"
+    title = f"{model.name or folder} on {counted(len(test), 'image')}"
     return Evaluation((title, *scores.lines()), record, notes)
 
 

@@ -22,8 +22,11 @@ from clearhead.layers.layout import Plain
 from clearhead.models import Captioner
 from clearhead.options import Options, check_text
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.model import TaskModel
 from clearhead.tasks.samples import sample_images
-from clearhead.tasks.translation.model import SearchConfig, prefix_ids, target_tokens
+from clearhead.tasks.translation.options import SearchConfig
+from clearhead.tasks.translation.pair import target_tokens
+from clearhead.tasks.translation.search import prefix_ids
 from clearhead.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 # Images that are described at once.
@@ -67,14 +70,11 @@ class CaptionOptions(Options):
         return replace(self, beam=beam, length_penalty=penalty)
 
 
-class CaptionModel:
+class CaptionModel(TaskModel):
     """A captioner with its image processor and its tokenizer."""
 
     task = "captioning"
-    evaluate_options: ClassVar[tuple[str, ...]] = ("data", "beam", "length_penalty", "out")
     evaluate_unit: ClassVar[str] = "image"
-    name = ""
-    """The name or folder it was loaded from."""
 
     def __init__(self, model: Captioner, processor: CaptionProcessor, search: SearchConfig):
         self.model, self.processor, self.search = model.eval(), processor, search
@@ -84,6 +84,9 @@ class CaptionModel:
         search = parse_settings(SearchConfig, checkpoint.settings.get("search", {}), group="search")
         assert isinstance(checkpoint.model, Captioner)
         return cls(checkpoint.model, checkpoint.processor, search)
+
+    def facts(self) -> list[str]:
+        return [f"vocabulary {self.tokenizer.size:,}"]
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -161,15 +164,20 @@ class CaptionModel:
         *,
         target: str | None = None,
         names: Sequence[str] = ("*",),
-        options: CaptionOptions | None = None,
+        beam: int | None = None,
+        nbest: int = 1,
+        length_penalty: float | None = None,
+        prefix: str | Sequence[int] = "",
     ) -> Explanation:
         """A caption at full speed, then one captured pass over image and caption.
 
         The first argument is an image, here a file's name, because commands pass the texts of other models
-        like this. Captures a given caption, `target`, instead of the model's own.
+        like this. Captures a given caption, `target`, instead of the model's own. The other keyword
+        arguments are those of `CaptionOptions`.
         """
         pixels = self.processor.image.pixels([text])
-        options, found, tree = (options or CaptionOptions()).resolved(self.search), [], None
+        options = CaptionOptions(beam, nbest, length_penalty, prefix).resolved(self.search)
+        found, tree = [], None
         if target is None:
             tree = Tree(EOS, options.beam or 1)
             (found,) = self._search(pixels, options, tree)
@@ -200,22 +208,33 @@ class CaptionModel:
 
     def explain_options(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of `explain` for an explorer request."""
-        beam, prefix = request.get("beam"), request.get("forced") or request.get("prefix") or ""
-        options = {"options": CaptionOptions(beam=beam, prefix=prefix)} if beam or prefix else {}
-        return {"target": request.get("target"), **options}
+        beam, prefix = request.get("beam"), request.get("forced") or request.get("prefix")
+        given = {"target": request.get("target")}
+        return {**given, **({"beam": beam} if beam else {}), **({"prefix": prefix} if prefix else {})}
 
     def evaluate(
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
+        data: str | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        out: Path | str | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
-        **options: Any,
     ) -> Evaluation:
-        """Scores on captioned images; the options are those of tasks/captioning/evaluate.py."""
+        """Scores on the captions of a file, or on the recipe's test images; `out` receives the captions."""
         from clearhead.tasks.captioning.evaluate import evaluate
 
-        return evaluate(self, folder, progress=progress, reading=reading, **options)
+        return evaluate(
+            self,
+            self._held_out(folder),
+            data=data,
+            out=None if out is None else Path(out),
+            options=CaptionOptions(beam=beam, length_penalty=length_penalty),
+            progress=progress,
+            reading=reading,
+        )
 
     def _inputs(self, pixels: UInt8[Tensor, "images 3 size size"]) -> Tensor:
         return self.processor.image.normalize(pixels.to(self.device))

@@ -11,7 +11,7 @@ from clearhead.data.images import Fit
 from clearhead.models import CaptionerConfig
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.split_files import PARTS, Files
-from clearhead.tasks.translation.model import SearchConfig
+from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.optimizer import AdamWConfig, OptimizerConfig

@@ -26,6 +26,7 @@ from clearhead.tasks.captioning.recipe import (
 from clearhead.tasks.sizing import EFFICIENCY, FittedRecipe, flops_per_second, steps_of, with_changes
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training.schedule import CosineSchedule
+from clearhead.wording import counted
 
 # Fewer images than this teach nothing.
 MIN_IMAGES = 20
@@ -54,7 +55,7 @@ class FittedCaptions(FittedRecipe):
             *left_out,
             f"vocabulary: {self.recipe.tokenizer.vocabulary:,} words, lower-cased",
             f"model: {model.summary}, images of {model.encoder.image_size} pixels",
-            f"run: {run.steps:,} steps of {self.recipe.batches.images} images, validated every "
+            f"run: {counted(run.steps, 'step')} of {self.recipe.batches.images} images, validated every "
             f"{run.validate_every:,}; the best model is kept",
         ]
 
@@ -82,7 +83,7 @@ def fit_captions(
     corpus = Corpus.read(data, seed=1)
     if len(corpus.train) < MIN_IMAGES:
         raise DataError(
-            f"{' and '.join(paths)}: {len(corpus.train)} images with captions to train on, "
+            f"{' and '.join(paths)}: {counted(len(corpus.train), 'image')} with captions to train on, "
             f"{len(corpus.validation)} held out; a captioner needs at least {MIN_IMAGES} to train on, better "
             "thousands"
         )

@@ -36,6 +36,7 @@ from clearhead.tasks.samples import write_samples
 from clearhead.tasks.task import RunContext, Task
 from clearhead.text.tokenizer import UNK, Tokenizer
 from clearhead.training import cross_entropy_loss
+from clearhead.wording import counted
 
 
 def caption_loss(
@@ -123,10 +124,10 @@ class CaptioningTask(Task):
             title="A captioner of images",
             about=f"Trained with clearhead: {recipe.model.summary}, images of "
             f"{recipe.model.encoder.image_size} pixels, {recipe.tokenizer.kind} vocabulary, {parameters:,} "
-            f"parameters; {step:,} training steps on {len(self.train):,} images.",
+            f"parameters; {counted(step, 'training step')} on {counted(len(self.train), 'image')}.",
             use=["clearhead caption IMAGE.jpg --model THIS-FOLDER", "clearhead evaluate THIS-FOLDER"],
             data=[f"{Path(file).name} and its images" for file in data.captions],
-            held_out=f"{len(self.validation):,} images were held out from training."
+            held_out=f"Held out from training: {counted(len(self.validation), 'image')}."
             if data.holds_out
             else "",
             scores=scores,
@@ -174,6 +175,6 @@ class CaptioningTask(Task):
         captions = sum(map(len, self.train.captions))
         left_out = f"; left out: {self.left_out}" if str(self.left_out) else ""
         return (
-            f"images to train on: {len(self.train):,} with {captions:,} captions, {len(self.validation):,} "
-            f"for validation{left_out}"
+            f"images to train on: {len(self.train):,} with {counted(captions, 'caption')}, "
+            f"{len(self.validation):,} for validation{left_out}"
         )

@@ -22,9 +22,9 @@ from clearhead.data.sources.streams import UndecodableError
 from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError
 from clearhead.tasks.classification.recipe import LabelledConfig
-from clearhead.tasks.wording import counted, quoted
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import PAD
+from clearhead.wording import counted, quoted
 
 # More different labels than this are most likely not labels.
 MAX_LABELS = 1000
@@ -206,7 +206,8 @@ class LabelledBatches(PlannedBatches[Rows, LabelledBatch]):
         self.texts, self.classes, self.config = texts, classes, config
         if len(texts) < self.share.batches_per_step:
             raise DataError(
-                f"{len(texts)} texts are too few for the {self.share.batches_per_step} batches of a step; "
+                f"{counted(len(texts), 'text')} cannot fill the "
+                f"{counted(self.share.batches_per_step, 'batch')} of a step; "
                 "use fewer ranks, a lower training.accumulate or more texts"
             )
 

@@ -19,7 +19,7 @@ from clearhead.inspection.relevance import RANDOM, DeletionTest
 from clearhead.tasks.classification.data import check_known, class_numbers, label_matrix, read_labelled
 from clearhead.tasks.classification.recipe import VALIDATION, LabelledConfig
 from clearhead.tasks.evaluation import Evaluation
-from clearhead.tasks.wording import counted
+from clearhead.wording import counted
 
 Logits = Callable[[Sequence[str]], Float[Tensor, "texts classes"]]
 # Texts by which awareness of order and context is measured, and classified at once.

@@ -26,6 +26,7 @@ from clearhead.tasks.classification.data import LabelledBatch, LabelledBatches, 
 from clearhead.tasks.classification.evaluate import deletion_lines, evaluate, sample_texts
 from clearhead.tasks.classification.relevance import relevance_of, tested
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.model import TaskModel, listed
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer
 
@@ -58,13 +59,10 @@ class Classification:
         return self.probabilities[self.label]
 
 
-class ClassificationModel(ABC):
+class ClassificationModel(TaskModel, ABC):
     """A classifier with its labels; a subclass knows what its model reads."""
 
     task = "classification"
-    name = ""
-    """The name or folder it was loaded from."""
-    evaluate_options: ClassVar[tuple[str, ...]] = ("labels",)
     evaluate_unit: ClassVar[str] = "text"
 
     def __init__(self, model: Any, processor: Any):
@@ -78,6 +76,9 @@ class ClassificationModel(ABC):
         if len(checkpoint.processor.labels) < 2:
             raise ModelError(f"{checkpoint.processor.FILE}: has no labels; this model classifies nothing")
         return kind(checkpoint.model, checkpoint.processor)
+
+    def facts(self) -> list[str]:
+        return [listed(self.labels)]
 
     @property
     def device(self) -> torch.device:
@@ -128,22 +129,15 @@ class ClassificationModel(ABC):
 
     def evaluate(
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
         labels: str | None = None,
-        explanations: int | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
         """Accuracy, F1, calibration and the confusion matrix on labelled texts, or on those of the recipe."""
-        found = evaluate(self.logits, self.labels, folder, labels, progress, self.multi_label)
-        return found if explanations is None else self._with_test(found, folder, labels, explanations)
-
-    def _with_test(
-        self, found: Evaluation, folder: Path, labels: str | None, explanations: int
-    ) -> Evaluation:
-        """An evaluation that also tests explanations, on some of the texts."""
-        raise SettingsError("explanations: the evidence of a bag is exact, there is nothing to test")
+        folder = self._held_out(folder)
+        return evaluate(self.logits, self.labels, folder, labels, progress, self.multi_label)
 
     def _class(self, text: str, label: str | None) -> int:
         check_text(text)
@@ -179,7 +173,6 @@ class BagModel(ClassificationModel):
 class SequenceModel(ClassificationModel):
     """A bidirectional LSTM or an encoder in use."""
 
-    evaluate_options = ("labels", "explanations")
     model: BiLSTM | Encoder
     processor: TextProcessor
 
@@ -252,9 +245,23 @@ class SequenceModel(ClassificationModel):
         classes = self.logits_of(sequences).argmax(-1).cpu()
         return tested(self, sequences, classes, relevance_of(self, sequences, classes))
 
-    def _with_test(
-        self, found: Evaluation, folder: Path, labels: str | None, explanations: int
+    def evaluate(
+        self,
+        folder: Path | str | None = None,
+        *,
+        labels: str | None = None,
+        explanations: int | None = None,
+        progress: ProgressCallback = ignore_progress,
+        reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
+        """Accuracy, F1, calibration and the confusion matrix on labelled texts, or on those of the recipe.
+
+        `explanations` is the number of texts on which explanations are tested too.
+        """
+        folder = self._held_out(folder)
+        found = super().evaluate(folder, labels=labels, progress=progress, reading=reading)
+        if explanations is None:
+            return found
         if explanations < 1:
             raise SettingsError(f"explanations: {explanations} texts are too few; pass 1 or more")
         test = self.test_explanations(sample_texts(labels, folder, explanations))

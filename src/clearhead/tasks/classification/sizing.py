@@ -27,9 +27,9 @@ from clearhead.tasks.sizing import (
     steps_of,
     with_changes,
 )
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import CosineSchedule
+from clearhead.wording import counted
 
 RULE = 1500
 """From this ratio of texts to words per text on, a sequence model should win (Google's guide to text
@@ -75,11 +75,12 @@ class FittedLabels(FittedRecipe):
             )
             return found
         run = self.recipe.training
-        layers = f"{model.layers} layer{'s' if model.layers > 1 else ''}"
+        layers = counted(model.layers, "layer")
         return [
             *found,
             f"model: {model.kind}, width {model.width}, {layers}, texts of up to {model.max_length} tokens",
-            f"run: {run.steps:,} steps, validated every {run.validate_every:,}; the best model is kept",
+            f"run: {counted(run.steps, 'step')}, validated every {run.validate_every:,}; "
+            "the best model is kept",
         ]
 
     def _why(self) -> str:

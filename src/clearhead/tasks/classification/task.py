@@ -33,9 +33,9 @@ from clearhead.tasks.classification.recipe import VALIDATION, ClassificationReci
 from clearhead.tasks.events import Event, Finished, Note, Validation
 from clearhead.tasks.records import write_examples
 from clearhead.tasks.task import ONE_STEP, RunContext, Task, publish
-from clearhead.tasks.wording import label_list
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+from clearhead.wording import counted, label_list
 
 
 class ClassificationTask(Task):
@@ -100,11 +100,11 @@ class ClassificationTask(Task):
     def card(self, model: nn.Module, step: int, scores: Mapping[str, float]) -> str:
         data, labels = self.recipe.data, self.texts.labels
         parameters = parameter_count(model)
-        steps = "" if self.recipe.is_bag else f"; {step:,} training steps"
+        steps = "" if self.recipe.is_bag else f"; {counted(step, 'training step')}"
         return card(
-            title=f"A classifier of texts with {len(labels)} labels",
+            title=f"A classifier of texts with {counted(len(labels), 'label')}",
             about=f"Trained with clearhead: a model of kind {self.recipe.model.kind} with {parameters:,} "
-            f"parameters on {len(self.texts.train):,} texts{steps}. Labels: {label_list(labels)}.",
+            f"parameters on {counted(len(self.texts.train), 'text')}{steps}. Labels: {label_list(labels)}.",
             use=["clearhead classify 'A text' --model THIS-FOLDER", "clearhead evaluate THIS-FOLDER"],
             data=[data_line(file) for file in data.train],
             held_out="" if data.validation or not data.holds_out else f"`{VALIDATION}` was held out.",
@@ -217,6 +217,6 @@ class ClassificationTask(Task):
         blank = f"; {texts.blank:,} without words or a label are left out" if texts.blank else ""
         return (
             f"texts to train on: {len(texts.train):,}, {len(texts.validation):,} for validation; "
-            f"{len(texts.labels)} labels{' (any number per text)' if texts.multi_label else ''}: "
+            f"{counted(len(texts.labels), 'label')}{' (any number per text)' if texts.multi_label else ''}: "
             f"{label_list(texts.labels)}{blank}"
         )

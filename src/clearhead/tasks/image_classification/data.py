@@ -21,7 +21,7 @@ from clearhead.errors import DataError
 from clearhead.files import atomic_path
 from clearhead.tasks.image_classification.recipe import ImagesConfig
 from clearhead.tasks.images import FullBatches, Pixels, Rows, decode_all
-from clearhead.tasks.wording import counted, quoted
+from clearhead.wording import counted, quoted
 
 LEVELS = 256
 

@@ -17,7 +17,7 @@ from clearhead.tasks.classification.evaluate import absent_labels, confusion_tab
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.image_classification.data import DecodedImages, check_known, decode_images, listed
 from clearhead.tasks.image_classification.recipe import VALIDATION, ImagesConfig
-from clearhead.tasks.wording import counted
+from clearhead.wording import counted
 
 PixelLogits = Callable[[UInt8[Tensor, "images 3 size size"]], Float[Tensor, "images classes"]]
 # Images that are classified at once.

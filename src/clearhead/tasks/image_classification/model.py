@@ -23,6 +23,7 @@ from clearhead.tasks.classification.model import Classification
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.image_classification.evaluate import evaluate
 from clearhead.tasks.image_classification.relevance import image_relevance
+from clearhead.tasks.model import TaskModel, listed
 from clearhead.tasks.samples import sample_images
 
 # Images that are classified at once.
@@ -31,14 +32,11 @@ Pixels = UInt8[Tensor, "images 3 size size"]
 Logits = Float[Tensor, "images classes"]
 
 
-class ImageClassificationModel:
+class ImageClassificationModel(TaskModel):
     """A vision Transformer with its labels."""
 
     task: ClassVar[str] = "image_classification"
-    name = ""
-    """The name or folder it was loaded from."""
     multi_label: ClassVar[bool] = False
-    evaluate_options: ClassVar[tuple[str, ...]] = ("data",)
     evaluate_unit: ClassVar[str] = "image"
 
     def __init__(self, model: ViT, processor: ImageProcessor):
@@ -51,6 +49,9 @@ class ImageClassificationModel:
         if len(checkpoint.processor.labels) < 2:
             raise ModelError(f"{checkpoint.processor.FILE}: has no labels; this model classifies nothing")
         return cls(checkpoint.model, checkpoint.processor)
+
+    def facts(self) -> list[str]:
+        return [listed(self.labels)]
 
     @property
     def device(self) -> torch.device:
@@ -135,11 +136,11 @@ class ImageClassificationModel:
 
     def evaluate(
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
         data: str | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
         """Accuracy, F1, calibration and confusion matrix on labelled images, or on those of the recipe."""
-        return evaluate(self.pixel_logits, self.processor, folder, data, progress, reading)
+        return evaluate(self.pixel_logits, self.processor, self._held_out(folder), data, progress, reading)

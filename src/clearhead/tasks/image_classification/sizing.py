@@ -24,9 +24,9 @@ from clearhead.tasks.image_classification.recipe import (
     ImageTraining,
 )
 from clearhead.tasks.sizing import FittedRecipe, steps_of, with_changes
-from clearhead.tasks.wording import counted
 from clearhead.training.optimizer import MuonConfig
 from clearhead.training.schedule import CosineSchedule
+from clearhead.wording import counted
 
 # Images whose sizes stand for those of all.
 SAMPLE = 100
@@ -57,9 +57,9 @@ class FittedImages(FittedRecipe):
             f"images: {self.images:,}, the shorter side of the median one {self.median} pixels; "
             f"{self.labels} labels",
             f"model: images of {model.image_size} pixels, {model.side} x {model.side} patches, width "
-            f"{model.width}, {model.layers} layers",
-            f"run: {run.steps:,} steps of {batch} images, validated every {run.validate_every:,}; the best "
-            "model is kept",
+            f"{model.width}, {counted(model.layers, 'layer')}",
+            f"run: {counted(run.steps, 'step')} of {batch} images, validated every "
+            f"{run.validate_every:,}; the best model is kept",
         ]
 
     def seconds(self, device: torch.device) -> float:

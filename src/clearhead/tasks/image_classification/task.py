@@ -23,7 +23,7 @@ from clearhead.tasks.image_classification.recipe import VALIDATION, ImageClassif
 from clearhead.tasks.records import naming
 from clearhead.tasks.samples import COUNT, write_samples
 from clearhead.tasks.task import RunContext, Task
-from clearhead.tasks.wording import counted, label_list
+from clearhead.wording import counted, label_list
 
 SHOWN_PROBLEMS = 3
 
@@ -88,9 +88,10 @@ class ImageClassificationTask(Task):
             f"`{VALIDATION}` was held out." if len(self.images.validation) and not data.validation else ""
         )
         return card(
-            title=f"A classifier of images with {len(labels)} labels",
+            title=f"A classifier of images with {counted(len(labels), 'label')}",
             about=f"Trained with clearhead: a vision Transformer with {parameters:,} parameters on "
-            f"{counted(len(self.images.train), 'image')} of {size} x {size} pixels; {step:,} training steps. "
+            f"{counted(len(self.images.train), 'image')} of {size} x {size} pixels; "
+            f"{counted(step, 'training step')}. "
             f"Labels: {label_list(labels)}.",
             use=["clearhead classify image.jpg --model THIS-FOLDER", "clearhead evaluate THIS-FOLDER"],
             data=[data_line(file) for file in data.train],
@@ -122,5 +123,5 @@ class ImageClassificationTask(Task):
         left_out = f"; {counted(len(images.problems), 'image')} left out" if images.problems else ""
         return (
             f"images to train on: {len(images.train):,}, {len(images.validation):,} for validation; "
-            f"{len(images.labels)} labels: {label_list(images.labels)}{left_out}"
+            f"{counted(len(images.labels), 'label')}: {label_list(images.labels)}{left_out}"
         )

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from clearhead.data.build import cached_store, cached_texts
+from clearhead.data.cache import cache_folder
 from clearhead.data.pair import Pair, TaggedPair
 from clearhead.data.sources.corpus import read_pairs
 from clearhead.data.sources.documents import files, read_all_documents, texts_hash
@@ -20,9 +21,9 @@ from clearhead.data.store import PairStore, TextStore
 from clearhead.data.survey import Survey, TextSplit, split_text
 from clearhead.errors import DataError
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, PlainTextConfig, TextConfig
-from clearhead.tasks.records import cache_folder, write_named
-from clearhead.tasks.wording import counted
+from clearhead.tasks.records import write_named
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+from clearhead.wording import counted
 
 Part = Literal["train", "validation"]
 ConfigT = TypeVar("ConfigT", bound=PlainTextConfig)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.data.build import cached_texts
+from clearhead.data.cache import cache_folder
 from clearhead.data.delimited import DelimitedDocuments
 from clearhead.data.pair import Pair
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
@@ -21,9 +22,8 @@ from clearhead.evaluation.perplexity import Perplexity, perplexity
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.model import LanguageModel
 from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION
-from clearhead.tasks.records import cache_folder
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import PAD, UNK
+from clearhead.wording import counted
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
 from clearhead.tasks.language.sliding_window import SlidingWindow
+from clearhead.tasks.model import TaskModel
 from clearhead.text.tokenizer import UNK, Tokenizer
 
 ANSWER = "{answer}"
@@ -59,7 +60,7 @@ class PromptFormat:
         return cls(start, prefix, suffix.format(), columns)
 
 
-class LanguageModel:
+class LanguageModel(TaskModel):
     """A language model with its tokenizer and its prompt format.
 
     It wraps a GPT or another CausalModel; a family that generates otherwise overrides `window`, `device` and
@@ -67,10 +68,7 @@ class LanguageModel:
     """
 
     task = "language"
-    evaluate_options = ("text", "field", "stride")
     evaluate_unit = "window"
-    name = ""
-    """The name or folder it was loaded from."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, prompt_format: PromptFormat | None = None):
         self.model = model.eval()
@@ -84,6 +82,9 @@ class LanguageModel:
         tokenizer = processor if isinstance(processor, Tokenizer) else processor.tokenizer
         assert isinstance(checkpoint.model, CausalModel)
         return cls(checkpoint.model, tokenizer, PromptFormat.from_settings(checkpoint.settings, tokenizer))
+
+    def facts(self) -> list[str]:
+        return [f"vocabulary {self.tokenizer.size:,}", f"context {self.context_length:,}"]
 
     @property
     def engine(self) -> CausalModel | CudaGraphGPT:
@@ -197,9 +198,25 @@ class LanguageModel:
         results = [replace(group[0], samples=tuple(group)) for group in grouped]
         return results[0] if isinstance(prompts, str) else results
 
-    def stream(self, prompt: str, options: GenerateOptions | None = None) -> Iterator[StreamedText]:
-        """The continuation of a text as it is generated, in pieces."""
-        options = options or GenerateOptions()
+    def stream(
+        self,
+        prompt: str,
+        *,
+        tokens: int = 200,
+        temperature: float = 0.8,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        stop: str | Sequence[str] = (),
+        seed: int = 0,
+        samples: int = 1,
+        logprobs: int = 0,
+        overflow: Literal["slide", "cut"] = "slide",
+    ) -> Iterator[StreamedText]:
+        """The continuation of a text as it is generated, in pieces; keyword arguments as in `generate`."""
+        filters = (temperature, top_k, top_p, min_p, repetition_penalty)
+        options = GenerateOptions(tokens, *filters, stop, seed, samples, logprobs, overflow)
         ids = self.encode(prompt)
         return iter(Decoder(self, [ids] * options.samples, range(options.samples), options))
 
@@ -209,15 +226,21 @@ class LanguageModel:
         tokens: int = 0,
         *,
         names: Sequence[str] = ("*",),
-        options: GenerateOptions | None = None,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        seed: int = 0,
     ) -> Explanation:
-        """One captured pass over a text and the tokens that the model adds to it.
+        """One captured pass over a text and the tokens that the model adds to it, by default greedily.
 
-        Keeps only tensors whose names match. Without `options` the continuation is greedy.
+        Keeps only tensors whose names match. The other keyword arguments are those of `generate`.
         """
         if not isinstance(tokens, int) or tokens < 0:
             raise SettingsError(f"tokens: {tokens!r} should be the number of tokens to add, 0 for none")
-        options = replace(options or GenerateOptions(temperature=0.0), tokens=tokens or 1)
+        filters = (temperature, top_k, top_p, min_p, repetition_penalty)
+        options = GenerateOptions(tokens or 1, *filters, seed=seed)
         prompt = self.encode(text)
         if len(prompt) > self.context_length:
             raise TextError(
@@ -251,16 +274,30 @@ class LanguageModel:
 
     def evaluate(
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
+        text: str | Sequence[str] = (),
+        field: str | None = None,
+        stride: int | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
-        **options: Any,
     ) -> Evaluation:
-        """Perplexity on test text; the options are those of tasks/language/evaluate.py."""
+        """Loss, perplexity and bits per byte on text files, or on the text held out in the model's folder.
+
+        `field` names the text in .jsonl and .parquet files; the window moves by `stride` tokens, by default
+        half of it.
+        """
         from clearhead.tasks.language.evaluate import evaluate
 
-        return evaluate(self, folder, progress=progress, reading=reading, **options)
+        return evaluate(
+            self,
+            self._held_out(folder),
+            text=as_texts(text),
+            field=field,
+            stride=stride,
+            progress=progress,
+            reading=reading,
+        )
 
     def about(self) -> dict[str, Any]:
         """The limits of the model, for the explorer."""
@@ -272,7 +309,7 @@ class LanguageModel:
         if not tokens or not request.get("temperature"):
             return {"tokens": tokens}
         names = [name for name in ("temperature", "top_k", "top_p", "seed") if name in request]
-        return {"tokens": tokens, "options": GenerateOptions(**{name: request[name] for name in names})}
+        return {"tokens": tokens, **{name: request[name] for name in names}}
 
     @torch.inference_mode()
     def next_logits(

@@ -24,10 +24,10 @@ from clearhead.tasks.sizing import (
     steps_of,
     with_changes,
 )
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training import TimeBudget
 from clearhead.training.schedule import StableSchedule
+from clearhead.wording import counted
 
 # A text with more distinct characters gets a byte-level BPE tokenizer.
 MAX_ALPHABET = 400
@@ -90,12 +90,13 @@ class FittedText(FittedRecipe):
         return [
             text_line(survey),
             f"tokenizer: {tokens}",
-            f"model: width {model.width}, ffn_width {model.ffn_width}, {model.layers} layers, "
-            f"{model.attention.heads} heads, context of {model.context_length} tokens, "
+            f"model: width {model.width}, ffn_width {model.ffn_width}, {counted(model.layers, 'layer')}, "
+            f"{counted(model.attention.heads, 'head')}, context of {model.context_length} tokens, "
             f"dropout {model.dropout}",
-            f"run: {'about ' if self.planned_seconds else ''}{recipe.training.steps:,} steps of "
-            f"{recipe.batches.tokens:,} tokens ({epochs:.3g} "
-            f"epochs), validated every {recipe.training.validate_every:,}; the best model is kept",
+            f"run: {'about ' * bool(self.planned_seconds)}{counted(recipe.training.steps, 'step')} of "
+            f"{recipe.batches.tokens:,} tokens "
+            f"({epochs:.3g} epochs), validated every {recipe.training.validate_every:,}; "
+            "the best model is kept",
         ]
 
 

@@ -23,6 +23,7 @@ from clearhead.tasks.language.recipe import VALIDATION, LanguageRecipe
 from clearhead.tasks.language.text_task import Store, TextTask
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import Criterion, chunked_cross_entropy
+from clearhead.wording import counted
 
 Batch = TextBatch | CropBatch
 
@@ -85,8 +86,9 @@ class LanguageTask(TextTask):
         return card(
             title="A language model",
             about=f"Trained with clearhead: {parameters:,} parameters, width "
-            f"{config.width}, {config.layers} layers, {config.attention.heads} heads, a context of "
-            f"{config.context_length} tokens, {recipe.tokenizer.kind} vocabulary; {step:,} training steps.",
+            f"{config.width}, {counted(config.layers, 'layer')}, {counted(config.attention.heads, 'head')}, "
+            f"a context of {config.context_length} tokens, {recipe.tokenizer.kind} vocabulary; "
+            f"{counted(step, 'training step')}.",
             use=[
                 "clearhead generate 'Once upon a time' --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER",

@@ -12,8 +12,8 @@ from clearhead.models import MODELS
 from clearhead.tasks.events import Note
 from clearhead.tasks.language.data import Instructions, Part, TextCorpus, write_held_out
 from clearhead.tasks.task import RunContext, Task
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import UNK, Tokenizer
+from clearhead.wording import counted
 
 Store = TextStore | PairStore
 

@@ -17,7 +17,7 @@ from clearhead.tasks.language.evaluate import held_out_text
 from clearhead.tasks.masked.data import MaskedCorpus, check_masked_texts, masked_texts
 from clearhead.tasks.masked.loss import masked_score
 from clearhead.tasks.masked.recipe import MaskedTextConfig
-from clearhead.tasks.wording import counted
+from clearhead.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.tasks.masked.model import MaskedModel

@@ -21,6 +21,7 @@ from clearhead.options import as_texts, check_text
 from clearhead.tasks.classification.data import shorten
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.masked.loss import predicting
+from clearhead.tasks.model import TaskModel
 from clearhead.text.masks import WRITTEN, MaskedText, encode_masked
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import PAD, Tokenizer
@@ -53,14 +54,11 @@ class Filled:
         return self.filled
 
 
-class MaskedModel:
+class MaskedModel(TaskModel):
     """An encoder that predicts masked tokens, with its tokenizer."""
 
     task = "masked"
-    evaluate_options = ("text", "field")
     evaluate_unit = "batch"
-    name = ""
-    """The name or folder it was loaded from."""
 
     def __init__(self, model: Encoder, processor: TextProcessor, settings: Mapping[str, Any] | None = None):
         self.model, self.processor = model.eval(), processor
@@ -74,6 +72,9 @@ class MaskedModel:
         if not model.predicts_tokens or processor.tokenizer.mask_id is None:
             raise ModelError(f"{processor.FILE}: has no mask token; this model fills no masks")
         return cls(model, processor, checkpoint.settings)
+
+    def facts(self) -> list[str]:
+        return [f"vocabulary {self.tokenizer.size:,}", f"at most {self.max_length:,} tokens"]
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -160,16 +161,18 @@ class MaskedModel:
 
     def evaluate(
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
+        text: str | Sequence[str] = (),
+        field: str | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
-        **options: Any,
     ) -> Evaluation:
-        """Accuracy and loss of masked tokens; the options are those of tasks/masked/evaluate.py."""
+        """Accuracy and loss of masked tokens in text files, or in the text held out in the folder."""
         from clearhead.tasks.masked.evaluate import evaluate
 
-        return evaluate(self, folder, progress=progress, reading=reading, **options)
+        folder = self._held_out(folder)
+        return evaluate(self, folder, text=as_texts(text), field=field, progress=progress, reading=reading)
 
     def about(self) -> dict[str, Any]:
         """The limits of the model, for the explorer."""

@@ -15,6 +15,7 @@ from clearhead.tasks.masked.recipe import MaskedRecipe, MaskedTextConfig, Masked
 from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import StableSchedule
+from clearhead.wording import counted
 
 # A text whose lines mostly end like this is a list of sentences or paragraphs.
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？", '"', "”", "»", ")")
@@ -62,10 +63,10 @@ class FittedMasked(FittedRecipe):
         return [
             f"{text_line(self.survey)}; a document is a {recipe.data.documents} of plain text",
             f"tokenizer: {recipe.tokenizer.kind}, {recipe.tokenizer.vocabulary:,} tokens",
-            f"model: width {model.width}, ffn_width {model.ffn_width}, {model.layers} layers, "
-            f"{model.attention.heads} heads, texts of up to {model.max_length} tokens",
-            f"run: {recipe.training.steps:,} steps of {recipe.batches.tokens:,} tokens ({epochs:.3g} "
-            f"epochs), {masking.share:.0%} of them masked; validated every "
+            f"model: width {model.width}, ffn_width {model.ffn_width}, {counted(model.layers, 'layer')}, "
+            f"{counted(model.attention.heads, 'head')}, texts of up to {model.max_length} tokens",
+            f"run: {counted(recipe.training.steps, 'step')} of {recipe.batches.tokens:,} tokens "
+            f"({epochs:.3g} epochs), {masking.share:.0%} of them masked; validated every "
             f"{recipe.training.validate_every:,}; the best model is kept",
         ]
 

@@ -24,6 +24,7 @@ from clearhead.tasks.masked.model import MaskedModel
 from clearhead.tasks.masked.recipe import MaskedRecipe
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import MASK, Tokenizer
+from clearhead.wording import counted
 
 MASKED_ACCURACY = Metric("accuracy", "accuracy of masked tokens", higher_is_better=True, format=".1%")
 
@@ -75,9 +76,9 @@ class MaskedTask(TextTask):
         return card(
             title="A masked language model",
             about=f"Pre-trained with clearhead: an encoder with {parameters:,} parameters, width "
-            f"{config.width}, {config.layers} layers, {config.attention.heads} heads, texts of up to "
-            f"{config.max_length} tokens, {recipe.tokenizer.kind} vocabulary; {masking.share:.0%} of the "
-            f"tokens masked; {step:,} training steps.",
+            f"{config.width}, {counted(config.layers, 'layer')}, {counted(config.attention.heads, 'head')}, "
+            f"texts of up to {config.max_length} tokens, {recipe.tokenizer.kind} vocabulary; "
+            f"{masking.share:.0%} of the tokens masked; {counted(step, 'training step')}.",
             use=[
                 "clearhead fill 'The [MASK] drinks milk.' --model THIS-FOLDER",
                 *generate,

@@ -17,8 +17,8 @@ from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.evaluate import held_out_text
 from clearhead.tasks.ngrams.data import SentenceText
 from clearhead.tasks.ngrams.model import NgramModel
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import BOS
+from clearhead.wording import counted
 
 HALF_LIVES = (25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 400.0, 800.0)
 ITERATIONS = 50

@@ -15,6 +15,7 @@ from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import TextError
 from clearhead.models import Ngram
 from clearhead.models.ngram import NgramState
+from clearhead.options import as_texts
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.model import LanguageModel, PromptFormat
 from clearhead.tasks.language.sliding_window import left_padded
@@ -56,7 +57,6 @@ class NgramModel(LanguageModel):
     """An n-gram model with its tokenizer; it generates, and is evaluated, like any language model."""
 
     task = "ngrams"
-    evaluate_options = ("text", "field")
     evaluate_unit = "token"
 
     def __init__(self, model: Ngram, tokenizer: Tokenizer, sentences: Unit, test: Sequence[str] = ()):
@@ -74,6 +74,9 @@ class NgramModel(LanguageModel):
         return cls(
             checkpoint.model, checkpoint.processor, unit, data.get("test") or data.get("validation", ())
         )
+
+    def facts(self) -> list[str]:
+        return [f"order {self.model.config.order}", f"vocabulary {self.tokenizer.size:,}"]
 
     @property
     def device(self) -> torch.device:
@@ -125,18 +128,20 @@ class NgramModel(LanguageModel):
             if ids[position] != BOS
         ]
 
-    def evaluate(
+    def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride], as it has no window to move
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
+        text: str | Sequence[str] = (),
+        field: str | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
-        **options: Any,
     ) -> Evaluation:
-        """Perplexity on test text; the options are those of tasks/ngrams/evaluate.py."""
+        """Perplexity on text files, on the test text of the recipe, or on that held out in the folder."""
         from clearhead.tasks.ngrams.evaluate import evaluate
 
-        return evaluate(self, folder, progress=progress, reading=reading, **options)
+        folder = self._held_out(folder)
+        return evaluate(self, folder, text=as_texts(text), field=field, progress=progress, reading=reading)
 
     def _check_known(self, prompt: str, ids: Sequence[int], number: int) -> None:
         if set(ids) == {UNK}:

@@ -22,8 +22,8 @@ from clearhead.tasks.ngrams.evaluate import score, tune_cache
 from clearhead.tasks.ngrams.model import NgramModel
 from clearhead.tasks.ngrams.recipe import NgramRecipe
 from clearhead.tasks.task import ONE_STEP, RunContext, Task, publish
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.wording import counted
 
 
 class NgramTask(Task):
@@ -125,7 +125,7 @@ def _about(model: Ngram) -> str:
     parts = [f"{int((table.counts > 0).sum()):,} of order {number}" for number, table in tables]
     if model.skips:
         selected = int(model.skips.mask.sum())
-        parts.append(f"{len(model.skips.features):,} pairs with skips ({selected:,} not masked)")
+        parts.append(f"{counted(len(model.skips.features), 'pair')} with skips ({selected:,} not masked)")
     return ", ".join(parts)
 
 

@@ -19,8 +19,8 @@ from clearhead.models import Encoder
 from clearhead.tasks.question_answering.encoding import Numbers, QuestionRows, question_first
 from clearhead.tasks.question_answering.recipe import QuestionHoldOut, QuestionsConfig
 from clearhead.tasks.question_answering.spans import occurrences
-from clearhead.tasks.wording import counted
 from clearhead.text.tokenizer import PAD
+from clearhead.wording import counted
 
 # With fewer articles, one of them would be too large a part to hold out.
 MIN_ARTICLES = 20
@@ -181,8 +181,8 @@ class QuestionBatches(PlannedBatches[Plan, QuestionBatch]):
         ]
         if len(plans) < step:
             raise DataError(
-                f"{counted(len(self.rows.tokens), 'question')} are too few for the {step} batches of a step; "
-                "use fewer ranks, a lower training.accumulate or more questions"
+                f"{counted(len(self.rows.tokens), 'question')} cannot fill the {counted(step, 'batch')} of "
+                "a step; use fewer ranks, a lower training.accumulate or more questions"
             )
         return [plans[index] for index in random.permutation(len(plans))[: len(plans) - len(plans) % step]]
 

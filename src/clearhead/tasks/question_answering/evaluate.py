@@ -20,7 +20,7 @@ from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.question_answering.answering import Answer, batches_for
 from clearhead.tasks.question_answering.data import read_out
 from clearhead.tasks.question_answering.recipe import QuestionsConfig
-from clearhead.tasks.wording import counted
+from clearhead.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.tasks.question_answering.model import QuestionAnsweringModel

@@ -17,6 +17,7 @@ from clearhead.inspection.explanation import Explanation, Token, explain_pass, t
 from clearhead.models import Encoder
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.model import TaskModel
 from clearhead.tasks.question_answering.answering import Answer, batches_for, find_answers
 from clearhead.tasks.question_answering.data import QuestionBatch, read_out
 from clearhead.tasks.question_answering.encoding import QuestionEncoder
@@ -30,13 +31,10 @@ BATCH_TOKENS = 16384
 LAST_SENTENCE = re.compile(r"(.*[.!?])\s+(.+)", re.DOTALL)
 
 
-class QuestionAnsweringModel:
+class QuestionAnsweringModel(TaskModel):
     """An encoder that finds answers in a text, or chooses among the answers seen in training."""
 
     task = "question_answering"
-    name = ""
-    """The name or folder it was loaded from."""
-    evaluate_options: ClassVar[tuple[str, ...]] = ("data",)
     evaluate_unit: ClassVar[str] = "question"
 
     def __init__(self, model: Encoder, processor: TextProcessor, config: AnswersConfig):
@@ -52,6 +50,9 @@ class QuestionAnsweringModel:
             raise ModelError(f"{checkpoint.processor.FILE}: has no answers; copy the file again")
         settings = checkpoint.settings.get("answers", {})
         return cls(model, checkpoint.processor, parse_settings(AnswersConfig, settings, group="answers"))
+
+    def facts(self) -> list[str]:
+        return [f"vocabulary {self.tokenizer.size:,}"]
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -89,14 +90,14 @@ class QuestionAnsweringModel:
 
     def evaluate(
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
         data: str | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
         """Exact match and F1 on a file, or on the test files of the recipe, or on the questions held out."""
-        return evaluate(self, folder, data, progress)
+        return evaluate(self, self._held_out(folder), data, progress)
 
     def explain(self, text: str, *, context: str | None = None, names: Sequence[str] = ("*",)) -> Explanation:
         """One captured pass over a question and its context; keeps only tensors whose names match.

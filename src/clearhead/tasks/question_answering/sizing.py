@@ -26,6 +26,7 @@ from clearhead.tasks.question_answering.spans import occurrences
 from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import CosineSchedule
+from clearhead.wording import counted
 
 # If more of the answers than this are in their texts, they are spans.
 SPAN_SHARE = 0.9
@@ -54,7 +55,7 @@ class FittedQuestions(FittedRecipe):
         ]
         if self.recipe.answers.threshold is not None:
             without = sum(not question.answers for question in found.train)
-            lines.append(f"{without:,} questions have no answer, which the model learns to say")
+            lines.append(f"{counted(without, 'question')} without an answer, which the model learns to say")
         if found.left_out:
             lines.append(reasons(found.left_out))
         validated = f"validated every {run.validate_every:,}; the best model is kept"
@@ -62,9 +63,9 @@ class FittedQuestions(FittedRecipe):
             validated = "not validated, as no text is held out; data.validation may name a file"
         return [
             *lines,
-            f"model: {model.kind}, width {model.width}, {model.layers} layers, rows of up to "
+            f"model: {model.kind}, width {model.width}, {counted(model.layers, 'layer')}, rows of up to "
             f"{model.max_length} tokens",
-            f"run: {run.steps:,} steps, {validated}",
+            f"run: {counted(run.steps, 'step')}, {validated}",
         ]
 
 

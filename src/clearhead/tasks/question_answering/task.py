@@ -35,9 +35,9 @@ from clearhead.tasks.question_answering.recipe import QuestionAnsweringRecipe
 from clearhead.tasks.question_answering.spans import span_loss
 from clearhead.tasks.records import write_examples
 from clearhead.tasks.task import RunContext, Task
-from clearhead.tasks.wording import counted
 from clearhead.text.processor import TextProcessor
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.wording import counted
 
 
 class QuestionAnsweringTask(Task):
@@ -62,7 +62,7 @@ class QuestionAnsweringTask(Task):
             held_out = self.questions.validation
             context.ranks.first(lambda: write_examples(context.out / VALIDATION, held_out))
         self.processor = context.processor(TextProcessor, self._make_processor)
-        labels = f"; {len(self.processor.labels):,} answers" if self.processor.labels else ""
+        labels = f"; {counted(len(self.processor.labels), 'answer')}" if self.processor.labels else ""
         yield Note(f"tokenizer: {self.processor.size:,} tokens ({recipe.tokenizer.kind}){labels}")
         self.encoder = QuestionEncoder(self.processor, recipe.model, recipe.answers.stride)
 
@@ -101,7 +101,8 @@ class QuestionAnsweringTask(Task):
         return card(
             title="Answers to questions about a text",
             about=f"{how} answers a question. Trained with clearhead: an encoder with {parameters:,} "
-            f"parameters on {counted(len(self.questions.train), 'question')}; {step:,} training steps.",
+            f"parameters on {counted(len(self.questions.train), 'question')}; "
+            f"{counted(step, 'training step')}.",
             use=[
                 "clearhead answer 'A question?' --context FILE --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER",

@@ -10,7 +10,9 @@ from clearhead.errors import ModelError, TextError
 from clearhead.inspection import capture
 from clearhead.inspection.alignment import SPECIAL, Aligner, Words, align, links, rank_aligners
 from clearhead.models.anatomy import anatomy_of
-from clearhead.tasks.translation.model import TranslationModel, pair_logits
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.pair import pair_logits
+from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer
 
 
@@ -58,7 +60,7 @@ def _encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int]
     ids: list[int] = []
     numbers: list[int] = []
     for number, word in enumerate(words):
-        own = tokenizer.encode(word)
+        own = tokenizer.encode(normalize(word))
         # Drop a lone space: in running text, a full stop or comma follows the word before it directly.
         own = own[1:] if len(own) > 1 and tokenizer.pieces(own[:1]) == ["▁"] else own
         ids += own

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Literal
 
 from clearhead.data.build import cached_store
+from clearhead.data.cache import cache_folder
 from clearhead.data.cleaning import Tally, clean, normalized
 from clearhead.data.pair import TaggedPair
 from clearhead.data.sources.corpus import DataPath, Pair, corpus_hash, pair_files, read_pairs, reader_name
 from clearhead.data.splits import HeldOut, Part, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore
-from clearhead.tasks.records import cache_folder
 from clearhead.tasks.translation.directions import Direction, tag_ids, tags
 from clearhead.tasks.translation.recipe import PARTS, CorpusConfig, DataConfig, TranslationRecipe
+from clearhead.text.kinds import PLACEHOLDERS
 from clearhead.text.tokenizer import Tokenizer
 
 # More pairs do not improve a tokenizer.
@@ -148,8 +149,10 @@ def training_files(corpus: CorpusConfig) -> list[Path]:
 
 def learn_tokenizer(corpus: Corpus, recipe: TranslationRecipe) -> Tokenizer:
     """One tokenizer for all languages, trained on the training part."""
-    language_tags = tuple(tags(recipe.data.directions).values())
-    return Tokenizer.train(corpus.texts(TOKENIZER_PAIRS), recipe.tokenizer, language_tags)
+    special = list(tags(recipe.data.directions).values())
+    if recipe.tokenizer.falls_back:
+        special += PLACEHOLDERS
+    return Tokenizer.train(corpus.texts(TOKENIZER_PAIRS), recipe.tokenizer, special)
 
 
 def store(corpus: Corpus, part: Part, tokenizer: Tokenizer, recipe: TranslationRecipe) -> PairStore:

@@ -43,7 +43,7 @@ def tag_ids(directions: Iterable[Direction], tokenizer: Tokenizer) -> dict[str, 
     languages, found = targets(directions), {}
     for language in languages:
         token = language_tag(language)
-        number = tokenizer.id(token) if token in tokenizer.special_tokens else None
+        number = tokenizer.special_id(token)
         if number is not None:
             found[language] = number
         elif len(languages) > 1:

@@ -19,10 +19,12 @@ from clearhead.data.store import PairStore
 from clearhead.errors import DataError, ModelError
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.translation.directions import Direction, chosen, file_name, saved_directions, tag_ids
-from clearhead.tasks.translation.model import SearchConfig, TranslateOptions, TranslationModel
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import SearchConfig, TranslateOptions
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.wording import counted
 
 if TYPE_CHECKING:
     from clearhead.evaluation.by_length import LengthBucket
@@ -42,7 +44,7 @@ class Validator:
         encoded = {direction: some for direction, some in encoded.items() if some}
         if not encoded:
             raise DataError(
-                f"validation: none of {sum(map(len, pairs.values()))} pairs has 1 to "
+                f"validation: none of {counted(sum(map(len, pairs.values())), 'pair')} has 1 to "
                 f"{recipe.model.max_tokens} tokens; use shorter pairs, or raise model.max_length"
             )
         rows = [row for some in encoded.values() for row in some]
@@ -169,8 +171,8 @@ def evaluate(
     target: str | None = None,
     against: Path | None = None,
     out: Path | None = None,
+    options: TranslateOptions,
     progress: ProgressCallback = ignore_progress,
-    **search: Any,
 ) -> Evaluation:
     """Scores on pairs, or on those held out in the model's folder; `out` receives the translations."""
     direction = chosen(model.directions, source, target, settings=("--from", "--to"))
@@ -179,9 +181,9 @@ def evaluate(
     other = _other_system(against, direction, test, model.device) if against else None
     if out:
         out.touch()
-    options, notes = TranslateOptions(**search), []
+    notes: list[str] = []
     if test.blank:
-        notes.append(f"skipped {test.blank:,} of {test.read:,} pairs with a blank side")
+        notes.append(f"skipped {test.blank:,} of {counted(test.read, 'pair')} with a blank side")
     translations, too_long = _translations(model, test, direction.target, options, progress, notes)
     if out:
         out.write_text("".join(f"{line}\n" for line in test.spread(translations)), encoding="utf-8")
@@ -208,7 +210,8 @@ def _other_system(
     translations = list(lines(location))
     if len(translations) != test.read:
         raise DataError(
-            f"{location}: {len(translations)} lines for {test.read} test pairs; one line per pair is needed"
+            f"{location}: {counted(len(translations), 'line')} for {counted(test.read, 'test pair')}; "
+            "one line per pair is needed"
         )
     return test.kept(translations)
 
@@ -238,7 +241,7 @@ def _translations(
 
 
 def _lines(report: EvaluationReport, title: str, against: Path | None) -> Iterator[str]:
-    yield f"{title} on {report.sentences:,} sentences"
+    yield f"{title} on {counted(report.sentences, 'sentence')}"
     for score in report.scores:
         yield f"  {score.name:<26}{score.value:6.2f}  {score.signature}"
     yield "by source length in words"

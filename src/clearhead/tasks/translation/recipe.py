@@ -35,7 +35,7 @@ from clearhead.tasks.init_from import (
 )
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.translation.directions import Direction, saved_directions, tag_ids, tags
-from clearhead.tasks.translation.model import SearchConfig
+from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.languages import check_language
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import RegulariserConfig, TrainingConfig

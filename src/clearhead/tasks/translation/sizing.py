@@ -43,6 +43,7 @@ from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training import TimeBudget
 from clearhead.training.devices import on_gpu
 from clearhead.training.schedule import DECAY, InverseSquareRootSchedule, ScheduleConfig, StableSchedule
+from clearhead.wording import counted
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
@@ -74,7 +75,7 @@ class Size:
 
 
 SIZES = (
-    Size(5_000, 1000, {"preset": "tiny"}, 0.3, 100, 1000, 2e-3),
+    Size(5_000, 1250, {"preset": "tiny"}, 0.3, 100, 1000, 2e-3),
     Size(50_000, 4000, {"preset": "tiny"}, 0.3, 40, 4096, 3e-3),
     Size(500_000, 8000, {"preset": "small"}, 0.1, 20, 4096, 1e-3),
     Size(5_000_000, 16000, {"preset": "base"}, 0.1, 15, 16384, 7e-4),
@@ -148,7 +149,7 @@ class FittedPairs(FittedRecipe):
             f"languages: {' and '.join(f'{one.source} to {one.target}' for one in recipe.data.directions)}",
             f"vocabulary: {recipe.tokenizer.vocabulary:,} subwords, shared",
             f"model: {model.summary}, dropout {model.dropout}",
-            f"run: {'about ' if self.planned_seconds else ''}{recipe.training.steps:,} steps of about "
+            f"run: {'about ' * bool(self.planned_seconds)}{counted(recipe.training.steps, 'step')} of about "
             f"{recipe.batches.tokens:,} tokens ({self.epochs:.3g} epochs), validated every "
             f"{recipe.training.validate_every:,}, {self._end()}",
         ]

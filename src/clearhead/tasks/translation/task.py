@@ -31,6 +31,7 @@ from clearhead.tasks.translation.evaluate import Validator
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TEACHER, TranslationRecipe
 from clearhead.text.languages import NAMES
+from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import PAD, Tokenizer
 from clearhead.training import (
     Criterion,
@@ -40,7 +41,10 @@ from clearhead.training import (
     chunked_cross_entropy,
     find_device,
 )
+from clearhead.wording import counted
 
+# Pairs that an inherited tokenizer is tried on.
+SPELLED_PAIRS = 1000
 Batch = PairBatch | PackedBatch
 
 
@@ -134,6 +138,8 @@ class TranslationTask(Task):
         self.processor = context.processor(
             Tokenizer, lambda: inherited or learn_tokenizer(self.corpus, recipe)
         )
+        if inherited and (warning := self._unspelled(inherited)):
+            yield Note(warning)
         sharing = "both" if len(data.languages) == 2 else f"all {len(data.languages)}"
         size, kind = self.processor.size, recipe.tokenizer.kind
         yield Note(f"tokenizer: {size:,} tokens ({kind}), shared by {sharing} languages")
@@ -179,7 +185,7 @@ class TranslationTask(Task):
         return card(
             title=", ".join(f"{NAMES[source]} to {NAMES[target]}" for source, target in directions),
             about=f"A translator trained with clearhead: {config.summary}, {recipe.tokenizer.kind} "
-            f"vocabulary, {parameters:,} parameters; {step:,} training steps.",
+            f"vocabulary, {parameters:,} parameters; {counted(step, 'training step')}.",
             use=[
                 f"clearhead translate --model THIS-FOLDER{to} 'A sentence.'",
                 f"clearhead evaluate THIS-FOLDER{to}",
@@ -193,6 +199,14 @@ class TranslationTask(Task):
     @classmethod
     def load(cls, checkpoint: Checkpoint) -> TranslationModel:
         return TranslationModel.from_checkpoint(checkpoint)
+
+    def _unspelled(self, inherited: Tokenizer) -> str | None:
+        """A warning if an inherited tokenizer cannot spell the first training pairs."""
+        training = self.recipe.training
+        teacher = training.distillation.teacher if training.distillation else ""
+        found = Unspelled.of(inherited, self.corpus.texts(SPELLED_PAIRS))
+        warning = found.warning(Path(training.init_from or teacher).name)
+        return warning and f"{warning}; clearhead tune extends a tokenizer"
 
     def _teacher(self) -> EncoderDecoder | None:
         recipe = self.recipe

@@ -20,6 +20,7 @@ from clearhead.evaluation.word_tests import (
 )
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.word_vectors.model import WordVectorsModel
+from clearhead.wording import counted
 
 SKIPPED = (
     "skipped: pairs with a word that has no vector, and analogies with one that is not among the "
@@ -70,7 +71,7 @@ def _add(progress: ProgressCallback, before: int, size: int, done: int, _: int) 
 
 def _similarity(score: SimilarityScore) -> str:
     found = "no Spearman" if score.correlation is None else f"Spearman {score.correlation:.3f}"
-    return f"{found} ({score.tested:,} pairs tested, {score.skipped:,} skipped)"
+    return f"{found} ({counted(score.tested, 'pair')} tested, {score.skipped:,} skipped)"
 
 
 def _accuracy(score: AnalogyScore) -> str:

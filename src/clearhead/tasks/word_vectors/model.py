@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from clearhead.layers.mask import Mask
 from clearhead.layers.scores import Cosine
 from clearhead.models.word_vectors import WordVectors
 from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.model import TaskModel
 from clearhead.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -48,14 +49,11 @@ class WordsInContext:
         return self.words.index(word)
 
 
-class WordVectorsModel:
+class WordVectorsModel(TaskModel):
     """Word vectors with their vocabulary."""
 
     task = "word_vectors"
-    evaluate_options = ("words",)
     evaluate_unit = "question"
-    name = ""
-    """The name or folder it was loaded from."""
 
     def __init__(self, model: WordVectors, vocabulary: Vocabulary):
         self.model, self.vocabulary = model.eval(), vocabulary
@@ -64,6 +62,9 @@ class WordVectorsModel:
     def from_checkpoint(cls, checkpoint: Checkpoint) -> "WordVectorsModel":
         assert isinstance(checkpoint.model, WordVectors)
         return cls(checkpoint.model, checkpoint.processor)
+
+    def facts(self) -> list[str]:
+        return [f"{self.vocabulary.size:,} words of width {self.model.config.width}"]
 
     @property
     def matrix(self) -> Float[Tensor, "words width"]:
@@ -139,16 +140,17 @@ class WordVectorsModel:
 
     def evaluate(
         self,
-        folder: Path,
+        folder: Path | str | None = None,
         *,
+        words: str | Sequence[str] = (),
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
-        **options: Any,
     ) -> Evaluation:
-        """Scores on tests of word vectors; the options are those of tasks/word_vectors/evaluate.py."""
+        """Rank correlation with similarity ratings, and accuracy on analogies, of test files."""
         from clearhead.tasks.word_vectors.evaluate import evaluate
 
-        return evaluate(self, folder, progress=progress, reading=reading, **options)
+        files = [words] if isinstance(words, str) else words
+        return evaluate(self, self._held_out(folder), words=files, progress=progress, reading=reading)
 
 
 def _identity_attention(width: int, score: str) -> Attention:

@@ -19,6 +19,7 @@ from clearhead.tasks.word_vectors.recipe import WordVectorsRecipe
 from clearhead.tasks.word_vectors.skip_gram import SkipGramTrainer, skip_gram_loss
 from clearhead.text.vocabulary import Vocabulary
 from clearhead.training import Ranks
+from clearhead.wording import counted
 
 
 class WordVectorsTask(Task):
@@ -47,11 +48,11 @@ class WordVectorsTask(Task):
         training = recipe.training.model_copy(update={"steps": steps})
         self.recipe = recipe.model_copy(update={"training": training})
         yield Note(
-            f"text: {corpus.words:,} words in {len(corpus.text):,} lines; vocabulary: "
+            f"text: {corpus.words:,} words in {counted(len(corpus.text), 'line')}; vocabulary: "
             f"{corpus.vocabulary.size:,} of {corpus.distinct:,} words, those that occur at least "
             f"{data.min_count} times"
         )
-        yield Note(f"run: {steps:,} steps of {recipe.batches.words:,} words")
+        yield Note(f"run: {counted(steps, 'step')} of {recipe.batches.words:,} words")
 
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> Windows:
         self.windows.share = Share(rank, ranks, batches_per_step)
@@ -70,7 +71,7 @@ class WordVectorsTask(Task):
             title="Word vectors",
             about="Trained with clearhead: skip-gram with negative sampling, "
             f"{corpus.vocabulary.size:,} words of width {recipe.model.width}, window {batches.window}, "
-            f"{batches.negatives} negatives, {step:,} steps of {batches.words:,} words.",
+            f"{batches.negatives} negatives, {counted(step, 'step')} of {batches.words:,} words.",
             use=[
                 f"clearhead neighbours {corpus.vocabulary.words[0]} --model THIS-FOLDER",
                 "clearhead evaluate THIS-FOLDER --words EN-WS-353-ALL.txt",

@@ -1,4 +1,4 @@
-"""Numbers and labels in words, for notes, errors and model cards."""
+"""Numbers and labels in words, for messages, notes and model cards."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,18 @@ from collections.abc import Iterable
 MAX_QUOTED = 30
 
 
-def counted(number: int, thing: str) -> str:
-    """'1 document', '2 documents'."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, such as "1 pair" or "2,000 pairs"; of a phrase, the last word is inflected."""
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Several of what a noun names, such as "batches"; abbreviations such as MB stay as they are."""
+    if noun.isupper():
+        return noun
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("ch", "s", "x")) else f"{noun}s"
 
 
 def label_list(labels: Iterable[str], most: int = 8) -> str:

@@ -1,0 +1,45 @@
+"""What the models in use of all tasks share: where they come from, and a short description."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from clearhead.errors import ModelError
+
+
+class TaskModel:
+    """A trained model in use, with what turns its raw input into tensors; `load` gives one."""
+
+    task: ClassVar[str]
+    """Its kind in `TASKS`."""
+    model: Any
+    """The torch module."""
+    name: str = ""
+    """The name or folder it was loaded from."""
+    folder: Path | None = None
+    """Its folder, if it was loaded from one."""
+
+    def __repr__(self) -> str:
+        kind = getattr(self.model.config, "kind", type(self.model).__name__)
+        parts = [f"{type(self).__name__} {self.name or '(not loaded from a folder)'}: {kind}", *self.facts()]
+        sizes = {id(one): one.numel() for one in self.model.parameters()}
+        if sizes:
+            parts.append(f"{sum(sizes.values()):,} parameters on {next(self.model.parameters()).device}")
+        return ", ".join(parts)
+
+    def facts(self) -> list[str]:
+        """What a reader should know first, such as the languages."""
+        return []
+
+    def _held_out(self, folder: Path | str | None) -> Path:
+        """The folder that holds its test data: the one given, or else its own."""
+        found = self.folder if folder is None else Path(folder)
+        if found is None:
+            raise ModelError("folder: this model was not loaded from one; pass the folder of its test data")
+        return found
+
+
+def listed(labels: Sequence[str], most: int = 5) -> str:
+    """The number of labels and the first of them."""
+    more = ", …" if len(labels) > most else ""
+    return f"{len(labels):,} labels ({', '.join(labels[:most])}{more})"

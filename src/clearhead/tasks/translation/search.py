@@ -1,0 +1,120 @@
+"""The search for translations: from the ids of sources to hypotheses, in batches of similar length."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from clearhead.data.batch import PairBatch
+from clearhead.decoding import Constraints, Hypothesis, Tree, beam_search, greedy_search, sample
+from clearhead.errors import SettingsError
+from clearhead.models import EncoderDecoder
+from clearhead.tasks.translation.options import TranslateOptions
+from clearhead.text.normalize import normalize
+from clearhead.text.tokenizer import BOS, EOS, Tokenizer
+
+# Maximum number of tokens that a translation has more than its source (Vaswani et al. 2017).
+EXTRA_TOKENS = 50
+# Maximum of rows times source length in a batch; larger batches are not faster.
+BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation; `str()` gives the text."""
+
+    source: str
+    text: str
+    score: float
+    """The log-probability divided by the length penalty."""
+    sum_log_prob: float = 0.0
+    complete: bool = True
+    """False if it reached the maximum length."""
+    nbest: tuple["Translation", ...] = field(default=(), repr=False)
+    """The n best translations, this one first."""
+    too_long: bool = False
+    """True if the source exceeds the model's maximum length, so that it was not translated."""
+
+    @classmethod
+    def of(cls, source: str, found: Sequence[Hypothesis], tokenizer: Tokenizer) -> "Translation":
+        """The translation of a source by its hypotheses; without any, a blank one."""
+        if not found:
+            return cls(source, "", 0.0)
+        nbest = tuple(
+            cls(source, tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete)
+            for one in found
+        )
+        return replace(nbest[0], nbest=nbest)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def search_all(
+    model: EncoderDecoder,
+    tokenizer: Tokenizer,
+    sources: Sequence[list[int]],
+    options: TranslateOptions,
+    before: int = 0,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each source, best first; of an empty source none.
+
+    `before` counts earlier sources, for the seed of each.
+    """
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    for rows in _batches([len(ids) for ids in sources]):
+        numbers = [before + row for row in rows]
+        hypotheses = search(model, tokenizer, [sources[row] for row in rows], numbers, options)
+        for row, best in zip(rows, hypotheses, strict=True):
+            found[row] = best
+    return found
+
+
+@torch.inference_mode()
+def search(
+    model: EncoderDecoder,
+    tokenizer: Tokenizer,
+    sources: list[list[int]],
+    numbers: list[int],
+    options: TranslateOptions,
+    tree: Tree | None = None,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each source in one batch, best first; their numbers make the seeds of sampling."""
+    device = model.readout_weight.device
+    batch = PairBatch.of(sources, [[] for _ in sources]).to(device)
+    state = model.start(batch.source, batch.source_lengths)
+    max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=model.config.max_tokens)
+    forced = prefix_ids(tokenizer, options.prefix)
+    prefix = [forced] * len(sources) if forced else None
+    start = torch.full((len(sources),), BOS, device=device)
+    constraints = Constraints(start, EOS, max_length, prefix, options.adjustments())
+    if sampling := options.sampling:
+        seeds = [sampling.seed + number for number in numbers]
+        filters = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
+        return [[one] for one in sample(model.step, state, constraints, seeds, *filters)]
+    beam, penalty = options.beam or 1, options.length_penalty or 0.0
+    if beam == 1 and not tree:
+        return [[one] for one in greedy_search(model.step, state, constraints, penalty)]
+    return beam_search(model.step, state, constraints, beam, penalty, options.nbest, tree)
+
+
+def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:
+    """The ids of a forced start, given as a text or as ids."""
+    if isinstance(prefix, str):
+        return tokenizer.encode(normalize(prefix)) if prefix else []
+    for number in prefix:
+        if number in tokenizer.special_ids or not 0 <= number < tokenizer.size:
+            raise SettingsError(f"prefix: {number} is not the id of a text token; give such ids, or a text")
+    return list(prefix)
+
+
+def _batches(lengths: list[int]) -> Iterator[list[int]]:
+    """Rows to decode together: of similar length, within the budget; empty rows are left out."""
+    batch: list[int] = []
+    for row in sorted((row for row, length in enumerate(lengths) if length), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * (lengths[row] + 1) > BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
