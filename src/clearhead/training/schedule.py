@@ -132,7 +132,7 @@ def learning_rate_at(config: ScheduleConfig, step: int, steps: int) -> float:
 def decaying_to(config: ScheduleConfig, step: int, steps: int, end: int) -> PiecewiseSchedule:
     """The schedule of a run of `steps` up to a step, then one that reaches zero at `end`.
 
-    What is planned after the step is stretched or squeezed. At the start, and after a decay to zero, the
+    What is planned after the step is scaled to the new length. At the start, and after a decay to zero, the
     rate rises to its peak and stays there for a while; another schedule than this decays at once.
     """
     peak, warmup = peak_of(config)
