@@ -19,7 +19,7 @@ from clearhead.tasks.captioning.model import CaptionModel, CaptionOptions
 from clearhead.tasks.classification.model import SequenceModel
 from clearhead.tasks.language.generation import GenerateOptions
 from clearhead.tasks.language.model import LanguageModel
-from clearhead.tasks.load import LanguageModels, Translators, load
+from clearhead.tasks.load import LanguageModels, MaskedModels, Translators, load
 from clearhead.tasks.model import TaskModel
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.options import TranslateOptions
@@ -122,9 +122,8 @@ def test_a_model_is_evaluated_on_its_own_folder(number_model):
 
 
 def test_the_types_of_built_in_models_are_known_by_name():
-    known = {*typing.get_args(Translators), *typing.get_args(LanguageModels)}
-    assert known == set(built_in_names())
-    kinds = {"TranslationModel": Translators, "LanguageModel": LanguageModels}
+    kinds = {"TranslationModel": Translators, "LanguageModel": LanguageModels, "MaskedModel": MaskedModels}
+    assert {name for names in kinds.values() for name in typing.get_args(names)} == set(built_in_names())
     for kind, names in kinds.items():
         for name in typing.get_args(names):
             assert type(load(name)).__name__ == kind, name

@@ -30,7 +30,7 @@ from clearhead.errors import SettingsError
 from clearhead.files import check_folder
 
 if TYPE_CHECKING:
-    from clearhead.tasks.events import Event, Finished, Validation
+    from clearhead.tasks.events import Compared, Event, Finished, Note, Validation
     from clearhead.tasks.recipe import Recipe
     from clearhead.training import Report, TimeBudget
 
@@ -115,7 +115,7 @@ def train(
 
     if resume:
         events = run.resume(folder, overrides, progress, budget, decay_on_stop)
-        _show(events, progress, folder, json)
+        show_run(events, progress, folder, json)
         return
     if recipe:
         from clearhead.tasks.recipe import read_recipe
@@ -123,8 +123,8 @@ def train(
         chosen = read_recipe(recipe, overrides)
     else:
         run.check_new_run(folder)  # before sizing, which may read large files
-        chosen = _sized_recipe(given, (source, target), overrides, budget)
-    _show(run.train(chosen, folder, progress, budget, decay_on_stop), progress, folder, json)
+        chosen = sized_recipe(given, (source, target), overrides, budget)
+    show_run(run.train(chosen, folder, progress, budget, decay_on_stop), progress, folder, json)
 
 
 def _budget(minutes: float | None) -> "TimeBudget | None":
@@ -162,11 +162,11 @@ def _folder(recipe: Path | None, out: Path | None) -> Path:
     return folder
 
 
-def _sized_recipe(
+def sized_recipe(
     files: dict[str, list[str] | None],
     languages: tuple[str | None, str | None],
     overrides: list[str],
-    budget: "TimeBudget | None",
+    budget: "TimeBudget | None" = None,
 ) -> "Recipe":
     """A recipe sized to the files of one option; prints what was chosen and how long it will take."""
     from clearhead.training.devices import choose_device
@@ -232,7 +232,7 @@ SIZED_TO_TIME = ("--text",)
 """Those that also size the model to a time budget; for the others, it decides only the number of steps."""
 
 
-def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
+def show_run(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
     """Print the events of a run until it ends."""
     # Raised only now, so that the run logs device and precision, and the estimate before it does not.
     devices = logging.getLogger("clearhead.training.devices")
@@ -247,7 +247,7 @@ def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bo
 
 
 def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
-    from clearhead.tasks.events import Finished, Note, Rescheduled, Saved, Started, Validation
+    from clearhead.tasks.events import Compared, Finished, Note, Rescheduled, Saved, Started, Validation
     from clearhead.training import Pace, Report
 
     pace = Pace()
@@ -255,10 +255,8 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
     with Progress("training", "step") as progress:
         for event in events:
             match event:
-                case Note(text):
-                    print_status(text)
-                    if text.endswith(BUSY):
-                        files.label = text.removesuffix(BUSY)
+                case Note():
+                    _show_note(event, files)
                 case Started():
                     progress.start(event.steps, event.done)
                     pace = Pace(event.validate_every, event.save_every)
@@ -272,13 +270,22 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
                 case Saved():
                     pace.pause_done(event.step)
                 case Validation():
-                    _show_validation(event, progress, json)
+                    _show_validation(event, json, progress)
+                case Compared():
+                    progress.stop()
+                    _show_comparison(event, json)
                 case Finished():
                     progress.stop()
                     _finish(event, folder, json)
 
 
-def _show_validation(event: "Validation", progress: Progress, json: bool) -> None:
+def _show_note(event: "Note", files: FileProgress) -> None:
+    print_status(event.text)
+    if event.text.endswith(BUSY):
+        files.label = event.text.removesuffix(BUSY)
+
+
+def _show_validation(event: "Validation", json: bool, progress: Progress) -> None:
     best = ", best so far" if event.best else ""
     scores = f"validation {event.text()}{best}"
     print_status(f"step {event.step:,}: {scores} ({event.seconds:.1f} s)")
@@ -287,6 +294,13 @@ def _show_validation(event: "Validation", progress: Progress, json: bool) -> Non
         del record["seconds"]  # the same run prints the same lines
         with progress.hidden():
             print_result(record)
+
+
+def _show_comparison(event: "Compared", json: bool) -> None:
+    for line in event.lines():
+        print_status(line)
+    if json:
+        print_result(event.record())
 
 
 def _finish(event: "Finished", folder: Path, json: bool) -> None:

@@ -41,7 +41,7 @@ class Words:
     target: Sequence[int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WordAlignment:
     """The words of two texts, aligned by one head."""
 
@@ -63,6 +63,17 @@ class WordAlignment:
     def links(self) -> list[tuple[int, int]]:
         """Linked words as (source, target), counted from 0."""
         return sorted(links(self.agreed))
+
+    @property
+    def linked_words(self) -> list[tuple[str, str, float]]:
+        """Linked words as (source, target, agreement), in the order of the source."""
+        return [
+            (self.source[source], self.target[target], float(self.agreed[target, source]))
+            for source, target in self.links
+        ]
+
+    def __repr__(self) -> str:
+        return f"WordAlignment({self.name}: {self})"
 
     def __str__(self) -> str:
         by_target = sorted(self.links, key=lambda link: (link[1], link[0]))

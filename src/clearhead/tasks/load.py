@@ -13,17 +13,21 @@ from clearhead.tasks.zoo import describe, find, find_built_in, task_of
 
 if TYPE_CHECKING:
     from clearhead.tasks.language.model import LanguageModel
+    from clearhead.tasks.masked.model import MaskedModel
     from clearhead.tasks.translation.model import TranslationModel
 
 
 Translators = Literal["en-de", "de-en", "en-fr", "fr-en", "en-de-fr"]
 LanguageModels = Literal["shakespeare"]
+MaskedModels = Literal["masked-en"]
 
 
 @overload
 def load(name: Translators, device: torch.device | str = "cpu") -> "TranslationModel": ...
 @overload
 def load(name: LanguageModels, device: torch.device | str = "cpu") -> "LanguageModel": ...
+@overload
+def load(name: MaskedModels, device: torch.device | str = "cpu") -> "MaskedModel": ...
 @overload
 def load(name: str | Path, device: torch.device | str = "cpu") -> Any: ...
 def load(name: str | Path, device: torch.device | str = "cpu") -> Any:

@@ -23,11 +23,14 @@ from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
 from clearhead.tasks.language.sliding_window import SlidingWindow
 from clearhead.tasks.model import TaskModel
+from clearhead.tasks.scoring import TextScore, by_length
 from clearhead.text.tokenizer import UNK, Tokenizer
 
 ANSWER = "{answer}"
 # Prompts per batch.
 BATCH_SIZE = 32
+# Maximum of rows times length in a batch whose logits are in memory.
+SCORE_TOKENS = 1024
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ class LanguageModel(TaskModel):
         filters = (temperature, top_k, top_p, min_p, repetition_penalty)
         options = GenerateOptions(tokens, *filters, stop, seed, samples, logprobs, overflow)
         texts = as_texts(prompts, "prompt")
-        encoded = [self.encode(text, number) for number, text in enumerate(texts, start=1)]
+        encoded = [self.encode(text, f"prompt {number}") for number, text in enumerate(texts, start=1)]
         rows = [number for number in range(len(texts)) for _ in range(options.samples)]
         found: dict[int, Generation] = {}
         for batch in self._batches([len(encoded[number]) for number in rows]):
@@ -219,6 +222,26 @@ class LanguageModel(TaskModel):
         options = GenerateOptions(tokens, *filters, stop, seed, samples, logprobs, overflow)
         ids = self.encode(prompt)
         return iter(Decoder(self, [ids] * options.samples, range(options.samples), options))
+
+    @overload
+    def score(self, texts: str, *, prompt: str = "") -> TextScore: ...
+    @overload
+    def score(self, texts: list[str], *, prompt: str = "") -> list[TextScore]: ...
+    def score(self, texts: str | list[str], *, prompt: str = "") -> TextScore | list[TextScore]:
+        """The log-probability of a text, or of each of several, after a prompt if there is one.
+
+        Without a prompt, the first token of a text is predicted only if training texts began with a special
+        token. A text beyond the context is read in windows that overlap by half.
+        """
+        several = as_texts(texts)
+        encoded = [self._scored_ids(text, prompt, number) for number, text in enumerate(several, start=1)]
+        found = [
+            TextScore(text, tuple(self.tokenizer.pieces(ids[first:])), tuple(log_probs[first - 1 :]))
+            for text, (ids, first), log_probs in zip(
+                several, encoded, self._log_probs([ids for ids, _ in encoded]), strict=True
+            )
+        ]
+        return found[0] if isinstance(texts, str) else found
 
     def explain(
         self,
@@ -332,20 +355,20 @@ class LanguageModel(TaskModel):
         """The number of tokens of a prompt outside the vocabulary; always 0 where `encode` refuses them."""
         return 0
 
-    def encode(self, prompt: str, number: int = 1) -> list[int]:
+    def encode(self, prompt: str, name: str = "prompt 1") -> list[int]:
         """The ids of a prompt in the prompt format; raises TextError at an unknown character."""
-        check_text(prompt, f"prompt {number}")
+        check_text(prompt, name)
         if "\0" in prompt:
-            raise TextError(f"prompt {number}: character {prompt.index(chr(0)) + 1} is NUL; remove it")
+            raise TextError(f"{name}: character {prompt.index(chr(0)) + 1} is NUL; remove it")
         ids = self.tokenizer.encode(prompt)
         if self.tokenizer.special_tokens and UNK in ids:
-            self._check_known(prompt, ids, number)
+            self._check_known(prompt, ids, name)
         prefix, start = self.prompt_format.prefix, self.prompt_format.start
         # Unknown characters of the template are fine: they were unknown in training too.
         ids = self.tokenizer.encode(prefix.format(prompt=prompt)) if prefix else ids
         bos = self.tokenizer.bos_id
         if not ids and not start and bos is None:
-            raise TextError(f"prompt {number}: is empty; give a text to continue")
+            raise TextError(f"{name}: is empty; give a text to continue")
         return [*start, *ids] if ids or start else [int(bos or 0)]
 
     def visible(self, ids: list[int], options: GenerateOptions) -> list[int]:
@@ -361,16 +384,56 @@ class LanguageModel(TaskModel):
             )
         return ids[-capacity:]
 
-    def _check_known(self, prompt: str, ids: Sequence[int], number: int) -> None:
+    def _scored_ids(self, text: str, prompt: str, number: int) -> tuple[list[int], int]:
+        """The ids of a prompt and a text, and the index of the first one that is predicted."""
+        if text:
+            self.encode(text, f"text {number}")
+        prefix, start = self.prompt_format.prefix, list(self.prompt_format.start)
+        before = prefix.format(prompt=prompt) if prefix and prompt else prompt
+        context = [*start, *(self.tokenizer.encode(before) if before else [])]
+        ids = [*start, *self.tokenizer.encode(before + text)]
+        if ids[: len(context)] != context:
+            # The end of the prompt and the start of the text make up one token.
+            ids = [*context, *self.tokenizer.encode(text)]
+        first = max(len(context), 1)
+        if len(ids) <= first:
+            raise TextError(f"text {number}: {text!r:.40} has no token to predict; give a longer text")
+        return ids, first
+
+    @torch.inference_mode()
+    def _log_probs(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
+        """The log-probability of each token but the first of each text, in windows of the model's context."""
+        window, stride = self.context_length, max(1, self.context_length // 2)
+        spans = [
+            (number, start)
+            for number, ids in enumerate(texts)
+            for start in range(0, max(1, len(ids) - 1 - window + stride), stride)
+        ]
+        rows = [texts[number][start : start + window + 1] for number, start in spans]
+        found: list[list[float]] = [[] for _ in rows]
+        for batch in by_length([len(row) for row in rows], SCORE_TOKENS):
+            width = max(len(rows[one]) for one in batch)
+            ids = [[*rows[one], *[0] * (width - len(rows[one]))] for one in batch]
+            tokens = torch.tensor(ids, device=self.device)
+            log_probs = self.model(tokens[:, :-1]).float().log_softmax(-1)
+            log_probs = log_probs.gather(-1, tokens[:, 1:, None])[..., 0]
+            for one, values in zip(batch, log_probs.tolist(), strict=True):
+                found[one] = values[: len(rows[one]) - 1]
+        whole: list[list[float]] = [[] for _ in texts]
+        for (number, start), values in zip(spans, found, strict=True):
+            whole[number] += values[len(whole[number]) - start :]
+        return whole
+
+    def _check_known(self, prompt: str, ids: Sequence[int], name: str) -> None:
         """Raises an error that names the first character outside the vocabulary."""
         for text in (prompt, self.tokenizer.normalized(prompt)):
             for position, character in enumerate(text, start=1):
                 if UNK in self.tokenizer.encode(character):
                     raise TextError(
-                        f"prompt {number}: character {position}, {character!r} (U+{ord(character):04X}), is "
+                        f"{name}: character {position}, {character!r} (U+{ord(character):04X}), is "
                         "not in the model's vocabulary; remove it"
                     )
-        raise TextError(f"prompt {number}: {prompt!r:.40} has characters outside the model's vocabulary")
+        raise TextError(f"{name}: {prompt!r:.40} has characters outside the model's vocabulary")
 
     def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
         """Rows to decode together: of similar length, or of equal length if the model cannot pad."""

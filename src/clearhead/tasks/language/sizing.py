@@ -1,6 +1,6 @@
 """A recipe sized to a text and to a time budget: tokenizer, model and length of the run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from clearhead.tasks.sizing import (
     VALIDATIONS,
     FittedRecipe,
     largest_affordable,
+    setting,
     steps_of,
     with_changes,
 )
@@ -63,6 +64,10 @@ SIZES = (
     TextSize(500_000_000, 8000, 8, 512, 8, 512, 0.0, 2, 32768, 3e-3),
     TextSize(float("inf"), 32000, 12, 768, 12, 1024, 0.0, 1, 131072, 2e-3),
 )
+# Of a run that fine-tunes a model: passes over the text, tokens in all, peak learning rate, batch size.
+TUNING_EPOCHS, TUNING_TOKENS, TUNING_RATE, TUNING_BATCH = 5, 2_000_000, 1e-3, 4096
+# Most tokens that its vocabulary gains for new letters.
+NEW_TOKENS = 2000
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,8 @@ def fit_text(
     corpus.example()
     with track_progress(corpus.paths(), progress):
         survey = corpus.survey
+    if setting(requested, "training", "init_from"):
+        return _tuned(data, survey, requested, changes)
     largest = next(number for number, size in enumerate(SIZES) if survey.bytes <= size.bytes)
     epochs = SIZES[largest].epochs
 
@@ -146,6 +153,28 @@ def _trial(recipe: LanguageRecipe) -> tuple[Any, CropBatch]:
     ids = torch.randint(recipe.tokenizer.vocabulary, (max(1, recipe.batches.tokens // row), row + 1))
     loss = partial(language_loss, label_smoothing=recipe.training.label_smoothing)
     return loss, CropBatch(ids)
+
+
+def _tuned(
+    data: TextConfig, survey: Survey, requested: Mapping[str, Any], changes: Sequence[str]
+) -> FittedText:
+    """A short run at a low learning rate that falls to zero; the rest is the model's own."""
+    whole = LanguageRecipe(data=data, batches=TextBatchingConfig(tokens=TUNING_BATCH))
+    recipe = with_changes(whole, requested, changes)
+    one = survey.characters if recipe.tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
+    epochs = max(1.0, min(TUNING_EPOCHS, TUNING_TOKENS / max(1, one)))
+    steps = steps_of(requested, max(50, int(epochs * one / TUNING_BATCH)))
+    every = max(1, -(-steps // 8))
+    training = LanguageTraining(
+        steps=steps,
+        schedule=StableSchedule(learning_rate=TUNING_RATE, warmup=max(1, steps // 20), decay=1.0),
+        validate_every=every,
+        save_every=every,
+        patience=3,
+        new_tokens=NEW_TOKENS,
+    )
+    recipe = whole.model_copy(update={"training": training})
+    return FittedText(with_changes(recipe, requested, changes), survey, max(1, one))
 
 
 def text_line(survey: Survey) -> str:

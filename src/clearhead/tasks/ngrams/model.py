@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -14,12 +15,13 @@ from clearhead.checkpoint import Checkpoint
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import TextError
 from clearhead.models import Ngram
-from clearhead.models.ngram import NgramState
+from clearhead.models.ngram import IMPOSSIBLE, NgramState
 from clearhead.options import as_texts
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.model import LanguageModel, PromptFormat
 from clearhead.tasks.language.sliding_window import left_padded
 from clearhead.tasks.ngrams.recipe import Unit
+from clearhead.tasks.scoring import TextScore
 from clearhead.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 
@@ -97,12 +99,12 @@ class NgramModel(LanguageModel):
     def about(self) -> dict[str, Any]:
         return {"max_tokens": None}
 
-    def encode(self, prompt: str, number: int = 1) -> list[int]:
+    def encode(self, prompt: str, name: str = "prompt 1") -> list[int]:
         """The ids of a prompt; where lines are sentences, each but the last ends in </s>."""
         lines = prompt.split("\n") if self.sentences == "lines" else [prompt]
         ids: list[int] = []
         for line in [line for line in lines if line.strip()] or [prompt]:
-            ids += [*([EOS] if ids else []), *super().encode(line, number)]
+            ids += [*([EOS] if ids else []), *super().encode(line, name)]
         return ids
 
     def unknown(self, prompt: str) -> int:
@@ -128,6 +130,21 @@ class NgramModel(LanguageModel):
             if ids[position] != BOS
         ]
 
+    @overload
+    def score(self, texts: str, *, prompt: str = "") -> TextScore: ...
+    @overload
+    def score(self, texts: list[str], *, prompt: str = "") -> list[TextScore]: ...
+    def score(self, texts: str | list[str], *, prompt: str = "") -> TextScore | list[TextScore]:
+        """The log-probability of a text, </s> included, or of each of several, after a prompt if any."""
+        several, found = as_texts(texts), []
+        # The prompt does not end: its </s> is not part of the text.
+        before = len(self.predictions(prompt)) - 1 if prompt else 0
+        for text in several:
+            each = self.predictions(prompt + text)[before:]
+            log_probs = (log(max(one.probability, IMPOSSIBLE)) for one in each)
+            found.append(TextScore(text, tuple(one.token for one in each), tuple(log_probs)))
+        return found[0] if isinstance(texts, str) else found
+
     def evaluate(  # pyright: ignore[reportIncompatibleMethodOverride], as it has no window to move
         self,
         folder: Path | str | None = None,
@@ -143,8 +160,6 @@ class NgramModel(LanguageModel):
         folder = self._held_out(folder)
         return evaluate(self, folder, text=as_texts(text), field=field, progress=progress, reading=reading)
 
-    def _check_known(self, prompt: str, ids: Sequence[int], number: int) -> None:
+    def _check_known(self, prompt: str, ids: Sequence[int], name: str) -> None:
         if set(ids) == {UNK}:
-            raise TextError(
-                f"prompt {number}: no word of {prompt!r:.40} is in the model's vocabulary; use others"
-            )
+            raise TextError(f"{name}: no word of {prompt!r:.40} is in the model's vocabulary; use others")

@@ -191,7 +191,8 @@ def evaluate(
         other, _ = _translations(other, test, direction.target, options, progress, notes)
     report = scored(test.pairs, translations, direction.target, other)
     title = f"{model.name}, {direction}," if len(model.directions) > 1 else model.name
-    record = {**asdict(report), "blank": test.blank, "too_long": too_long}
+    main = {score.name.lower(): score.value for score in report.scores[:1]}
+    record = {**main, **asdict(report), "blank": test.blank, "too_long": too_long}
     return Evaluation(tuple(_lines(report, title, against)), record, tuple(notes))
 
 

@@ -17,15 +17,19 @@ from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.corpus import DataPath
 from clearhead.decoding import Tree
 from clearhead.errors import ClearheadError, SettingsError, TextError
+from clearhead.inspection.alignment import Aligner, WordAlignment
 from clearhead.inspection.explanation import Explanation, explain_pass
 from clearhead.models import EncoderDecoder
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.model import TaskModel
+from clearhead.tasks.scoring import TextScore
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
+from clearhead.tasks.translation.documents import Document, DocumentTranslator
 from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
 from clearhead.tasks.translation.pair import pair_logits, source_tokens, target_tokens
 from clearhead.tasks.translation.search import Translation, search, search_all
+from clearhead.text.blocks import Format
 from clearhead.text.normalize import normalize
 from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import EOS, Tokenizer
@@ -145,7 +149,7 @@ class TranslationModel(TaskModel):
         self._warn(unspelled)
         for number, (text, ids) in enumerate(zip(several, encoded, strict=True), start=1):
             if len(ids) > self.max_length:
-                raise self._too_long(number, text, len(ids))
+                raise self._too_long(f"text {number}", text, len(ids))
         found = self._translate(several, encoded, tag, options)
         return found[0] if isinstance(texts, str) else found
 
@@ -183,6 +187,29 @@ class TranslationModel(TaskModel):
             done += len(chunk)
         self._warn(unspelled)
 
+    def translate_document(
+        self,
+        text: str,
+        to: str | None = None,
+        *,
+        format: Format = "markdown",
+        mark: float | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+    ) -> Document:
+        """Translates a document in Markdown or plain text, all sentences in one batch.
+
+        Its structure is kept, and so are numbers, URLs, addresses, code, placeholders, tags and emoji.
+        Sentences whose confidence is below `mark` are marked ⟪like this⟫. The other keyword arguments are
+        those of `translate`.
+        """
+        options = TranslateOptions(
+            beam, length_penalty=length_penalty, repetition_penalty=repetition_penalty, no_repeat=no_repeat
+        )
+        return DocumentTranslator(self, to, format=format, mark=mark, options=options).translate(text)
+
     def stream(
         self,
         texts: Iterable[str],
@@ -197,7 +224,7 @@ class TranslationModel(TaskModel):
             self.translations(texts, to, batch_size=batch_size, options=options), start=1
         ):
             if one.too_long:
-                first = first or self._too_long(number, one.source)
+                first = first or self._too_long(f"text {number}", one.source)
                 count += 1
             yield one
         if first:
@@ -229,14 +256,14 @@ class TranslationModel(TaskModel):
         check_text(text)
         if target is not None:
             check_text(target, "target")
-        tag, ids = self.tag(to), self._encode_one(text)
+        tag, ids = self.tag(to), self.encode_one(text)
         if not ids:
             raise TextError("text: is blank; give a sentence to explain")
         source, found, tree = tag + ids, [], None
         if target is None:
             tree = None if options.sampling else Tree(EOS, options.beam or 1)
             (found,) = search(self.model, self.tokenizer, [source], [0], options, tree)
-        target_ids = found[0].tokens if found else self._encode_one(target or "")
+        target_ids = found[0].tokens if found else self.encode_one(target or "")
         sides = {
             "source": source_tokens(self.tokenizer, source, normalize(text)),
             "target": target_tokens(self.tokenizer, target_ids, not found or found[0].complete, bool(found)),
@@ -258,6 +285,64 @@ class TranslationModel(TaskModel):
             found=Translation.of(text, found, self.tokenizer) if found else None,
             tree=tree,
         )
+
+    @overload
+    def score(self, source: str, target: str | Translation, to: str | None = None) -> TextScore: ...
+    @overload
+    def score(
+        self, source: list[str], target: Sequence[str | Translation], to: str | None = None
+    ) -> list[TextScore]: ...
+    def score(
+        self,
+        source: str | list[str],
+        target: str | Translation | Sequence[str | Translation],
+        to: str | None = None,
+    ) -> TextScore | list[TextScore]:
+        """The log-probability of a given translation, </s> included, or of each of several.
+
+        A `Translation` is scored by the tokens that the search found, so that its score is the same again.
+        """
+        from clearhead.tasks.translation.scoring import as_pairs, score_pairs
+
+        found = score_pairs(self, as_pairs(source, target), to)
+        return found[0] if isinstance(source, str) else found
+
+    @overload
+    def align(
+        self,
+        source: str,
+        target: str | Translation,
+        to: str | None = None,
+        *,
+        aligner: Aligner | None = None,
+    ) -> WordAlignment: ...
+    @overload
+    def align(
+        self,
+        source: list[str],
+        target: Sequence[str | Translation],
+        to: str | None = None,
+        *,
+        aligner: Aligner | None = None,
+    ) -> list[WordAlignment]: ...
+    def align(
+        self,
+        source: str | list[str],
+        target: str | Translation | Sequence[str | Translation],
+        to: str | None = None,
+        *,
+        aligner: Aligner | None = None,
+    ) -> WordAlignment | list[WordAlignment]:
+        """The words of a text and of a translation that belong together, or those of each pair of texts.
+
+        By default, the head of cross-attention that aligns these texts best is chosen; more texts make the
+        choice more reliable. `aligner` names another one.
+        """
+        from clearhead.tasks.translation.alignment import align_pairs
+        from clearhead.tasks.translation.scoring import as_pairs
+
+        found = align_pairs(self, as_pairs(source, target), to, aligner)
+        return found[0] if isinstance(source, str) else found
 
     def evaluate(
         self,
@@ -322,18 +407,18 @@ class TranslationModel(TaskModel):
         if warning := unspelled.warning(self.name or "this model", "text"):
             log.warning(warning)
 
-    def _encode_one(self, text: str) -> list[int]:
+    def encode_one(self, text: str, name: str = "text 1") -> list[int]:
+        """The ids of a text; raises TextError, with its name, if it is too long for the model."""
         [ids] = self.encode([text])
         if len(ids) > self.max_length:
-            raise self._too_long(1, text, len(ids))
+            raise self._too_long(name, text, len(ids))
         return ids
 
-    def _too_long(self, number: int, text: str, tokens: int | None = None) -> TextError:
+    def _too_long(self, name: str, text: str, tokens: int | None = None) -> TextError:
         shown = " ".join(text[:40].split())
         tokens = len(self.encode([text])[0]) if tokens is None else tokens
         return TextError(
-            f"text {number} ('{shown}…'): {tokens} tokens, but the model takes at most {self.max_length}; "
-            "split it"
+            f"{name} ('{shown}…'): {tokens} tokens, but the model takes at most {self.max_length}; split it"
         )
 
     def _translate(

@@ -1,6 +1,6 @@
 """The search for translations: from the ids of sources to hypotheses, in batches of similar length."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -9,14 +9,16 @@ from clearhead.data.batch import PairBatch
 from clearhead.decoding import Constraints, Hypothesis, Tree, beam_search, greedy_search, sample
 from clearhead.errors import SettingsError
 from clearhead.models import EncoderDecoder
+from clearhead.tasks.scoring import by_length
 from clearhead.tasks.translation.options import TranslateOptions
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 # Maximum number of tokens that a translation has more than its source (Vaswani et al. 2017).
 EXTRA_TOKENS = 50
-# Maximum of rows times source length in a batch; larger batches are not faster.
+# Maximum of rows times source length in a batch; on a CPU, larger batches are not faster.
 BATCH_TOKENS = 4096
+GPU_BATCH_TOKENS = 16384
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Translation:
     """The n best translations, this one first."""
     too_long: bool = False
     """True if the source exceeds the model's maximum length, so that it was not translated."""
+    ids: tuple[int, ...] = field(default=(), repr=False)
+    """The token ids that the search found; the ids of the text may be others."""
 
     @classmethod
     def of(cls, source: str, found: Sequence[Hypothesis], tokenizer: Tokenizer) -> "Translation":
@@ -41,7 +45,14 @@ class Translation:
         if not found:
             return cls(source, "", 0.0)
         nbest = tuple(
-            cls(source, tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete)
+            cls(
+                source,
+                tokenizer.decode(one.tokens),
+                one.score,
+                one.sum_log_prob,
+                one.complete,
+                ids=tuple(one.tokens),
+            )
             for one in found
         )
         return replace(nbest[0], nbest=nbest)
@@ -62,7 +73,8 @@ def search_all(
     `before` counts earlier sources, for the seed of each.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
-    for rows in _batches([len(ids) for ids in sources]):
+    budget = BATCH_TOKENS if model.readout_weight.device.type == "cpu" else GPU_BATCH_TOKENS
+    for rows in by_length([len(ids) for ids in sources], budget):
         numbers = [before + row for row in rows]
         hypotheses = search(model, tokenizer, [sources[row] for row in rows], numbers, options)
         for row, best in zip(rows, hypotheses, strict=True):
@@ -106,15 +118,3 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:
         if number in tokenizer.special_ids or not 0 <= number < tokenizer.size:
             raise SettingsError(f"prefix: {number} is not the id of a text token; give such ids, or a text")
     return list(prefix)
-
-
-def _batches(lengths: list[int]) -> Iterator[list[int]]:
-    """Rows to decode together: of similar length, within the budget; empty rows are left out."""
-    batch: list[int] = []
-    for row in sorted((row for row, length in enumerate(lengths) if length), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * (lengths[row] + 1) > BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch

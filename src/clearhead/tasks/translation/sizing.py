@@ -38,6 +38,7 @@ from clearhead.tasks.translation.recipe import (
     ValidationConfig,
 )
 from clearhead.tasks.translation.task import translation_loss
+from clearhead.tasks.translation.tuning import TUNING_HELD_OUT, tuned_recipe
 from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training import TimeBudget
@@ -47,6 +48,8 @@ from clearhead.wording import counted
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
+# Most pairs held out for each of validation and test.
+HELD_OUT = 1000
 # A model is worth its size if it is trained on this many tokens per weight.
 TOKENS_PER_WEIGHT = 4
 # Sentences of a validation under a time budget.
@@ -131,6 +134,7 @@ class FittedPairs(FittedRecipe):
     tally: Tally
     tokens: int
     """Estimated target tokens per epoch."""
+    notes: tuple[str, ...] = ()
     planned_seconds: float | None = None
     """The estimated time of a run with a time budget."""
 
@@ -152,6 +156,7 @@ class FittedPairs(FittedRecipe):
             f"run: {'about ' * bool(self.planned_seconds)}{counted(recipe.training.steps, 'step')} of about "
             f"{recipe.batches.tokens:,} tokens ({self.epochs:.3g} epochs), validated every "
             f"{recipe.training.validate_every:,}, {self._end()}",
+            *self.notes,
         ]
 
     def _end(self) -> str:
@@ -185,14 +190,18 @@ def fit(
     if tally.kept < 20:
         shown = " and ".join(map(_shown, paths))
         raise DataError(f"{shown}: {tally}; a translator needs at least 20 pairs, better thousands")
-    held_out = min(1000, tally.kept // 20)
+    tuned = bool(setting(requested, "training", "init_from"))
+    held_out = min(TUNING_HELD_OUT if tuned else HELD_OUT, tally.kept // 20)
     data = data.model_copy(update={"hold_out": HoldOut(validation=held_out, test=held_out)})
-    size = next(size for size in SIZES if tally.kept <= size.pairs)
     tokens = int(words * SUBWORDS_PER_WORD)
+    if tuned:
+        recipe, notes = tuned_recipe(data, tally.kept, tokens, requested, changes)
+        return FittedPairs(recipe, tally, tokens, notes)
+    size = next(size for size in SIZES if tally.kept <= size.pairs)
     corpus_size = CorpusSize(data, tally.kept, tokens, requested, changes)
     if budget:
         recipe, seconds = corpus_size.recipe_within(budget, size)
-        return FittedPairs(recipe, tally, tokens, seconds)
+        return FittedPairs(recipe, tally, tokens, planned_seconds=seconds)
     return FittedPairs(corpus_size.recipe(size), tally, tokens)
 
 
