@@ -96,7 +96,7 @@ def test_a_text_that_is_no_file_is_translated_with_to(translate):
         ("folder", "is a folder; name a file in it"),
         ("pipe", "is a pipe or a device; write the text to a file first"),
         ("empty.md", "is empty; name another file"),
-        ("latin.md", ", line 2: not UTF-8 (byte 0xe9); save the file as UTF-8"),
+        ("latin.md", ", line 2: not UTF-8 (byte 0xe9 at offset 13); save the file as UTF-8"),
         ("binary.md", ", line 1: contains NUL bytes"),
         ("long.txt", ", line 1: longer than 16777216 bytes; is this a text file?"),
     ],

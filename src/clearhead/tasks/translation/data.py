@@ -24,7 +24,7 @@ from clearhead.text.tokenizer import Tokenizer
 # More pairs do not improve a tokenizer.
 TOKENIZER_PAIRS = 1_000_000
 # Version of reading, normalising, cleaning and splitting: raising it invalidates cached stores.
-PREPARATION = 3
+PREPARATION = 4
 
 
 @dataclass
@@ -137,7 +137,9 @@ class Corpus:
         corpus = self.config.corpora[number]
         pairs = _read(corpus, corpus.train)
         if corpus.sample:
-            without = chain.from_iterable(read_pairs(file, corpus.languages) for file in corpus.without)
+            # Files of another run, which have no header.
+            held_out = (read_pairs(file, corpus.languages, (0, 1)) for file in corpus.without)
+            without = chain.from_iterable(held_out)
             pairs = sample(pairs, corpus.sample, without)
         return clean(pairs, self.config.cleaning, tally)
 

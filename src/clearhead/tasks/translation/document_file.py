@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from clearhead.data.sources.streams import MAX_LINE, nul_bytes, undecodable
+from clearhead.data.sources.streams import MAX_LINE, UTF_16, nul_bytes, undecodable
 from clearhead.errors import DataError, SettingsError
 from clearhead.text.blocks import Format
 
@@ -48,6 +48,7 @@ def _check_out(path: Path, out: Path) -> None:
 
 def document_lines(path: Path) -> Iterator[str]:
     """The lines of a file with their line ends; a byte order mark stays at the start of the first."""
+    offset = 0
     try:
         with path.open("rb") as stream:
             for number, line in enumerate(iter(partial(stream.readline, MAX_LINE), b""), start=1):
@@ -56,11 +57,12 @@ def document_lines(path: Path) -> Iterator[str]:
                         f"{path}, line {number}: longer than {MAX_LINE} bytes; is this a text file?"
                     )
                 if b"\0" in line:
-                    raise nul_bytes(path, number)
+                    raise nul_bytes(path, number, is_utf_16=number == 1 and line.startswith(UTF_16))
                 try:
                     text = line.decode()
                 except UnicodeDecodeError as error:
-                    raise undecodable(path, number, line[error.start]) from None
+                    raise undecodable(path, number, line[error.start], offset + error.start) from None
+                offset += len(line)
                 # A file of an old Macintosh has no other line ends.
                 yield from (
                     text.splitlines(keepends=True) if "\r" in text[:-2] and "\n" not in text else [text]

@@ -14,7 +14,7 @@ from torch import Tensor
 from clearhead.checkpoint import Checkpoint
 from clearhead.config import parse_settings
 from clearhead.data.progress import ProgressCallback, ignore_progress
-from clearhead.data.sources.corpus import DataPath
+from clearhead.data.sources.corpus import Columns, DataPath
 from clearhead.decoding import Tree
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.alignment import Aligner, WordAlignment
@@ -355,13 +355,14 @@ class TranslationModel(TaskModel):
         beam: int | None = None,
         length_penalty: float | None = None,
         out: Path | str | None = None,
+        columns: Columns | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
         """BLEU, chrF and TER on pairs, or on the test pairs held out in the model's folder.
 
         `against` is another model, or a file of its translations, to compare with; `out` receives the
-        translations. `source` and `target` choose among several languages.
+        translations. `source` and `target` choose among several languages, `columns` among those of the file.
         """
         from clearhead.tasks.translation.evaluate import evaluate
 
@@ -369,6 +370,7 @@ class TranslationModel(TaskModel):
             self,
             self._held_out(folder),
             pairs=pairs,
+            columns=columns,
             source=source,
             target=target,
             against=None if against is None else Path(against),

@@ -342,6 +342,10 @@ class TranslationRecipe(Recipe):
         groups = self.model_dump(mode="json", exclude={"kind", "data", "search"})
         return {**groups, "data": self.data.without_files()}
 
+    @property
+    def has_test_data(self) -> bool:
+        return self.data.holds_out("test")
+
     @classmethod
     def variants(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(map(str, saved_directions(settings)))

@@ -127,6 +127,7 @@ class TranslationTask(Task):
 
     Recipe = TranslationRecipe
     metrics = (LOSS, BLEU)
+    test_option = " --pairs FILE"
     does = "translates"
     command = "clearhead translate"
     recipe: TranslationRecipe
