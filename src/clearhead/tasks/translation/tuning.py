@@ -30,7 +30,7 @@ class TuningSize:
 TUNING_SIZES = (
     TuningSize(2_000, 10, 1024, 0.2),
     TuningSize(10_000, 4, 2048, 0.1),
-    TuningSize(40_000, 1.5, 2048, 0.0),
+    TuningSize(40_000, 1.2, 2048, 0.0),
     TuningSize(float("inf"), 1, 2048, 0.0),
 )
 LEARNING_RATE = 1.2e-3
