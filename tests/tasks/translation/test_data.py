@@ -252,6 +252,6 @@ def test_an_unknown_header_of_one_of_several_corpora_names_the_setting_in_its_ta
     with pytest.raises(DataError) as caught:
         list(Corpus(DataConfig.model_validate({"corpora": [one, other]}), seed=1).examples())
     assert str(caught.value).endswith('columns = ["caption_a", "caption_b"] in its [[data.corpora]]')
-    mended = one | {"columns": ["caption_a", "caption_b"]}
-    pairs = list(Corpus(DataConfig.model_validate({"corpora": [mended, other]}), seed=1).examples())
+    named = one | {"columns": ["caption_a", "caption_b"]}
+    pairs = list(Corpus(DataConfig.model_validate({"corpora": [named, other]}), seed=1).examples())
     assert len(pairs) == 9
