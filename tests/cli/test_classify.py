@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import clearhead
+from clearhead.errors import TextError
+
 pytest.importorskip("sklearn")
 
 
@@ -127,3 +130,23 @@ def test_a_threshold_applies_to_several_labels_only(call, trained, tmp_path):
         call("classify", "--model", run, "--threshold", "2", "x").err
         == "clearhead: --threshold: 2 is not between 0 and 1\n"
     )
+
+
+def test_validation_files_are_evaluated_if_there_are_no_test_files(call, files, tmp_path):
+    validation = ["--set", f"data.validation=['{files / 'test.tsv'}']"]
+    trained = call("train", "--labels", files / "train.tsv", "--out", tmp_path / "run", *validation)
+    assert f"evaluate it: clearhead evaluate {tmp_path / 'run'}\n" in trained.err
+    assert call("evaluate", tmp_path / "run").lines[0] == f"{files / 'test.tsv'}: 30 texts"
+
+
+def test_without_held_out_texts_the_command_to_evaluate_names_the_option(call, files, tmp_path):
+    nothing = ["--set", "data.hold_out.share=0"]
+    result = call("train", "--labels", files / "train.tsv", "--out", tmp_path / "run", *nothing)
+    assert f"evaluate it: clearhead evaluate {tmp_path / 'run'} --labels FILE\n" in result.err
+
+
+def test_python_refuses_a_blank_text(trained):
+    model = clearhead.load(trained)
+    for text in ("", "  ", ["good", " "]):
+        with pytest.raises(TextError, match="blank"):
+            model.classify(text)

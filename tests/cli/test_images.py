@@ -1,6 +1,7 @@
 """clearhead train --images, classify and evaluate, as a user calls them."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,8 @@ def trained(files: Path, call) -> Path:
         assert "images: 40, the shorter side of the median one" in result.err
         assert "model: images of 32 pixels, 8 x 8 patches, width 16, 1 layer" in result.err
         assert "images to train on: 36, 4 for validation; 2 labels: dark, light" in result.err
+        assert re.search(r"step 30 of 30: .* [\d,]+ images/s", result.err)
+        assert f"evaluate it: clearhead evaluate {files / 'run'}\n" in result.err
         assert f"try it: clearhead classify --model {files / 'run'} IMAGE\n" in result.err
         assert result.out == f"{files / 'run'}\n"
     return files / "run"
@@ -59,7 +62,8 @@ def test_stdin_is_a_list_of_images(call, trained, files):
         "classify", "--model", trained, "--json", stdin="".join(f"{name}\n" for name in names).encode()
     )
     records = [json.loads(line) for line in result.lines]
-    assert [record["text"] for record in records] == list(map(str, names))
+    assert [record["image"] for record in records] == list(map(str, names))
+    assert not any("text" in record for record in records)
     assert {record["label"] for record in records} == {"light"}
     assert sum(records[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
 
@@ -111,3 +115,10 @@ def test_a_folder_that_cannot_be_trained_on_is_one_line(error_of, tmp_path):
 def test_options_of_other_models_are_refused(error_of, trained):
     message = error_of("evaluate", trained, "--labels", "x.tsv")
     assert message == f"--labels: {trained} classifies images; it takes --data"
+
+
+def test_without_held_out_images_the_command_to_evaluate_names_the_option(call, files, tmp_path):
+    small = [part for setting in SMALL for part in ("--set", setting)]
+    nothing = ["--set", "data.hold_out.share=0", "--set", "training.steps=1"]
+    result = call("train", "--images", files / "train", "--out", tmp_path / "run", *small, *nothing)
+    assert f"evaluate it: clearhead evaluate {tmp_path / 'run'} --data FILE\n" in result.err

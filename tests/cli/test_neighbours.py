@@ -124,3 +124,10 @@ def test_training_names_the_commands_that_use_and_test_the_vectors(call, tmp_pat
     assert result.code == 0, result.err
     assert f"try it: clearhead neighbours --model {tmp_path / 'run'} " in result.err
     assert f"evaluate it: clearhead evaluate {tmp_path / 'run'} --words FILE\n" in result.err
+
+
+def test_a_word_of_several_tokens_is_pointed_out(call):
+    result = call("neighbours", "Donaudampfschiff")
+    assert result.err.startswith("Donaudampfschiff: ")
+    assert result.err.endswith("; their mean is compared\n")
+    assert call("neighbours", "house").err == ""

@@ -255,7 +255,7 @@ def test_a_resumed_run_does_not_need_the_extended_parent(letters_model, numbers,
     pairs = tmp_path / "new.en-fr.tsv"
     pairs.write_text("".join(f"{source}\tčeši {target}\n" for source, target in numbers(100)))
     parent = Path(shutil.copytree(letters_model, tmp_path / "parent"))
-    changes = [f'training.init_from="{parent}"', "training.steps=6", "training.save_every=2"]
+    changes = [f'training.init_from="{parent}"', "data.mix=0.0", "training.steps=6", "training.save_every=2"]
     recipe = fit([str(pairs)], None, changes).recipe
     list(train(recipe, tmp_path / "straight"))
     for event in train(recipe, tmp_path / "stopped"):

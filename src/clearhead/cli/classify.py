@@ -58,13 +58,14 @@ def classify(
     if threshold is not None and not classifier.multi_label:
         raise SettingsError(f"--threshold: {model} gives each text one label; leave it out")
     options, problems = given(threshold=threshold), []
-    named = classifier.task == "image_classification" and (not texts or len(texts) > 1)
+    reads_images = classifier.task == "image_classification"
+    named = reads_images and (not texts or len(texts) > 1)
     for batch in in_batches(utf8_arguments(texts, "text") if texts else read_lines(), LINES):
         for found in _classified(classifier, batch, options, named, problems):
             blank = not found.text.strip()
             evidence = classifier.evidence(found.text) if explain and not blank else {}
             if json:
-                print_result(_record(found, evidence))
+                print_result(_record(found, evidence, "image" if reads_images else "text"))
                 continue
             if blank:
                 print_result("")
@@ -86,8 +87,11 @@ def _classified(
     problems: list[str],
 ) -> Iterator["Classification"]:
     """The labels of a batch; of several images, those that cannot be read are reported and left out."""
+    from clearhead.tasks.classification.model import Classification
+
     try:
-        yield from classifier.classify(batch, **options)
+        found = iter(classifier.classify([text for text in batch if text.strip()], **options))
+        yield from (next(found) if text.strip() else Classification(text, "", {}) for text in batch)
     except DataError as error:
         if len(batch) > 1:
             for one in batch:
@@ -105,9 +109,10 @@ def _line(found: "Classification") -> str:
     return "\t".join(f"{label}\t{found.probabilities[label]:.3f}" for label in labels) or "(no label)"
 
 
-def _record(found: "Classification", evidence: dict[str, float]) -> dict[str, Any]:
+def _record(found: "Classification", evidence: dict[str, float], name: str) -> dict[str, Any]:
+    """A classification for JSON; `name` is that of what was classified, a text or an image."""
     probabilities = found.probabilities if found.text.strip() else {}
-    record: dict[str, Any] = {"text": found.text, "label": found.label if probabilities else ""}
+    record: dict[str, Any] = {name: found.text, "label": found.label if probabilities else ""}
     if found.labels is not None:
         record["labels"] = list(found.labels) if probabilities else []
     record |= {

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.console import print_result, print_status, utf8_arguments
-from clearhead.cli.options import MODEL_HELP, MULTILINGUAL, Device, Json, device_named, option, print_default
+from clearhead.cli.options import (
+    MODEL_HELP,
+    MULTILINGUAL,
+    Device,
+    Json,
+    device_named,
+    given,
+    option,
+    print_default,
+)
 from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -52,7 +61,7 @@ def neighbours(
     from clearhead.inspection.pictures.word_map import neighbour_map
     from clearhead.tasks.load import load, load_built_in
 
-    words, minus, texts = (list(utf8_arguments(given or (), "word")) for given in (words, minus, text))
+    words, minus, texts = (list(utf8_arguments(one or (), "word")) for one in (words, minus, text))
     if texts and (len(words) > 1 or minus):
         raise SettingsError("--in: compares one word; pass a single WORD, without --minus")
     if out:
@@ -64,8 +73,9 @@ def neighbours(
     vectors = loaded if hasattr(loaded, "in_text") else TokenVectors(loaded)
     if score and vectors is not loaded:
         raise SettingsError(f"--score {score}: needs word vectors; a Transformer has its own attention")
-    options = {"score": score} if score else {}
+    options = given(score=score)
     near = vectors.neighbours(words, minus, n)
+    _note_pieces(vectors, (*words, *minus))
     contexts = [vectors.in_text(words[0], text, n, **options) for text in texts]
     if json:
         inside = [{"text": one.text, **_record(one.near), "weights": _weights(one)} for one in contexts]
@@ -83,6 +93,14 @@ def neighbours(
         shown = [*near, *(found for one in contexts for found in one.near)]
         neighbour_map(vectors.name, vectors.matrix, points, shown).save(out)
         print_status(f"the map is in {out}")
+
+
+def _note_pieces(vectors: Any, words: Sequence[str]) -> None:
+    """Say which words are several tokens of a Transformer; those of word vectors are always whole."""
+    for word in words if hasattr(vectors, "encode") else ():
+        pieces = vectors.tokenizer.pieces(vectors.encode(word))
+        if len(pieces) > 1:
+            print_status(f"{word}: {len(pieces)} tokens ({' '.join(pieces)}); their mean is compared")
 
 
 def _print(title: str, near: "Sequence[Neighbour]") -> None:

@@ -29,6 +29,12 @@ class Recipe(Settings):
         if self.training.average and self.training.average.of == "best" and not holds_out:
             raise ValueError(f"training.average.of is 'best', but {nothing} held out for validation")
 
+    @property
+    def has_test_data(self) -> bool:
+        """Whether `clearhead evaluate` finds data by itself: files of the recipe, or what is held out."""
+        data = getattr(self, "data", None)
+        return bool(getattr(data, "test", None) or getattr(data, "holds_out", True))
+
     def inherited(self) -> Self:
         """The same recipe with the architecture and processor of the model that it starts from."""
         return self

@@ -16,7 +16,7 @@ from clearhead.models import build
 from clearhead.tasks.events import Event, Finished, Note
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.records import add_final, naming, write_named
-from clearhead.training import Ranks, StateFolder, Trainer
+from clearhead.training import Ranks, StateFolder, TimeBudget, Trainer
 from clearhead.wording import counted
 
 ONE_STEP = 1
@@ -33,12 +33,15 @@ class Epochs(Protocol):
 
 @dataclass(frozen=True)
 class RunContext:
-    """The folder, the ranks and the saved states of a run, and the callback for its progress in files."""
+    """The folder, ranks, saved states and time of a run, and the callback for its progress in files."""
 
     out: Path
     ranks: Ranks
     states: StateFolder
     progress: ProgressCallback = ignore_progress
+    budget: TimeBudget | None = None
+    decay_on_stop: bool = False
+    """After Ctrl-C, decay the learning rate to zero, then publish the model."""
 
     def processor(self, kind: Any, make: Any) -> Any:
         """The run's processor, loaded from its folder; rank 0 makes and saves it first if it is missing."""
@@ -67,8 +70,10 @@ class Task(ABC):
     """The command that uses the models."""
     argument: ClassVar[str] = '"..."'
     """What the command takes, as a hint at the end of a run."""
-    test_option: ClassVar[str] = ""
-    """The option that `clearhead evaluate` cannot do without: " --words FILE"."""
+    test_option: ClassVar[str] = " --data FILE"
+    """The option of `clearhead evaluate` that names test data."""
+    unit: ClassVar[str] = "token"
+    """What the loss is a mean over, and training speed is counted in."""
     processor: Any = None
     """Turns raw input into model input, for example a tokenizer; set by `prepare`."""
     data_fingerprint: Any = None

@@ -69,9 +69,12 @@ class Written:
         return self.hidden[index].text if 0 <= index < len(self.hidden) else character
 
 
-def hide(core: Core, tokenizer: Tokenizer, hides: Callable[[Part], bool]) -> Written:
-    """The core of a sentence with as many of the chosen items hidden as there are placeholders."""
-    own, chosen = bool(tokenizer.placeholder_ids), list[Part]()
+def hide(core: Core, tokenizer: Tokenizer, hides: Callable[[Part], bool], by_words: bool = False) -> Written:
+    """The core of a sentence with as many of the chosen items hidden as there are placeholders.
+
+    Items are hidden by words if the tokenizer has no placeholders, or with `by_words`.
+    """
+    own, chosen = bool(tokenizer.placeholder_ids) and not by_words, list[Part]()
     taken: list[str] = []
     for part in core.items:
         word = None if own else _free_word(part, core.text, taken, tokenizer)

@@ -52,13 +52,13 @@ class Awareness:
 def held_out_texts(
     named: str | None, folder: Path, columns: Columns | None = None
 ) -> tuple[list[Example], int, str]:
-    """The labelled texts of a file, else of the recipe's test files, else those held out; the number of blank
-    ones, and where they are from.
+    """The labelled texts of a file, else of the recipe's test or validation files, else those held out; the
+    number of blank ones, and where they are from.
 
     Without `columns`, those of the recipe are read, or others that have usual names.
     """
     config, held_out = LabelledConfig.of_run(folder), folder / VALIDATION
-    files = [named] if named else list(config.test)
+    files = [named] if named else list(config.test or config.validation)
     if not files and held_out.exists():
         files, config = [str(held_out)], config.model_copy(update={"columns": ("label", "text")})
     if not files:

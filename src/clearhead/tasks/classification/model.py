@@ -92,7 +92,7 @@ class ClassificationModel(TaskModel, ABC):
     def classify(
         self, texts: str | list[str], *, threshold: float = THRESHOLD
     ) -> Classification | list[Classification]:
-        """The class of a text, or of each of several; a blank text is classified as an empty one.
+        """The class of a text, or of each of several.
 
         If a text may have several labels, it gets those whose probability is at least the threshold.
         """
@@ -101,6 +101,8 @@ class ClassificationModel(TaskModel, ABC):
             raise SettingsError(f"threshold: {threshold:g} is not between 0 and 1")
         if not several:
             return []
+        if blank := [number for number, text in enumerate(several, start=1) if not text.strip()]:
+            raise TextError(f"text {blank[0]}: is blank, so it has no label; leave it out")
         found = []
         for text, row in zip(
             several, self.log_probabilities(self.logits(several)).exp().tolist(), strict=True

@@ -43,6 +43,8 @@ class ClassificationTask(Task):
 
     Recipe = ClassificationRecipe
     metrics = (LOSS, MACRO_F1, ACCURACY)
+    test_option = " --labels FILE"
+    unit = "text"
     does = "classifies text"
     command = "clearhead classify"
     recipe: ClassificationRecipe

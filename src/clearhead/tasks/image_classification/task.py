@@ -33,6 +33,7 @@ class ImageClassificationTask(Task):
 
     Recipe = ImageClassificationRecipe
     metrics = (LOSS, MACRO_F1, ACCURACY)
+    unit = "image"
     does = "classifies images"
     command = "clearhead classify"
     argument = "IMAGE"

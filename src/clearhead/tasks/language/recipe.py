@@ -164,6 +164,10 @@ class LanguageRecipe(Recipe):
         self.check_average(self.data.holds_out, "no text is")
         return self
 
+    @property
+    def has_test_data(self) -> bool:
+        return self.data.holds_out and not self.data.validation
+
     def absolute(self) -> Self:
         return self.model_copy(update={"data": self.data.absolute()})
 

@@ -45,6 +45,7 @@ class LanguageTask(TextTask):
 
     Recipe = LanguageRecipe
     metrics = (LOSS, BITS_PER_BYTE)
+    test_option = " --text FILE"
     does = "continues text"
     command = "clearhead generate"
     recipe: LanguageRecipe

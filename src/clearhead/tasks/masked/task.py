@@ -34,6 +34,7 @@ class MaskedTask(TextTask):
 
     Recipe = MaskedRecipe
     metrics = (LOSS, MASKED_ACCURACY)
+    test_option = " --text FILE"
     does = "fills masks"
     command = "clearhead fill"
     recipe: MaskedRecipe

@@ -31,6 +31,7 @@ class NgramTask(Task):
 
     Recipe = NgramRecipe
     metrics = (LOSS, BITS_PER_BYTE, PERPLEXITY)
+    test_option = " --text FILE"
     does = "continues text"
     command = "clearhead generate"
     recipe: NgramRecipe

@@ -45,6 +45,7 @@ class QuestionAnsweringTask(Task):
 
     Recipe = QuestionAnsweringRecipe
     metrics = (LOSS, EXACT_MATCH, F1)
+    unit = "question"
     does = "answers questions"
     command = "clearhead answer --context FILE"
     recipe: QuestionAnsweringRecipe

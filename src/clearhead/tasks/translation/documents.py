@@ -204,20 +204,24 @@ class DocumentTranslator:
         """The translations of cores: with numbers visible, if one is lost hidden, then repaired."""
         readable = {number: _lowered(core) for number, core in enumerate(cores) if _has_words(core)}
         attempts = self._attempts(readable, _is_item)
-        again = {n: attempt.core for n, attempt in attempts.items() if attempt.missing}
-        for number, attempt in self._attempts(again, _is_any).items():
-            if len(attempt.missing) < len(attempts[number].missing):
-                attempts[number] = attempt
+        # A model that has seen few placeholders in training may still copy names.
+        for by_words in [False, True] if self.model.tokenizer.placeholder_ids else [True]:
+            again = {n: attempt.core for n, attempt in attempts.items() if attempt.missing}
+            for number, attempt in self._attempts(again, _is_any, by_words).items():
+                if len(attempt.missing) < len(attempts[number].missing):
+                    attempts[number] = attempt
         aligned = self._aligned({n: one for n, one in attempts.items() if one.missing or one.core.marks})
         return [
             _finished(core, attempts[n], aligned.get(n)) if n in attempts else _unchanged(core)
             for n, core in enumerate(cores)
         ]
 
-    def _attempts(self, cores: dict[int, Core], hides: Callable[[Part], bool]) -> dict[int, _Attempt]:
+    def _attempts(
+        self, cores: dict[int, Core], hides: Callable[[Part], bool], by_words: bool = False
+    ) -> dict[int, _Attempt]:
         """Each core translated with the selected items hidden."""
         tokenizer, limit = self.model.tokenizer, self.model.max_length
-        written = {n: hide(core, tokenizer, hides) for n, core in cores.items()}
+        written = {n: hide(core, tokenizer, hides, by_words) for n, core in cores.items()}
         encoded = encode(list(written.values()), tokenizer)
         if hides is _is_item:
             self._unspelled.add([one.readable(one.text) for one in written.values()], encoded)

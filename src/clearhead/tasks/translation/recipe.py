@@ -61,6 +61,8 @@ class HoldOut(Settings):
 
     validation: NonNegativeInt = 1000
     test: NonNegativeInt = 1000
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
+    """Which pairs are held out. Default: training.seed. Set it to compare runs with several seeds."""
 
 
 class CorpusConfig(Settings):
@@ -76,6 +78,8 @@ class CorpusConfig(Settings):
     """Default: pairs of the training files (see hold_out)."""
     test: Files = ()
     """Default: pairs of the training files (see hold_out)."""
+    train_only: bool = False
+    """Hold nothing out of it, for instance of what another model translated; it then changes no split."""
     columns: Columns | None = None
     """Columns of source and target, numbered from 0 or named. Default: found by language or name."""
 
@@ -238,6 +242,9 @@ class TranslationTraining(TrainingConfig):
     regulariser: RegulariserConfig | None = None
     """Compares two passes over each sentence: rdrop or simcut; a step then takes about twice as long."""
     distillation: DistillationConfig | None = None
+    copying: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Share of pairs in which names and numbers become placeholders, so that the model learns to copy what
+    they stand for; a tokenizer without byte fallback has none."""
     monitor: Literal["loss", "bleu"] = "loss"  # pyright: ignore
     """Validation metric that selects the best weights."""
 
@@ -334,6 +341,10 @@ class TranslationRecipe(Recipe):
     def resume_settings(self) -> dict[str, Any]:
         groups = self.model_dump(mode="json", exclude={"kind", "data", "search"})
         return {**groups, "data": self.data.without_files()}
+
+    @property
+    def has_test_data(self) -> bool:
+        return self.data.holds_out("test")
 
     @classmethod
     def variants(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from clearhead.data.batching.buckets import PaddedBatches
 from clearhead.data.batching.packing import PackedBatches
 from clearhead.data.batching.plan import Share
 from clearhead.data.bpe_dropout import BPEDropout
+from clearhead.data.copying import Copying, can_copy
 from clearhead.data.progress import track_progress
 from clearhead.data.sources.corpus import Pair, check_files
 from clearhead.errors import ModelError
@@ -126,6 +127,7 @@ class TranslationTask(Task):
 
     Recipe = TranslationRecipe
     metrics = (LOSS, BLEU)
+    test_option = " --pairs FILE"
     does = "translates"
     command = "clearhead translate"
     recipe: TranslationRecipe
@@ -179,6 +181,8 @@ class TranslationTask(Task):
         encode = None
         if dropout:
             encode = BPEDropout(self.store, self.processor, dropout, seed, recipe.model.max_tokens)
+        if (copying := recipe.training.copying) and can_copy(self.processor):
+            encode = Copying(self.store, self.processor, copying, seed, recipe.model.max_tokens, encode)
         return kind(self.store, recipe.batches, seed, Share(rank, ranks, batches_per_step), encode)
 
     def loss(self, model: EncoderDecoder, batch: Batch) -> Tensor:

@@ -81,6 +81,10 @@ class WordVectorsRecipe(Recipe):
             raise ValueError("contexts is false, but training needs the vectors of contexts")
         return model
 
+    @property
+    def has_test_data(self) -> bool:
+        return False
+
     def absolute(self) -> Self:
         return self.model_copy(update={"data": self.data.absolute()})
 
