@@ -1,7 +1,8 @@
 """Turns a finished run into the built-in model: quantized, measured, described and copied to the package.
 
-    clearhead train recipes/translation/en-de-fr.toml --out runs/en-de-fr
     python scripts/release_model.py runs/en-de-fr
+
+The recipe, recipes/translation/en-de-fr.toml, says how the run is made.
 
 The card is release_model.md, filled in with scores on held-out sentences and with examples chosen by rule.
 `--out` writes to another folder.
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from phrases import Phrase, plain, translate_phrases
 from sacrebleu.metrics.chrf import CHRF
 
 from clearhead.checkpoint import CARD, SETTINGS
@@ -88,6 +90,10 @@ class DirectionReport:
     """Scores without those."""
     examples: list[Example]
     hard: list[tuple[str, str]]
+    phrases: list[Phrase]
+    """Everyday phrases with translations."""
+    seen_phrases: list[Phrase]
+    """Those of them that occur in training."""
 
 
 def main() -> None:
@@ -113,6 +119,9 @@ def build(run: Path, out: Path, device: str) -> None:
     recipe = read_settings(TranslationRecipe, run / SETTINGS)
     directions = recipe.data.directions
     export_int8(run, out)
+    # A run names its files by absolute paths; in the package, they start from the project's folder.
+    settings = (out / SETTINGS).read_text(encoding="utf-8").replace(f'"{Path.cwd()}/', '"')
+    (out / SETTINGS).write_text(settings, encoding="utf-8")
     for direction in directions:
         name = file_name("test", direction, directions)
         shutil.copyfile(run / name, out / name)
@@ -120,7 +129,7 @@ def build(run: Path, out: Path, device: str) -> None:
     training = Corpus(recipe.data, recipe.training.seed).by_direction("train")
     reports = []
     for direction in directions:
-        sources = {pair.source.casefold() for pair in training[direction]}
+        sources = {pair.source for pair in training[direction]}
         reports.append(direction_report(unquantized, quantized, out, direction, sources))
         say(f"{direction}: {reports[-1].quantized.scores[0]}")
     bleu = {str(report.direction): report.quantized.scores[0].value for report in reports}
@@ -143,13 +152,15 @@ def direction_report(
     pairs = evaluate.held_out_pairs(None, folder, direction).pairs
     sources = [pair.source for pair in pairs]
     before, after = (translated(model, sources, direction) for model in (unquantized, quantized))
-    fresh = [row for row, source in enumerate(sources) if source.casefold() not in training_sources]
+    trained = {source.casefold() for source in training_sources}
+    fresh = [row for row, source in enumerate(sources) if source.casefold() not in trained]
     chrf = CHRF()
     examples = [
         Example(source, text, reference, chrf.sentence_score(text, [reference]).score)
         for (source, reference), text in zip(pairs, after, strict=True)
     ]
     hard = HARD.get(direction.source, [])
+    phrases, known = translate_phrases(quantized, direction), set(map(plain, training_sources))
     return DirectionReport(
         direction,
         evaluate.scored(pairs, before, direction.target),
@@ -158,6 +169,8 @@ def direction_report(
         evaluate.scored([pairs[row] for row in fresh], [after[row] for row in fresh], direction.target),
         examples,
         list(zip(hard, translated(quantized, hard, direction), strict=True)),
+        phrases,
+        [phrase for phrase in phrases if plain(phrase.source) in known],
     )
 
 
@@ -189,8 +202,10 @@ def card(
         chrf=signatures["chrF2"],
         unquantized=", ".join(f"{value:.2f} ({direction})" for direction, value in bleu.items()),
         lengths=lengths(reports),
+        phrases=phrases(reports),
         examples="\n\n".join(map(examples, reports)),
-        data="\n".join(f"- {name}: {description(name)}" for name in files),
+        data="\n".join(f"- {name}: {description(name)}" for name in files if name in SHIPPED),
+        teacher=teacher(recipe),
         norm=shape.norm_position,
         width=shape.width,
         ffn_width=shape.ffn_width,
@@ -212,6 +227,31 @@ def scores(reports: list[DirectionReport]) -> str:
         unseen = report.unseen.scores[0].value
         rows.append((report.direction, values["BLEU"], values["chrF2"], f"{report.seen:,}", unseen))
     return table(("direction", "BLEU", "chrF", "sources seen in training", "BLEU without them"), rows)
+
+
+def phrases(reports: list[DirectionReport]) -> str:
+    rows = []
+    for report in reports:
+        seen, right = report.seen_phrases, sum(phrase.right for phrase in report.phrases)
+        remembered = sum(phrase.right for phrase in seen)
+        new = len(report.phrases) - len(seen)
+        counts = f"{right} of {len(report.phrases)}", f"{remembered} of {len(seen)}"
+        rows.append((report.direction, *counts, f"{right - remembered} of {new}"))
+    return table(("direction", "right", "of those in training", "of the others"), rows)
+
+
+def teacher(recipe: TranslationRecipe) -> str:
+    """What the model learned from, if it had a teacher."""
+    if not recipe.training.distillation:
+        return ""
+    folder = Path(recipe.training.distillation.teacher)
+    shape = read_settings(TranslationRecipe, folder / SETTINGS).model
+    layers = f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers"
+    return (
+        f"A teacher of width {shape.width} with {layers}, trained on the same pairs, translated\n"
+        "all training sentences in all directions (Kim and Rush 2016). The model learned from these\n"
+        "translations beside the human ones, and from the teacher's probabilities at each token.\n\n"
+    )
 
 
 def lengths(reports: list[DirectionReport]) -> str:
@@ -262,7 +302,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def description(name: str) -> str:
-    return f"{SHIPPED[name].description} ({SHIPPED[name].licence})" if name in SHIPPED else "your own data"
+    return f"{SHIPPED[name].description} ({SHIPPED[name].licence})"
 
 
 def folder_size(folder: Path) -> int:

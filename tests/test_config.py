@@ -84,6 +84,29 @@ def test_overrides_are_parsed_as_toml_or_else_taken_as_strings():
     assert values == {"model": {"width": 16, "attention": {"score": "dot"}}, "rate": 3e-4}
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        (r"Q: {prompt}\nA: {answer}", "Q: {prompt}\nA: {answer}"),
+        (r'say "{prompt}"\t\\ \"x\"', 'say "{prompt}"\t\\ "x"'),
+        (r"caf\u00e9", "café"),
+        (r"'C:\new'", r"C:\new"),
+        (r'"a\nb"', "a\nb"),
+        ("two\nlines", "two\nlines"),
+        ('ends in "', 'ends in "'),
+    ],
+)
+def test_an_override_has_the_escapes_of_toml_with_or_without_quotes(written, value):
+    assert apply_overrides({}, [f"data.template={written}"]) == {"data": {"template": value}}
+
+
+@pytest.mark.parametrize("written", ["C:\\data", "ends in \\"])
+def test_an_unknown_escape_in_an_override_is_rejected_with_the_way_out(written):
+    with pytest.raises(SettingsError, match="has a backslash that TOML does not know; double it, or put"):
+        apply_overrides({}, [f"name={written}"])
+    assert apply_overrides({}, [f"name='{written}'"]) == {"name": written}
+
+
 def test_overrides_do_not_modify_the_given_values():
     before = {"model": {"width": 8}}
     apply_overrides(before, ["model.width=16"])

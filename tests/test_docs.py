@@ -18,6 +18,7 @@ PAGES = (
     "docs/pictures.md",
     "docs/ngrams.md",
     "docs/seq2seq.md",
+    "docs/tokenizers.md",
 )
 
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from clearhead.accel.initialization import build_for_loading
-from clearhead.accel.quantization import dequantize
+from clearhead.accel.quantization import SCALES, dequantize
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.files import atomic_path, check_new_folder, write_text
@@ -181,6 +181,14 @@ def _header(path: Path) -> tuple[list[list[int]], dict[str, str]]:
             return shapes, file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise unreadable(path, error) from None
+
+
+def stored_parameters(folder: Path) -> int:
+    """The number of weights of the model in a folder, without reading them; scales do not count."""
+    _check_there(folder, WEIGHTS)
+    with safe_open(folder / WEIGHTS, framework="pt") as file:
+        names = [name for name in file.keys() if not name.endswith(SCALES)]  # noqa: SIM118
+        return sum(prod(file.get_slice(name).get_shape()) for name in names)
 
 
 def unreadable(path: Path, error: Exception) -> ModelError:

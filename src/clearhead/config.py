@@ -1,5 +1,6 @@
 """Typed settings: TOML in, frozen objects out; all errors are reported at once, by path."""
 
+import re
 import tomllib
 import types
 import typing
@@ -101,7 +102,10 @@ def parse_settings(kind: type[S], values: Mapping[str, Any], location: str = "",
 
 
 def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """A copy of the values with overrides of the form 'a.b=value'; values that are not TOML are strings."""
+    """A copy of the values with overrides of the form 'a.b=value'.
+
+    A value is TOML, or else a string without quotes; its escapes are those of TOML's basic strings.
+    """
     result = dict(values)
     for override in overrides:
         path, equals, text = override.partition("=")
@@ -114,7 +118,13 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict
             if not isinstance(inner, Mapping):
                 raise SettingsError(f"--set {override}: {parent} is a value, not a group of settings")
             group[parent] = group = dict(inner)
-        group[name] = _toml_value(text.strip())
+        try:
+            group[name] = _toml_value(text.strip())
+        except tomllib.TOMLDecodeError:
+            raise SettingsError(
+                f"--set {override}: has a backslash that TOML does not know; double it, or put the value in "
+                "single quotes inside the others"
+            ) from None
     return result
 
 
@@ -185,7 +195,12 @@ def _toml_value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
+        if "\\" not in text:
+            return text
+        # A quote after an even number of backslashes, or none, is not escaped.
+        quoted = re.sub(r'(?<!\\)((?:\\\\)*)"', r'\1\\"', text)
+        # TOML drops the first line end.
+        return tomllib.loads(f'value = """\n{quoted}"""')["value"]
 
 
 def _locate(kind: type[Settings], loc: tuple[int | str, ...]) -> tuple[str, type[Settings] | None]:

@@ -17,7 +17,10 @@ FILES = {
         b"\x00\x01\x02\n",
         "line 1: contains NUL bytes, so it is not UTF-8 text; convert it first",
     ),
-    "latin.en-de.tsv": (b"a\tb\ncaf\xe9\td\n", "line 2: not UTF-8 (byte 0xe9); save the file as UTF-8"),
+    "latin.en-de.tsv": (
+        b"a\tb\ncaf\xe9\td\n",
+        "line 2: not UTF-8 (byte 0xe9 at offset 7); save the file as UTF-8",
+    ),
     "one.en-de.tsv": (b"a\tb\nc\n", "line 2: 1 column where 2 are needed; separate them by tabs"),
     "bomb.en-de.tmx": (BOMB.encode(), "line 2: declares XML entities"),
     "cut.en-de.tmx": (b"<tmx><body><tu>", "line 1: not well-formed TMX (no element found)"),
@@ -25,7 +28,7 @@ FILES = {
     "not.en-de.jsonl": (b"{}\n", "line 1: no field 'source'; it has none"),
     "odd.en-de.docx": (
         b"PK",
-        "unknown suffix '.docx'; use one of .tsv, .txt, .csv, .jsonl, .ndjson, .parquet, .tmx",
+        "unknown suffix '.docx'; use one of .tsv, .txt, .csv, .jsonl, .ndjson, .json, .parquet, .tmx",
     ),
     "few.en-de.tsv": (b"a\tb\n", "1 pair read, 1 kept; a translator needs at least 20 pairs"),
     "not.en-de.parquet": (b"PAR1", "cut short or not a Parquet file"),

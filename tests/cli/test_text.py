@@ -42,7 +42,10 @@ def test_a_model_trained_on_a_text_can_be_evaluated_and_used(call, text, tmp_pat
         (b" \n\n ", "bad.txt: contains no text; name another file"),
         (b"x", "bad.txt: 1 character of text; a language model needs at least 100, better a million"),
         (b"ab\0c" * 100, "bad.txt, line 1: contains NUL bytes, so it is not UTF-8 text; convert it first"),
-        (b"fine\n\xe9t\xe9\n" * 100, "bad.txt, line 2: not UTF-8 (byte 0xe9); save the file as UTF-8"),
+        (
+            b"fine\n\xe9t\xe9\n" * 100,
+            "bad.txt, line 2: not UTF-8 (byte 0xe9 at offset 5); save the file as UTF-8",
+        ),
     ],
 )
 def test_an_unusable_text_is_rejected(error_of, tmp_path, content, message):
@@ -83,7 +86,7 @@ def test_the_field_of_a_text_can_be_chosen(call, error_of, babbler, tmp_path):
     (tmp_path / "x.jsonl").write_text("\n".join(lines))
     (tmp_path / "text.jsonl").write_text("\n".join(lines).replace("story", "text"))
     error = error_of("evaluate", babbler, "--text", tmp_path / "x.jsonl")
-    assert error.endswith("name one (train: --set data.field=NAME, evaluate: --field NAME)")
+    assert error.endswith("name it (train: --set data.field=story, evaluate: --field story)")
     named = call("evaluate", babbler, "--text", tmp_path / "x.jsonl", "--field", "story", "--json")
     assert json.loads(named.out) == json.loads(
         call("evaluate", babbler, "--text", tmp_path / "text.jsonl", "--json").out

@@ -44,7 +44,7 @@ def test_every_format_gives_the_same_captions(tmp_path: Path, name: str, content
             r"line 1: needs the fields 'image' and 'caption'; it has",
         ),
         ("c.jsonl", '{"image": "a.jpg", "caption": 3}\n', r"line 1: 3 is not text"),
-        ("c.jsonl", "[]\n", r"line 1: needs the fields 'image' and 'caption'; it has none"),
+        ("c.jsonl", "[3]\n", r"record 1: needs the fields 'image' and 'caption'; it has none"),
         ("c.jsonl", "{\n", r"line 1: not valid JSON"),
         ("c.tsv", "", r"is empty"),
     ],

@@ -185,3 +185,12 @@ def test_the_continuation_fits_into_the_context():
     language = make_language(max_length=8, kind="character")
     assert len(language.explain("to be", tokens=50).target) <= 8
     assert len(language.explain("to be or", tokens=50).target) == 8
+
+
+def test_the_bytes_of_a_letter_are_one_word_and_readable():
+    tokenizer = Tokenizer.train(["low lower lowest\n"] * 3, TokenizerConfig(vocabulary=600))
+    tokens = text_tokens(tokenizer, tokenizer.encode("low é漢 low"))
+    assert [token.piece for token in tokens] == ["▁low", "▁", "é₁", "é₂", "漢₁", "漢₂", "漢₃", "▁low"]
+    assert [token.word for token in tokens] == [0, 1, 1, 1, 1, 1, 1, 2]
+    # Tokens that do not stand side by side in a text are not put together.
+    assert tokenizer.piece(tokenizer.encode("é")[1]) == "\\xc3"

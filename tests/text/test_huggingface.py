@@ -1,13 +1,17 @@
 """Tokenizers of Hugging Face folders: GPT-2 agrees with tiktoken, and broken files are named."""
 
+import json
 import lzma
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 
 from clearhead.errors import ModelError
 from clearhead.text.tokenizer import Tokenizer
+
+from .conftest import tokenizer_of
 
 ROWS = 50257
 TEXTS = [
@@ -84,3 +88,19 @@ def test_more_ids_than_embeddings_are_rejected(tmp_path):
         ModelError, match="the tokenizer has id 11, but the model has embeddings for 10 ids only"
     ):
         Tokenizer.from_huggingface(tmp_path, 10)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "character"])
+def test_an_exported_tokenizer_spells_in_bytes_too(kind: str, tmp_path: Path):
+    """Only text that looks like a special token differs: Hugging Face's libraries take it for one."""
+    ours = tokenizer_of(kind)
+    files = ours.to_huggingface()
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(files["tokenizer.json"]))
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+    back = Tokenizer.from_huggingface(tmp_path, ours.size)
+    for text in [*TEXTS, "  two ▁ spaces\n\ttabs <0x41> 漢字\u00a0"]:
+        ids = ours.encode(text)
+        assert theirs.encode(text, add_special_tokens=False).ids == back.encode(text) == ids
+        assert theirs.decode(ids) == back.decode(ids) == ours.decode(ids) == text
+        assert back.pieces(ids) == ours.pieces(ids)

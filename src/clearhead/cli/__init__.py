@@ -29,6 +29,7 @@ from clearhead.cli import (
     recipes,
     train,
     translate,
+    tune,
 )
 from clearhead.cli.console import discard_output, output_closed, print_result, rank
 from clearhead.cli.interrupt import INTERRUPTED, handle_sigint
@@ -103,6 +104,7 @@ app.command("caption", cls=Command)(caption.caption)
 app.command("explain", cls=Command)(explain.explain)
 app.command("explore", cls=Command)(explore.explore)
 app.command("train", cls=Command)(train.train)
+app.command("tune", cls=Command)(tune.tune)
 app.command("evaluate", cls=Command)(evaluate.evaluate)
 app.command("export", cls=Command)(export.export)
 app.command("import", cls=Command)(imports.import_)

@@ -17,6 +17,7 @@ from clearhead.cli.options import (
     Pairs,
     Texts,
     check_taken,
+    columns_named,
     device_named,
     given,
     option,
@@ -37,6 +38,9 @@ def evaluate(
     context: typer.Context,
     model: ModelArgument,
     pairs: Pairs = None,
+    columns: Annotated[
+        str | None, option("Columns of --pairs or --labels to read, by name or number from 0.", "A,B")
+    ] = None,
     against: Annotated[
         Path | None, option("Other model, or a file of its translations.", "MODEL|FILE")
     ] = None,
@@ -85,6 +89,7 @@ def evaluate(
       clearhead evaluate runs/mine
       clearhead evaluate runs/mine --pairs test.tsv --against runs/quickstart
       clearhead evaluate runs/mine --pairs test.en,test.de --json
+      clearhead evaluate runs/mine --pairs captions.csv --columns caption_a,caption_b
       clearhead evaluate runs/multilingual --from en --to fr
       clearhead evaluate shakespeare --text my.txt
       clearhead evaluate runs/mine --text other.jsonl --field story
@@ -98,11 +103,16 @@ def evaluate(
 
     loaded: Evaluable = load(model, device_named(device))
     test = pairs_location(pairs) if pairs else None
-    options = given(pairs=test, against=against, source=source, target=target, beam=beam, out=out)
+    chosen = columns_named(columns) if columns else None
+    options = given(
+        columns=chosen, pairs=test, against=against, source=source, target=target, beam=beam, out=out
+    )
     options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
     options |= given(words=words, labels=labels, explanations=explanations, data=data)
     taken = [name for name in signature(loaded.evaluate).parameters if name in context.params]
     check_taken(context, model, loaded.task, options, taken)
+    if columns and not (pairs or labels):
+        raise SettingsError(f"--columns {columns}: needs --pairs FILE or --labels FILE")
     if field and not text:
         raise SettingsError(f"--field {field}: needs --text FILE; the held-out text has no fields")
     with Progress("evaluating", loaded.evaluate_unit) as progress:

@@ -17,10 +17,13 @@ TRANSLATOR, MULTILINGUAL, LANGUAGE_MODEL = "en-de", "en-de-fr", "shakespeare"
 """The built-in models that commands use by default."""
 MODEL_HELP = "Model folder or built-in name; clearhead models lists them."
 PAIRS_HELP = (
-    "Sentence pairs: a .tsv, .csv, .jsonl, .parquet or .tmx file (also .gz, .xz, .zst), two aligned files as "
-    "SOURCE,TARGET, or the name of a shipped data set."
+    "Sentence pairs: a .tsv, .csv, .json, .jsonl, .parquet, .tmx, .xliff or .po file (also .gz, .xz, .zst), "
+    "two aligned files as SOURCE,TARGET (text, or .srt), or the name of a shipped data set."
 )
-TEXT_HELP = "Text: a file or folder, .jsonl or .parquet (also .gz, .xz, .zst), or the name of a shipped text."
+TEXT_HELP = (
+    "Text: a file or folder, .json, .jsonl, .parquet or .srt (also .gz, .xz, .zst), chats and instructions "
+    "too, or the name of a shipped text."
+)
 LABELS_HELP = (
     "Labelled texts: a .tsv, .csv, .jsonl or .parquet file with columns 'label' and 'text', or lines of a "
     "label, a space and a text."
@@ -81,6 +84,15 @@ def pairs_location(pairs: str) -> str | tuple[str, str]:
     if len(parts) > 2:
         raise SettingsError(f"--pairs {pairs}: pass one file, or two aligned files as SOURCE,TARGET")
     return (parts[0], parts[1]) if len(parts) == 2 else pairs
+
+
+def columns_named(columns: str) -> tuple[int | str, int | str]:
+    """The two columns of 'A,B', by name or by number from 0."""
+    names = [name.strip() for name in columns.split(",")]
+    if len(names) != 2 or not all(names):
+        raise SettingsError(f"--columns {columns}: name two, for example --columns source,target")
+    first, second = (int(name) if name.isdecimal() else name for name in names)
+    return first, second
 
 
 def device_named(name: str) -> "torch.device":

@@ -29,7 +29,7 @@ from clearhead.errors import SettingsError
 from clearhead.files import check_folder
 
 if TYPE_CHECKING:
-    from clearhead.tasks.events import Event, Finished
+    from clearhead.tasks.events import Compared, Event, Finished, Validation
     from clearhead.tasks.recipe import Recipe
     from clearhead.training import Report
 
@@ -100,7 +100,7 @@ def train(
     from clearhead.tasks import run
 
     if resume:
-        _show(run.resume(folder, overrides, progress), progress, folder, json)
+        show_run(run.resume(folder, overrides, progress), progress, folder, json)
         return
     if recipe:
         from clearhead.tasks.recipe import read_recipe
@@ -108,8 +108,8 @@ def train(
         chosen = read_recipe(recipe, overrides)
     else:
         run.check_new_run(folder)  # before sizing, which may read large files
-        chosen = _sized_recipe(given, (source, target), overrides)
-    _show(run.train(chosen, folder, progress), progress, folder, json)
+        chosen = sized_recipe(given, (source, target), overrides)
+    show_run(run.train(chosen, folder, progress), progress, folder, json)
 
 
 def _check_one_source(recipe: Path | None, given: dict[str, list[str] | None]) -> None:
@@ -137,7 +137,7 @@ def _folder(recipe: Path | None, out: Path | None) -> Path:
     return folder
 
 
-def _sized_recipe(
+def sized_recipe(
     files: dict[str, list[str] | None], languages: tuple[str | None, str | None], overrides: list[str]
 ) -> "Recipe":
     """A recipe sized to the files of one option; prints what was chosen and how long it will take."""
@@ -180,7 +180,7 @@ SIZINGS = {
 """What sizes a recipe to the files of each option; imported only when used, because torch loads slowly."""
 
 
-def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
+def show_run(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
     """Print the events of a run until it ends."""
     # Raised only now, so that the run logs device and precision, and the estimate before it does not.
     devices = logging.getLogger("clearhead.training.devices")
@@ -195,7 +195,7 @@ def _show(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bo
 
 
 def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
-    from clearhead.tasks.events import Finished, Note, Started, Validation
+    from clearhead.tasks.events import Compared, Finished, Note, Started, Validation
     from clearhead.training import Report
 
     reports: deque[Report] = deque(maxlen=SHOWN_STEPS)
@@ -212,17 +212,31 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
                     reports.append(event)
                     progress.update(event.step, *_details(reports))
                 case Validation():
-                    best = ", best so far" if event.best else ""
-                    scores = f"validation {event.text()}{best}"
-                    print_status(f"step {event.step:,}: {scores} ({event.seconds:.1f} s)")
-                    if json:
-                        record = event.record()
-                        del record["seconds"]  # the same run prints the same lines
-                        with progress.hidden():
-                            print_result(record)
+                    _show_validation(event, json, progress)
+                case Compared():
+                    progress.stop()
+                    _show_comparison(event, json)
                 case Finished():
                     progress.stop()
                     _finish(event, folder, json)
+
+
+def _show_validation(event: "Validation", json: bool, progress: Progress) -> None:
+    best = ", best so far" if event.best else ""
+    scores = f"validation {event.text()}{best}"
+    print_status(f"step {event.step:,}: {scores} ({event.seconds:.1f} s)")
+    if json:
+        record = event.record()
+        del record["seconds"]  # the same run prints the same lines
+        with progress.hidden():
+            print_result(record)
+
+
+def _show_comparison(event: "Compared", json: bool) -> None:
+    for line in event.lines():
+        print_status(line)
+    if json:
+        print_result(event.record())
 
 
 def _finish(event: "Finished", folder: Path, json: bool) -> None:

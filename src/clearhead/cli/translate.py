@@ -1,6 +1,8 @@
-"""clearhead translate: texts, or stdin line by line."""
+"""clearhead translate: texts, a document, or stdin line by line."""
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,12 +33,20 @@ if TYPE_CHECKING:
 def translate(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(help="Texts to translate; reads stdin line by line if omitted.", metavar="TEXT"),
+        typer.Argument(
+            help="Texts, or with --to one FILE to translate; reads stdin line by line if omitted.",
+            metavar="TEXT",
+        ),
     ] = None,
     model: Annotated[
         str | None, option(f"{MODEL_HELP} Default: {TRANSLATOR}.", "MODEL", name="--model")
     ] = None,
     to: Annotated[str | None, option("Target language.", "LANG")] = None,
+    out: Annotated[Path | None, option("File for a translated document; default: stdout.", "FILE")] = None,
+    mark: Annotated[
+        bool, option("Mark doubtful sentences of a document ⟪like this⟫.", name="--mark")
+    ] = False,
+    mark_below: Annotated[float | None, option("Confidence below which to mark; default: 0.5.", "P")] = None,
     beam: Beam = None,
     nbest: Annotated[int, option("Translations per text, best first.", "N")] = 1,
     length_penalty: LengthPenalty = None,
@@ -52,21 +62,27 @@ def translate(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Translate texts, or stdin line by line.
+    """Translate texts, a document, or stdin line by line.
 
     Prints one line per input line, in order; blank lines stay blank. With --nbest N, prints N lines of score,
     tab and translation. --temperature, --top-k, --top-p and --min-p sample instead of searching.
+
+    A FILE with --to or --out is a document in Markdown or plain text: it is split into sentences, and its
+    structure, numbers, URLs, code and placeholders are kept. With --json, prints an object per sentence.
 
     \b
     Examples:
       clearhead translate "Where is the station?"
       clearhead translate --to fr "Where is the station?"
       clearhead translate --model fr-en --nbest 3 "Je suis fatigué."
+      clearhead translate guide.md --to de --out guide.de.md
       clearhead translate --model runs/mine < english.txt > german.txt
     """
     from clearhead.tasks.load import load_built_in, load_for
+    from clearhead.tasks.translation.documents import LOW_CONFIDENCE
     from clearhead.tasks.translation.options import Sampling, TranslateOptions
 
+    document = _document_path(texts or [], to, out, mark or mark_below is not None)
     if model is None:
         print_default(TRANSLATOR)
         translator = load_built_in(MULTILINGUAL, device_named(device))
@@ -77,8 +93,15 @@ def translate(
     sampling = Sampling(seed=seed or 0, **filters) if filters else None
     if seed is not None and not sampling:
         raise SettingsError(f"--seed {seed}: needs --temperature, --top-k, --top-p or --min-p")
-    interactive = bool(sys.stdin) and sys.stdin.isatty()
     options = TranslateOptions(beam, nbest, length_penalty, prefix, repetition_penalty, no_repeat, sampling)
+    if document:
+        from clearhead.cli.document import translate_document
+
+        threshold = LOW_CONFIDENCE if mark_below is None else mark_below
+        marks = threshold if mark or mark_below is not None else None
+        translate_document(translator, document, to, out, marks, options, batch_size, json)
+        return
+    interactive = bool(sys.stdin) and sys.stdin.isatty()
     translations = translator.stream(
         utf8_arguments(texts, "text") if texts else read_lines(),
         to,
@@ -89,6 +112,23 @@ def translate(
         translations = track(translations, "translating", None, "line")
     for translation in translations:
         _print(translation, nbest, json)
+
+
+def _document_path(texts: list[str], to: str | None, out: Path | None, marks: bool) -> Path | None:
+    """The document to translate, if the arguments are a file with --to or --out.
+
+    Any other argument that is a file would be translated as a text, so it is an error.
+    """
+    if len(texts) == 1 and (to or out) and (out or os.path.exists(texts[0])):  # noqa: PTH110
+        return Path(texts[0])
+    for text in texts:
+        if os.path.exists(text) and not os.path.isdir(text):  # noqa: PTH110, PTH112
+            form = f"clearhead translate {text} --to {to or 'LANG'}"
+            raise SettingsError(f"{text}: is a file; translate it with: {form} (line by line: < {text})")
+    if out or marks:
+        name = f"--out {out}" if out else "--mark"
+        raise SettingsError(f"{name}: needs one document; use: clearhead translate FILE --to LANG")
+    return None
 
 
 def _print(translation: "Translation", nbest: int, json: bool) -> None:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from clearhead.config import Settings
 from clearhead.data.pair import Pair
+from clearhead.data.typography import is_mismatched
 from clearhead.text.normalize import normalize
 from clearhead.wording import counted
 
@@ -29,6 +30,12 @@ class CleaningConfig(Settings):
     ratio: Annotated[float, Field(ge=1)] = 4.0
     drop_duplicates: bool = True
     drop_identical: bool = True
+    drop_mismatched: bool = False
+    """Drop training pairs of which only one side is a question, lacks a final mark, or has brackets."""
+    typeset_targets: bool = False
+    """Write training targets with straight apostrophes, and the quotes and spacing of their language."""
+    variants: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of training pairs to see also in lower case, without a final mark, or with curly quotes."""
 
 
 @dataclass
@@ -80,6 +87,25 @@ def clean(pairs: Iterable[Pair], config: CleaningConfig, tally: Tally | None = N
             kept = [pair for pair, new in zip(kept, fresh.tolist(), strict=True) if new]
         tally.kept += len(kept)
         yield from kept
+
+
+def matched(pairs: Iterable[Pair], tally: Tally | None = None) -> Iterator[Pair]:
+    """The cleaned pairs whose sides agree in punctuation."""
+    for pair in pairs:
+        if not is_mismatched(pair):
+            yield pair
+        elif tally is not None:
+            tally.kept -= 1
+            tally.dropped["mismatched punctuation"] += 1
+
+
+def sample(pairs: Iterable[Pair], share: float, without: Iterable[Pair] = ()) -> Iterator[Pair]:
+    """A share of the pairs, chosen by their hash, none of which has a sentence of `without`."""
+    limit = int(share * 2**64)
+    left_out = {normalize(sentence).casefold() for pair in without for sentence in pair}
+    for pair in pairs:
+        if _hash(pair) < limit and not any(normalize(one).casefold() in left_out for one in pair):
+            yield pair
 
 
 def drop_reason(pair: Pair, config: CleaningConfig) -> str | None:

@@ -104,7 +104,7 @@ def beam(session: TraceSession) -> dict[str, Any]:
     tree: Any = session.explanation.tree
     if tree is None:
         raise SettingsError("beam: this output was not searched for; leave out the target")
-    pieces = session.explanation.pieces([node.token for node in tree.nodes])
+    pieces = [session.explanation.piece(node.token) for node in tree.nodes]
     nodes = [
         {
             "node": number,
@@ -207,5 +207,7 @@ def _rollout(found: Summaries, kind: str) -> list[list[float]] | None:
 def _cell(session: TraceSession, ids: list[int], probabilities: list[float]) -> list[dict[str, Any]]:
     return [
         {"id": one, "piece": piece, "probability": probability}
-        for one, piece, probability in zip(ids, session.explanation.pieces(ids), probabilities, strict=True)
+        for one, piece, probability in zip(
+            ids, map(session.explanation.piece, ids), probabilities, strict=True
+        )
     ]

@@ -13,6 +13,7 @@ from clearhead.explorer.explorable import Explorable, explain_options, tokenizer
 from clearhead.inspection.explanation import Explanation, words_of
 from clearhead.inspection.vectors import Neighbour, WordInText, combined, nearest
 from clearhead.models.anatomy import StackPart
+from clearhead.text.tokenizer import Tokenizer
 
 PUNCTUATION = ".,;:!?\"'»«„“”()"
 
@@ -54,8 +55,7 @@ class TokenVectors:
         """The tokens whose embeddings have the highest cosine to a vector."""
         specials = self.tokenizer.special_ids
         found = nearest(self.matrix, vector.to(self.matrix.device), n, {*specials, *without})
-        pieces = self.tokenizer.pieces([one for one, _ in found])
-        return [Neighbour(piece, cosine, one) for (one, cosine), piece in zip(found, pieces, strict=True)]
+        return [Neighbour(self.tokenizer.piece(one), cosine, one) for one, cosine in found]
 
     def in_text(self, word: str, text: str, n: int = 10) -> WordInText:
         """A word in the context of a text: its state after the first stack, and the tokens nearest to it."""
@@ -113,7 +113,7 @@ def _in_contexts(
     positions, rows = [], []
     for name, text in texts.items():
         explanation = model.explain(text, names=[embedding, path], **options)
-        found = _positions(explanation, word, name)
+        found = _positions(tokenizer_of(model), explanation, word, name)
         positions.append(found)
         # The two directions of a recurrence make one vector.
         rows.append([explanation[site][..., found, :].mean(-2).flatten().float() for site in sites])
@@ -124,10 +124,10 @@ def _records(found: Sequence[Neighbour]) -> list[dict[str, Any]]:
     return [{"id": one.id, "piece": one.word, "cosine": one.cosine} for one in found]
 
 
-def _positions(explanation: Explanation, word: str, name: str) -> list[int]:
+def _positions(tokenizer: Tokenizer, explanation: Explanation, word: str, name: str) -> list[int]:
     """The positions of a word's pieces in a text, at its first occurrence."""
     for tokens in words_of(explanation.source or explanation.target):
-        spelled = "".join(token.piece for token in tokens.values()).replace("▁", "")
+        spelled = tokenizer.decode([token.id for token in tokens.values()])
         if _plain(spelled) == _plain(word):
             return list(tokens)
     raise TextError(f"{name}: does not contain the word {word!r:.40}; use it in every text")

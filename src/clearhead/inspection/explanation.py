@@ -191,11 +191,15 @@ class Explanation:
         return sum(token.log_prob or 0.0 for token in self.target)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Readable labels of ids."""
+        """Readable labels of the ids of a text."""
         if isinstance(self.processor, Tokenizer):
             return self.processor.pieces(ids)
         known = {token.id: token.piece for tokens in self.sides.values() for token in tokens}
         return [known.get(number, str(number)) for number in ids]
+
+    def piece(self, number: int) -> str:
+        """A readable label of an id, whatever is beside it."""
+        return self.pieces([number])[0]
 
     def with_pass(self, captured: CapturedPass) -> "Explanation":
         """The explanation with tensors and log-probabilities of another pass over its tokens."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from clearhead.evaluation.metric import Metric
 from clearhead.training import Report
@@ -75,4 +76,56 @@ class Finished:
     reason: str
 
 
-Event = Note | Started | Report | Validation | Saved | Finished
+@dataclass(frozen=True)
+class ComparedRow:
+    """A model and its parent on one test set."""
+
+    test: str
+    """"new" for the data of this run, "old" for that of the parent."""
+    variant: str
+    """The part of the model that was measured, such as "en-de"; empty if it has none."""
+    metric: Metric
+    before: float | None
+    """None if the parent does not know the variant."""
+    after: float
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Scores before and after fine-tuning."""
+
+    rows: tuple[ComparedRow, ...]
+    parent: str
+
+    def cells(self) -> list[list[str]]:
+        """The table as text, its head first."""
+        found = [["test set", "metric", "before", "after"]]
+        for row in self.rows:
+            before = "-" if row.before is None else f"{row.before:{row.metric.format}}"
+            test = f"{row.test}, {row.variant}" if row.variant else row.test
+            found.append([test, row.metric.label, before, f"{row.after:{row.metric.format}}"])
+        return found
+
+    def lines(self) -> list[str]:
+        """The table in columns."""
+        cells = self.cells()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return [
+            "  ".join(
+                text.rjust(width) if number > 1 else text.ljust(width)
+                for number, (text, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in cells
+        ]
+
+    def record(self) -> dict[str, Any]:
+        """The table for programs."""
+        rows = [
+            {"test": row.test, "variant": row.variant, "metric": row.metric.name}
+            | {"before": row.before, "after": row.after}
+            for row in self.rows
+        ]
+        return {"parent": self.parent, "compared": rows}
+
+
+Event = Note | Started | Report | Validation | Saved | Compared | Finished

@@ -6,7 +6,8 @@ from pathlib import Path
 from clearhead.accel.quantization import quantize
 from clearhead.checkpoint import CARD, SETTINGS, WEIGHTS, load_checkpoint, save_weights, weights
 from clearhead.errors import ModelError
-from clearhead.files import check_new_folder
+from clearhead.files import check_new_folder, write_text
+from clearhead.tasks.card import card_of_copy
 from clearhead.tasks.records import FINAL, add_final, read_metrics
 
 
@@ -24,9 +25,10 @@ def export_int8(folder: Path, out: Path) -> tuple[int, int]:
     files = [SETTINGS, *processor, CARD, WEIGHTS]
     check_new_folder(out)
     out.mkdir(parents=True, exist_ok=True)
-    for name in files[:-1]:
-        if (folder / name).exists():
-            shutil.copyfile(folder / name, out / name)
+    for name in (SETTINGS, *processor):
+        shutil.copyfile(folder / name, out / name)
+    if (folder / CARD).exists():
+        write_text(out / CARD, card_of_copy((folder / CARD).read_text(encoding="utf-8"), out))
     for final in [line for line in read_metrics(folder) if line["kind"] == FINAL]:
         scores = {name: value for name, value in final.items() if name not in ("step", "kind")}
         add_final(out, final["step"], scores)

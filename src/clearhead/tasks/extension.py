@@ -1,18 +1,76 @@
 """A trained model for more text: its tokenizer extended, its embeddings and readout grown to match."""
 
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from clearhead.checkpoint import Checkpoint, set_weights, weights
-from clearhead.errors import ModelError
+from clearhead.checkpoint import (
+    WEIGHTS,
+    Checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    set_weights,
+    weights,
+)
+from clearhead.errors import ClearheadError, ModelError
 from clearhead.models import build
+from clearhead.tasks.task import RunContext
 from clearhead.text.extension import Extension, extend
+from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import Tokenizer
+from clearhead.training import TrainingConfig
 
 # The noise that tells new rows apart, as a share of the spread of the old ones.
 NOISE = 0.1
+# The folder, in that of a run's states, of the parent with the vocabulary that the run needs.
+EXTENDED = "extended"
+# Texts that a tokenizer is tried on before it is extended.
+TRIED_TEXTS = 20_000
+
+
+def parent_folder(context: RunContext, init_from: str) -> Path:
+    """The folder of the model that a run starts from: the parent, or its extended copy."""
+    copy = context.states.folder / EXTENDED
+    return copy if (copy / WEIGHTS).exists() else Path(init_from)
+
+
+def extend_parent(
+    context: RunContext,
+    training: TrainingConfig,
+    texts: Callable[[], Iterable[str]],
+    tags: Sequence[str] = (),
+) -> tuple[Tokenizer, str] | None:
+    """Writes a copy of the parent that can spell the texts and has the tags, if it must be extended.
+
+    Returns its tokenizer, and a note on what is new; None if the parent's own tokenizer will do.
+    """
+    if not training.init_from or not training.new_tokens:
+        return None
+    checkpoint = load_checkpoint(Path(training.init_from))
+    own: Tokenizer = checkpoint.processor
+    missing = [tag for tag in tags if own.special_id(tag) is None]
+    unspelled = Unspelled.of(own, islice(texts(), TRIED_TEXTS))
+    if not missing and not unspelled.lost:
+        return None
+    try:
+        extended = extend_model(checkpoint, texts(), missing, training.new_tokens)
+    except ClearheadError:
+        if missing:
+            raise
+        return None  # the run warns of what it cannot spell
+    folder = context.states.folder / EXTENDED
+    shutil.rmtree(folder, ignore_errors=True)
+    settings = {name: value for name, value in extended.settings.items() if name != "model"}
+    save_checkpoint(folder, extended.model, extended.processor, settings)
+    reasons = [f"languages {', '.join(missing)}"] if missing else []
+    if warning := unspelled.warning(Path(training.init_from).name):
+        reasons.append(warning)
+    added = extended.processor.size - own.size
+    return extended.processor, f"vocabulary extended by {added:,} tokens: {'; '.join(reasons)}"
 
 
 def extend_model(

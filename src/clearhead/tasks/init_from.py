@@ -1,6 +1,6 @@
 """Starting a run from a trained model: its weights, its architecture, its tokenizer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,14 +13,17 @@ from clearhead.checkpoint import (
     check_model_folder,
     load_checkpoint,
     set_weights,
+    stored_parameters,
     weights,
 )
 from clearhead.config import Settings, parse_settings, read_toml
 from clearhead.errors import ModelError, SettingsError
 from clearhead.models import MODELS, read_config
+from clearhead.tasks.card import file_label
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.zoo import find
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
+from clearhead.training import ParentConfig
 
 INIT_FROM = "training.init_from"
 # Settings that may differ between models of one architecture.
@@ -69,7 +72,27 @@ def with_model_of(recipe: R, folder: Path) -> R:
     values = recipe.model_dump(mode="json", exclude_none=True) | {"model": shape | given | nested}
     shaped = parse_settings(type(recipe), values)
     _check_shape(shaped.model, found, folder)
-    return shaped
+    training = shaped.training.model_copy(update={"parents": lineage(folder)})
+    return shaped.model_copy(update={"training": training})
+
+
+def lineage(folder: Path) -> tuple[ParentConfig, ...]:
+    """The model in a folder and those that it descends from, nearest first."""
+    settings = read_toml(folder / SETTINGS)
+    training = settings.get("training")
+    earlier = training.get("parents", []) if isinstance(training, dict) else []
+    with naming(INIT_FROM):
+        size = stored_parameters(folder)
+        older = [parse_settings(ParentConfig, one, str(folder / SETTINGS), "parents") for one in earlier]
+    return (ParentConfig(name=folder.name, parameters=size, data=_training_files(settings)), *older)
+
+
+def _training_files(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of a run's training files, by its saved settings; shipped data sets are files too."""
+    data = settings.get("data")
+    data = data if isinstance(data, Mapping) else {}
+    files = [file for corpus in data.get("corpora", [data]) for file in corpus.get("train", [])]
+    return tuple(dict.fromkeys(file_label(file) for file in files))
 
 
 def tokenizer_of(folders: dict[str, str | None]) -> Tokenizer | None:

@@ -10,18 +10,31 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.checkpoint import CARD, WEIGHTS, save_weights
+from clearhead.checkpoint import CARD, WEIGHTS, save_weights, weights
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.evaluation.metric import Metric
-from clearhead.tasks.card import parameter_count
+from clearhead.tasks.card import parameter_count, with_parents
+from clearhead.tasks.comparison import compare
 from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Validation
+from clearhead.tasks.extension import parent_folder
 from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
 from clearhead.tasks.task import RunContext, Task
-from clearhead.training import DivergedError, Feed, Interrupt, Prefetcher, Report, average_weights
+from clearhead.training import (
+    DivergedError,
+    Feed,
+    Interrupt,
+    Prefetcher,
+    Report,
+    average_weights,
+    interpolate,
+)
+from clearhead.training.tensors import read_weights
 from clearhead.wording import counted
 
 INTERRUPTED = "interrupted"
+# The file of the weights that a fine-tuned model started from.
+INITIAL = "initial.safetensors"
 # Settings that a resumed run may change: device, length and intervals, and remedies for divergence.
 _NAMES = (
     *("average", "clip_norm", "device", "keep_best", "keep_last", "parallel", "patience"),
@@ -36,9 +49,13 @@ def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, 
     torch.manual_seed(training.seed)
     model = task.build()
     if training.init_from and not context.states.steps():
-        new_head = init_weights_from(model, Path(training.init_from), task.processor)
+        start = parent_folder(context, training.init_from)
+        new_head = init_weights_from(model, start, task.processor)
         if new_head:
             yield Note(f"weights: those of {training.init_from}, under a new head")
+        if training.init_share:
+            # A resumed run must not need the parent.
+            context.ranks.first(lambda: save_weights(weights(model), context.states.folder / INITIAL))
     yield Note(f"model: {parameter_count(model):,} parameters")
     loop = TrainingLoop(task, model, context)
     if training.compile == "on":
@@ -47,6 +64,8 @@ def gradient_descent(task: Task, context: RunContext) -> Generator[Event, None, 
     if not finished.interrupted:
         final = loop.final_weights()
         context.ranks.first(lambda: loop.publish(final))
+        if training.init_from and context.ranks.rank == 0:
+            yield from compare(Path(training.init_from), context.out, finished.step, loop.trainer.device)
     return finished
 
 
@@ -159,9 +178,12 @@ class TrainingLoop:
         """
         average, states = self.config.average, self.states
         chosen = self.ranks.first(lambda: states.to_average(average) if average else states.best_weights(1))
-        if not chosen:
-            return self.trainer.full_weights()
-        return average_weights(chosen) if self.ranks.rank == 0 else {}
+        last = {} if chosen else self.trainer.full_weights()
+        if self.ranks.rank:
+            return {}
+        final = average_weights(chosen) if chosen else last
+        share = self.config.init_share
+        return interpolate(final, read_weights(states.folder / INITIAL), share) if share else final
 
     def publish(self, final: dict[str, torch.Tensor]) -> None:
         """Writes the finished model, its scores, its card and its curves."""
@@ -170,7 +192,7 @@ class TrainingLoop:
         model = self.trainer.parallel.model_with(final)
         scores = self.task.validate(model, self.trainer.autocast())
         add_final(out, step, scores)
-        write_named(out / CARD, self.task.card(model, step, scores))
+        write_named(out / CARD, with_parents(self.task.card(model, step, scores), self.config.parents))
         draw_curves(out, self.task.metrics)
 
     def _rank_change(self, ranks: int) -> str:

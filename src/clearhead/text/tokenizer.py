@@ -222,11 +222,11 @@ class Tokenizer:
         return self.decode(self._expanded(ids))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The token of each id in readable form: spaces as ▁, bytes as text where they form text.
+        """The tokens of a text in readable form: spaces as ▁, bytes as text where they form text.
 
         The bytes of one character are shown as that character with their numbers: é₁ é₂.
         """
-        pieces = [self._piece(number) for number in ids]
+        pieces = list(map(self.piece, ids))
         for start, end, character in self._spelled(ids):
             shown = character.translate(VISIBLE)
             pieces[start:end] = (
@@ -373,14 +373,15 @@ class Tokenizer:
             )
         return clean
 
-    def _piece(self, number: int) -> str:
+    def piece(self, number: int) -> str:
+        """A token in readable form, whatever is beside it."""
         token = self._inner.id_to_token(number)
         if token is None and 0 <= number < self._special.size:
             return f"<{number}>"  # an embedding without a token
         if token is None:
             raise TextError(f"id {number} is not in the vocabulary, which ends at {self.size - 1}")
         if number in self._byte_tokens:
-            return f"\\x{self._byte_tokens[number]:02x}"
+            token = bytes([self._byte_tokens[number]]).decode(errors="backslashreplace")
         byte_of = _byte_of()
         is_bytes = KINDS[self.config.kind].byte_level and number not in self.special_ids
         if is_bytes and byte_of.keys() >= set(token):

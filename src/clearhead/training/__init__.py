@@ -1,7 +1,7 @@
 """Training: losses, optimizers, schedules, the step loop, and saved states."""
 
-from clearhead.training.averaging import MovingAverage, average_weights
-from clearhead.training.config import AverageConfig, TrainingConfig
+from clearhead.training.averaging import MovingAverage, average_weights, interpolate
+from clearhead.training.config import AverageConfig, ParentConfig, TrainingConfig
 from clearhead.training.criterion import Criterion, RDropConfig, RegulariserConfig, SimCutConfig
 from clearhead.training.cross_entropy import Readout, chunked_cross_entropy, cross_entropy_loss
 from clearhead.training.devices import find_device
@@ -18,6 +18,7 @@ __all__ = [
     "Feed",
     "Interrupt",
     "MovingAverage",
+    "ParentConfig",
     "Prefetcher",
     "RDropConfig",
     "Ranks",
@@ -32,5 +33,6 @@ __all__ = [
     "chunked_cross_entropy",
     "cross_entropy_loss",
     "find_device",
+    "interpolate",
     "join_ranks",
 ]

@@ -71,3 +71,13 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
             total[name] += last[name]
     mean = {name: (total[name] / len(paths)).to(t.dtype) for name, t in last.items() if t.is_floating_point()}
     return last | mean
+
+
+def interpolate(
+    weights: Mapping[str, Tensor], other: Mapping[str, Tensor], share: float
+) -> dict[str, Tensor]:
+    """The weights on the line to others, which get the share; integers are those of the first."""
+    return {
+        name: tensor.lerp(other[name].to(tensor), share) if tensor.is_floating_point() else tensor
+        for name, tensor in weights.items()
+    }

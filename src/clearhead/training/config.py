@@ -20,6 +20,15 @@ class AverageConfig(Settings):
     of: Literal["last", "best"] = "last"
 
 
+class ParentConfig(Settings):
+    """A model that this one descends from."""
+
+    name: str
+    parameters: int
+    data: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Names of its training files and shipped data sets."""
+
+
 class TrainingConfig(Settings):
     """The defaults suit a base Transformer on a million sentence pairs."""
 
@@ -34,6 +43,12 @@ class TrainingConfig(Settings):
     """Maximum gradient norm; 0 disables clipping."""
     init_from: str | None = None
     """Folder of a trained model to start from; its tokenizer and architecture are used."""
+    new_tokens: Annotated[int, Field(ge=0)] = 0
+    """Most tokens that the vocabulary of init_from gains for letters that it lacks; 0 leaves it as it is."""
+    init_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the weights of init_from in the final ones, to forget less (WiSE-FT, Wortsman et al. 2022)."""
+    parents: Annotated[tuple[ParentConfig, ...], Field(strict=False)] = ()
+    """The model that the run starts from, and those before it; the run writes them."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay of a moving average of the weights."""
     average: AverageConfig | None = None

@@ -46,7 +46,7 @@ def test_compressed_files_read_like_plain_ones(tmp_path, suffix, compress):
 
 def test_prompts_with_answers_are_not_read_as_text(tmp_path):
     (tmp_path / "q.jsonl").write_text('{"prompt": "1", "answer": "2"}\n')
-    with pytest.raises(DataError, match=r"or train on the answers \(train: --set data"):
+    with pytest.raises(DataError, match=r"or train a language model on the answers \(train: --set 'data"):
         list(read_documents([tmp_path / "q.jsonl"]))
 
 
@@ -80,7 +80,7 @@ def _empty(folder):
 def test_problems_of_a_text_are_reported_with_their_line(tmp_path):
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"fine\nnot \xff fine\n")
-    with pytest.raises(DataError, match=r"bad\.txt, line 2: not UTF-8 \(byte 0xff\)"):
+    with pytest.raises(DataError, match=r"bad\.txt, line 2: not UTF-8 \(byte 0xff at offset 9\)"):
         documents(bad)
     bad.write_bytes(b"fine\n" * READ_SIZE + b"a\0b\n")
     with pytest.raises(DataError, match=rf"bad\.txt, line {READ_SIZE + 1}: contains NUL bytes"):

@@ -76,7 +76,7 @@ def test_a_babi_question_has_the_statements_before_it_and_its_facts(tmp_path: Pa
         ("a.json", [], "a.json: has no list 'data' as SQuAD's files have; name another file"),
         ("a.json", {"data": [{"paragraphs": 3}]}, "a.json, article 1: 'paragraphs' is 3; write"),
         ("a.jsonl", '{"context": "x"', "a.jsonl, line 1: not valid JSON"),
-        ("a.jsonl", "[1]", "a.jsonl, line 1: expected a JSON object, got [1]; write"),
+        ("a.jsonl", "[1]", "a.jsonl, record 1: expected a JSON object, got 1; write"),
         ("a.jsonl", {"question": "Who?"}, "a.jsonl, line 1: no field 'context'; write"),
         (
             "a.jsonl",

@@ -15,6 +15,7 @@ from clearhead.data.sources.streams import lines
 from clearhead.errors import DataError
 
 LANGUAGES = ("en", "de")
+ICONV = "(iconv -f UTF-16 -t UTF-8 OLD > NEW)"
 PAIRS = [Pair("Hello.", "Hallo."), Pair('He said "no".', "Er sagte: nein, danke."), Pair("Über 2 €", "日本")]
 
 
@@ -38,7 +39,48 @@ def jsonl(names=("source", "target")) -> str:
     return "".join(json.dumps(dict(zip(names, pair, strict=True))) + "\n" for pair in PAIRS)
 
 
-TEXTS = {".tsv": tsv(), ".txt": tsv(), ".csv": csv(), ".tmx": tmx(), ".jsonl": jsonl()}
+def array(names=("source", "target")) -> str:
+    return json.dumps([dict(zip(names, pair, strict=True)) for pair in PAIRS], indent=1)
+
+
+def po(pairs=PAIRS) -> str:
+    header = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n'
+    return header + "".join(f"\nmsgid {quoted(s)}\nmsgstr {quoted(t)}\n" for s, t in pairs)
+
+
+def quoted(text: str) -> str:
+    return '"' + text.replace('"', '\\"') + '"'
+
+
+def xliff(pairs=PAIRS) -> str:
+    units = "".join(
+        f'<trans-unit id="{n}"><source>{s}</source><target>{t}</target></trans-unit>'
+        for n, (s, t) in enumerate(pairs)
+    )
+    file = f'<file source-language="en-GB" target-language="de"><body>{units}</body></file>'
+    return f'<?xml version="1.0"?><xliff version="1.2">{file}</xliff>'
+
+
+def xliff_2(pairs=PAIRS) -> str:
+    units = "".join(
+        f'<unit id="u{n}"><segment><source>{s}</source><target>{t}</target></segment></unit>'
+        for n, (s, t) in enumerate(pairs)
+    )
+    return f'<?xml version="1.0"?><xliff version="2.0" srcLang="en" trgLang="de"><file>{units}</file></xliff>'
+
+
+TEXTS = {
+    ".tsv": tsv(),
+    ".txt": tsv(),
+    ".csv": csv(),
+    ".tmx": tmx(),
+    ".jsonl": jsonl(),
+    ".ndjson": array(),
+    ".json": array(),
+    ".po": po(),
+    ".xlf": xliff(),
+    ".xliff": xliff_2(),
+}
 COMPRESSORS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 
 
@@ -114,7 +156,7 @@ def test_a_quoted_csv_field_may_hold_commas_and_line_ends(tmp_path):
 def test_columns_are_selected_by_index_name_or_convention(tmp_path):
     path = written(tmp_path / "x.tsv", "id\tgerman\tenglish\n1\tja\tyes\n")
     assert list(read_pairs(path, LANGUAGES, ("english", "german"))) == [Pair("yes", "ja")]
-    assert list(read_pairs(path, LANGUAGES, (2, 1)))[1] == Pair("yes", "ja")
+    assert list(read_pairs(path, LANGUAGES, (2, 1))) == [Pair("yes", "ja")]
     path = written(tmp_path / "y.tsv", "target\tsource\nja\tyes\n")
     assert list(read_pairs(path, LANGUAGES)) == [Pair("yes", "ja")]
     path = written(tmp_path / "z.jsonl", '{"translation": {"en": "yes", "de": "ja"}, "n": 1}\n')
@@ -160,7 +202,7 @@ def test_a_missing_file_an_empty_one_and_a_folder_are_named(tmp_path):
     assert problem(tmp_path / "no.tsv", LANGUAGES) == f"{tmp_path}/no.tsv: no such file"
     assert problem(tmp_path, LANGUAGES) == f"{tmp_path}: is a folder; name a file in it"
     assert problem((tmp_path, tmp_path), LANGUAGES) == f"{tmp_path}: is a folder; name a file in it"
-    for kind in (".tsv", ".csv", ".jsonl", ".tmx", ".tsv.gz"):
+    for kind in (".tsv", ".csv", ".jsonl", ".json", ".tmx", ".xlf", ".po", ".tsv.gz"):
         path = written(tmp_path / f"x{kind}", gzip.compress(b"") if kind.endswith(".gz") else b"")
         assert problem(path, LANGUAGES) == f"{path}: is empty; name another file"
 
@@ -173,11 +215,14 @@ def test_unequal_line_counts_are_both_reported(tmp_path):
 
 def test_bytes_that_are_not_text_are_reported_with_their_line(tmp_path):
     path = written(tmp_path / "x.tsv", b"a\tb\nc\t\xe4\n")
-    assert problem(path, LANGUAGES) == f"{path}, line 2: not UTF-8 (byte 0xe4); save the file as UTF-8"
+    assert (
+        problem(path, LANGUAGES)
+        == f"{path}, line 2: not UTF-8 (byte 0xe4 at offset 6); save the file as UTF-8"
+    )
     path = written(tmp_path / "y.tsv", b"a\tb\nc\0\td\n")
     assert f"{path}, line 2: contains NUL bytes" in problem(path, LANGUAGES)
     path = written(tmp_path / "z.tsv", "a\tb\n".encode("utf-16"))
-    assert f"{path}, line 1: contains NUL bytes" in problem(path, LANGUAGES)
+    assert problem(path, LANGUAGES) == f"{path}: is UTF-16; save the file as UTF-8 {ICONV}"
 
 
 def test_too_few_columns_are_reported_with_their_line(tmp_path):

@@ -80,7 +80,7 @@ def test_an_external_entity_is_rejected_and_not_read(tmp_path):
 def test_broken_xml_is_reported_with_its_line(tmp_path):
     path = tmp_path / "x.tmx"
     path.write_text("<tmx>\n<body>\n<tu></body></tmx>")
-    assert problem(path) == f"{path}, line 3: not well-formed TMX (mismatched tag)"
+    assert problem(path) == f"{path}, line 3: not well-formed TMX (mismatched tag); export it again"
 
 
 def test_missing_languages_are_reported_with_those_in_the_file(tmp_path):

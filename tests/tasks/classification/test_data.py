@@ -73,7 +73,8 @@ def test_a_latin_1_file_needs_its_encoding(tmp_path: Path):
     path = tmp_path / "questions.all"
     path.write_bytes("1 Wo ist Köln ?\n".encode("latin-1"))
     with pytest.raises(
-        DataError, match=r"line 1: not UTF-8 \(byte 0xf6\); .*, or name the encoding .* data.encoding=latin-1"
+        DataError,
+        match=r"line 1: not UTF-8 \(byte 0xf6 at offset 10\); .*, or name the encoding .* data.encoding=lat",
     ):
         read(path)
     assert list(read_examples(path, encoding="latin-1")) == [("1", "Wo ist Köln ?")]
@@ -94,6 +95,68 @@ def test_a_header_that_is_read_as_a_text_is_recognised(columns, tmp_path: Path):
         read(file, columns=(1, 2))
     [changed] = apply_overrides({}, shlex.split(option)[1:]).values()
     assert read(file, **changed).labels == ("0", "1")
+
+
+HEADERS = ["My Stars!\tWhat they wrote\n", "stars\twords\n", "my_stars\tcomment_text\n"]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_header_is_no_class_beside_validation_files(header, tmp_path: Path):
+    rows = [(str(n % 2), f"a text {n}") for n in range(30)]
+    file = write(tmp_path / "x.tsv", rows, header=header)
+    held_out = (str(write(tmp_path / "y.tsv", rows, header=header)),)
+    names = tuple(header.strip().split("\t"))
+    with pytest.raises(DataError) as caught:
+        read(file, validation=held_out)
+    assert f"--set data.columns='{json.dumps(names)}'" in str(caught.value).replace(", or without", "', ")
+    texts = read(file, validation=held_out, columns=names)
+    assert texts.labels == ("0", "1")
+    assert len(texts.train) == len(texts.validation) == 30
+
+
+@pytest.mark.parametrize("header", HEADERS[1:])
+def test_a_recognised_header_is_no_text_for_numbered_columns(header, tmp_path: Path):
+    rows = [(str(n % 2), f"a text {n}") for n in range(30)]
+    file = write(tmp_path / "x.tsv", rows, header=header)
+    assert list(read_examples(file, (0, 1))) == rows
+    assert list(read_examples(write(tmp_path / "y.tsv", rows), (0, 1))) == rows
+
+
+def test_the_suggested_columns_are_those_of_label_and_text(tmp_path: Path):
+    rows = [(str(n), f"a text of some words {n}\t{'good' if n % 2 else 'bad'}") for n in range(30)]
+    file = write(tmp_path / "x.tsv", rows, header="number\treview_text\tmy_opinion\n")
+    with pytest.raises(DataError, match=re.escape("""data.columns='["my_opinion", "review_text"]'""")):
+        read(file)
+    assert read(file, columns=("my_opinion", "review_text")).labels == ("bad", "good")
+
+
+def test_a_semicolon_csv_holds_labelled_texts(tmp_path: Path):
+    (tmp_path / "x.csv").write_text("label;text\npos;good, fine\nneg;bad, not fine\n")
+    assert list(read_examples(tmp_path / "x.csv")) == [("pos", "good, fine"), ("neg", "bad, not fine")]
+
+
+@pytest.mark.parametrize("header", ["label\ttext\n", "my_stars\tcomment_text\n", "stars\twords\n"])
+def test_a_model_of_numbered_columns_meets_a_header(header, tmp_path: Path):
+    (tmp_path / "config.toml").write_text('[data]\ntrain = ["x"]\ncolumns = [0, 1]\n')
+    rows = [("pos" if n % 2 else "neg", f"a film {n}") for n in range(10)]
+    assert held_out_texts(str(write(tmp_path / "x.tsv", rows, header)), tmp_path)[0] == rows
+    assert held_out_texts(str(write(tmp_path / "y.tsv", rows)), tmp_path)[0] == rows
+
+
+def test_a_header_with_usual_names_decides_over_the_numbers_of_the_recipe(tmp_path: Path):
+    (tmp_path / "config.toml").write_text('[data]\ntrain = ["x"]\ncolumns = [0, 1]\n')
+    rows = [("a film", "pos"), ("a bad film", "neg")]
+    found, _, _ = held_out_texts(str(write(tmp_path / "x.tsv", rows, "text\tlabel\n")), tmp_path)
+    assert found == [("pos", "a film"), ("neg", "a bad film")]
+
+
+def test_an_odd_header_of_a_test_file_is_named_with_its_option(tmp_path: Path):
+    (tmp_path / "config.toml").write_text('[data]\ntrain = ["x"]\ncolumns = [0, 1]\n')
+    rows = [("pos", "a film"), ("neg", "a bad film")]
+    file = str(write(tmp_path / "x.tsv", rows, "My Stars!\tWhat they wrote\n"))
+    with pytest.raises(DataError, match=re.escape("(evaluate: --columns 'My Stars!,What they wrote')")):
+        evaluate(lambda texts: None, ("neg", "pos"), tmp_path, file)  # pyright: ignore
+    assert held_out_texts(file, tmp_path, ("My Stars!", "What they wrote"))[0] == rows
 
 
 def test_the_split_is_stratified_and_keeps_equal_texts_together(tmp_path: Path):
@@ -160,11 +223,7 @@ def test_texts_that_cannot_be_classified_get_one_clear_line(name: str, tmp_path:
             "only one column\n",
             "line 1: only one column; separate label and text by tabs",
         ),
-        (
-            "x.csv",
-            "label;text\npos;good, fine\n",
-            "line 1: only one column; separate label and text by commas instead of semicolons",
-        ),
+        ("x.csv", "label;text\npos;good, fine\n", "line 1: no column 'stars'; it has label, text"),
         (
             "x.csv",
             "My Stars!,What they wrote\n5,good\n",
@@ -259,7 +318,7 @@ def test_a_test_file_may_have_other_columns_than_the_training_files(tmp_path: Pa
     with pytest.raises(DataError) as caught:
         held_out_texts(str(write(tmp_path / "y.tsv", rows, "a\tb\n")), tmp_path)
     assert str(caught.value).endswith(
-        "y.tsv, line 1: no column 'stars'; it has a, b; rename two of them to label and text"
+        "y.tsv, line 1: no column 'stars'; it has a, b; name those of label and text: --columns a,b"
     )
 
 

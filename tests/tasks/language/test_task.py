@@ -206,7 +206,9 @@ def test_pairs_are_evaluated_by_the_column_names_of_training(tmp_path, texts):
     named = [{"q": one["prompt"], "a": one["answer"], "id": 1} for one in records]
     (tmp_path / "named.jsonl").write_text("".join(json.dumps(one) + "\n" for one in named))
     data = {"train": [str(tmp_path / "named.jsonl")], "template": "{prompt}+{answer}"}
-    with pytest.raises(DataError, match="line 1: no field 'prompt'; it has q, a, id"):
+    with pytest.raises(
+        DataError, match=r"prompt and answer is unclear; it has q, a, id; .* --set data.columns="
+    ):
         finish(train(recipe(data), tmp_path / "refused"))
     finish(train(recipe(data | {"columns": ["q", "a"]}), tmp_path / "run"))
     found = text_perplexity(load_for("language", tmp_path / "run"), [str(tmp_path / "named.jsonl")])

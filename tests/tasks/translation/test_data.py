@@ -1,10 +1,12 @@
 """Training, validation and test parts share no sentence, and token stores are made once."""
 
 import json
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
+from clearhead.config import read_settings
 from clearhead.data.cache import cache_folder
 from clearhead.data.cleaning import Tally
 from clearhead.data.sources import corpus
@@ -65,6 +67,11 @@ def test_another_seed_holds_out_other_sentences(file):
     first, same, other = (parts(config(file), seed)["test"] for seed in (1, 1, 2))
     assert first == same
     assert set(first) != set(other)
+
+
+def test_a_seed_of_its_own_keeps_the_held_out_sentences_when_the_seed_of_training_changes(file):
+    data = config(file, hold_out={"validation": 40, "test": 30, "seed": 1})
+    assert parts(data, 7)["test"] == parts(data, 8)["test"] == parts(config(file), 1)["test"]
 
 
 def test_nothing_is_held_out_for_parts_that_have_files(file, tmp_path):
@@ -233,6 +240,62 @@ def test_the_environment_sets_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "clearhead"
+
+
+def with_more(file: Path, more: Path, **settings) -> DataConfig:
+    """The corpus, and beside it another that is trained on only."""
+    corpora = [
+        {"source": "en", "target": "de", "both": True, "train": [str(file)]},
+        {"source": "en", "target": "de", "train": [str(more)], "train_only": True},
+    ]
+    hold_out = {"validation": 40, "test": 30}
+    return DataConfig.model_validate({"corpora": corpora, "hold_out": hold_out, **settings})
+
+
+def test_a_corpus_to_train_on_only_changes_no_split_and_repeats_no_held_out_sentence(file, tmp_path):
+    alone = parts(config(file))
+    translated = tmp_path / "translated.tsv"
+    translated.write_text("".join(f"sentence {number}\tSatz Nr. {number}\n" for number in range(400)))
+    both = parts(with_more(file, translated))
+    for part in HELD_OUT:
+        assert both[part] == alone[part]
+    held_out = {pair.source for part in HELD_OUT for pair in alone[part]}
+    new = [pair for pair in both["train"] if "Nr." in pair.target]
+    assert len(new) == 400 - len(held_out)
+    assert not held_out & {pair.source for pair in new}
+
+
+def test_settings_for_training_pairs_leave_the_held_out_pairs_as_they_are(tmp_path):
+    file = tmp_path / "pairs.tsv"
+    ends = ("?\tQui est {n}?", ".\tC’est {n}.", "?\tC'est {n}.")
+    file.write_text("".join(f"It is {n}{ends[n % 3].format(n=n)}\n" for n in range(300)), encoding="utf-8")
+    plain = config(file, target="fr")
+    strict = config(
+        file,
+        target="fr",
+        cleaning={"drop_mismatched": True, "typeset_targets": True, "variants": 0.5},
+    )
+    before, after = parts(plain), parts(strict)
+    for part in HELD_OUT:
+        assert before[part] == after[part]
+    kept = [pair for pair in before["train"] if pair.source.endswith("?") == pair.target.endswith("?")]
+    assert after["train"] == kept
+    assert len(kept) < len(before["train"])
+    directed = [one.pair for one in Corpus(strict, 1).directed("train", {})]
+    assert len(directed) > len(kept)
+    targets = [pair.target for pair in directed]
+    assert "’" not in "".join(targets)
+    assert all(target.endswith((" ?", ".")) or target[-1].isdigit() for target in targets)
+    assert [one.pair for one in Corpus(strict, 1).directed("test", {})] == before["test"]
+
+
+@pytest.mark.slow
+def test_the_built_in_translator_is_tested_on_the_same_sentences_as_its_first_edition():
+    folder = resources.files("clearhead") / "assets/models/en-de-fr"
+    recipe = read_settings(TranslationRecipe, Path("recipes/translation/en-de-fr-teacher.toml"))
+    for direction, pairs in Corpus(recipe.data, recipe.training.seed).by_direction("test").items():
+        lines = "".join(f"{source}\t{target}\n" for source, target in pairs)
+        assert lines == (folder / f"test.{direction}.tsv").read_text(encoding="utf-8")
 
 
 def test_a_tokenizer_with_bytes_has_placeholders(file, recipe):

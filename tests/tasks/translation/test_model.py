@@ -9,10 +9,13 @@ import torch
 
 import clearhead
 from clearhead.errors import ModelError, SettingsError, TextError
+from clearhead.models import Translator, TranslatorConfig
 from clearhead.tasks.load import load
 from clearhead.tasks.translation import search
+from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.model import TranslationModel
-from clearhead.tasks.translation.options import Sampling, TranslateOptions
+from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 TEXTS = [
     "one two",
@@ -311,3 +314,17 @@ def test_letters_that_the_tokenizer_cannot_spell_are_reported_once(caplog):
     caplog.clear()
     model.translate("I am tired.")
     assert not caplog.records
+
+
+def test_a_translator_normalizes_what_its_tokenizer_keeps():
+    tokenizer = Tokenizer.train(["one two three"] * 3, TokenizerConfig(vocabulary=600))
+    model = Translator(TranslatorConfig.model_validate({"preset": "tiny", "max_length": 30}), tokenizer.size)
+    translator = TranslationModel(model, tokenizer, [Direction("en", "de")], SearchConfig())
+    spaced = " one\ttwo \u00a0three\u200b\n"
+    assert tokenizer.decode(tokenizer.encode(spaced)) == spaced
+    assert translator.encode([spaced, "  "]) == [tokenizer.encode("one two three"), []]
+    texts = translator.explain(spaced, target="one\u00a0two").sides
+    plain = translator.explain("one two three", target="one two").sides
+    assert [[token.id for token in side] for side in texts.values()] == [
+        [token.id for token in side] for side in plain.values()
+    ]

@@ -167,8 +167,7 @@ def test_the_corpus_is_read_with_the_changed_data_settings(tmp_path):
     path = tmp_path / "a.en-de.tsv"
     many = "many words " * 10
     path.write_text("".join(f"{n}\t{many}{n}\tWort {many}{n}\n" for n in range(40)))
-    # Numbers and sentences differ too much in length to be pairs.
-    with pytest.raises(DataError, match="0 kept; dropped: 40 unequal lengths"):
+    with pytest.raises(DataError, match="first two of 3 columns are not both sentences: 0, many"):
         fit([str(path)], None)
     fitted = fit([str(path)], None, ["data.columns=[1, 2]"])
     assert fitted.recipe.data.corpora[0].columns == (1, 2)

@@ -1,8 +1,12 @@
 """Which columns or fields of a file hold source, target or text."""
 
+import json
+import re
+import shlex
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from clearhead.data.sources.conversations import form_of
 from clearhead.errors import DataError
 from clearhead.text.languages import NAMES
 
@@ -10,31 +14,131 @@ Column = int | str
 Columns = tuple[Column, Column]
 # The usual names of the field that holds a document.
 TEXT_FIELDS = ("text", "content", "document", "body")
+# The usual names of the two columns of pairs, in the order in which they are looked for.
+PAIR_NAMES = (
+    ("source", "target"),
+    ("src", "tgt"),
+    ("src", "trg"),
+    ("source_text", "target_text"),
+    ("source_sentence", "target_sentence"),
+    ("src_text", "tgt_text"),
+    ("original", "translation"),
+    ("source", "translation"),
+    ("input", "output"),
+    ("prompt", "completion"),
+    ("prompt", "answer"),
+    ("prompt", "response"),
+    ("question", "answer"),
+    ("instruction", "output"),
+    ("instruction", "response"),
+)
+# Words beside the language in the name of a column: 'caption_en', 'English text'.
+GENERIC = frozenset(
+    ("text", "sentence", "segment", "string", "caption", "source", "target", "src", "tgt", "translation")
+)
+# Names of columns that hold no text.
+NO_TEXT = frozenset(
+    ("id", "_id", "uid", "idx", "index", "no", "nr", "number", "key", "url", "split", "score", "date")
+)
+
+
+class ColumnsError(DataError):
+    """A file does not say which columns to read; the message names the setting that does."""
+
+    def __init__(self, problem: str, columns: Columns, or_else: str = ""):
+        """`columns` are the likely ones; `or_else` goes on after the option."""
+        super().__init__(f"{problem}; name the columns: {columns_setting(columns)}{or_else}")
+        self.problem, self.columns = problem, columns
+
+    def naming(self, option: str) -> DataError:
+        """The same problem, where another option names the columns."""
+        return DataError(f"{self.problem}; name the columns: {option}")
+
+
+def columns_setting(columns: Sequence[Column]) -> str:
+    """The option of `clearhead train` that names columns."""
+    return f"--set data.columns={shlex.quote(json.dumps(list(columns), ensure_ascii=False))}"
+
+
+def columns_option(columns: Sequence[Column]) -> str:
+    """The option of `clearhead evaluate` that names columns."""
+    return f"--columns {shlex.quote(','.join(map(str, columns)))}"
 
 
 def usual_columns(names: Sequence[str], languages: tuple[str, str]) -> tuple[str, str] | None:
-    """The two names under which pairs are usually kept, if the file has them."""
-    source, target = languages
-    nested = (f"translation.{source}", f"translation.{target}")
-    spelled = (NAMES.get(source, source), NAMES.get(target, target))
-    lowered = (spelled[0].lower(), spelled[1].lower())
-    usual = (languages, ("source", "target"), nested, spelled, lowered)
-    return next((columns for columns in usual if set(columns) <= set(names)), None)
+    """The two names under which pairs are usually kept, as the file spells them; case does not matter."""
+    source, target = (_language_column(names, language) for language in languages)
+    if source is not None and target is not None and source != target:
+        return source, target
+    folded = {name.strip().casefold(): name for name in reversed(names)}
+    found = next((usual for usual in (languages, *PAIR_NAMES) if folded.keys() >= {*usual}), None)
+    return (folded[found[0]], folded[found[1]]) if found else None
+
+
+def _language_column(names: Sequence[str], language: str) -> str | None:
+    """The column of a language: 'de', 'German', 'translation.de', or else the only one like 'caption_de'."""
+    folded = {name.strip().casefold(): name for name in reversed(names)}
+    exact = (language.casefold(), f"translation.{language}", NAMES.get(language, language).casefold())
+    if found := next((folded[name] for name in exact if name in folded), None):
+        return found
+    similar = [name for name in names if language_of(name) == language]
+    return similar[0] if len(similar) == 1 else None
+
+
+def language_of(name: str) -> str | None:
+    """The code of the language in the name of a column: 'de' for 'German', 'de_AT' or 'caption_de'."""
+    words = [word for word in re.split(r"[\W_]+", name.casefold()) if word]
+    found = [_CODES[word] for word in words if word in _CODES]
+    others = [word for word in words if word not in _CODES and word not in GENERIC]
+    if name.strip().casefold() in _CODES:
+        return _CODES[name.strip().casefold()]
+    if re.fullmatch(r"[a-z]{2,3}[-_][A-Z]{2}", name.strip()) and words[0] in _CODES:
+        return _CODES[words[0]]
+    return found[0] if len(found) == 1 and not others else None
+
+
+_CODES = {name.casefold(): code for code, name in NAMES.items()} | {code: code for code in NAMES}
+
+
+def named_languages(names: Iterable[str]) -> tuple[str, str] | None:
+    """The language codes among codes and names of languages, if there are exactly two."""
+    found = list(dict.fromkeys(code for name in names if (code := language_of(name))))
+    if len(found) == 3 and "id" in found:
+        found.remove("id")  # most likely numbers, not Indonesian
+    return (found[0], found[1]) if len(found) == 2 else None
 
 
 def select_columns(
-    names: Sequence[str], languages: tuple[str, str], columns: Columns | None
+    where: str, names: Sequence[str], languages: tuple[str, str], columns: Columns | None
 ) -> tuple[str, str]:
     """The names of the requested columns, which may be given by index, or of the usual ones."""
     if columns is None:
-        # Pairs that are not of two languages, such as prompts and answers, name their own columns.
-        default = ("source", "target") if NAMES.keys() & {*languages} else languages
-        return usual_columns(names, languages) or default
+        if usual := usual_columns(names, languages):
+            return usual
+        if len(names) > 1:
+            # Pairs that are not of two languages, such as prompts and answers, name their own columns.
+            sides = "source and target" if NAMES.keys() & {*languages} else " and ".join(languages)
+            raise ColumnsError(
+                f"{where}: which fields hold {sides} is unclear; it has {listed(names)}", likely_names(names)
+            )
+        return ("source", "target") if NAMES.keys() & {*languages} else languages
     source, target = (
         names[column] if isinstance(column, int) and column < len(names) else str(column)
         for column in columns
     )
     return source, target
+
+
+def likely_field(names: Collection[str]) -> str:
+    """A name that may hold text."""
+    return next((name for name in names if name.strip().casefold() not in NO_TEXT), "NAME")
+
+
+def likely_names(names: Sequence[str]) -> tuple[str, str]:
+    """Two names that may hold text, of two or more."""
+    found = [name for name in names if name.strip().casefold() not in NO_TEXT]
+    first, second = (found if len(found) > 1 else names)[:2]
+    return first, second
 
 
 def select_text_fields(path: Path, names: Collection[str], requested: str | None) -> list[str]:
@@ -45,20 +149,15 @@ def select_text_fields(path: Path, names: Collection[str], requested: str | None
         found = requested.split("+")
     if not found or not {*found} <= {*names}:
         problem = f"no field '{requested}'" if requested else "the field that holds the text is unclear"
-        pairs = {"prompt", "answer"} <= {*names} and not requested
+        form = form_of(names)
+        field = shlex.quote(form.text_field if form else likely_field(names))
+        template = shlex.quote(f"data.template={form.template}".replace("\n", "\\n")) if form else ""
         raise DataError(
-            f"{path}: {problem}; it has {listed(names)}; name one "
-            "(train: --set data.field=NAME, evaluate: --field NAME)"
-            + (", or train on the answers (train: --set data.template='{prompt} {answer}')" if pairs else "")
+            f"{path}: {problem}; it has {listed(names)}; name it (train: --set data.field={field}, "
+            f"evaluate: --field {field})"
+            + (f", or train a language model on the answers (train: --set {template})" if form else "")
         )
     return found
-
-
-def named_languages(names: Iterable[str]) -> tuple[str, str] | None:
-    """The language codes among codes and names of languages, if there are exactly two."""
-    codes = {name.lower(): code for code, name in NAMES.items()} | {code: code for code in NAMES}
-    found = list(dict.fromkeys(codes[key] for name in names if (key := name.strip().lower()) in codes))
-    return (found[0], found[1]) if len(found) == 2 else None
 
 
 def usual_name(names: Sequence[str], usual: Sequence[str]) -> str | None:
@@ -69,4 +168,5 @@ def usual_name(names: Sequence[str], usual: Sequence[str]) -> str | None:
 
 def listed(names: Collection[str]) -> str:
     """The first of the names, for a message."""
-    return ", ".join(list(names)[:12]) or "none"
+    shown = [name if len(name) < 30 else f"{name[:29]}…" for name in list(names)[:12]]
+    return ", ".join(shown) or "none"

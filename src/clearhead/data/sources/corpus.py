@@ -24,7 +24,9 @@ def read_pairs(path: DataPath, languages: tuple[str, str], columns: Columns | No
     'source' and 'target', or else the first two.
     """
     if isinstance(path, tuple):
-        return read_aligned(Path(path[0]), Path(path[1]))
+        source, target = Path(path[0]), Path(path[1])
+        reader = READERS.get(suffix(source)) if suffix(source) == suffix(target) else None
+        return (reader.aligned if reader and reader.aligned else read_aligned)(source, target)
     if is_shipped(path, SHIPPED):
         dataset = SHIPPED[str(path)]
         if sorted(dataset.languages) != sorted(languages):
@@ -35,6 +37,10 @@ def read_pairs(path: DataPath, languages: tuple[str, str], columns: Columns | No
     if file.is_dir():
         raise DataError(f"{file}: is a folder; name a file in it")
     reader = READERS.get(suffix(file))
+    if reader and reader.aligned and not reader.pairs:
+        raise DataError(
+            f"{file}: holds one language; name two files (train, evaluate: --pairs SOURCE,TARGET)"
+        )
     if reader is None or reader.pairs is None:
         known = ", ".join(name for name, reader in READERS.items() if reader.pairs)
         raise DataError(
@@ -78,5 +84,7 @@ def corpus_hash(path: DataPath) -> str:
 def reader_name(path: DataPath) -> str:
     """How a path is read; the same bytes under another suffix are other pairs."""
     if isinstance(path, tuple):
-        return "aligned" + "+".join(compression(Path(part)) for part in path)
+        kinds = {suffix(Path(part)) for part in path}
+        kind = kinds.pop() if len(kinds) == 1 and kinds <= READERS.keys() else ""
+        return f"aligned{kind}" + "+".join(compression(Path(part)) for part in path)
     return "shipped" if is_shipped(path, SHIPPED) else suffix(Path(path)) + compression(Path(path))

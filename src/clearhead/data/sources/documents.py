@@ -9,6 +9,8 @@ from clearhead.data.sources.plain_text import BLANK, TextChunk, read_plain_text,
 from clearhead.data.sources.streams import check_rereadable, compression, content_hash, suffix
 from clearhead.errors import DataError
 
+# In a folder of texts, these are most likely settings.
+ONLY_BY_NAME = (".json",)
 TABLES = (".tsv", ".csv")
 """Files with columns, of which one holds the text."""
 
@@ -65,7 +67,7 @@ def files(path: str | Path) -> list[Path]:
     folder = Path(path)
     if not folder.is_dir():
         return [folder]
-    known = [name for name, reader in READERS.items() if reader.documents]
+    known = [name for name, reader in READERS.items() if reader.documents and name not in ONLY_BY_NAME]
     found = sorted(file for file in folder.rglob("*") if file.is_file() and suffix(file) in known)
     if not found:
         raise DataError(

@@ -5,7 +5,13 @@ from pathlib import Path
 
 from clearhead.data.sources import READERS
 from clearhead.data.sources.columns import Columns
-from clearhead.data.sources.labelled import Example, NoColumnError, line_examples, usual_names
+from clearhead.data.sources.labelled import (
+    Example,
+    NoColumnError,
+    line_examples,
+    table_names,
+    usual_names,
+)
 from clearhead.data.sources.streams import check_rereadable, compression, content_hash, suffix
 from clearhead.errors import DataError
 
@@ -15,6 +21,7 @@ __all__ = [
     "check_examples",
     "examples_hash",
     "read_examples",
+    "table_names",
     "usual_names",
 ]
 

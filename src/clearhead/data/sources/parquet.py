@@ -1,6 +1,7 @@
 """Columns of Parquet files, read in batches; pyarrow is imported on use because it is slow to load."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,34 @@ def read_columns(
     A field of a column of structs is named with a dot: 'translation.en'. With `labels`, integers count as
     text, and the first column may hold lists, which become tuples.
     """
+    with _opened(path) as file:
+        available = list(_names(file.schema_arrow))
+        names = choose(available)
+        for name in names:
+            if name not in available:
+                raise DataError(f"{path}: no column '{name}'; it has {listed(available)}")
+        for batch in file.iter_batches(BATCH, columns=list(dict.fromkeys(names))):
+            columns = [_column(batch, name) for name in names]
+            read = [_lists if labels and _is_list(columns[0]) else _texts, *[_texts] * len(names[1:])]
+            each = zip(read, names, columns, strict=True)
+            yield from zip(*(of(path, name, column, labels) for of, name, column in each), strict=True)
+            count_share(path, batch.num_rows, file.metadata.num_rows)
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All columns by name, row by row, with the row's location for messages."""
+    number = 0
+    with _opened(path) as file:
+        for batch in file.iter_batches(BATCH):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path}, row {number}", row
+            count_share(path, batch.num_rows, file.metadata.num_rows)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A Parquet file; raises DataError if it cannot be read."""
     import pyarrow
     from pyarrow import parquet
 
@@ -28,17 +57,7 @@ def read_columns(
         pass  # raises a DataError if the file cannot be opened
     try:
         with parquet.ParquetFile(path) as file:
-            available = list(_names(file.schema_arrow))
-            names = choose(available)
-            for name in names:
-                if name not in available:
-                    raise DataError(f"{path}: no column '{name}'; it has {listed(available)}")
-            for batch in file.iter_batches(BATCH, columns=list(dict.fromkeys(names))):
-                columns = [_column(batch, name) for name in names]
-                read = [_lists if labels and _is_list(columns[0]) else _texts, *[_texts] * len(names[1:])]
-                each = zip(read, names, columns, strict=True)
-                yield from zip(*(of(path, name, column, labels) for of, name, column in each), strict=True)
-                count_share(path, batch.num_rows, file.metadata.num_rows)
+            yield file
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path}: cut short or not a Parquet file ({reason})") from None

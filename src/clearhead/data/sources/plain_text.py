@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from clearhead.data.sources.streams import nul_bytes, open_file, undecodable
+from clearhead.data.sources.streams import UTF_16, nul_bytes, open_file, undecodable
 from clearhead.text.normalize import without_surrogates
 
 # Bytes that are read at once, and the most characters of a chunk.
@@ -73,17 +73,20 @@ def _last_space(text: str) -> int:
 def _decoded(path: Path) -> Iterator[str]:
     """The text of a UTF-8 file, without a byte order mark and with LF line ends."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")(), translate=True)
-    line = 1
+    line, offset = 1, 0
     with open_file(path) as stream:
         while True:
             chunk = stream.read(READ_SIZE)
             if b"\0" in chunk:
-                raise nul_bytes(path, line + chunk[: chunk.index(b"\0")].count(b"\n"))
+                is_utf_16 = offset == 0 and chunk.startswith(UTF_16)
+                raise nul_bytes(path, line + chunk[: chunk.index(b"\0")].count(b"\n"), is_utf_16)
+            offset += len(chunk)
             try:
                 yield decoder.decode(chunk, final=not chunk)
             except UnicodeDecodeError as error:
                 line += error.object[: error.start].count(b"\n")
-                raise undecodable(path, line, error.object[error.start]) from None
+                at = offset - len(error.object) + error.start
+                raise undecodable(path, line, error.object[error.start], at) from None
             if not chunk:
                 return
             line += chunk.count(b"\n")

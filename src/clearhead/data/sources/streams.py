@@ -17,6 +17,8 @@ from clearhead.data.progress import open_tracked
 from clearhead.errors import DataError
 
 COMPRESSED = (".gz", ".xz", ".zst")
+# The byte order marks of UTF-16.
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 MAX_LINE = 1 << 24
 CHUNK = 1 << 20
 
@@ -66,17 +68,21 @@ def _reading(path: Path) -> Iterator[None]:
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a text without LF or CRLF, and without a byte order mark."""
-    number = 0
+    number = offset = 0
     with open_file(path) as stream:
         for number, line in enumerate(iter(partial(stream.readline, MAX_LINE), b""), start=1):
             if b"\0" in line:
-                raise nul_bytes(path, number)
+                raise nul_bytes(path, number, is_utf_16=number == 1 and line.startswith(UTF_16))
             if len(line) == MAX_LINE:
-                raise DataError(f"{path}, line {number}: longer than {MAX_LINE} bytes; is this a text file?")
+                where = f"{path}, line {number}"
+                raise DataError(
+                    f"{where}: longer than {MAX_LINE >> 20} MB; put each sentence on its own line"
+                )
             try:
                 text = line.decode("utf-8-sig" if number == 1 and encoding == "utf-8" else encoding)
             except UnicodeDecodeError as error:
-                raise undecodable(path, number, line[error.start], encoding) from None
+                raise undecodable(path, number, line[error.start], offset + error.start, encoding) from None
+            offset += len(line)
             yield text.removesuffix("\n").removesuffix("\r")
     if number == 0:
         raise DataError(f"{path}: is empty; name another file")
@@ -86,13 +92,16 @@ class UndecodableError(DataError):
     """A text has another encoding."""
 
 
-def nul_bytes(path: Path, line: int) -> DataError:
+def nul_bytes(path: Path, line: int, is_utf_16: bool = False) -> DataError:
+    if is_utf_16:
+        return DataError(f"{path}: is UTF-16; save the file as UTF-8 (iconv -f UTF-16 -t UTF-8 OLD > NEW)")
     return DataError(f"{path}, line {line}: contains NUL bytes, so it is not UTF-8 text; convert it first")
 
 
-def undecodable(path: Path, line: int, byte: int, encoding: str = "utf-8") -> UndecodableError:
+def undecodable(path: Path, line: int, byte: int, offset: int, encoding: str = "utf-8") -> UndecodableError:
     name = encoding.upper()
-    return UndecodableError(f"{path}, line {line}: not {name} (byte 0x{byte:02x}); save the file as {name}")
+    found = f"byte 0x{byte:02x} at offset {offset:,}"
+    return UndecodableError(f"{path}, line {line}: not {name} ({found}); save the file as {name}")
 
 
 def content_hash(path: Path) -> str:

@@ -26,7 +26,7 @@ ACROSS, DOWN = 1.25, 0.34
 def beam_view(context: PictureContext) -> Picture:
     tree = context.explanation.tree
     assert tree is not None
-    pieces = context.explanation.pieces([node.token for node in tree.nodes])
+    pieces = [context.explanation.piece(node.token) for node in tree.nodes]
     return beam_picture(context.subject, tree.nodes, pieces)
 
 

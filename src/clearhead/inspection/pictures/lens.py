@@ -16,9 +16,9 @@ MAX_POSITIONS = 24
 
 def lens_view(context: PictureContext) -> Picture:
     explanation, target = context.explanation, context.explanation.target
-    following = ["" if token.next is None else explanation.pieces([token.next])[0] for token in target]
+    following = ["" if token.next is None else explanation.piece(token.next) for token in target]
     tokens, lens = [token.piece for token in target], context.summaries.lens(1)
-    return lens_picture(context.subject, lens, tokens, following, lambda one: explanation.pieces([one])[0])
+    return lens_picture(context.subject, lens, tokens, following, explanation.piece)
 
 
 def lens_picture(

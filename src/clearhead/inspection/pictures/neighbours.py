@@ -39,8 +39,7 @@ def neighbours_view(context: PictureContext) -> Picture:
     found = []
     for token in {token.id: token for token in _tokens(context)}.values():
         near = nearest(matrix, matrix[token.id], NEIGHBOURS, {*specials, token.id})
-        pieces = explanation.pieces([one for one, _ in near])
-        found.append(Neighbours(token.piece, [*zip(pieces, (cosine for _, cosine in near), strict=True)]))
+        found.append(Neighbours(token.piece, [(explanation.piece(one), cosine) for one, cosine in near]))
     return neighbours_picture(context.subject, found)
 
 

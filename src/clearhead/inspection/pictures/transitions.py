@@ -37,7 +37,7 @@ def transitions_view(context: PictureContext) -> Picture:
     return transitions_picture(
         context.subject,
         [token.piece for token in explanation.target[first:]],
-        explanation.pieces(chosen),
+        list(map(explanation.piece, chosen)),
         probabilities[:, chosen],
         explanation[ORDERS][first:],
     )

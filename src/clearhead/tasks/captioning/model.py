@@ -155,7 +155,7 @@ class CaptionModel(TaskModel):
         shares = self.model.word_logits(encoded)[0].float().softmax(-1)
         special = len(self.tokenizer.special_tokens)
         best = shares[special:].topk(min(count, len(shares) - special))
-        pieces = self.tokenizer.pieces((best.indices + special).tolist())
+        pieces = list(map(self.tokenizer.piece, (best.indices + special).tolist()))
         return dict(zip(pieces, best.values.tolist(), strict=True))
 
     def explain(

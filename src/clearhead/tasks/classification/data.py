@@ -1,9 +1,7 @@
 """Labelled texts: reading, checking, splitting, and batches of them."""
 
 import hashlib
-import json
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from torch import Tensor
 from clearhead.data.batch import TensorBatch
 from clearhead.data.batching.buckets import BatchingConfig, Rows, cuts, plan
 from clearhead.data.batching.plan import SINGLE, PlannedBatches, Share
+from clearhead.data.sources.columns import columns_option, columns_setting
 from clearhead.data.sources.examples import Example, NoColumnError, read_examples
 from clearhead.data.sources.streams import UndecodableError
 from clearhead.data.store import TokenSequences
@@ -61,6 +60,7 @@ class LabelledTexts:
         if several:
             texts = [example._replace(label=example.labels) for example in texts]
         if config.validation:
+            _check_first(texts, config)
             validation, more = _read(config.validation, config)
             check_known(validation, labels, " and ".join(config.validation), several)
             return cls(labels, texts, validation, blank + more, several)
@@ -124,9 +124,13 @@ def check_known(texts: Sequence[Example], labels: Sequence[str], files: str, sev
         )
     unknown = [label for label in _counted(texts) if label not in {*labels}]
     if unknown:
+        first = texts[0]
+        is_header = len(unknown) == 1 and unknown == [*first.labels] and _could_be_header(first)
+        names = columns_option([*first.labels, first.text])
+        header = f"if it is a header, name its columns (evaluate: {names}); else " if is_header else ""
         raise DataError(
             f"{files}: label {quoted(unknown)} is not in the training data, which has {quoted(labels)}; "
-            "fix the file, or train with these labels"
+            f"{header}fix the file, or train with these labels"
         )
 
 
@@ -230,20 +234,37 @@ def _read(files: Sequence[str], config: LabelledConfig) -> tuple[list[Example], 
     try:
         return read_labelled(files, config)
     except NoColumnError as error:
-        raise DataError(f"{error}; name those of label and text: {_columns_option(error.names)}") from None
+        raise DataError(f"{error}; name those of label and text: {_columns_option(error.likely)}") from None
     except UndecodableError as error:
         raise DataError(
             f"{error}, or name the encoding (not of JSON), for example --set data.encoding=latin-1"
         ) from None
 
 
+def _could_be_header(example: Example) -> bool:
+    return max(map(len, (*example.labels, example.text))) < MAX_NAME
+
+
+def _check_first(texts: Sequence[Example], config: LabelledConfig) -> None:
+    """Raises DataError if the first text is alone with its label and could be a header."""
+    first = texts[0]
+    if config.columns or not isinstance(first.label, str) or not _could_be_header(first):
+        return
+    if _counted(texts)[first.label] == 1:
+        names = columns_setting([first.label, first.text])
+        raise DataError(
+            f"{config.train[0]}: the first line, '{first.label}' and '{first.text}', is the only one with "
+            f"its label; if it is a header, name its columns: {names}; if not: "
+            "--set data.columns='[0, 1]'"
+        )
+
+
 def _columns_option(names: Sequence[str]) -> str:
     """An example of the option that names two columns of a file."""
     numbers = "--set data.columns='[0, 1]'"
-    if len(names) < 2 or any(len(name) >= MAX_NAME for name in names[:2]):
+    if len(names) < 2 or any(len(name) >= MAX_NAME for name in names):
         return numbers
-    named = shlex.quote(json.dumps(names[:2], ensure_ascii=False))
-    return f"for example --set data.columns={named}, or without a header {numbers}"
+    return f"for example {columns_setting(names)}, or without a header {numbers}"
 
 
 def _one_text_only(label: str, texts: Sequence[Example]) -> DataError:
@@ -251,9 +272,9 @@ def _one_text_only(label: str, texts: Sequence[Example]) -> DataError:
         return DataError(f"all {len(texts):,} texts are equal; add others, or set data.hold_out.share to 0")
     same = [example for example in texts if example.label == label]
     copies = f" ({len(same):,} copies count once)" if len(same) > 1 else ""
-    is_header = same[0] is texts[0] and max(map(len, same[0])) < MAX_NAME
-    names = shlex.quote(json.dumps(same[0], ensure_ascii=False))
-    header = f"if it is a header, name its columns: --set data.columns={names}; else " if is_header else ""
+    is_header = same[0] is texts[0] and _could_be_header(same[0])
+    names = columns_setting([*same[0].labels, same[0].text])
+    header = f"if it is a header, name its columns: {names}; else " if is_header else ""
     return DataError(
         f"label '{label[:40]}' has one text only{copies}, so none is left to train on after validation; "
         f"{header}add more, remove it, or set data.hold_out.share to 0"

@@ -11,7 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.data.progress import ProgressCallback, ignore_progress
-from clearhead.data.sources.examples import Example, NoColumnError, check_examples, usual_names
+from clearhead.data.sources.columns import Columns, columns_option
+from clearhead.data.sources.examples import (
+    Example,
+    NoColumnError,
+    check_examples,
+    table_names,
+    usual_names,
+)
 from clearhead.errors import DataError
 from clearhead.evaluation.classification import Calibration, ClassCounts, Confusion, LabelSets
 from clearhead.inspection.explanation import finite
@@ -42,9 +49,14 @@ class Awareness:
     None for a model that never finds any."""
 
 
-def held_out_texts(named: str | None, folder: Path) -> tuple[list[Example], int, str]:
+def held_out_texts(
+    named: str | None, folder: Path, columns: Columns | None = None
+) -> tuple[list[Example], int, str]:
     """The labelled texts of a file, else of the recipe's test files, else those held out; the number of blank
-    ones, and where they are from."""
+    ones, and where they are from.
+
+    Without `columns`, those of the recipe are read, or others that have usual names.
+    """
     config, held_out = LabelledConfig.of_run(folder), folder / VALIDATION
     files = [named] if named else list(config.test)
     if not files and held_out.exists():
@@ -52,13 +64,17 @@ def held_out_texts(named: str | None, folder: Path) -> tuple[list[Example], int,
     if not files:
         raise DataError(f"{folder}: this folder has no held-out texts; name a file with --labels")
     check_examples(files)
+    numbered = not any(isinstance(one, str) for one in config.columns or ())
+    usual = table_names(Path(named), config.encoding) if named and numbered else None
+    config = config.model_copy(update={"columns": columns or usual or config.columns})
     try:
         found, blank = read_labelled(files, config)
     except NoColumnError as error:
-        columns = usual_names(error.names)
-        if not columns:
-            raise DataError(f"{error}; rename two of them to label and text") from None
-        found, blank = read_labelled(files, config.model_copy(update={"columns": columns}))
+        usual = usual_names(error.names)
+        if columns or not usual:
+            option = columns_option(error.likely)
+            raise DataError(f"{error}; name those of label and text: {option}") from None
+        found, blank = read_labelled(files, config.model_copy(update={"columns": usual}))
     return found, blank, " and ".join(files)
 
 
@@ -69,9 +85,10 @@ def evaluate(
     named: str | None = None,
     progress: ProgressCallback = ignore_progress,
     multi_label: bool = False,
+    columns: Columns | None = None,
 ) -> Evaluation:
     """Accuracy, F1, calibration, the confusion matrix, and whether order and context count."""
-    texts, blank, where = held_out_texts(named, folder)
+    texts, blank, where = held_out_texts(named, folder, columns)
     check_known(texts, labels, where, multi_label)
     found = all_logits(logits, [example.text for example in texts], progress)
     notes = [f"left out {counted(blank, 'text')} without words or without a label"] if blank else []
@@ -106,9 +123,9 @@ def absent_labels(counts: ClassCounts, labels: Sequence[str], problem: str) -> l
     return found
 
 
-def sample_texts(named: str | None, folder: Path, count: int) -> list[str]:
+def sample_texts(named: str | None, folder: Path, count: int, columns: Columns | None = None) -> list[str]:
     """Some of the texts that a model is evaluated on, spread evenly over them."""
-    texts, _, _ = held_out_texts(named, folder)
+    texts, _, _ = held_out_texts(named, folder, columns)
     step = max(1, len(texts) // count)
     return [example.text for example in texts[::step][:count]]
 

@@ -16,6 +16,7 @@ from clearhead.checkpoint import Checkpoint
 from clearhead.data.bags import UNKNOWN, BagVocabulary, words_of
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress
+from clearhead.data.sources.columns import Columns
 from clearhead.data.store import TokenSequences
 from clearhead.errors import ModelError, SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, explain_pass, text_tokens
@@ -132,12 +133,13 @@ class ClassificationModel(TaskModel, ABC):
         folder: Path | str | None = None,
         *,
         labels: str | None = None,
+        columns: Columns | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
         """Accuracy, F1, calibration and the confusion matrix on labelled texts, or on those of the recipe."""
         folder = self._held_out(folder)
-        return evaluate(self.logits, self.labels, folder, labels, progress, self.multi_label)
+        return evaluate(self.logits, self.labels, folder, labels, progress, self.multi_label, columns)
 
     def _class(self, text: str, label: str | None) -> int:
         check_text(text)
@@ -250,6 +252,7 @@ class SequenceModel(ClassificationModel):
         folder: Path | str | None = None,
         *,
         labels: str | None = None,
+        columns: Columns | None = None,
         explanations: int | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
@@ -259,12 +262,12 @@ class SequenceModel(ClassificationModel):
         `explanations` is the number of texts on which explanations are tested too.
         """
         folder = self._held_out(folder)
-        found = super().evaluate(folder, labels=labels, progress=progress, reading=reading)
+        found = super().evaluate(folder, labels=labels, columns=columns, progress=progress, reading=reading)
         if explanations is None:
             return found
         if explanations < 1:
             raise SettingsError(f"explanations: {explanations} texts are too few; pass 1 or more")
-        test = self.test_explanations(sample_texts(labels, folder, explanations))
+        test = self.test_explanations(sample_texts(labels, folder, explanations, columns))
         lines = (*found.lines, *deletion_lines(test))
         return replace(found, lines=lines, record={**found.record, "explanations": test.record()})
 

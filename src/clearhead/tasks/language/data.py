@@ -13,14 +13,14 @@ import numpy as np
 from clearhead.data.build import cached_store, cached_texts
 from clearhead.data.cache import cache_folder
 from clearhead.data.pair import Pair, TaggedPair
-from clearhead.data.sources.corpus import read_pairs
 from clearhead.data.sources.documents import files, read_all_documents, texts_hash
 from clearhead.data.sources.plain_text import BLANK, TextChunk
+from clearhead.data.sources.prompts import ANSWER, PROMPT, read_prompts
 from clearhead.data.splits import HeldOut, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore, TextStore
 from clearhead.data.survey import Survey, TextSplit, split_text
 from clearhead.errors import DataError
-from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION, PlainTextConfig, TextConfig
+from clearhead.tasks.language.recipe import VALIDATION, PlainTextConfig, TextConfig
 from clearhead.tasks.records import write_named
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.wording import counted
@@ -31,7 +31,7 @@ ConfigT = TypeVar("ConfigT", bound=PlainTextConfig)
 TOKENIZER_CHARACTERS = 20_000_000
 MIN_CHARACTERS = 100
 # Version of reading and splitting: raising it invalidates cached stores.
-PREPARATION = 3
+PREPARATION = 4
 
 
 @dataclass
@@ -182,7 +182,7 @@ class Instructions(Corpus[TextConfig]):
         """The pairs of files in the template; None for each that is blank on a side."""
         before, _, after = (self.config.template or "").partition(f"{{{ANSWER}}}")
         for file in files:
-            for prompt, answer in read_pairs(file, (PROMPT, ANSWER), self.config.columns):
+            for prompt, answer in read_prompts(file, self.config.columns):
                 filled = prompt.strip() and answer.strip()
                 yield Pair(before.format(prompt=prompt), answer + after.format()) if filled else None
 

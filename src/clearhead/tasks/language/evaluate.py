@@ -15,13 +15,14 @@ from clearhead.data.sources.columns import Columns, select_columns
 from clearhead.data.sources.documents import check_texts, read_documents, texts_hash
 from clearhead.data.sources.documents import files as paths_of
 from clearhead.data.sources.jsonl import read_fields
+from clearhead.data.sources.prompts import ANSWER, PROMPT, prompt_form, read_prompts
 from clearhead.data.sources.streams import suffix
 from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError
 from clearhead.evaluation.perplexity import Perplexity, perplexity
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.model import LanguageModel
-from clearhead.tasks.language.recipe import ANSWER, PROMPT, VALIDATION
+from clearhead.tasks.language.recipe import VALIDATION
 from clearhead.text.tokenizer import PAD, UNK
 from clearhead.wording import counted
 
@@ -117,7 +118,7 @@ def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
     if [file.name for file in files] == [VALIDATION] and (files[0].parent / SETTINGS).is_file():
         # The held-out text of a run is already in the template.
         return _pairs(files[0])
-    if not form.prefix or any(suffix(file) not in (".jsonl", ".ndjson") for file in files):
+    if not form.prefix:
         return []
     found = [_pairs(file, form.columns) for file in files]
     if not all(found):
@@ -127,8 +128,12 @@ def _answers(language: LanguageModel, files: Sequence[Path]) -> list[Pair]:
 
 
 def _pairs(file: Path, columns: Columns | None = None) -> list[Pair]:
+    """The prompts of a file with their answers; empty if it holds none."""
+    if columns is None or suffix(file) not in (".jsonl", ".ndjson"):
+        return list(read_prompts(file)) if prompt_form(file) else []
+
     def choose(have: list[str]) -> Sequence[str]:
-        names = select_columns(have, (PROMPT, ANSWER), columns)
+        names = select_columns(str(file), have, (PROMPT, ANSWER), columns)
         return names if {*names} <= {*have} else ()
 
     records = read_fields(file, choose)

@@ -9,6 +9,7 @@ from clearhead.config import Settings
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.datasets import SHIPPED_TEXTS, Dataset, absolute_path
 from clearhead.data.sources.documents import files
+from clearhead.data.sources.prompts import ANSWER, PROMPT
 from clearhead.data.sources.streams import suffix
 from clearhead.data.survey import FEW_DOCUMENTS
 from clearhead.models import GPTConfig
@@ -21,7 +22,6 @@ from clearhead.training.schedule import ScheduleConfig, StableSchedule
 
 Columns = Annotated[tuple[int | str, int | str], Field(strict=False)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
-PROMPT, ANSWER = "prompt", "answer"
 # The file in a run's folder that holds its held-out text.
 VALIDATION = "validation.jsonl"
 
@@ -86,7 +86,8 @@ class TextConfig(PlainTextConfig):
     template: str | None = None
     """Text with {prompt} and then {answer}, for files of such pairs; the loss covers only the answers."""
     columns: Columns | None = None
-    """Columns of prompts and answers, numbered from 0 or named. Default: 'prompt' and 'answer'."""
+    """Columns of prompts and answers, numbered from 0 or named. Default: found by their usual names, also in
+    chats and instructions."""
 
     @field_validator("template")
     @classmethod
@@ -114,7 +115,7 @@ class TextConfig(PlainTextConfig):
             return False
         found = [path for name in self.train for path in files(name)]
         return len(found) < FEW_DOCUMENTS and all(
-            suffix(path) not in (".jsonl", ".ndjson", ".parquet") for path in found
+            suffix(path) not in (".jsonl", ".ndjson", ".json", ".parquet") for path in found
         )
 
 

@@ -1,18 +1,21 @@
 """A recipe sized to a text: tokenizer, model and length of the run."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from clearhead.config import apply_overrides, parse_settings
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.data.sources.documents import check_texts
+from clearhead.data.sources.prompts import usual_template
 from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
 from clearhead.tasks.language.data import corpus_of
 from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTraining, TextConfig
-from clearhead.tasks.sizing import FittedRecipe, steps_of, with_changes
+from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training.schedule import StableSchedule
 from clearhead.wording import counted
@@ -21,6 +24,8 @@ from clearhead.wording import counted
 MAX_ALPHABET = 400
 # Typical of a vocabulary trained on the same text.
 BYTES_PER_TOKEN = 3.5
+# The share of prompts that must fit into the context with their answers, and the longest context for them.
+FITTING, MAX_CONTEXT = 0.98, 1024
 # The vocabulary of a text that is too short for a large one.
 SMALL_VOCABULARY = 1000
 
@@ -49,6 +54,10 @@ SIZES = (
     TextSize(500_000_000, 8000, 8, 512, 8, 512, 0.0, 2, 32768, 3e-3),
     TextSize(float("inf"), 32000, 12, 768, 12, 1024, 0.0, 1, 131072, 2e-3),
 )
+# Of a run that fine-tunes a model: passes over the text, tokens in all, peak learning rate, batch size.
+TUNING_EPOCHS, TUNING_TOKENS, TUNING_RATE, TUNING_BATCH = 5, 2_000_000, 1e-3, 4096
+# Most tokens that its vocabulary gains for new letters.
+NEW_TOKENS = 2000
 
 
 @dataclass(frozen=True)
@@ -68,8 +77,11 @@ class FittedText(FittedRecipe):
             tokens = f"{len(survey.alphabet)} characters"
         else:
             tokens = f"byte-level BPE, {recipe.tokenizer.vocabulary:,} tokens"
+        template = recipe.data.template
+        prompts = f"prompts with answers: set into {template!r}; only the answers are learned"
         return [
             text_line(survey),
+            *([prompts] if template else []),
             f"tokenizer: {tokens}",
             f"model: width {model.width}, ffn_width {model.ffn_width}, {counted(model.layers, 'layer')}, "
             f"{counted(model.attention.heads, 'head')}, context of {model.context_length} tokens, "
@@ -87,16 +99,52 @@ def fit_text(
     requested = apply_overrides({"data": {"train": list(paths)}}, changes)
     data = parse_settings(TextConfig, requested["data"], group="data")
     check_texts(data.paths)
+    if data.template is None and data.field is None and data.columns is None:
+        templates = {usual_template(path) for path in data.train}
+        data = data.model_copy(update={"template": templates.pop() if len(templates) == 1 else None})
     corpus = corpus_of(data, seed=1)
     corpus.example()
     with track_progress(corpus.paths(), progress):
         survey = corpus.survey
+    if setting(requested, "training", "init_from"):
+        return _tuned(data, survey, requested, changes)
     size = next(size for size in SIZES if survey.bytes <= size.bytes)
     tokenizer = _tokenizer(size, survey)
     tokens = survey.characters if tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
+    if data.template:
+        size = _for_prompts(size, survey, tokens / survey.characters)
     usual = max(200, int(size.epochs * tokens / size.batch_tokens))
     recipe = _recipe(size, data, tokenizer, steps_of(requested, usual))
     return FittedText(with_changes(recipe, requested, changes), survey, max(1, tokens))
+
+
+def _for_prompts(size: TextSize, survey: Survey, tokens_per_character: float) -> TextSize:
+    """The same size with a context that nearly all prompts fit into with their answers."""
+    long = tokens_per_character * float(np.quantile(survey.lengths, FITTING)) + len(SPECIAL_TOKENS)
+    context = max(size.context_length, min(MAX_CONTEXT, 1 << int(long).bit_length()))
+    return replace(size, context_length=context, batch_tokens=max(size.batch_tokens, 4 * context))
+
+
+def _tuned(
+    data: TextConfig, survey: Survey, requested: Mapping[str, Any], changes: Sequence[str]
+) -> FittedText:
+    """A short run at a low learning rate that falls to zero; the rest is the model's own."""
+    whole = LanguageRecipe(data=data, batches=TextBatchingConfig(tokens=TUNING_BATCH))
+    recipe = with_changes(whole, requested, changes)
+    one = survey.characters if recipe.tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
+    epochs = max(1.0, min(TUNING_EPOCHS, TUNING_TOKENS / max(1, one)))
+    steps = steps_of(requested, max(50, int(epochs * one / TUNING_BATCH)))
+    every = max(1, -(-steps // 8))
+    training = LanguageTraining(
+        steps=steps,
+        schedule=StableSchedule(learning_rate=TUNING_RATE, warmup=max(1, steps // 20), decay=1.0),
+        validate_every=every,
+        save_every=every,
+        patience=3,
+        new_tokens=NEW_TOKENS,
+    )
+    recipe = whole.model_copy(update={"training": training})
+    return FittedText(with_changes(recipe, requested, changes), survey, max(1, one))
 
 
 def text_line(survey: Survey) -> str:

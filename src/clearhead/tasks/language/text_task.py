@@ -10,6 +10,7 @@ from clearhead.data.sources.documents import check_texts
 from clearhead.data.store import PairStore, TextStore
 from clearhead.models import MODELS
 from clearhead.tasks.events import Note
+from clearhead.tasks.extension import extend_parent
 from clearhead.tasks.language.data import Instructions, Part, TextCorpus, write_held_out
 from clearhead.tasks.task import RunContext, Task
 from clearhead.text.tokenizer import UNK, Tokenizer
@@ -49,6 +50,11 @@ class TextTask(Task):
             if not data.validation:
                 with track_progress(corpus.paths(), context.progress):
                     context.ranks.first(lambda: bool(corpus.split))  # reads all files
+            if kind is Tokenizer and (
+                extended := context.ranks.first(lambda: extend_parent(context, recipe.training, corpus.texts))
+            ):
+                inherited, note = extended
+                yield Note(note)
         self.processor = context.processor(kind, lambda: self.make_processor(inherited))
         yield Note(f"tokenizer: {self.tokenizer.size:,} tokens ({recipe.tokenizer.kind})")
 

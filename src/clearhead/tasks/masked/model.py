@@ -188,7 +188,7 @@ class MaskedModel(TaskModel):
         return logits.softmax(-1)
 
     def _candidates(self, ids: Sequence[int], probabilities: Sequence[float]) -> tuple[Candidate, ...]:
-        pieces = self.tokenizer.pieces(ids)
+        pieces = map(self.tokenizer.piece, ids)
         return tuple(
             Candidate(piece, one) for piece, one in zip(pieces, probabilities, strict=True) if one > 0
         )

@@ -25,9 +25,13 @@ class CapturedPair:
     layers: Sequence[Tensor]
     words: Words
 
+    def agreement(self, aligner: Aligner) -> Tensor:
+        """How well each target word (row) and source word (column) agree, by one head."""
+        return align(self.layers, self.words, aligner)
+
     def links(self, aligner: Aligner) -> set[tuple[int, int]]:
         """The pairs of words that a head links, as (source, target) indices."""
-        return links(align(self.layers, self.words, aligner))
+        return links(self.agreement(aligner))
 
 
 def capture_pairs(
@@ -85,7 +89,7 @@ def _encode_words(tokenizer: Tokenizer, words: Sequence[str]) -> tuple[list[int]
     ids: list[int] = []
     numbers: list[int] = []
     for number, word in enumerate(words):
-        own = tokenizer.encode(normalize(word))
+        (own,) = tokenizer.encode_protected([normalize(word)])
         # Drop a lone space: in running text, a full stop or comma follows the word before it directly.
         own = own[1:] if len(own) > 1 and tokenizer.pieces(own[:1]) == ["▁"] else own
         ids += own

@@ -10,11 +10,12 @@ from typing import Literal
 
 from clearhead.data.build import cached_store
 from clearhead.data.cache import cache_folder
-from clearhead.data.cleaning import Tally, clean, normalized
+from clearhead.data.cleaning import Tally, clean, matched, normalized, sample
 from clearhead.data.pair import TaggedPair
 from clearhead.data.sources.corpus import DataPath, Pair, corpus_hash, pair_files, read_pairs, reader_name
 from clearhead.data.splits import HeldOut, Part, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore
+from clearhead.data.typography import typeset, variant
 from clearhead.tasks.translation.directions import Direction, tag_ids, tags
 from clearhead.tasks.translation.recipe import PARTS, CorpusConfig, DataConfig, TranslationRecipe
 from clearhead.text.kinds import PLACEHOLDERS
@@ -23,7 +24,7 @@ from clearhead.text.tokenizer import Tokenizer
 # More pairs do not improve a tokenizer.
 TOKENIZER_PAIRS = 1_000_000
 # Version of reading, normalising, cleaning and splitting: raising it invalidates cached stores.
-PREPARATION = 3
+PREPARATION = 4
 
 
 @dataclass
@@ -51,11 +52,11 @@ class Corpus:
     ) -> Iterator[TaggedPair]:
         """The pairs of a part in every direction, with the tag ids of the target languages."""
         for number in self._numbers:
-            there, *back = (tags.get(one.target) for one in self.config.corpora[number].directions)
+            there, *back = self.config.corpora[number].directions
             for pair in self._part(number, part, tally):
-                yield TaggedPair(pair, there)
-                for tag in back:
-                    yield TaggedPair(pair.swapped, tag)
+                yield from self._variants(pair, there, part, tags)
+                for direction in back:
+                    yield from self._variants(pair.swapped, direction, part, tags)
 
     def by_direction(self, part: Part) -> dict[Direction, list[Pair]]:
         """The pairs of a part by direction."""
@@ -104,11 +105,27 @@ class Corpus:
         files = getattr(corpus, part)
         return normalized(_read(corpus, files) if files else self._held_out(number, part), tally)
 
+    def _variants(
+        self, pair: Pair, direction: Direction, part: Part, tags: Mapping[str, int]
+    ) -> Iterator[TaggedPair]:
+        """A pair in one direction; to train on, with the typography and the variants of the settings."""
+        tag, cleaning = tags.get(direction.target), self.config.cleaning
+        if part != "train":
+            yield TaggedPair(pair, tag)
+            return
+        if cleaning.typeset_targets:
+            pair = Pair(pair.source, typeset(pair.target, direction.target))
+        yield TaggedPair(pair, tag)
+        if changed := variant(pair, cleaning.variants):
+            yield TaggedPair(changed, tag)
+
     def _train(self, number: int, tally: Tally | None) -> Iterator[Pair]:
         """The training pairs; at the end of the stream, the held-out pairs are kept in memory."""
         held: HeldOut = {"validation": [], "test": []}
-        everything = self._cleaned(number, tally)
-        yield from self._splits[number].train(everything, held) if self._holds_out else everything
+        pairs = self._cleaned(number, tally)
+        pairs = self._splits[number].train(pairs, held) if self._holds_out else pairs
+        # Held-out pairs stay as they are, so that scores of models with other settings can be compared.
+        yield from matched(pairs, tally) if self.config.cleaning.drop_mismatched else pairs
         self._held[number] = held
 
     def _held_out(self, number: int, part: Literal["validation", "test"]) -> list[Pair]:
@@ -118,11 +135,19 @@ class Corpus:
 
     def _cleaned(self, number: int, tally: Tally | None) -> Iterator[Pair]:
         corpus = self.config.corpora[number]
-        return clean(_read(corpus, corpus.train), self.config.cleaning, tally)
+        pairs = _read(corpus, corpus.train)
+        if corpus.sample:
+            # Files of another run, which have no header.
+            held_out = (read_pairs(file, corpus.languages, (0, 1)) for file in corpus.without)
+            without = chain.from_iterable(held_out)
+            pairs = sample(pairs, corpus.sample, without)
+        return clean(pairs, self.config.cleaning, tally)
 
     def _sizes(self, number: int) -> tuple[int, int]:
         """How many pairs of the training files are held out for validation and test."""
         corpus, sizes = self.config.corpora[number], self.config.hold_out
+        if corpus.train_only or corpus.sample:
+            return 0, 0
         return (0 if corpus.validation else sizes.validation, 0 if corpus.test else sizes.test)
 
     @property
@@ -135,7 +160,8 @@ class Corpus:
             UnsplitCorpus(self._cleaned(number, None), corpus.languages, *self._sizes(number))
             for number, corpus in enumerate(self.config.corpora)
         ]
-        return hold_out(whole, self.seed)
+        seed = self.config.hold_out.seed
+        return hold_out(whole, self.seed if seed is None else seed)
 
 
 def _read(corpus: CorpusConfig, files: tuple[DataPath, ...]) -> Iterator[Pair]:

@@ -1,5 +1,6 @@
 """Translation directions, and the tags that select a target language (Johnson et al. 2017)."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,6 +34,13 @@ def tags(directions: Iterable[Direction]) -> dict[str, str]:
     """The tag of each target language; empty if there is only one."""
     languages = targets(directions)
     return {language: language_tag(language) for language in languages} if len(languages) > 1 else {}
+
+
+def has_tags(tokenizer: Tokenizer) -> bool:
+    """Whether a tokenizer belongs to a model for several target languages."""
+    return any(
+        re.fullmatch(r"<2\w+>", token) for token in (*tokenizer.special_tokens, *tokenizer.added_tokens)
+    )
 
 
 def tag_ids(directions: Iterable[Direction], tokenizer: Tokenizer) -> dict[str, int]:

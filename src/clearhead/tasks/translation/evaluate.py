@@ -13,8 +13,10 @@ from clearhead.checkpoint import SETTINGS
 from clearhead.config import read_toml
 from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
 from clearhead.data.progress import ProgressCallback, ignore_progress
+from clearhead.data.sources.columns import Columns, ColumnsError, columns_option
 from clearhead.data.sources.corpus import DataPath, Pair, read_pairs
 from clearhead.data.sources.streams import lines
+from clearhead.data.sources.tables import tsv_rows
 from clearhead.data.store import PairStore
 from clearhead.errors import DataError, ModelError
 from clearhead.tasks.evaluation import Evaluation
@@ -134,13 +136,21 @@ class EvaluationReport:
     comparisons: "list[Comparison]"
 
 
-def held_out_pairs(path: DataPath | None, folder: Path, direction: Direction) -> HeldOutPairs:
+def held_out_pairs(
+    path: DataPath | None, folder: Path, direction: Direction, columns: Columns | None = None
+) -> HeldOutPairs:
     """The pairs in a file, or the test pairs that training held out, in the model's folder."""
     if path is None:
-        path = folder / file_name("test", direction, saved_directions(read_toml(folder / SETTINGS)))
-        if not path.exists() or not path.stat().st_size:
+        file = folder / file_name("test", direction, saved_directions(read_toml(folder / SETTINGS)))
+        if not file.exists() or not file.stat().st_size:
             raise DataError(f"{folder}: this folder has no held-out test pairs; name a file with --pairs")
-    pairs = [Pair(normalize(source), normalize(target)) for source, target in read_pairs(path, direction)]
+        read = (Pair(row[0], row[1]) for _, row in tsv_rows(file))
+    else:
+        read = read_pairs(path, direction, columns)
+    try:
+        pairs = [Pair(normalize(source), normalize(target)) for source, target in read]
+    except ColumnsError as error:
+        raise error.naming(columns_option(error.columns)) from None
     lines = [line for line, pair in enumerate(pairs) if pair.source and pair.target]
     return HeldOutPairs([pairs[line] for line in lines], lines, len(pairs))
 
@@ -167,6 +177,7 @@ def evaluate(
     folder: Path,
     *,
     pairs: DataPath | None = None,
+    columns: Columns | None = None,
     source: str | None = None,
     target: str | None = None,
     against: Path | None = None,
@@ -176,7 +187,7 @@ def evaluate(
 ) -> Evaluation:
     """Scores on pairs, or on those held out in the model's folder; `out` receives the translations."""
     direction = chosen(model.directions, source, target, settings=("--from", "--to"))
-    test = held_out_pairs(pairs, folder, direction)
+    test = held_out_pairs(pairs, folder, direction, columns)
     # Errors in the other system or the output file are reported before the work begins.
     other = _other_system(against, direction, test, model.device) if against else None
     if out:
@@ -191,7 +202,8 @@ def evaluate(
         other, _ = _translations(other, test, direction.target, options, progress, notes)
     report = scored(test.pairs, translations, direction.target, other)
     title = f"{model.name}, {direction}," if len(model.directions) > 1 else model.name
-    record = {**asdict(report), "blank": test.blank, "too_long": too_long}
+    main = {score.name.lower(): score.value for score in report.scores[:1]}
+    record = {**main, **asdict(report), "blank": test.blank, "too_long": too_long}
     return Evaluation(tuple(_lines(report, title, against)), record, tuple(notes))
 
 

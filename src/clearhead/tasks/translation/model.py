@@ -14,7 +14,7 @@ from torch import Tensor
 from clearhead.checkpoint import Checkpoint
 from clearhead.config import parse_settings
 from clearhead.data.progress import ProgressCallback, ignore_progress
-from clearhead.data.sources.corpus import DataPath
+from clearhead.data.sources.corpus import Columns, DataPath
 from clearhead.decoding import Tree
 from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.alignment import Aligner, WordAlignment
@@ -25,9 +25,11 @@ from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.model import TaskModel
 from clearhead.tasks.scoring import TextScore
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
+from clearhead.tasks.translation.documents import Document, DocumentTranslator
 from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
 from clearhead.tasks.translation.pair import pair_logits, source_tokens, target_tokens
 from clearhead.tasks.translation.search import Translation, search, search_all
+from clearhead.text.blocks import Format
 from clearhead.text.normalize import normalize
 from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import EOS, Tokenizer
@@ -185,6 +187,29 @@ class TranslationModel(TaskModel):
             done += len(chunk)
         self._warn(unspelled)
 
+    def translate_document(
+        self,
+        text: str,
+        to: str | None = None,
+        *,
+        format: Format = "markdown",
+        mark: float | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        repetition_penalty: float = 1.0,
+        no_repeat: int = 0,
+    ) -> Document:
+        """Translates a document in Markdown or plain text, all sentences in one batch.
+
+        Its structure is kept, and so are numbers, URLs, addresses, code, placeholders, tags and emoji.
+        Sentences whose confidence is below `mark` are marked ⟪like this⟫. The other keyword arguments are
+        those of `translate`.
+        """
+        options = TranslateOptions(
+            beam, length_penalty=length_penalty, repetition_penalty=repetition_penalty, no_repeat=no_repeat
+        )
+        return DocumentTranslator(self, to, format=format, mark=mark, options=options).translate(text)
+
     def stream(
         self,
         texts: Iterable[str],
@@ -330,13 +355,14 @@ class TranslationModel(TaskModel):
         beam: int | None = None,
         length_penalty: float | None = None,
         out: Path | str | None = None,
+        columns: Columns | None = None,
         progress: ProgressCallback = ignore_progress,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
         """BLEU, chrF and TER on pairs, or on the test pairs held out in the model's folder.
 
         `against` is another model, or a file of its translations, to compare with; `out` receives the
-        translations. `source` and `target` choose among several languages.
+        translations. `source` and `target` choose among several languages, `columns` among those of the file.
         """
         from clearhead.tasks.translation.evaluate import evaluate
 
@@ -344,6 +370,7 @@ class TranslationModel(TaskModel):
             self,
             self._held_out(folder),
             pairs=pairs,
+            columns=columns,
             source=source,
             target=target,
             against=None if against is None else Path(against),

@@ -34,7 +34,15 @@ from clearhead.tasks.init_from import (
     with_tokenizer,
 )
 from clearhead.tasks.recipe import Recipe
-from clearhead.tasks.translation.directions import Direction, saved_directions, tag_ids, tags
+from clearhead.tasks.translation.directions import (
+    UNK,
+    Direction,
+    has_tags,
+    saved_directions,
+    tag_ids,
+    tags,
+    targets,
+)
 from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.languages import check_language
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
@@ -53,6 +61,8 @@ class HoldOut(Settings):
 
     validation: NonNegativeInt = 1000
     test: NonNegativeInt = 1000
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
+    """Which pairs are held out. Default: training.seed. Set it to compare runs with several seeds."""
 
 
 class CorpusConfig(Settings):
@@ -68,8 +78,15 @@ class CorpusConfig(Settings):
     """Default: pairs of the training files (see hold_out)."""
     test: Files = ()
     """Default: pairs of the training files (see hold_out)."""
+    train_only: bool = False
+    """Hold nothing out of it, for instance of what another model translated; it then changes no split."""
     columns: Columns | None = None
     """Columns of source and target, numbered from 0 or named. Default: found by language or name."""
+
+    sample: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the training pairs to use, always the same ones; nothing is held out from a sample."""
+    without: Files = ()
+    """Files whose sentences a sample must not contain, such as the test set of another model."""
 
     @field_validator("source", "target")
     @classmethod
@@ -79,7 +96,7 @@ class CorpusConfig(Settings):
         except TextError as error:
             raise ValueError(str(error)) from None
 
-    @field_validator("train", "validation", "test", mode="before")
+    @field_validator("train", "validation", "test", "without", mode="before")
     @classmethod
     def _check_files(cls, files: object, info: ValidationInfo) -> object:
         """Aligned files are lists in TOML and tuples here."""
@@ -94,7 +111,7 @@ class CorpusConfig(Settings):
 
     def absolute(self) -> "CorpusConfig":
         """The same corpus with absolute paths."""
-        parts = {part: tuple(map(_absolute, getattr(self, part))) for part in PARTS}
+        parts = {part: tuple(map(_absolute, getattr(self, part))) for part in (*PARTS, "without")}
         return self.model_copy(update=parts)
 
     @property
@@ -109,7 +126,7 @@ class CorpusConfig(Settings):
 
     @property
     def paths(self) -> list[DataPath]:
-        return [*self.train, *self.validation, *self.test]
+        return [*self.train, *self.validation, *self.test, *self.without]
 
 
 class DataConfig(Settings):
@@ -121,6 +138,8 @@ class DataConfig(Settings):
     corpora: Annotated[tuple[CorpusConfig, ...], Field(strict=False, min_length=1)]
     """One [[data.corpora]] table each."""
     hold_out: HoldOut = HoldOut()
+    mix: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of the pairs that come from the data of training.init_from, so that less of it is forgotten."""
     cleaning: CleaningConfig = CleaningConfig()
 
     @model_validator(mode="wrap")
@@ -160,7 +179,7 @@ class DataConfig(Settings):
 
     def without_files(self) -> dict[str, Any]:
         """All settings but the paths: files are recognised by their content."""
-        return self.model_dump(mode="json", exclude={"corpora": {"__all__": set(PARTS)}})
+        return self.model_dump(mode="json", exclude={"corpora": {"__all__": {*PARTS, "without"}}})
 
     @property
     def directions(self) -> tuple[Direction, ...]:
@@ -223,6 +242,9 @@ class TranslationTraining(TrainingConfig):
     regulariser: RegulariserConfig | None = None
     """Compares two passes over each sentence: rdrop or simcut; a step then takes about twice as long."""
     distillation: DistillationConfig | None = None
+    copying: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Share of pairs in which names and numbers become placeholders, so that the model learns to copy what
+    they stand for; a tokenizer without byte fallback has none."""
     monitor: Literal["loss", "bleu"] = "loss"  # pyright: ignore
     """Validation metric that selects the best weights."""
 
@@ -262,6 +284,8 @@ class TranslationRecipe(Recipe):
             raise ValueError(
                 "training.parallel is 'fsdp', but recurrent models cannot be sharded; use 'data_parallel'"
             )
+        if self.data.mix and not self.training.init_from:
+            raise ValueError("data.mix takes pairs of training.init_from, which is missing; name a model")
         held_out = self.data.holds_out("validation")
         if self.training.monitor == "bleu" and not held_out:
             raise ValueError("training.monitor is 'bleu', but no pairs are held out for validation")
@@ -300,7 +324,12 @@ class TranslationRecipe(Recipe):
         recipe._check_languages(tokenizer)
         recipe = with_tokenizer(recipe, tokenizer)
         start = recipe.training.init_from
-        return with_model_of(recipe, Path(start)) if start else recipe
+        if not start:
+            return recipe
+        # Not at the top of the file: it needs the settings here.
+        from clearhead.tasks.translation.mixing import with_parent_data
+
+        return with_parent_data(with_model_of(recipe, Path(start)), Path(start))
 
     def inherited_tokenizer(self) -> Tokenizer | None:
         """The tokenizer of the model that the run starts from, or of its teacher; they must agree."""
@@ -335,5 +364,19 @@ class TranslationRecipe(Recipe):
                     f"{TEACHER}: {folder} translates {', '.join(map(str, known))}, not {', '.join(missing)}; "
                     "name another teacher"
                 )
+        if self.training.init_from and self.training.new_tokens:
+            self._check_extensible(tokenizer, Path(self.training.init_from))
+            return
         with naming(INIT_FROM if self.training.init_from else TEACHER):
             tag_ids(directions, tokenizer)
+
+    def _check_extensible(self, tokenizer: Tokenizer, parent: Path) -> None:
+        """Checks that the parent can learn the target languages; a model with tags can learn any."""
+        known = targets(saved_directions(read_toml(parent / SETTINGS)))
+        new = [code for code in targets(self.data.directions) if code not in known]
+        if new and UNK not in known and not has_tags(tokenizer):
+            raise ModelError(
+                f"{INIT_FROM}: {parent.name} translates into {', '.join(known)} only, not {', '.join(new)}; "
+                "start from a model for several languages such as en-de-fr, or train a new one "
+                "(clearhead train --pairs)"
+            )

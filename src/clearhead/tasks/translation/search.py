@@ -16,8 +16,9 @@ from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 # Maximum number of tokens that a translation has more than its source (Vaswani et al. 2017).
 EXTRA_TOKENS = 50
-# Maximum of rows times source length in a batch; larger batches are not faster.
+# Maximum of rows times source length in a batch; on a CPU, larger batches are not faster.
 BATCH_TOKENS = 4096
+GPU_BATCH_TOKENS = 16384
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,7 +78,8 @@ def search_all(
     `before` counts earlier sources, for the seed of each.
     """
     found: list[list[Hypothesis]] = [[] for _ in sources]
-    for rows in by_length([len(ids) for ids in sources], BATCH_TOKENS):
+    budget = BATCH_TOKENS if model.readout_weight.device.type == "cpu" else GPU_BATCH_TOKENS
+    for rows in by_length([len(ids) for ids in sources], budget):
         numbers = [before + row for row in rows]
         hypotheses = search(model, tokenizer, [sources[row] for row in rows], numbers, options)
         for row, best in zip(rows, hypotheses, strict=True):

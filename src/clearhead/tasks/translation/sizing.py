@@ -11,12 +11,15 @@ from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
+from clearhead.data.sources import READERS
 from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs
+from clearhead.data.sources.streams import compression, suffix
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import Seq2SeqConfig, TranslatorConfig
 from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
 from clearhead.tasks.translation.data import training_files
 from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe, TranslationTraining
+from clearhead.tasks.translation.tuning import TUNING_HELD_OUT, tuned_recipe
 from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import InverseSquareRootSchedule
@@ -24,6 +27,8 @@ from clearhead.wording import counted
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
+# Most pairs held out for each of validation and test.
+HELD_OUT = 1000
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ class FittedPairs(FittedRecipe):
     tally: Tally
     tokens: int
     """Estimated target tokens per epoch."""
+    notes: tuple[str, ...] = ()
 
     @property
     def epochs(self) -> float:
@@ -72,6 +78,7 @@ class FittedPairs(FittedRecipe):
             f"run: {counted(recipe.training.steps, 'step')} of about {recipe.batches.tokens:,} tokens "
             f"({self.epochs:.3g} epochs), validated every {recipe.training.validate_every:,}, stopped after "
             f"{recipe.training.patience} validations without improvement",
+            *self.notes,
         ]
 
 
@@ -96,10 +103,14 @@ def fit(
     if tally.kept < 20:
         shown = " and ".join(map(_shown, paths))
         raise DataError(f"{shown}: {tally}; a translator needs at least 20 pairs, better thousands")
-    held_out = min(1000, tally.kept // 20)
+    tuned = bool(setting(requested, "training", "init_from"))
+    held_out = min(TUNING_HELD_OUT if tuned else HELD_OUT, tally.kept // 20)
     data = data.model_copy(update={"hold_out": HoldOut(validation=held_out, test=held_out)})
-    size = next(size for size in SIZES if tally.kept <= size.pairs)
     tokens = int(words * SUBWORDS_PER_WORD)
+    if tuned:
+        recipe, notes = tuned_recipe(data, tally.kept, tokens, requested, changes)
+        return FittedPairs(recipe, tally, tokens, notes)
+    size = next(size for size in SIZES if tally.kept <= size.pairs)
     usual = max(200, size.epochs * _steps(tokens, size.batch_tokens))
     recipe = _recipe(size, data, steps_of(requested, usual))
     if setting(requested, "model", "kind") == "seq2seq":
@@ -139,7 +150,7 @@ def _steps(tokens: int, batch: int) -> int:
 def guess_languages(path: DataPath) -> tuple[str, str]:
     """The languages of a shipped data set or a file, by a name such as 'news.en-de.tsv' or by its content."""
     if isinstance(path, tuple):
-        codes = [re.sub(r"\.(gz|xz|zst)$", "", str(part)).rpartition(".")[2] for part in path]
+        codes = [_code(Path(part)) for part in path]
         if all(code in NAMES for code in codes):
             return codes[0], codes[1]
     elif str(path) in SHIPPED:
@@ -157,6 +168,12 @@ def guess_languages(path: DataPath) -> tuple[str, str]:
     raise SettingsError(
         f"{_shown(path)}: the languages are in neither the file name nor the content; add --from en --to de"
     )
+
+
+def _code(path: Path) -> str:
+    """The language in the name of one of two aligned files: 'de' for 'news.de.gz' or 'film.de.srt'."""
+    name = path.stem if compression(path) else path.name
+    return Path(name if suffix(path) not in READERS else Path(name).stem).suffix.removeprefix(".")
 
 
 def _shown(path: DataPath) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,6 +15,7 @@ from clearhead.data.batching.buckets import PaddedBatches
 from clearhead.data.batching.packing import PackedBatches
 from clearhead.data.batching.plan import Share
 from clearhead.data.bpe_dropout import BPEDropout
+from clearhead.data.copying import Copying, can_copy
 from clearhead.data.progress import track_progress
 from clearhead.data.sources.corpus import Pair, check_files
 from clearhead.errors import ModelError
@@ -22,15 +24,23 @@ from clearhead.layers.layout import Packed, Padded, PairLayout
 from clearhead.models import EncoderDecoder
 from clearhead.tasks.card import card, data_line, parameter_count
 from clearhead.tasks.events import Note
+from clearhead.tasks.extension import extend_parent
 from clearhead.tasks.init_from import naming
 from clearhead.tasks.records import write_named
 from clearhead.tasks.task import RunContext, Task
-from clearhead.tasks.translation.data import Corpus, learn_tokenizer, store, tally, training_files
-from clearhead.tasks.translation.directions import Direction, file_name
+from clearhead.tasks.translation.data import (
+    TOKENIZER_PAIRS,
+    Corpus,
+    learn_tokenizer,
+    store,
+    tally,
+    training_files,
+)
+from clearhead.tasks.translation.directions import Direction, file_name, has_tags, tags, targets
 from clearhead.tasks.translation.evaluate import Validator
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TEACHER, TranslationRecipe
-from clearhead.text.languages import NAMES
+from clearhead.text.languages import NAMES, language_tag
 from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import PAD, Tokenizer
 from clearhead.training import (
@@ -135,6 +145,10 @@ class TranslationTask(Task):
             yield Note("reusing the tokenizer …" if inherited else "training the tokenizer …")
             with track_progress(files, context.progress):
                 context.ranks.first(self.corpus.split)
+            extended = context.ranks.first(lambda: self._extended(context, inherited))
+            if extended:
+                inherited, note = extended
+                yield Note(note)
         self.processor = context.processor(
             Tokenizer, lambda: inherited or learn_tokenizer(self.corpus, recipe)
         )
@@ -166,6 +180,8 @@ class TranslationTask(Task):
         encode = None
         if dropout:
             encode = BPEDropout(self.store, self.processor, dropout, seed, recipe.model.max_tokens)
+        if (copying := recipe.training.copying) and can_copy(self.processor):
+            encode = Copying(self.store, self.processor, copying, seed, recipe.model.max_tokens, encode)
         return kind(self.store, recipe.batches, seed, Share(rank, ranks, batches_per_step), encode)
 
     def loss(self, model: EncoderDecoder, batch: Batch) -> Tensor:
@@ -199,6 +215,14 @@ class TranslationTask(Task):
     @classmethod
     def load(cls, checkpoint: Checkpoint) -> TranslationModel:
         return TranslationModel.from_checkpoint(checkpoint)
+
+    def _extended(self, context: RunContext, inherited: Tokenizer | None) -> tuple[Tokenizer, str] | None:
+        """The parent's tokenizer with what the pairs need, and a note on it; None if it has everything."""
+        directions = self.recipe.data.directions
+        several = bool(tags(directions)) or (inherited is not None and has_tags(inherited))
+        needed = [language_tag(language) for language in targets(directions)] if several else []
+        texts = partial(self.corpus.texts, TOKENIZER_PAIRS)
+        return extend_parent(context, self.recipe.training, texts, needed)
 
     def _unspelled(self, inherited: Tokenizer) -> str | None:
         """A warning if an inherited tokenizer cannot spell the first training pairs."""
