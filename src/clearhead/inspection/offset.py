@@ -15,7 +15,7 @@ class PositionOffset:
 
     first = 0
     """In the first row."""
-    longest = 0
+    in_full_row = 0
     """In the row with the most tokens; others are padded on the left."""
 
     @contextmanager
@@ -25,8 +25,9 @@ class PositionOffset:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if threading.get_ident() == thread:
                 positions = args[1] if len(args) > 1 else kwargs.get("positions")
-                self.first = 0 if positions is None else int(positions.flatten()[0])
-                self.longest = 0 if positions is None else int(positions.max()) - positions.shape[-1] + 1
+                known = positions is not None and positions.numel()
+                self.first = int(positions.flatten()[0]) if known else 0
+                self.in_full_row = int(positions.max()) - positions.shape[-1] + 1 if known else 0
 
         with ExitStack() as stack:
             for module in model.modules():

@@ -129,7 +129,7 @@ def capture(
                 if keep:
                     keep(site.name, kept)
                 else:
-                    trace._add(site, kept, search.log, offset.longest if embeds else None)
+                    trace._add(site, kept, search.log, offset.in_full_row if embeds else None)
                 return tensor
 
             return record

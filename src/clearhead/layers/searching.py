@@ -76,7 +76,7 @@ def rows_moved(rows: Int[Tensor, " rows"]) -> None:
 def end_search(steps: int, ends: Sequence[tuple[int, int]]) -> None:
     """Tells listeners that a search is over after some steps, with the last step and row of each sentence."""
     for listener in _listeners.get():
-        # An earlier search that nobody finished may have left its steps in the log.
+        # An earlier search that was abandoned may have left its steps in the log.
         before = listener.log.step - steps
         listener.log.ends = [End(before + step, row) for step, row in ends]
         listener.log = SearchLog()
