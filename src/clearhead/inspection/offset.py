@@ -25,9 +25,11 @@ class PositionOffset:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if threading.get_ident() == thread:
                 positions = args[1] if len(args) > 1 else kwargs.get("positions")
-                known = positions is not None and positions.numel()
-                self.first = int(positions.flatten()[0]) if known else 0
-                self.in_full_row = int(positions.max()) - positions.shape[-1] + 1 if known else 0
+                if positions is None or not positions.numel():
+                    self.first = self.in_full_row = 0
+                else:
+                    self.first = int(positions.flatten()[0])
+                    self.in_full_row = int(positions.max()) - positions.shape[-1] + 1
 
         with ExitStack() as stack:
             for module in model.modules():
