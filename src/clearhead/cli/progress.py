@@ -63,12 +63,17 @@ class Progress:
         live.transient = self.transient
         live.start()
 
-    def update(self, done: int, *details: str) -> None:
-        """Show that `done` units are done, and details, the most important first."""
+    def update(self, done: int, *details: str, seconds_left: float | None = None) -> None:
+        """Show that `done` units are done, and details, the most important first.
+
+        The time left is the given one, or what the mean rate so far suggests.
+        """
         now, units = monotonic(), plural(self.unit)
         rate = (done - self._initial) / max(now - self._started, 1e-9)
         speed = f"{rate:.1f} {units}/s"
-        left = f"{format_duration((self.total - done) / rate)} left" if self.total and rate else ""
+        if seconds_left is None and self.total and rate:
+            seconds_left = (self.total - done) / rate
+        left = f"{format_duration(seconds_left)} left" if seconds_left is not None else ""
         if self._bar:
             bar, task = self._bar
             first, *others = details or ("",)

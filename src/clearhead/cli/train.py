@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from shlex import quote
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,10 +31,10 @@ from clearhead.files import check_folder
 from clearhead.wording import plural
 
 if TYPE_CHECKING:
-    from clearhead.tasks.events import Compared, Event, Finished, Validation
+    from clearhead.tasks.events import Compared, Event, Finished, Note, Validation
     from clearhead.tasks.recipe import Recipe
     from clearhead.tasks.task import Task
-    from clearhead.training import Report
+    from clearhead.training import Report, TimeBudget
 
 SHOWN_STEPS = 50
 """Progress shows the mean over the last steps, because single batches differ in length and so in loss."""
@@ -59,6 +60,14 @@ def train(
     target: Annotated[str | None, option("Target language of the pairs.", "LANG", name="--to")] = None,
     overrides: Annotated[list[str] | None, option("Override a setting.", "NAME=VALUE", name="--set")] = None,
     resume: Annotated[bool, option("Continue the run in --out.", name="--resume")] = False,
+    minutes: Annotated[
+        float | None,
+        option("Train for this time, all in all; with --resume, so much longer.", "N", name="--minutes"),
+    ] = None,
+    decay_on_stop: Annotated[
+        bool,
+        option("After Ctrl-C, decay the learning rate, then write the model.", name="--decay-on-stop"),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Train a model from a recipe or from your own files.
@@ -67,10 +76,14 @@ def train(
     its choices. Ctrl-C saves the run. --resume continues a stopped or killed run; the final weights are
     bit-identical to those of an uninterrupted one (CPU, fp32).
 
+    --minutes sizes the run to a time on this machine: the model to its measured speed, the number of steps to
+    the clock, with a learning rate that reaches zero at the end.
+
     \b
     Examples:
       clearhead train quickstart --out runs/quickstart
       clearhead train --pairs my.en-de.tsv --out runs/mine
+      clearhead train --pairs my.en-de.tsv --out runs/mine --minutes 10
       clearhead train --text my.txt --out runs/writer
       clearhead train --masked --text my.txt --out runs/bert
       clearhead train --labels reviews.tsv --out runs/reviews
@@ -99,10 +112,12 @@ def train(
     if not resume:
         _check_one_source(recipe, given)
     folder, overrides, progress = _folder(recipe, out), overrides or [], FileProgress()
+    budget = _budget(minutes)
     from clearhead.tasks import run
 
     if resume:
-        show_run(run.resume(folder, overrides, progress), progress, folder, json)
+        events = run.resume(folder, overrides, progress, budget, decay_on_stop)
+        show_run(events, progress, folder, json)
         return
     if recipe:
         from clearhead.tasks.recipe import read_recipe
@@ -110,8 +125,18 @@ def train(
         chosen = read_recipe(recipe, overrides)
     else:
         run.check_new_run(folder)  # before sizing, which may read large files
-        chosen = sized_recipe(given, (source, target), overrides)
-    show_run(run.train(chosen, folder, progress), progress, folder, json)
+        chosen = sized_recipe(given, (source, target), overrides, budget)
+    show_run(run.train(chosen, folder, progress, budget, decay_on_stop), progress, folder, json)
+
+
+def _budget(minutes: float | None) -> "TimeBudget | None":
+    """The time budget, which starts now: before torch is imported."""
+    if minutes is None:
+        return None
+    started = perf_counter()
+    from clearhead.training.budget import TimeBudget
+
+    return TimeBudget(minutes, started=started)
 
 
 def _check_one_source(recipe: Path | None, given: dict[str, list[str] | None]) -> None:
@@ -140,35 +165,58 @@ def _folder(recipe: Path | None, out: Path | None) -> Path:
 
 
 def sized_recipe(
-    files: dict[str, list[str] | None], languages: tuple[str | None, str | None], overrides: list[str]
+    files: dict[str, list[str] | None],
+    languages: tuple[str | None, str | None],
+    overrides: list[str],
+    budget: "TimeBudget | None" = None,
 ) -> "Recipe":
     """A recipe sized to the files of one option; prints what was chosen and how long it will take."""
     from clearhead.training.devices import choose_device
 
     option, paths = next((option, paths) for option, paths in files.items() if paths)
-    fitted = (
-        _fit_pairs(paths, languages, overrides) if option == "--pairs" else _fit(option, paths, overrides)
-    )
+    if option == "--pairs":
+        fitted = _fit_pairs(paths, languages, overrides, budget)
+    else:
+        fitted = _fit(option, paths, overrides, budget)
     for choice in fitted.choices():
         print_status(choice)
     device = choose_device(fitted.recipe.training.device)
-    print_status(f"time: at most about {format_duration(fitted.seconds(device))} on this {device.type}")
+    seconds = fitted.seconds(device)
+    print_status(_time(seconds, device.type, budget))
     return fitted.recipe
 
 
-def _fit_pairs(paths: list[str], languages: tuple[str | None, str | None], overrides: list[str]) -> Any:
+def _time(seconds: float, device: str, budget: "TimeBudget | None") -> str:
+    """The time that a run will take."""
+    about = f"about {format_duration(seconds)} on this {device}"
+    if budget is None:
+        return f"time: at most {about}"
+    minutes = f"{budget.minutes:,g} {'minute' if budget.minutes == 1 else 'minutes'}"
+    if seconds < 0.9 * budget.seconds_left:
+        return f"time: {about}; the data needs no more of the {minutes}"
+    return f"time: {minutes}; the clock decides the number of steps"
+
+
+def _fit_pairs(
+    paths: list[str],
+    languages: tuple[str | None, str | None],
+    overrides: list[str],
+    budget: "TimeBudget | None",
+) -> Any:
     from clearhead.tasks.translation.sizing import fit
 
     source, target = languages
     if bool(source) != bool(target):
         raise SettingsError("--from and --to: pass both, or neither if the file name has the languages")
     known = (source, target) if source and target else None
-    return fit([pairs_location(one) for one in paths], known, overrides, FileProgress())
+    return fit([pairs_location(one) for one in paths], known, overrides, FileProgress(), budget)
 
 
-def _fit(option: str, paths: list[str], overrides: list[str]) -> Any:
+def _fit(option: str, paths: list[str], overrides: list[str], budget: "TimeBudget | None") -> Any:
     module, _, function = SIZINGS[option].partition(":")
-    return getattr(import_module(f"clearhead.tasks.{module}"), function)(paths, overrides, FileProgress())
+    sizing = getattr(import_module(f"clearhead.tasks.{module}"), function)
+    more = {"budget": budget} if budget and option in SIZED_TO_TIME else {}
+    return sizing(paths, overrides, FileProgress(), **more)
 
 
 SIZINGS = {
@@ -180,6 +228,10 @@ SIZINGS = {
     "--captions": "captioning.sizing:fit_captions",
 }
 """What sizes a recipe to the files of each option; imported only when used, because torch loads slowly."""
+
+
+SIZED_TO_TIME = ("--text",)
+"""Those that also size the model to a time budget; for the others, it decides only the number of steps."""
 
 
 def show_run(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
@@ -197,24 +249,30 @@ def show_run(events: "Iterator[Event]", files: FileProgress, folder: Path, json:
 
 
 def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, json: bool) -> None:
-    from clearhead.tasks.events import Compared, Finished, Note, Started, Validation
-    from clearhead.training import Report
+    from clearhead.tasks.events import Compared, Finished, Note, Rescheduled, Saved, Started, Validation
+    from clearhead.training import Pace, Report
 
+    pace = Pace()
     reports: deque[Report] = deque(maxlen=SHOWN_STEPS)
     units = ""
     with Progress("training", "step") as progress:
         for event in events:
             match event:
-                case Note(text):
-                    print_status(text)
-                    if text.endswith(BUSY):
-                        files.label = text.removesuffix(BUSY)
+                case Note():
+                    _show_note(event, files)
                 case Started():
                     progress.start(event.steps, event.done)
                     units = plural(_task(folder).unit)
+                    pace = Pace(event.validate_every, event.save_every)
+                case Rescheduled():
+                    progress.total = event.steps
                 case Report():
                     reports.append(event)
-                    progress.update(event.step, *_details(reports, units))
+                    pace.step_done()
+                    left = pace.seconds_left(event.step, progress.total or event.step)
+                    progress.update(event.step, *_details(reports, units), seconds_left=left)
+                case Saved():
+                    pace.pause_done(event.step)
                 case Validation():
                     _show_validation(event, json, progress)
                 case Compared():
@@ -223,6 +281,12 @@ def _show_events(events: "Iterator[Event]", files: FileProgress, folder: Path, j
                 case Finished():
                     progress.stop()
                     _finish(event, folder, json)
+
+
+def _show_note(event: "Note", files: FileProgress) -> None:
+    print_status(event.text)
+    if event.text.endswith(BUSY):
+        files.label = event.text.removesuffix(BUSY)
 
 
 def _show_validation(event: "Validation", json: bool, progress: Progress) -> None:

@@ -22,6 +22,16 @@ class Started:
 
     done: int
     steps: int
+    validate_every: int = 0
+    save_every: int = 0
+
+
+@dataclass(frozen=True)
+class Rescheduled:
+    """The run will end at another step than planned, as its time budget or a request to stop demands."""
+
+    step: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -128,4 +138,4 @@ class Compared:
         return {"parent": self.parent, "compared": rows}
 
 
-Event = Note | Started | Report | Validation | Saved | Compared | Finished
+Event = Note | Started | Rescheduled | Report | Validation | Saved | Compared | Finished

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from clearhead.checkpoint import CARD, WEIGHTS, save_weights, weights
+from clearhead.checkpoint import CARD, SETTINGS, WEIGHTS, save_weights, weights
+from clearhead.config import settings_toml
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.evaluation.metric import Metric
 from clearhead.tasks.card import parameter_count, with_parents
 from clearhead.tasks.comparison import compare
-from clearhead.tasks.events import Event, Finished, Note, Saved, Started, Validation
+from clearhead.tasks.events import Event, Finished, Note, Rescheduled, Saved, Started, Validation
 from clearhead.tasks.extension import parent_folder
 from clearhead.tasks.init_from import init_weights_from
 from clearhead.tasks.records import NoRecords, Records, add_final, draw_curves, write_named
@@ -24,15 +25,23 @@ from clearhead.training import (
     DivergedError,
     Feed,
     Interrupt,
+    Pace,
     Prefetcher,
     Report,
     average_weights,
     interpolate,
 )
+from clearhead.training.config import TrainingConfig
+from clearhead.training.ranks import StopRequests
+from clearhead.training.schedule import cooldown, decaying_to
 from clearhead.training.tensors import read_weights
 from clearhead.wording import counted
 
 INTERRUPTED = "interrupted"
+# Steps after which the speed is known well enough to plan a run by it.
+STEPS_BEFORE_PLAN = 10
+# The decay of a run that is stopped takes this share of the steps so far, and at least so many.
+STOP_SHARE, MIN_STOP_STEPS = 0.1, 10
 # The file of the weights that a fine-tuned model started from.
 INITIAL = "initial.safetensors"
 # Settings that a resumed run may change: device, length and intervals, and remedies for divergence.
@@ -132,7 +141,7 @@ class TrainingLoop:
     """A run's steps and the events between them."""
 
     def __init__(self, task: Task, model: nn.Module, context: RunContext):
-        self.task, self.context, self.config = task, context, task.recipe.training
+        self.task, self.context = task, context
         self.ranks, self.states = context.ranks, context.states
         self.monitor = monitored(task)
         self.states.better = "higher" if self.monitor.higher_is_better else "lower"
@@ -142,18 +151,34 @@ class TrainingLoop:
         self.early_stopping = EarlyStopping()
         self.window = MetricWindow()
         self.saved_at = perf_counter()
+        self.cooled_down: dict[str, torch.Tensor] | None = None
+        self.planned = False
+
+    @property
+    def config(self) -> TrainingConfig:
+        """The settings of the run, with its present schedule and number of steps."""
+        return self.trainer.config
 
     def events(self) -> Generator[Event, None, Finished]:
         saved = self.states.latest(self.trainer.parallel.allocate)
         if saved:
             self._load(saved)
             yield Note(f"resumed after step {self.trainer.step:,}{self._rank_change(len(saved['random']))}")
+        elif self.context.budget and self.context.budget.most_steps is None:
+            self.context.budget.most_steps = self.config.steps
         if self.ranks.count > 1:
             yield Note(
                 f"ranks: {self.ranks.count} ({self.config.parallel}); a step takes "
                 f"{counted(self.trainer.batches_per_step, 'batch')} over all ranks"
             )
-        yield Started(self.trainer.step, self.config.steps)
+        config, budget = self.config, self.context.budget
+        self.pace = Pace(config.validate_every, config.save_every, budget.clock if budget else perf_counter)
+        yield Started(self.trainer.step, config.steps, config.validate_every, config.save_every)
+        if budget:
+            self.next_check = self.trainer.step + STEPS_BEFORE_PLAN
+            self.first_check = 0.9 * budget.seconds_left
+            end = max(config.steps, self.trainer.step + 2 * STEPS_BEFORE_PLAN)
+            yield from self._plan(min(end, budget.most_steps or end))
         self.feed = self._feed()
         out = self.context.out
         records = Records(out, self.trainer.step) if self.ranks.rank == 0 else NoRecords()
@@ -176,9 +201,12 @@ class TrainingLoop:
 
         Rank 0 gets them; all ranks must call this together.
         """
-        average, states = self.config.average, self.states
-        chosen = self.ranks.first(lambda: states.to_average(average) if average else states.best_weights(1))
-        last = {} if chosen else self.trainer.full_weights()
+        average, states, chosen, last = self.config.average, self.states, [], self.cooled_down
+        if last is None:
+            chosen = self.ranks.first(
+                lambda: states.to_average(average) if average else states.best_weights(1)
+            )
+            last = {} if chosen else self.trainer.full_weights()
         if self.ranks.rank:
             return {}
         final = average_weights(chosen) if chosen else last
@@ -209,10 +237,11 @@ class TrainingLoop:
         return Prefetcher(feed, lambda batch: batch.pin())
 
     def _loop(self, records: Records | NoRecords, interrupt: Interrupt) -> Generator[Event, None, str]:
-        config, requests = self.config, self.ranks.stop_requests()
+        requests = self.ranks.stop_requests()
         for report in self._steps():
-            step = report.step
+            config, step = self.config, report.step
             last = step == config.steps
+            self.pace.step_done()
             self.window.add(report)
             intervals = (config.report_every, config.validate_every, config.save_every)
             # At the same steps in all ranks, so that all notice divergence together.
@@ -222,25 +251,94 @@ class TrainingLoop:
                 records.add(step, "train", self.window.record(report))
                 self.window = MetricWindow()
             yield report
-            validation = self._validate(step) if step % config.validate_every == 0 or last else None
-            if validation:
-                records.add(step, "validation", validation.record())
-                yield validation
+            validation = None
+            if step % config.validate_every == 0 or last:
+                validation = yield from self._validated(step, records)
             due = bool(validation) or step % config.save_every == 0 or last
             overdue = perf_counter() - self.saved_at > 60 * config.save_minutes
-            interrupted, overdue = requests.poll(interrupt.requested, overdue)
+            interrupted, overdue, terminated, behind = requests.poll(
+                interrupt.requested, overdue, interrupt.terminated, self._plan_is_due(step)
+            )
             if due or overdue or interrupted:
-                self.trainer.synchronize()
-                self._save(validation, passing=not due)
-                yield Saved(step)
-            if validation and validation.best:
-                best = self.trainer.full_weights()
-                self.ranks.first(partial(save_weights, best, self.context.out / WEIGHTS))
+                yield from self._saved(validation, passing=not due)
             if interrupted:
+                if self.context.decay_on_stop and not terminated and not last:
+                    return (yield from self._cool_down(records, interrupt, requests))
                 return INTERRUPTED
-        if self.trainer.step >= config.steps:
-            return "all steps are done"
-        return f"no improvement in {config.patience} validations"
+            if behind and not last:
+                yield from self._replan(step)
+        if self.trainer.step >= self.config.steps:
+            budget = self.context.budget
+            in_time = budget is None or self.trainer.step == budget.most_steps
+            return "all steps are done" if in_time else "the time is over"
+        return f"no improvement in {self.config.patience} validations"
+
+    def _validated(
+        self, step: int, records: Records | NoRecords
+    ) -> Generator[Event, None, Validation | None]:
+        validation = self._validate(step)
+        if validation:
+            records.add(step, "validation", validation.record())
+            yield validation
+        return validation
+
+    def _saved(self, validation: Validation | None, passing: bool) -> Generator[Event, None, None]:
+        self.trainer.synchronize()
+        self._save(validation, passing)
+        if validation and validation.best:
+            best = self.trainer.full_weights()
+            self.ranks.first(partial(save_weights, best, self.context.out / WEIGHTS))
+        self.pace.pause_done(self.trainer.step)
+        yield Saved(self.trainer.step)
+
+    def _plan_is_due(self, step: int) -> bool:
+        """Whether to compare the plan with the clock: soon if the first steps are very slow."""
+        budget = self.context.budget
+        if budget is None:
+            return False
+        return step >= self.next_check or (not self.planned and budget.seconds_left < self.first_check)
+
+    def _replan(self, step: int) -> Generator[Event, None, None]:
+        """Moves the end of the run to the step at which its time will be over."""
+        budget = self.context.budget
+        assert budget
+        end = self.ranks.first(lambda: budget.end_of(step, self.pace))
+        self.planned, self.next_check = True, budget.next_check(step, end)
+        if budget.is_off(step, end, self.config.steps):
+            yield from self._plan(end)
+
+    def _plan(self, end: int) -> Generator[Event, None, None]:
+        """Ends the run at a step, where the learning rate reaches zero; config.toml is changed first."""
+        config, step = self.config, self.trainer.step
+        self.trainer.reschedule(decaying_to(config.schedule, step, config.steps, end), end)
+        recipe = self.task.recipe.model_copy(update={"training": self.config})
+        self.ranks.first(lambda: write_named(self.context.out / SETTINGS, settings_toml(recipe)))
+        if end != config.steps:
+            yield Rescheduled(step, end)
+
+    def _cool_down(
+        self, records: Records | NoRecords, interrupt: Interrupt, requests: StopRequests
+    ) -> Generator[Event, None, str]:
+        """Decays the learning rate to zero and keeps the weights; the saved state is that from before it."""
+        config, start = self.config, self.trainer.step
+        steps = min(max(MIN_STOP_STEPS, round(STOP_SHARE * start)), config.steps - start)
+        end = start + steps
+        yield Note(f"stopping after a decay of {counted(steps, 'step')}; press Ctrl-C again to stop at once")
+        self.trainer.reschedule(cooldown(config.schedule, start, config.steps, end), end)
+        yield Rescheduled(start, end)
+        for report in self.trainer.steps(self.feed):
+            self.window.add(report)
+            if report.step == end:
+                self.trainer.synchronize()
+                records.add(end, "train", self.window.record(report))
+            yield report
+            if requests.poll(False, False, interrupt.terminated, False)[2]:
+                return INTERRUPTED
+        validation = yield from self._validated(end, records)
+        if validation is None or validation.best:
+            self.cooled_down = self.trainer.full_weights()
+        decay = f"a decay of {counted(steps, 'step')}"
+        return f"stopped after {decay}; --resume continues from before it, step {start:,}"
 
     def _steps(self) -> Iterator[Any]:
         """Reports until the last step, or until validations stop improving."""

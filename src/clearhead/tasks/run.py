@@ -11,22 +11,33 @@ from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.errors import SettingsError, TrainingError
 from clearhead.files import leftover_files
 from clearhead.models import MODELS
-from clearhead.tasks.events import Event
+from clearhead.tasks.events import Event, Note
 from clearhead.tasks.loop import CHANGEABLE
 from clearhead.tasks.recipe import Recipe, parse_recipe
 from clearhead.tasks.records import write_named
-from clearhead.tasks.task import RunContext, Task
+from clearhead.tasks.task import ONE_STEP, RunContext, Task
 from clearhead.tasks.zoo import task_of
-from clearhead.training import StateFolder, join_ranks
+from clearhead.training import StateFolder, TimeBudget, join_ranks
 from clearhead.training.devices import on_gpu
+from clearhead.training.schedule import rescaled
 
 STATES = "training"
 # The file that a run creates first, and locks while it trains.
 LOCK = "lock"
 
 
-def train(recipe: Recipe, out: Path | str, progress: ProgressCallback = ignore_progress) -> Iterator[Event]:
+def train(
+    recipe: Recipe,
+    out: Path | str,
+    progress: ProgressCallback = ignore_progress,
+    budget: TimeBudget | None = None,
+    decay_on_stop: bool = False,
+) -> Iterator[Event]:
     """Trains a model into a new folder, reporting events; `progress` follows the reading of files.
+
+    A time budget decides the number of steps, at most those of the recipe, and the schedule follows; both
+    are written to the folder's settings. With `decay_on_stop`, Ctrl-C decays the learning rate to zero
+    before the run stops.
 
     Under torchrun all processes train together: rank 0 does what is done once, and every rank reports the
     same events.
@@ -38,13 +49,20 @@ def train(recipe: Recipe, out: Path | str, progress: ProgressCallback = ignore_p
         with StateFolder.of(out / STATES, recipe.training, ranks) as states:
             ranks.share(ranks.batches_per_step(recipe.training.accumulate))
             ranks.first(lambda: _start(recipe, out))
-            yield from _run(recipe, RunContext(out, ranks, states, progress))
+            yield from _run(recipe, RunContext(out, ranks, states, progress, budget, decay_on_stop))
 
 
 def resume(
-    out: Path, changes: Sequence[str] = (), progress: ProgressCallback = ignore_progress
+    out: Path,
+    changes: Sequence[str] = (),
+    progress: ProgressCallback = ignore_progress,
+    budget: TimeBudget | None = None,
+    decay_on_stop: bool = False,
 ) -> Iterator[Event]:
-    """Continues the run in a folder as if it had never stopped; a change is 'training.steps=9'."""
+    """Continues the run in a folder as if it had never stopped; a change is 'training.steps=9'.
+
+    With a time budget, the run continues for that time; its schedule then ends there.
+    """
     if not (out / SETTINGS).exists():
         raise TrainingError(f"{out}: no run to resume, {SETTINGS} is missing")
     if (out / WEIGHTS).exists() and not StateFolder(out / STATES).steps():
@@ -54,13 +72,15 @@ def resume(
             f"{out}: holds a model but no state to resume from; start another run from its weights: "
             f"--set training.init_from={out}"
         )
-    recipe = _resumed(out, changes)
+    recipe, note = _resumed(out, changes)
+    if note:
+        yield Note(note)
     with (
         join_ranks(recipe.training.device) as ranks,
         StateFolder.of(out / STATES, recipe.training, ranks) as states,
     ):
         ranks.first(lambda: write_named(out / SETTINGS, settings_toml(recipe)))
-        yield from _run(recipe, RunContext(out, ranks, states, progress))
+        yield from _run(recipe, RunContext(out, ranks, states, progress, budget, decay_on_stop))
 
 
 def check_new_run(out: Path) -> None:
@@ -93,14 +113,23 @@ def _start(recipe: Recipe, out: Path) -> None:
     write_named(out / SETTINGS, settings_toml(recipe))
 
 
-def _resumed(out: Path, changes: Sequence[str]) -> Any:
-    for change in changes:
-        path = ".".join(change.partition("=")[0].strip().split(".")[:2])
+def _resumed(out: Path, changes: Sequence[str]) -> tuple[Any, str]:
+    """The recipe of a run with changes, and what a changed number of steps means for its schedule."""
+    paths = [".".join(change.partition("=")[0].strip().split(".")[:2]) for change in changes]
+    for path, change in zip(paths, changes, strict=True):
         if path not in CHANGEABLE:
             raise SettingsError(f"--set {change}: a resumed run may change only {', '.join(CHANGEABLE)}")
-    settings = apply_overrides(read_toml(out / SETTINGS), changes)
-    recipe = parse_recipe(settings, location=str(out / SETTINGS))
-    return recipe.resolved(on_gpu(recipe.training.device))
+    saved = read_toml(out / SETTINGS)
+    recipe = parse_recipe(apply_overrides(saved, changes), location=str(out / SETTINGS))
+    note, training = "", recipe.training
+    if "training.steps" in paths and "training.schedule" not in paths:
+        before, done = parse_recipe(saved).training.steps, max(StateFolder(out / STATES).steps(), default=0)
+        if done < training.steps != before:
+            schedule, note = rescaled(training.schedule, done, before, training.steps)
+            recipe = recipe.model_copy(
+                update={"training": training.model_copy(update={"schedule": schedule})}
+            )
+    return recipe.resolved(on_gpu(recipe.training.device)), note
 
 
 def _run(recipe: Recipe, context: RunContext) -> Iterator[Event]:
@@ -108,7 +137,12 @@ def _run(recipe: Recipe, context: RunContext) -> Iterator[Event]:
     task = tasks.TASKS[recipe.kind](recipe)
     context.ranks.first(lambda: _remove_half_written(context.out))
     yield from task.prepare(context)
-    yield (yield from task.fit(context))
+    finished = yield from task.fit(context)
+    if context.budget and finished.step == ONE_STEP:
+        yield Note(
+            f"--minutes: a model of kind {recipe.model.kind!r} is fitted in one pass, whatever its time"
+        )
+    yield finished
 
 
 def _remove_half_written(out: Path) -> None:

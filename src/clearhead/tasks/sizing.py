@@ -1,19 +1,43 @@
-"""Sizing of recipes to the data: the parts that tasks share, and the estimated time of a run."""
+"""Sizing of recipes to the data and to a time budget: the parts that tasks share, and estimated times."""
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from clearhead.config import apply_overrides, parse_settings
 from clearhead.models import MODELS
 from clearhead.tasks.recipe import Recipe
+from clearhead.training import TimeBudget, Trainer
+from clearhead.training.budget import Clock
 
 # Speed of a training step relative to plain matrix products.
 EFFICIENCY = {"cpu": 0.7, "cuda": 0.2}
 R = TypeVar("R", bound=Recipe)
+# The speed of a shape is measured by this many steps after the first, or those of this many seconds.
+TRIAL_STEPS, TRIAL_SECONDS = 4, 1.5
+# The share of a budget that validations, saves and the preparation of the data are expected to take.
+BESIDES_STEPS = 0.15
+# Dropout of a run so short that the model does not overfit, and the share of the usual epochs up to which.
+LOW_DROPOUT, SHORT_RUN = 0.1, 0.25
+# Validations of a run with a time budget.
+VALIDATIONS = 5
+
+
+class Measured(NamedTuple):
+    """A candidate for a time budget, and the time of one of its steps."""
+
+    recipe: Any
+    number: int
+    """Among the candidates."""
+    seconds_per_step: float
+
+    def steps(self, seconds: float) -> int:
+        """The steps that fit into a time, which also covers what comes between them."""
+        return max(1, int((1 - BESIDES_STEPS) * seconds / self.seconds_per_step))
 
 
 class FittedRecipe(ABC):
@@ -47,14 +71,64 @@ def with_changes(recipe: R, requested: Mapping[str, Any], changes: Sequence[str]
 
 def steps_of(requested: Mapping[str, Any], usual: int) -> int:
     """The requested number of steps, or the usual one; parsing refuses a wrong value later."""
-    steps = setting(requested, "training", "steps")
-    return steps if isinstance(steps, int) and steps > 0 else usual
+    return count_of(requested, "training", "steps", usual)
+
+
+def count_of(requested: Mapping[str, Any], group: str, name: str, usual: int) -> int:
+    """A requested number, or the usual one; parsing refuses a wrong value later."""
+    count = setting(requested, group, name)
+    return count if isinstance(count, int) and count > 0 else usual
+
+
+def dropout_for(usual: float, share: float) -> float:
+    """The dropout of a run that has a share of the usual epochs: a short one does not overfit."""
+    long = min(1.0, max(0.0, (share - SHORT_RUN) / (1 - SHORT_RUN)))
+    low = min(LOW_DROPOUT, usual)
+    return round(low + long * (usual - low), 2)
 
 
 def setting(requested: Mapping[str, Any], group: str, name: str) -> Any:
     """The value of a requested setting, or None."""
     settings = requested.get(group)
     return settings.get(name) if isinstance(settings, Mapping) else None
+
+
+def largest_affordable(
+    candidates: Sequence[Any],
+    tokens_per_weight: float,
+    budget: TimeBudget,
+    trial: Callable[[Any], tuple[Callable[[Any, Any], torch.Tensor], Any]],
+) -> Measured:
+    """The largest of the recipes, which grow, that is trained on enough tokens per weight in the time.
+
+    `trial` returns the loss and a batch of a recipe. Measuring ends at the first recipe that is too large.
+    """
+    chosen = None
+    for number, recipe in enumerate(candidates):
+        measured = Measured(recipe, number, seconds_per_step(recipe, *trial(recipe), budget.clock))
+        enough = tokens_per_weight * matrix_weights(recipe)
+        if chosen and measured.steps(budget.seconds_left) * recipe.batches.tokens < enough:
+            break
+        chosen = measured
+    assert chosen
+    return chosen
+
+
+def seconds_per_step(
+    recipe: Any, loss: Callable[[Any, Any], torch.Tensor], batch: Any, clock: Clock = time.perf_counter
+) -> float:
+    """The time of a training step of a recipe on this machine; compiling, which pays later, is left out."""
+    model = MODELS[recipe.model.kind](recipe.model, recipe.tokenizer.vocabulary)
+    trainer = Trainer(model, loss, recipe.training.model_copy(update={"compile": "off"}).resolved(False))
+    steps = trainer.steps(repeat(batch))
+    next(steps)
+    trainer.synchronize()
+    start, count = clock(), 0
+    while count < TRIAL_STEPS and (count == 0 or clock() - start < TRIAL_SECONDS):
+        next(steps)
+        trainer.synchronize()
+        count += 1
+    return (clock() - start) / count
 
 
 def matrix_weights(recipe: Any) -> int:

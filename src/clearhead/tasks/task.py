@@ -16,7 +16,7 @@ from clearhead.models import build
 from clearhead.tasks.events import Event, Finished, Note
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.records import add_final, naming, write_named
-from clearhead.training import Ranks, StateFolder, Trainer
+from clearhead.training import Ranks, StateFolder, TimeBudget, Trainer
 from clearhead.wording import counted
 
 ONE_STEP = 1
@@ -33,12 +33,15 @@ class Epochs(Protocol):
 
 @dataclass(frozen=True)
 class RunContext:
-    """The folder, the ranks and the saved states of a run, and the callback for its progress in files."""
+    """The folder, ranks, saved states and time of a run, and the callback for its progress in files."""
 
     out: Path
     ranks: Ranks
     states: StateFolder
     progress: ProgressCallback = ignore_progress
+    budget: TimeBudget | None = None
+    decay_on_stop: bool = False
+    """After Ctrl-C, decay the learning rate to zero, then publish the model."""
 
     def processor(self, kind: Any, make: Any) -> Any:
         """The run's processor, loaded from its folder; rank 0 makes and saves it first if it is missing."""

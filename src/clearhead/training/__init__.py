@@ -1,6 +1,7 @@
 """Training: losses, optimizers, schedules, the step loop, and saved states."""
 
 from clearhead.training.averaging import MovingAverage, average_weights, interpolate
+from clearhead.training.budget import Pace, TimeBudget
 from clearhead.training.config import AverageConfig, ParentConfig, TrainingConfig
 from clearhead.training.criterion import Criterion, RDropConfig, RegulariserConfig, SimCutConfig
 from clearhead.training.cross_entropy import Readout, chunked_cross_entropy, cross_entropy_loss
@@ -18,6 +19,7 @@ __all__ = [
     "Feed",
     "Interrupt",
     "MovingAverage",
+    "Pace",
     "ParentConfig",
     "Prefetcher",
     "RDropConfig",
@@ -27,6 +29,7 @@ __all__ = [
     "Report",
     "SimCutConfig",
     "StateFolder",
+    "TimeBudget",
     "Trainer",
     "TrainingConfig",
     "average_weights",

@@ -10,11 +10,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupt:
     """Inside the context the first Ctrl-C or SIGTERM only sets `requested`; a second Ctrl-C stops at once.
 
+    `terminated` is set by SIGTERM alone, whose sender may not wait long.
+
     Only the main thread receives signals; in another, `requested` stays False.
     """
 
     def __init__(self) -> None:
-        self.requested = False
+        self.requested = self.terminated = False
         self._before = {}
 
     def __enter__(self) -> "Interrupt":
@@ -30,3 +32,4 @@ class Interrupt:
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.requested = True
+        self.terminated = self.terminated or number == signal.SIGTERM

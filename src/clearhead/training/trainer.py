@@ -23,7 +23,7 @@ from clearhead.training.optimizer import Optimizer
 from clearhead.training.parallel import Batch, Loss, Model, parallel
 from clearhead.training.randomness import random_state, seed_rank, set_random_state
 from clearhead.training.ranks import Ranks
-from clearhead.training.schedule import learning_rate_at
+from clearhead.training.schedule import ScheduleConfig, learning_rate_at
 
 # Steps queued on a GPU, so that it never waits for the processor.
 LAG = 2
@@ -139,6 +139,10 @@ class Trainer(Generic[Model, Batch]):
             self.synchronize(self._lag)
             yield report
         self.synchronize()
+
+    def reschedule(self, schedule: ScheduleConfig, steps: int) -> None:
+        """Takes the remaining steps by another schedule, up to another last step."""
+        self.config = self.config.model_copy(update={"schedule": schedule, "steps": steps})
 
     def synchronize(self, lag: int = 0) -> None:
         """Waits for all steps except the last `lag`, and raises DivergedError if one diverged."""

@@ -8,6 +8,7 @@ from clearhead.errors import DataError, SettingsError
 from clearhead.models import GPTConfig
 from clearhead.tasks.language.sizing import SIZES, fit_text
 from clearhead.tasks.sizing import matrix_weights
+from clearhead.training import TimeBudget
 
 
 @pytest.fixture
@@ -106,3 +107,22 @@ def test_sizes_grow():
 def test_too_little_text_is_refused(written, text, message):
     with pytest.raises(DataError, match=message):
         fit_text([written(text)])
+
+
+def test_a_time_budget_decides_model_and_steps(written, monkeypatch):
+    text = written("".join(f"Line {number} of a text that is long enough.\n" for number in range(20_000)))
+    usual, found = fit_text([text]).recipe, []
+    for speed in (1e9, 1e13):
+        monkeypatch.setattr(
+            "clearhead.tasks.sizing.seconds_per_step",
+            lambda recipe, loss, batch, clock, speed=speed: 6 * matrix_weights(recipe) * batch.tokens / speed,
+        )
+        budget = TimeBudget(1, lambda: 0.0)
+        fitted = fit_text([text], budget=budget)
+        found.append((fitted.recipe.model.width, fitted.recipe.training.steps == budget.most_steps))
+    assert found == [(64, False), (usual.model.width, True)]
+
+
+def test_the_speed_of_a_language_model_is_measured_by_training_it(written):
+    fitted = fit_text([written("some words\n" * 500)], budget=TimeBudget(1))
+    assert fitted.planned_seconds

@@ -9,9 +9,11 @@ from clearhead.checkpoint import load_checkpoint
 from clearhead.errors import DataError, SettingsError, TextError
 from clearhead.models import TranslatorConfig
 from clearhead.tasks.language.sizing import fit_text
-from clearhead.tasks.sizing import estimate_seconds
+from clearhead.tasks.sizing import estimate_seconds, matrix_weights
 from clearhead.tasks.translation.sizing import SIZES, fit, guess_languages
 from clearhead.tasks.zoo import BUILT_IN
+from clearhead.training import TimeBudget
+from clearhead.training.schedule import learning_rate_at
 
 
 def write(path, count: int):
@@ -63,9 +65,9 @@ def test_changes_take_precedence_over_the_choices(tmp_path):
     fitted = fit([path], None, ["model.width=64", "batches.tokens=2000"])
     assert fitted.recipe.model.width == 64
     assert fitted.recipe.tokenizer == chosen.recipe.tokenizer
-    # The same number of steps, of twice the tokens.
-    assert fitted.epochs == pytest.approx(2 * chosen.epochs, rel=0.5)
-    assert "500 steps of about 2,000 tokens (250 epochs)" in fitted.choices()[-1]
+    # Fewer steps of more tokens.
+    assert fitted.epochs == chosen.epochs
+    assert "200 steps of about 2,000 tokens (100 epochs)" in fitted.choices()[-1]
     with pytest.raises(SettingsError, match=r"^model\.widht: unknown setting \(did you mean width\?\)$"):
         fit([path], None, ["model.widht=64"])
 
@@ -195,3 +197,81 @@ def test_warm_up_is_shortened_with_the_run(tmp_path):
     fitted = fit([str(write(tmp_path / "a.en-de.tsv", 1_000))], None, ["training.steps=60"])
     assert fitted.recipe.training.steps == 60
     assert fitted.recipe.training.schedule.warmup == 6
+
+
+def test_dropout_follows_the_number_of_epochs(tmp_path):
+    path = str(write(tmp_path / "a.en-de.tsv", 6_000))
+    usual = fit([path], None)
+    short = fit([path], None, [f"training.steps={usual.recipe.training.steps // 10}"])
+    half = fit([path], None, [f"training.steps={usual.recipe.training.steps // 2}"])
+    assert (usual.epochs, short.epochs) == (40, 4)
+    assert usual.recipe.model.dropout == 0.3
+    assert short.recipe.model.dropout == 0.1
+    assert 0.1 < half.recipe.model.dropout < 0.3
+    # Larger batches make the same steps more epochs.
+    larger = [f"training.steps={short.recipe.training.steps}", "batches.tokens=32768"]
+    assert fit([path], None, larger).recipe.model.dropout > 0.1
+
+
+def test_a_shortened_run_decays_to_zero(tmp_path):
+    path = str(write(tmp_path / "a.en-de.tsv", 6_000))
+    run = fit([path], None, ["training.steps=60"]).recipe.training
+    assert learning_rate_at(run.schedule, 60, 60) == 0
+    assert run.patience == 0
+
+
+class Machine:
+    """A machine of a speed in operations per second, as seen by the sizing."""
+
+    def __init__(self, monkeypatch, speed: float):
+        self.measured: list[int] = []
+        self.speed = speed
+        monkeypatch.setattr("clearhead.tasks.sizing.seconds_per_step", self.seconds_per_step)
+
+    def seconds_per_step(self, recipe, loss, batch, clock) -> float:
+        self.measured.append(recipe.model.width)
+        assert batch.tokens <= recipe.batches.tokens
+        return 6 * matrix_weights(recipe) * recipe.batches.tokens / self.speed
+
+
+def within(paths, minutes: float, changes=()):
+    budget = TimeBudget(minutes, lambda: 0.0)
+    return fit(paths, None, changes, budget=budget), budget
+
+
+def test_a_faster_machine_gets_a_larger_model_and_more_epochs(tmp_path, monkeypatch):
+    path = str(write(tmp_path / "a.en-de.tsv", 30_000))
+    found = []
+    for speed in (2e9, 1e11, 2e12):
+        machine = Machine(monkeypatch, speed)
+        fitted, budget = within([path], 1)
+        assert machine.measured[0] == 64
+        assert fitted.recipe.training.steps <= budget.most_steps
+        found.append((fitted.recipe.model.width, round(fitted.epochs), fitted.recipe.model.dropout))
+    (slow, few, low), (_, more, higher), (fast, most, usual) = found
+    assert (slow, fast) == (64, 128)
+    assert few < more < most == 40
+    assert 0.1 == low < higher < usual == 0.3
+
+
+def test_a_run_of_a_million_minutes_ends_when_the_data_is_learned(tmp_path, monkeypatch):
+    Machine(monkeypatch, 1e11)
+    fitted, budget = within([str(write(tmp_path / "a.en-de.tsv", 1_000))], 1_000_000)
+    assert fitted.recipe.training.steps == budget.most_steps
+    assert fitted.seconds(torch.device("cpu")) < 3600
+
+
+def test_changes_take_precedence_over_the_time_budget(tmp_path, monkeypatch):
+    Machine(monkeypatch, 1e11)
+    changes = ["model.width=32", "model.dropout=0.5", "training.validate_every=7", "training.steps=33"]
+    recipe = within([str(write(tmp_path / "a.en-de.tsv", 1_000))], 1, changes)[0].recipe
+    assert (recipe.model.width, recipe.model.dropout) == (32, 0.5)
+    assert (recipe.training.validate_every, recipe.training.steps) == (7, 33)
+
+
+@pytest.mark.parametrize("changes", [["model.kind=seq2seq"], ["model.preset=tiny"], []])
+def test_the_speed_of_a_model_is_measured_by_training_it(changes, tmp_path):
+    budget = TimeBudget(1)
+    fitted = fit([str(write(tmp_path / "a.en-de.tsv", 100))], None, changes, budget=budget)
+    assert fitted.seconds(torch.device("cpu")) > 0
+    assert 0 < fitted.recipe.training.steps <= budget.most_steps

@@ -19,7 +19,14 @@ from clearhead.tasks.classification.recipe import (
     ClassificationTraining,
     LabelledConfig,
 )
-from clearhead.tasks.sizing import FittedRecipe, estimate_seconds, setting, steps_of, with_changes
+from clearhead.tasks.sizing import (
+    FittedRecipe,
+    dropout_for,
+    estimate_seconds,
+    setting,
+    steps_of,
+    with_changes,
+)
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training.schedule import CosineSchedule
 from clearhead.wording import counted
@@ -147,14 +154,13 @@ def _fine_tuned(data: LabelledConfig, lengths: np.ndarray, requested_steps: int)
 def _encoder(data: LabelledConfig, lengths: np.ndarray, requested_steps: int) -> ClassificationRecipe:
     # Punctuation marks are tokens of their own.
     max_length = int(min(512, max(16, 1.25 * np.quantile(lengths, 0.98))))
-    steps = requested_steps or max(
-        200, int(EPOCHS * np.minimum(1.25 * lengths, max_length).sum() / BATCH_TOKENS)
-    )
-    every = max(20, steps // 20)
+    usual = max(200, int(EPOCHS * np.minimum(1.25 * lengths, max_length).sum() / BATCH_TOKENS))
+    steps = requested_steps or usual
+    every, dropout = max(20, steps // 20), dropout_for(0.3, steps / usual)
     return ClassificationRecipe(
         data=data,
         tokenizer=TokenizerConfig(kind="word", vocabulary=20000, lowercase=True),
-        model=EncoderConfig(max_length=max_length, dropout=0.3, head=ClassifierConfig(dropout=0.3)),
+        model=EncoderConfig(max_length=max_length, dropout=dropout, head=ClassifierConfig(dropout=dropout)),
         batches=BatchingConfig(tokens=BATCH_TOKENS),
         training=ClassificationTraining(
             steps=steps,

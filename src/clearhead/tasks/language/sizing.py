@@ -1,12 +1,15 @@
-"""A recipe sized to a text: tokenizer, model and length of the run."""
+"""A recipe sized to a text and to a time budget: tokenizer, model and length of the run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from clearhead.config import apply_overrides, parse_settings
+from clearhead.data.batch import CropBatch
 from clearhead.data.batching.crops import TextBatchingConfig
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.data.sources.documents import check_texts
@@ -15,8 +18,17 @@ from clearhead.data.survey import Survey
 from clearhead.models import GPTConfig
 from clearhead.tasks.language.data import corpus_of
 from clearhead.tasks.language.recipe import LanguageRecipe, LanguageTraining, TextConfig
-from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
+from clearhead.tasks.language.task import language_loss
+from clearhead.tasks.sizing import (
+    VALIDATIONS,
+    FittedRecipe,
+    largest_affordable,
+    setting,
+    steps_of,
+    with_changes,
+)
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
+from clearhead.training import TimeBudget
 from clearhead.training.schedule import StableSchedule
 from clearhead.wording import counted
 
@@ -28,6 +40,8 @@ BYTES_PER_TOKEN = 3.5
 FITTING, MAX_CONTEXT = 0.98, 1024
 # The vocabulary of a text that is too short for a large one.
 SMALL_VOCABULARY = 1000
+# A model is worth its size if it is trained on this many tokens per weight.
+TOKENS_PER_WEIGHT = 10
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,11 @@ class FittedText(FittedRecipe):
     survey: Survey
     tokens: int
     """Estimated tokens per epoch."""
+    planned_seconds: float | None = None
+    """The estimated time of a run with a time budget."""
+
+    def seconds(self, device: torch.device) -> float:
+        return self.planned_seconds or super().seconds(device)
 
     def choices(self) -> list[str]:
         """The choices, one per line."""
@@ -86,16 +105,23 @@ class FittedText(FittedRecipe):
             f"model: width {model.width}, ffn_width {model.ffn_width}, {counted(model.layers, 'layer')}, "
             f"{counted(model.attention.heads, 'head')}, context of {model.context_length} tokens, "
             f"dropout {model.dropout}",
-            f"run: {counted(recipe.training.steps, 'step')} of {recipe.batches.tokens:,} tokens "
+            f"run: {'about ' * bool(self.planned_seconds)}{counted(recipe.training.steps, 'step')} of "
+            f"{recipe.batches.tokens:,} tokens "
             f"({epochs:.3g} epochs), validated every {recipe.training.validate_every:,}; "
             "the best model is kept",
         ]
 
 
 def fit_text(
-    paths: Sequence[str], changes: Sequence[str] = (), progress: ProgressCallback = ignore_progress
+    paths: Sequence[str],
+    changes: Sequence[str] = (),
+    progress: ProgressCallback = ignore_progress,
+    budget: TimeBudget | None = None,
 ) -> FittedText:
-    """Reads the text once and sizes a recipe to it; changes such as 'model.width=64' take precedence."""
+    """Reads the text once and sizes a recipe to it; changes such as 'model.width=64' take precedence.
+
+    With a time budget, the model is the largest that learns enough in the time, as measured on this machine.
+    """
     requested = apply_overrides({"data": {"train": list(paths)}}, changes)
     data = parse_settings(TextConfig, requested["data"], group="data")
     check_texts(data.paths)
@@ -108,14 +134,37 @@ def fit_text(
         survey = corpus.survey
     if setting(requested, "training", "init_from"):
         return _tuned(data, survey, requested, changes)
-    size = next(size for size in SIZES if survey.bytes <= size.bytes)
-    tokenizer = _tokenizer(size, survey)
-    tokens = survey.characters if tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
-    if data.template:
-        size = _for_prompts(size, survey, tokens / survey.characters)
-    usual = max(200, int(size.epochs * tokens / size.batch_tokens))
-    recipe = _recipe(size, data, tokenizer, steps_of(requested, usual))
-    return FittedText(with_changes(recipe, requested, changes), survey, max(1, tokens))
+    largest = next(number for number, size in enumerate(SIZES) if survey.bytes <= size.bytes)
+    epochs = SIZES[largest].epochs
+
+    def sized(size: TextSize, most_steps: int | None = None) -> tuple[LanguageRecipe, int]:
+        """The recipe of a size, and the tokens of its epoch."""
+        tokenizer = _tokenizer(size, survey)
+        tokens = survey.characters if tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
+        if data.template:
+            size = _for_prompts(size, survey, tokens / survey.characters)
+        usual = max(200, int(epochs * tokens / size.batch_tokens))
+        steps = steps_of(requested, min(usual, most_steps or usual))
+        every = max(20, steps // VALIDATIONS) if most_steps else max(50, min(2000, steps // 10))
+        recipe = _recipe(size, data, tokenizer, steps, every)
+        return with_changes(recipe, requested, changes), max(1, tokens)
+
+    if budget is None:
+        recipe, tokens = sized(SIZES[largest])
+        return FittedText(recipe, survey, tokens)
+    candidates = [sized(size)[0] for size in SIZES[: largest + 1]]
+    chosen = largest_affordable(candidates, TOKENS_PER_WEIGHT, budget, _trial)
+    seconds, budget.most_steps = budget.seconds_left, chosen.recipe.training.steps
+    recipe, tokens = sized(SIZES[chosen.number], chosen.steps(seconds))
+    return FittedText(recipe, survey, tokens, seconds * recipe.training.steps / chosen.steps(seconds))
+
+
+def _trial(recipe: LanguageRecipe) -> tuple[Any, CropBatch]:
+    """The loss of a recipe, and a batch."""
+    row = recipe.batches.row_length or recipe.model.context_length
+    ids = torch.randint(recipe.tokenizer.vocabulary, (max(1, recipe.batches.tokens // row), row + 1))
+    loss = partial(language_loss, label_smoothing=recipe.training.label_smoothing)
+    return loss, CropBatch(ids)
 
 
 def _for_prompts(size: TextSize, survey: Survey, tokens_per_character: float) -> TextSize:
@@ -163,9 +212,10 @@ def _tokenizer(size: TextSize, survey: Survey) -> TokenizerConfig:
     return TokenizerConfig(kind="bytes", vocabulary=size.vocabulary or SMALL_VOCABULARY)
 
 
-def _recipe(size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps: int) -> LanguageRecipe:
-    """The recipe of a size, for a number of steps."""
-    every = max(50, min(2000, steps // 10))
+def _recipe(
+    size: TextSize, data: TextConfig, tokenizer: TokenizerConfig, steps: int, every: int
+) -> LanguageRecipe:
+    """The recipe of a size, for a number of steps, validated every few."""
     shape: dict[str, Any] = {
         "preset": "shakespeare",
         "width": size.width,

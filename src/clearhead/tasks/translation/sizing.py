@@ -1,12 +1,17 @@
-"""A recipe sized to a corpus: vocabulary, model and length of the run."""
+"""A recipe sized to a corpus and to a time budget: vocabulary, model and length of the run."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from clearhead.config import apply_overrides, parse_settings
+from clearhead.data.batch import PairBatch
 from clearhead.data.batching.buckets import BatchingConfig
 from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
@@ -16,19 +21,43 @@ from clearhead.data.sources.corpus import DataPath, check_files, languages_in, r
 from clearhead.data.sources.streams import compression, suffix
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import Seq2SeqConfig, TranslatorConfig
-from clearhead.tasks.sizing import FittedRecipe, setting, steps_of, with_changes
+from clearhead.tasks.sizing import (
+    VALIDATIONS,
+    FittedRecipe,
+    count_of,
+    dropout_for,
+    largest_affordable,
+    setting,
+    steps_of,
+    with_changes,
+)
 from clearhead.tasks.translation.data import training_files
-from clearhead.tasks.translation.recipe import DataConfig, HoldOut, TranslationRecipe, TranslationTraining
+from clearhead.tasks.translation.recipe import (
+    DataConfig,
+    HoldOut,
+    TranslationRecipe,
+    TranslationTraining,
+    ValidationConfig,
+)
+from clearhead.tasks.translation.task import translation_loss
 from clearhead.tasks.translation.tuning import TUNING_HELD_OUT, tuned_recipe
 from clearhead.text.languages import NAMES, check_language
-from clearhead.text.tokenizer import TokenizerConfig
-from clearhead.training.schedule import InverseSquareRootSchedule
+from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
+from clearhead.training import TimeBudget
+from clearhead.training.devices import on_gpu
+from clearhead.training.schedule import DECAY, InverseSquareRootSchedule, ScheduleConfig, StableSchedule
 from clearhead.wording import counted
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
 # Most pairs held out for each of validation and test.
 HELD_OUT = 1000
+# A model is worth its size if it is trained on this many tokens per weight.
+TOKENS_PER_WEIGHT = 4
+# Sentences of a validation under a time budget.
+BUDGET_SENTENCES = 200
+# A GPU needs larger batches to be busy.
+GPU_BATCH_FACTOR = 4
 
 
 @dataclass(frozen=True)
@@ -37,19 +66,65 @@ class Size:
 
     pairs: float
     vocabulary: int
-    preset: str
+    model: Mapping[str, Any]
     dropout: float
     epochs: int
     batch_tokens: int
     learning_rate: float
 
+    @property
+    def config(self) -> TranslatorConfig:
+        """The model."""
+        shape = {"dropout": self.dropout, "norm_position": "pre", **self.model}
+        return TranslatorConfig.model_validate(shape)
+
 
 SIZES = (
-    Size(5_000, 1250, "tiny", 0.3, 100, 1000, 2e-3),
-    Size(50_000, 4000, "tiny", 0.3, 40, 4096, 3e-3),
-    Size(500_000, 8000, "small", 0.1, 20, 4096, 1e-3),
-    Size(5_000_000, 16000, "base", 0.1, 15, 16384, 7e-4),
-    Size(float("inf"), 32000, "base", 0.1, 5, 25000, 7e-4),
+    Size(5_000, 1250, {"preset": "tiny"}, 0.3, 100, 1000, 2e-3),
+    Size(50_000, 4000, {"preset": "tiny"}, 0.3, 40, 4096, 3e-3),
+    Size(500_000, 8000, {"preset": "small"}, 0.1, 20, 4096, 1e-3),
+    Size(5_000_000, 16000, {"preset": "base"}, 0.1, 15, 16384, 7e-4),
+    Size(float("inf"), 32000, {"preset": "base"}, 0.1, 5, 25000, 7e-4),
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model for a time budget, with what suits its size."""
+
+    width: int
+    encoder_layers: int
+    decoder_layers: int
+    heads: int
+    vocabulary: int
+    batch_tokens: int
+    learning_rate: float
+
+    def of(self, size: Size) -> Size:
+        """The size of a corpus with this model instead of its usual one."""
+        model = {
+            "width": self.width,
+            "ffn_width": 4 * self.width,
+            "encoder_layers": self.encoder_layers,
+            "decoder_layers": self.decoder_layers,
+            "attention": {"heads": self.heads},
+        }
+        vocabulary = min(self.vocabulary, size.vocabulary)
+        return replace(
+            size,
+            vocabulary=vocabulary,
+            model=model,
+            batch_tokens=min(self.batch_tokens, size.batch_tokens),
+            learning_rate=self.learning_rate,
+        )
+
+
+# From small to large; few layers, because deep models learn more slowly.
+SHAPES = (
+    Shape(64, 2, 2, 2, 2000, 1024, 5e-3),
+    Shape(128, 3, 2, 4, 4000, 2048, 3e-3),
+    Shape(256, 3, 3, 4, 8000, 4096, 1.5e-3),
+    Shape(512, 6, 6, 8, 32000, 16384, 7e-4),
 )
 
 
@@ -62,6 +137,11 @@ class FittedPairs(FittedRecipe):
     tokens: int
     """Estimated target tokens per epoch."""
     notes: tuple[str, ...] = ()
+    planned_seconds: float | None = None
+    """The estimated time of a run with a time budget."""
+
+    def seconds(self, device: torch.device) -> float:
+        return self.planned_seconds or super().seconds(device)
 
     @property
     def epochs(self) -> float:
@@ -75,11 +155,16 @@ class FittedPairs(FittedRecipe):
             f"languages: {' and '.join(f'{one.source} to {one.target}' for one in recipe.data.directions)}",
             f"vocabulary: {recipe.tokenizer.vocabulary:,} subwords, shared",
             f"model: {model.summary}, dropout {model.dropout}",
-            f"run: {counted(recipe.training.steps, 'step')} of about {recipe.batches.tokens:,} tokens "
-            f"({self.epochs:.3g} epochs), validated every {recipe.training.validate_every:,}, stopped after "
-            f"{recipe.training.patience} validations without improvement",
+            f"run: {'about ' * bool(self.planned_seconds)}{counted(recipe.training.steps, 'step')} of about "
+            f"{recipe.batches.tokens:,} tokens ({self.epochs:.3g} epochs), validated every "
+            f"{recipe.training.validate_every:,}, {self._end()}",
             *self.notes,
         ]
+
+    def _end(self) -> str:
+        if patience := self.recipe.training.patience:
+            return f"stopped after {patience} validations without improvement"
+        return "decaying to the last step"
 
 
 def fit(
@@ -87,8 +172,12 @@ def fit(
     languages: tuple[str, str] | None,
     changes: Sequence[str] = (),
     progress: ProgressCallback = ignore_progress,
+    budget: TimeBudget | None = None,
 ) -> FittedPairs:
-    """Reads the corpus once and sizes a recipe to it; changes such as 'model.width=64' take precedence."""
+    """Reads the corpus once and sizes a recipe to it; changes such as 'model.width=64' take precedence.
+
+    With a time budget, the model is the largest that learns enough in the time, as measured on this machine.
+    """
     source, target = (check_language(language) for language in languages or guess_languages(paths[0]))
     files = [list(map(str, path)) if isinstance(path, tuple) else str(path) for path in paths]
     requested = apply_overrides({"data": {"source": source, "target": target, "train": files}}, changes)
@@ -111,33 +200,85 @@ def fit(
         recipe, notes = tuned_recipe(data, tally.kept, tokens, requested, changes)
         return FittedPairs(recipe, tally, tokens, notes)
     size = next(size for size in SIZES if tally.kept <= size.pairs)
-    usual = max(200, size.epochs * _steps(tokens, size.batch_tokens))
-    recipe = _recipe(size, data, steps_of(requested, usual))
-    if setting(requested, "model", "kind") == "seq2seq":
-        # A recurrent model has no feed-forward and fewer layers, so that equal parameters make it wider.
-        width = min(512, 2 * recipe.model.width)
-        recipe = recipe.model_copy(update={"model": Seq2SeqConfig(width=width, dropout=size.dropout)})
-    return FittedPairs(with_changes(recipe, requested, changes), tally, tokens)
+    corpus_size = CorpusSize(data, tally.kept, tokens, requested, changes)
+    if budget:
+        recipe, seconds = corpus_size.recipe_within(budget, size)
+        return FittedPairs(recipe, tally, tokens, planned_seconds=seconds)
+    return FittedPairs(corpus_size.recipe(size), tally, tokens)
 
 
-def _recipe(size: Size, data: DataConfig, steps: int) -> TranslationRecipe:
-    """The recipe of a size, for a number of steps."""
+@dataclass(frozen=True)
+class CorpusSize:
+    """A corpus as the sizing of recipes sees it, and the user's changes."""
+
+    data: DataConfig
+    pairs: int
+    tokens: int
+    """Of the targets, per epoch."""
+    requested: Mapping[str, Any]
+    changes: Sequence[str]
+
+    def recipe(self, size: Size, most_steps: int | None = None) -> TranslationRecipe:
+        """The recipe of a size, for the requested or the usual number of steps, of which there is a most."""
+        per_epoch = _steps(self.tokens, count_of(self.requested, "batches", "tokens", size.batch_tokens))
+        usual = max(200, size.epochs * per_epoch)
+        steps = steps_of(self.requested, min(usual, most_steps or usual))
+        size = replace(size, dropout=dropout_for(size.dropout, steps / per_epoch / size.epochs))
+        recipe = _recipe(size, self.data, steps, steps < usual)
+        if setting(self.requested, "model", "kind") == "seq2seq":
+            # A recurrent model has no feed-forward and fewer layers, so that equal parameters make it wider.
+            width = min(512, 2 * recipe.model.width)
+            recipe = recipe.model_copy(update={"model": Seq2SeqConfig(width=width, dropout=size.dropout)})
+        if most_steps:
+            every = max(20, steps // VALIDATIONS)
+            training = {"validate_every": every, "save_every": every, "patience": 0}
+            recipe = recipe.model_copy(
+                update={
+                    "training": recipe.training.model_copy(update=training),
+                    "validation": ValidationConfig(sentences=BUDGET_SENTENCES),
+                }
+            )
+        return with_changes(recipe, self.requested, self.changes)
+
+    def recipe_within(self, budget: TimeBudget, size: Size) -> tuple[TranslationRecipe, float]:
+        """The recipe for a time budget, and the time that it is expected to need."""
+        most = size.config.width
+        shapes = [shape.of(size) for shape in SHAPES if shape.width <= most]
+        if on_gpu(setting(self.requested, "training", "device") or "auto"):
+            shapes = [replace(one, batch_tokens=GPU_BATCH_FACTOR * one.batch_tokens) for one in shapes]
+        candidates = [self.recipe(one) for one in shapes]
+        chosen = largest_affordable(candidates, TOKENS_PER_WEIGHT, budget, self._trial)
+        seconds, budget.most_steps = budget.seconds_left, chosen.recipe.training.steps
+        recipe = self.recipe(shapes[chosen.number], chosen.steps(seconds))
+        return recipe, seconds * recipe.training.steps / chosen.steps(seconds)
+
+    def _trial(self, recipe: TranslationRecipe) -> tuple[Any, PairBatch]:
+        """The loss of a recipe, and a batch of pairs of the mean length."""
+        length = max(1, self.tokens // self.pairs)
+        rows = max(1, recipe.batches.tokens // (length + 1))
+        ids = torch.randint(len(SPECIAL_TOKENS), recipe.tokenizer.vocabulary, (rows, length)).tolist()
+        loss = partial(translation_loss, label_smoothing=recipe.training.label_smoothing)
+        return loss, PairBatch.of(ids, ids)
+
+
+def _recipe(size: Size, data: DataConfig, steps: int, short: bool) -> TranslationRecipe:
+    """The recipe of a size, for a number of steps: with a decay if they are fewer than usual."""
     every = max(50, min(2000, steps // 20))
+    rate, warmup = size.learning_rate, max(1, min(4000, steps // 10))
+    schedule: ScheduleConfig = InverseSquareRootSchedule(learning_rate=rate, warmup=warmup)
+    if short:
+        schedule = StableSchedule(learning_rate=rate, warmup=warmup, decay=DECAY)
     return TranslationRecipe(
         data=data,
         tokenizer=TokenizerConfig(vocabulary=size.vocabulary),
-        model=TranslatorConfig.model_validate(
-            {"preset": size.preset, "dropout": size.dropout, "norm_position": "pre"}
-        ),
+        model=size.config,
         batches=BatchingConfig(tokens=size.batch_tokens),
         training=TranslationTraining(
             steps=steps,
-            schedule=InverseSquareRootSchedule(
-                learning_rate=size.learning_rate, warmup=max(1, min(4000, steps // 10))
-            ),
+            schedule=schedule,
             validate_every=every,
             save_every=every,
-            patience=5,
+            patience=0 if short else 5,
         ),
     )
 
