@@ -4,7 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tomli_w
 
+from clearhead.config import read_toml
 from clearhead.data.cleaning import sample
 from clearhead.data.pair import Pair
 from clearhead.errors import ClearheadError, DataError
@@ -71,6 +73,13 @@ def test_missing_data_of_the_parent_is_one_line(number_model, new_pairs, gpt_mod
         DataError, match=r"data.mix: the training data of .*parent is gone \(.*gone.en-de.tsv"
     ):
         data_of(parent, new_pairs, 0.5)
+    # A part that is there is enough.
+    there = str(number_model.parent / "numbers.en-de.tsv")
+    corpora = [{"source": "en", "target": "de", "train": [file]} for file in ("gone.en-de.tsv", there)]
+    (parent / "config.toml").write_text(
+        tomli_w.dumps({**read_toml(number_model / "config.toml"), "data": {"corpora": corpora}})
+    )
+    assert data_of(parent, new_pairs, 0.5).corpora[1].train == (there,)
     (parent / "config.toml").write_text("\n" + settings[settings.index("[tokenizer]") :])
     with pytest.raises(DataError, match=r"data.mix: .* names no training data for en-de; leave it out"):
         data_of(parent, new_pairs, 0.5)

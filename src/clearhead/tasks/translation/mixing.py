@@ -35,7 +35,7 @@ def with_parent_data(recipe: R, parent: Path) -> R:
 
 
 def _corpora(parent: Path, direction: Direction) -> list[CorpusConfig]:
-    """The parent's corpora of a direction, turned if necessary."""
+    """The parent's corpora of a direction whose files are there, turned if necessary."""
     settings = read_toml(parent / SETTINGS).get("data")
     try:
         data = parse_settings(DataConfig, settings if isinstance(settings, dict) else {})
@@ -44,22 +44,23 @@ def _corpora(parent: Path, direction: Direction) -> list[CorpusConfig]:
     held_out = tuple(
         str(path) for part in ("test", "validation") for path in sorted(parent.glob(f"{part}*.tsv"))
     )
-    found = []
+    found, problem = [], None
     for corpus in data.corpora:
         if direction not in corpus.directions:
             continue
         try:
             check_files(corpus.train)
         except DataError as error:
-            raise DataError(
-                f"data.mix: the training data of {parent.name} is gone ({error}); leave it out"
-            ) from None
+            problem = problem or error
+            continue
         turned: dict[str, Any] = {}
         if direction != corpus.directions[0]:
             files = tuple(file[::-1] if isinstance(file, tuple) else file for file in corpus.train)
             turned = {"train": files, "columns": _turned_columns(corpus)}
         changes = {"source": direction.source, "target": direction.target, "both": False, "without": held_out}
         found.append(corpus.model_copy(update={**changes, "validation": (), "test": (), **turned}))
+    if problem and not found:
+        raise DataError(f"data.mix: the training data of {parent.name} is gone ({problem}); leave it out")
     return found
 
 
