@@ -348,7 +348,7 @@ def test_without_models_the_training_command_is_shown(call, tmp_path):
 
 def test_data_sets_are_listed_with_their_licences(call):
     names = [data["name"] for data in parsed(call("data", "list", "--json").out)]
-    assert names[:5] == ["tatoeba-en-de", "tatoeba-en-fr", "shakespeare", "multi30k", "newstest"]
+    assert {"tatoeba-en-de", "phrases-en-fr", "shakespeare", "multi30k", "newstest"} <= set(names)
     assert "CC-BY 2.0" in call("data", "list").out
 
 
