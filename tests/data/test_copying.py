@@ -5,6 +5,7 @@ import pytest
 
 from clearhead.data.copying import Copying, can_copy
 from clearhead.data.store import PairStore
+from clearhead.text.extension import extend
 from clearhead.text.kinds import PLACEHOLDERS, STAND_INS
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -120,3 +121,13 @@ def test_it_works_on_top_of_bpe_dropout(tokenizer, store):
     copying = Copying(store, tokenizer, 1.0, 1, 100, dropout)
     for source, target in texts(tokenizer, copying(0, np.arange(len(store)))):
         assert sorted(set(source) & set(STAND_INS)) == sorted(set(target) & set(STAND_INS))
+
+
+def test_a_language_tag_that_was_added_later_stays_first(tokenizer):
+    grown = extend(tokenizer, [], ["<2cs>"]).tokenizer
+    tag = grown.id("<2cs>")
+    sources = [[tag, *grown.encode(source)] for source, _ in PAIRS]
+    store = PairStore.of(sources, [grown.encode(target) for _, target in PAIRS])
+    for epoch in range(4):
+        source, _ = Copying(store, grown, 1.0, seed=1, max_length=100)(epoch, np.arange(len(store)))
+        assert {source[row].tolist()[0] for row in range(len(store))} == {tag}
