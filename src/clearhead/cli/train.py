@@ -62,7 +62,7 @@ def train(
     resume: Annotated[bool, option("Continue the run in --out.", name="--resume")] = False,
     minutes: Annotated[
         float | None,
-        option("Train for this time, all in all; with --resume, so much longer.", "N", name="--minutes"),
+        option("Minutes until the model is finished; with --resume, minutes more.", "N", name="--minutes"),
     ] = None,
     decay_on_stop: Annotated[
         bool,

@@ -38,7 +38,7 @@ class Part:
 
 
 _FILES = (
-    "bash bib bin bmp c cfg cfg conf cpp css csv db deb dll doc docx epub exe gif go gz h hpp html ini "
+    "bash bib bin bmp c cfg conf cpp css csv db deb dll doc docx epub exe gif go gz h hpp html ini "
     "ipynb jar java jpeg jpg js json jsonl lock log lua md mjs mp3 mp4 npz odt pdf php png po pptx py rb "
     "rpm rs rst sh sql srt svg tar tex tmx toml ts tsv ttf txt wav webm webp whl xls xlsx xml xz yaml yml "
     "zip zst"
@@ -251,10 +251,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Core:
-    """A sentence without the marks at its ends and in it: what a translator reads.
-
-    In `text`, `slots` name the items by where they start.
-    """
+    """A sentence without the marks in it and at its ends: what a translator reads."""
 
     prefix: str
     suffix: str

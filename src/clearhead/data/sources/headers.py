@@ -41,7 +41,7 @@ def detect_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Verdic
 
 
 def likely_text_columns(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """The two columns that most likely hold texts: those with most text that are not numbers and do vary."""
+    """The two columns that most likely hold text: the longest that vary and are not numbers."""
     width = max(map(len, rows), default=2)
     columns = [_column(rows, number) for number in range(width)]
     texts = [number for number in range(width) if holds_text(columns[number])]

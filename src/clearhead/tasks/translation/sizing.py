@@ -50,7 +50,7 @@ from clearhead.wording import counted
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
-# Most pairs held out for each of validation and test.
+# Maximum number of pairs held out for each of validation and test.
 HELD_OUT = 1000
 # A model is worth its size if it is trained on this many tokens per weight.
 TOKENS_PER_WEIGHT = 4
@@ -218,18 +218,18 @@ class CorpusSize:
     requested: Mapping[str, Any]
     changes: Sequence[str]
 
-    def recipe(self, size: Size, most_steps: int | None = None) -> TranslationRecipe:
-        """The recipe of a size, for the requested or the usual number of steps, of which there is a most."""
+    def recipe(self, size: Size, max_steps: int | None = None) -> TranslationRecipe:
+        """The recipe of a size, for the requested or the usual number of steps, `max_steps` at most."""
         per_epoch = _steps(self.tokens, count_of(self.requested, "batches", "tokens", size.batch_tokens))
         usual = max(200, size.epochs * per_epoch)
-        steps = steps_of(self.requested, min(usual, most_steps or usual))
+        steps = steps_of(self.requested, min(usual, max_steps or usual))
         size = replace(size, dropout=dropout_for(size.dropout, steps / per_epoch / size.epochs))
         recipe = _recipe(size, self.data, steps, steps < usual)
         if setting(self.requested, "model", "kind") == "seq2seq":
             # A recurrent model has no feed-forward and fewer layers, so that equal parameters make it wider.
             width = min(512, 2 * recipe.model.width)
             recipe = recipe.model_copy(update={"model": Seq2SeqConfig(width=width, dropout=size.dropout)})
-        if most_steps:
+        if max_steps:
             every = max(20, steps // VALIDATIONS)
             training = {"validate_every": every, "save_every": every, "patience": 0}
             recipe = recipe.model_copy(
@@ -248,7 +248,7 @@ class CorpusSize:
             shapes = [replace(one, batch_tokens=GPU_BATCH_FACTOR * one.batch_tokens) for one in shapes]
         candidates = [self.recipe(one) for one in shapes]
         chosen = largest_affordable(candidates, TOKENS_PER_WEIGHT, budget, self._trial)
-        seconds, budget.most_steps = budget.seconds_left, chosen.recipe.training.steps
+        seconds, budget.max_steps = budget.seconds_left, chosen.recipe.training.steps
         recipe = self.recipe(shapes[chosen.number], chosen.steps(seconds))
         return recipe, seconds * recipe.training.steps / chosen.steps(seconds)
 
