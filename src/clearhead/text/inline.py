@@ -36,6 +36,11 @@ class Part:
         partner = None if self.partner is None else self.partner + by
         return replace(self, start=self.start + by, end=self.end + by, partner=partner)
 
+    def within(self, length: int) -> "Part":
+        """The part of a sentence of this length: without its partner if that is in another one."""
+        inside = self.partner is None or 0 <= self.partner < length
+        return self if inside else replace(self, partner=None)
+
 
 _FILES = (
     "bash bib bin bmp c cfg conf cpp css csv db deb dll doc docx epub exe gif go gz h hpp html ini "
@@ -227,13 +232,8 @@ def inline_sentences(text: str, language: str | None = None) -> tuple[list[Span]
         while index < len(parts) and parts[index].start < end:
             own.append(parts[index].moved(-start))
             index += 1
-        found.append([_inside(part, end - start) for part in own])
+        found.append([part.within(end - start) for part in own])
     return spans, found
-
-
-def _inside(part: Part, length: int) -> Part:
-    """The part; without its partner if that is in another sentence."""
-    return part if part.partner is None or 0 <= part.partner < length else replace(part, partner=None)
 
 
 @dataclass(frozen=True)

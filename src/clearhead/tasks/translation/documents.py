@@ -132,7 +132,7 @@ class DocumentTranslator:
     def translate(self, text: str) -> Document:
         """A whole document."""
         check_text(text)
-        [*documents] = self.stream(split_lines(text), chunk=None)
+        documents = list(self.stream(split_lines(text), chunk=None))
         paragraphs = tuple(one for document in documents for one in document.paragraphs)
         return Document("".join(document.text for document in documents), paragraphs)
 
@@ -295,27 +295,17 @@ def _halves(unit: _Unit) -> list[_Unit]:
         possible = [n for n in positions if n not in inside and 0 < n < len(text)]
         if possible:
             cut = min(possible, key=lambda n: abs(n - middle))
-            left = tuple(_alone(part, cut) for part in unit.parts if part.start < cut)
-            right = tuple(_alone(part.moved(-cut), len(text)) for part in unit.parts if part.start >= cut)
+            left = tuple(part.within(cut) for part in unit.parts if part.start < cut)
+            right = tuple(part.moved(-cut).within(len(text)) for part in unit.parts if part.start >= cut)
             return [_Unit(text[:cut], left), _Unit(text[cut:], right)]
     return []
-
-
-def _alone(part: Part, length: int) -> Part:
-    """The part, without a partner that is outside."""
-    return (
-        replace(part, partner=None) if part.partner is not None and not 0 <= part.partner < length else part
-    )
 
 
 def _joined(source: str, parts: Sequence[Sentence]) -> Sentence:
     """A sentence from the translations of its parts."""
     if len(parts) == 1:
         return replace(parts[0], source=source)
-    text = "".join(
-        part.text + source_part[len(source_part.rstrip()) :]
-        for part, source_part in zip(parts, (one.source for one in parts), strict=True)
-    )
+    text = "".join(part.text + part.source[len(part.source.rstrip()) :] for part in parts)
     return Sentence(
         source,
         text,
