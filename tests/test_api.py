@@ -150,3 +150,29 @@ def test_a_type_checker_finds_wrong_arguments(tmp_path):
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
     lines = [line.split(":")[1] for line in found.splitlines() if " - error: " in line]
     assert sorted(set(lines)) == ["5", "6", "7", "8"], found
+
+
+def test_models_and_results_describe_themselves_in_a_line(number_model, babbler):
+    model, language = load(number_model), load(babbler)
+    shown = repr(model)
+    assert shown.startswith(f"TranslationModel {number_model}: translator, en → de, vocabulary ")
+    assert shown.endswith(" parameters on cpu")
+    assert repr(language).startswith(f"LanguageModel {babbler}: gpt, vocabulary ")
+    translation = model.translate("one", beam=2, nbest=2)
+    assert repr(translation) == (
+        f"Translation('one' → '{translation}', score {translation.score:.4f}, 2 best)"
+    )
+    explanation = model.explain("one", names=["logits"])
+    assert repr(explanation).startswith("Explanation('one' → ")
+    assert repr(explanation).endswith("bytes: logits)")
+    for one in (model, language, translation, explanation, model.score("one", "1"), model.align("one", "1")):
+        assert "\n" not in repr(one)
+        assert len(repr(one)) < 400
+
+
+def test_explanations_and_pictures_draw_themselves_in_notebooks(number_model):
+    explanation = load(number_model).explain("one two")
+    for one in (explanation, explanation.picture("head", attention="cross")):
+        assert one._repr_png_().startswith(b"\x89PNG")
+        assert "<svg" in one._repr_svg_()[:600]
+        assert "<img" in one._repr_html_()

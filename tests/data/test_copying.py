@@ -102,9 +102,9 @@ def test_the_share_is_that_of_the_setting(tokenizer, store):
 
 
 def test_no_sentence_becomes_longer_than_the_model_takes(tokenizer, store):
-    most = max(len(store.source[row]) for row in range(len(store)))
-    source, target = Copying(store, tokenizer, 1.0, 1, most)(0, np.arange(len(store)))
-    assert max(source.lengths.max(), target.lengths.max()) <= most
+    limit = max(len(store.source[row]) for row in range(len(store)))
+    source, target = Copying(store, tokenizer, 1.0, 1, limit)(0, np.arange(len(store)))
+    assert max(source.lengths.max(), target.lengths.max()) <= limit
 
 
 def test_all_placeholders_are_learned(tokenizer, store):

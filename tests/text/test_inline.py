@@ -29,6 +29,7 @@ ITEMS = [
         ["<kbd>Ctrl</kbd>+<kbd>C</kbd>", "H<sub>2</sub>O"],
     ),
     ("It is 12.5 km, 3 kg, open 9:00-17:30.", ["12.5 km", "3 kg", "9:00-17:30"]),
+    ("It was -7 °C and 3.5 °C.", ["-7 °C", "3.5 °C"]),
     ("10 000 people and 123456 birds.", ["10 000", "123456"]),
     ("He and/or she didn't; she's 100 % sure (not).", ["100 %"]),
 ]
@@ -37,6 +38,11 @@ ITEMS = [
 @pytest.mark.parametrize(("text", "expected"), ITEMS)
 def test_items_are_found(text, expected):
     assert [part.text for part in find_parts(text) if part.role is Role.ITEM] == expected
+
+
+@pytest.mark.parametrize("emoji", ["😀", "🇩🇪", "👨‍👩‍👧", "👍🏽", "❤️", "1️⃣", "🔥🔥", "→", "™"])
+def test_an_emoji_is_one_mark(emoji):
+    assert [part.text for part in find_parts(f"a {emoji} b")] == [emoji]
 
 
 def test_short_numbers_stay_visible():

@@ -89,7 +89,7 @@ def evaluate(
       clearhead evaluate runs/mine
       clearhead evaluate runs/mine --pairs test.tsv --against runs/quickstart
       clearhead evaluate runs/mine --pairs test.en,test.de --json
-      clearhead evaluate runs/mine --pairs captions.csv --columns caption_a,caption_b
+      clearhead evaluate runs/mine --pairs my.csv --columns english,german
       clearhead evaluate runs/multilingual --from en --to fr
       clearhead evaluate shakespeare --text my.txt
       clearhead evaluate runs/mine --text other.jsonl --field story

@@ -54,7 +54,7 @@ def tune(
     Examples:
       clearhead tune en-fr --pairs captions.en-fr.tsv --out runs/captions
       clearhead tune en-fr --pairs train.en,train.fr --out runs/captions
-      clearhead tune en-fr --pairs captions.en-fr.tsv --mix 0.2 --out runs/captions
+      clearhead tune en-fr --pairs my.en-fr.tsv --mix 0.2 --out runs/captions
       clearhead tune runs/mine --pairs more.en-de.tsv --out runs/more
       clearhead tune shakespeare --text marlowe.txt --out runs/marlowe
       clearhead tune --resume --out runs/captions

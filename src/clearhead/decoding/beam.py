@@ -89,12 +89,13 @@ class FinishedHypotheses:
         numbers = sentences.unsqueeze(1).expand_as(chosen)[chosen].tolist()
         parents, tokens, log_probs = (column[chosen] for column in candidates[1:])
         paths = opened.extend(parents, tokens, log_probs)
-        columns = (scores[chosen], candidates.sum_log_probs[chosen], *paths)
-        for number, score, sum_log_prob, path, steps in zip(
+        columns = (scores[chosen], candidates.sum_log_probs[chosen], *paths, parents)
+        for number, score, sum_log_prob, path, steps, row in zip(
             numbers, *(column.tolist() for column in columns), strict=True
         ):
             complete, finished = path[-1] == self.end, self.by_sentence[number]
-            finished.append(Hypothesis(path[:-1] if complete else path, score, sum_log_prob, steps, complete))
+            path = path[:-1] if complete else path
+            finished.append(Hypothesis(path, score, sum_log_prob, steps, complete, row))
             finished.sort(key=lambda one: (one.complete, one.score), reverse=True)
             del finished[self.nbest :]
         last = [self.by_sentence[number][self.nbest - 1 :] for number in numbers]

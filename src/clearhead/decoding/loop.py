@@ -7,6 +7,7 @@ import torch
 from clearhead.decoding.constraints import Constraints, check_finite
 from clearhead.decoding.penalties import length_normalizer
 from clearhead.decoding.step import Hypothesis, Logits, Rows, StateT, Step
+from clearhead.layers.searching import begin_step, end_search, rows_moved
 
 Choose = Callable[[Logits, Rows, int], Rows]
 """From log-probabilities, the sentence of each row and the position to one token per row."""
@@ -40,6 +41,8 @@ class DecodeLoop:
         """The most probable tokens and their log-probabilities at each position, by sentence."""
         self.lengths = torch.zeros(sentences, dtype=torch.long)
         self.is_open = torch.ones(sentences, dtype=torch.bool)
+        self.rows = torch.arange(sentences)
+        """The row of each sentence in its last step."""
         self._limits, self._ends = constraints.limits.cpu(), torch.tensor(constraints.ends)
 
     def stop(self, sentences: Sequence[int]) -> None:
@@ -54,6 +57,7 @@ class DecodeLoop:
         device_rows, last = rows.to(constraints.device), constraints.first
         history = self.tokens.to(constraints.device, copy=True)
         for position in range(constraints.max_length):
+            begin_step()
             logits = self._step(last, self._state)
             log_probs = constraints.log_probs(logits, history[device_rows, :position], device_rows)
             last = self._choose(log_probs, device_rows, position)
@@ -63,11 +67,14 @@ class DecodeLoop:
             running = self.is_open[rows]
             count = int(running.sum())
             if count == 0:
-                return
+                break
             if count <= (1 - IDLE_SHARE) * len(rows):
                 rows, kept = rows[running], running.nonzero().squeeze(1).to(constraints.device)
                 self._state.select(kept)
+                rows_moved(kept)
                 device_rows, last = device_rows[kept], last[kept]
+        lengths = self.lengths.tolist()
+        end_search(max(lengths, default=0), list(zip(lengths, self.rows.tolist(), strict=True)))
 
     def _record(self, log_probs: Logits, chosen: Rows, rows: Rows, position: int) -> None:
         log_prob = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1)
@@ -78,6 +85,7 @@ class DecodeLoop:
         self.tokens[rows, position] = tokens.long()
         self.log_probs[rows, position] = chosen_log_probs.float()
         self.lengths[rows] += running
+        self.rows[rows[running]] = running.nonzero().squeeze(1)
         ended = (tokens[:, None] == self._ends).any(1)
         self.is_open[rows] = running & ~ended & (position + 1 < self._limits[rows])
         if self._alternatives:
@@ -89,13 +97,13 @@ class DecodeLoop:
     def hypotheses(self, length_penalty: float = 0.0) -> list[Hypothesis]:
         """The hypothesis of each sentence so far."""
         found = []
-        rows = zip(self.tokens.tolist(), self.log_probs.tolist(), self.lengths.tolist(), strict=True)
-        for row, row_log_probs, length in rows:
+        columns = (self.tokens, self.log_probs, self.lengths, self.rows)
+        for row, row_log_probs, length, last in zip(*(one.tolist() for one in columns), strict=True):
             tokens, log_probs = row[:length], row_log_probs[:length]
             complete, sum_log_prob = tokens[-1] in self._constraints.ends, sum(log_probs)
             score = sum_log_prob / length_normalizer(length, length_penalty)
             tokens = tokens[:-1] if complete else tokens
-            found.append(Hypothesis(tokens, score, sum_log_prob, log_probs, complete))
+            found.append(Hypothesis(tokens, score, sum_log_prob, log_probs, complete, last))
         return found
 
 

@@ -9,6 +9,7 @@ from clearhead.decoding.penalties import length_normalizer
 from clearhead.decoding.step import Hypothesis, StateT, Step
 from clearhead.decoding.tree import Tree
 from clearhead.errors import SettingsError
+from clearhead.layers.searching import begin_step, end_search, rows_moved
 
 # Far beyond useful values, and the normalizer of a long sentence still fits single precision.
 MAX_LENGTH_PENALTY = 10
@@ -47,10 +48,11 @@ def beam_search(
     active = torch.arange(sentences, device=device)
     sum_log_probs = torch.zeros(sentences, 1, device=device)
     opened = OpenHypotheses.empty(sentences, device)
-    last = constraints.first
+    last, length = constraints.first, 0
 
     for length in range(1, constraints.max_length + 1):
         width = sum_log_probs.shape[1]
+        begin_step()
         logits = step(last, state)
         log_probs = constraints.log_probs(logits, opened.tokens, active.repeat_interleave(width))
         candidates = best_candidates(log_probs, sum_log_probs, 2 * beam)
@@ -86,6 +88,9 @@ def beam_search(
         parents, last = candidates.parents.flatten(), candidates.tokens.flatten()
         opened = opened.extend(parents, last, candidates.log_probs.flatten())
         state.select(parents)
+        rows_moved(parents)
+    best = [one for hypotheses in finished.by_sentence for one in hypotheses[:1]]
+    end_search(length, [(len(one.log_probs), one.row) for one in best])
     if tree:
         tree.close(finished.by_sentence)
     return finished.by_sentence

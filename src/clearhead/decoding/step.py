@@ -1,7 +1,7 @@
 """The types that models and searches share: a step function, its state, and the hypotheses found."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from jaxtyping import Float, Int
@@ -44,3 +44,5 @@ class Hypothesis:
     """The log-probability of each token, and of </s> if the hypothesis is complete."""
     complete: bool = True
     """False if the maximum length cut it off before </s>."""
+    row: int = field(default=0, repr=False, compare=False)
+    """The row of the state in its last step."""

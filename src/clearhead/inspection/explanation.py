@@ -75,7 +75,7 @@ class SearchTree(Protocol):
     def nodes(self) -> Sequence[SearchNode]: ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """One pass through a model; `explanation[name]` is a captured tensor without the batch axis."""
 
@@ -148,6 +148,18 @@ class Explanation:
         from clearhead.inspection.save import NotebookPage
 
         return NotebookPage(f"{self.name}: {self.text}", WRITERS["html"](self), height)
+
+    def __repr__(self) -> str:
+        output = f" → {self.output!r}" if self.output else ""
+        model = " ".join(filter(None, [self.kind, self.name]))
+        sides = ", ".join(f"{len(tokens)} {side} positions" for side, tokens in self.sides.items())
+        return f"Explanation({self.text!r}{output} by {model}; {sides}; {self.trace!r})"
+
+    def _repr_png_(self) -> bytes:
+        return self.picture()._repr_png_()
+
+    def _repr_svg_(self) -> str:
+        return self.picture()._repr_svg_()
 
     def _repr_html_(self) -> str:
         from clearhead.inspection.save import notebook_html

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.inspection.intervene import intervene
+from clearhead.inspection.trace import capture
 
 Norms = Float[Tensor, "outputs inputs"]
 
@@ -17,15 +17,9 @@ def gradient_norms(model: nn.Module, run: Callable[[], Tensor], site: str, follo
     `run` returns the logits of a pass; `following` are the tokens after its first positions. The site has
     one vector for each position: `source_embedding.token_embeddings`.
     """
-    seen: list[Tensor] = []
-
-    def watched(vectors: Tensor) -> Tensor:
-        seen.append(vectors.detach().requires_grad_())
-        return seen[-1]
-
-    with torch.inference_mode(False), torch.enable_grad(), intervene(model, {site: watched}):
+    with torch.inference_mode(False), torch.enable_grad(), capture(model, [site], gradients=True) as trace:
         logits = run()[: len(following)].float()
         wanted = torch.tensor(list(following), device=logits.device)[:, None]
         log_probs = logits.log_softmax(-1).gather(1, wanted)[:, 0]
-        rows = [torch.autograd.grad(one, seen[-1], retain_graph=True)[0] for one in log_probs]
+        rows = [trace.gradients(one)[site] for one in log_probs]
     return torch.cat(rows).float().norm(dim=-1).cpu()

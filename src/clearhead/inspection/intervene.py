@@ -1,16 +1,14 @@
 """Changing the tensors of a forward pass, to see what follows from the change."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import contextmanager
 
 from torch import Tensor, nn
 
 from clearhead.errors import SettingsError
 from clearhead.inspection.edits import Edit, EditContext, position_count
+from clearhead.inspection.offset import PositionOffset
 from clearhead.inspection.sites import BY_KEY, Hook, Site, attached, matching, sites
-from clearhead.layers.embedding import Embedding
 from clearhead.layers.unrolling import unrolling
 
 Change = Edit | Callable[[Tensor], Tensor]
@@ -50,27 +48,6 @@ def _check(site: Site, change: object) -> None:
         raise site.error(f"{change.__name__} is a class; pass an instance, {change.__name__}(…)")
     elif not callable(change):
         raise site.error(f"{change!r} is not a change; pass an edit or a function of a tensor")
-
-
-class PositionOffset:
-    """The position of the first token in the current pass: above 0 in cached steps."""
-
-    first = 0
-
-    @contextmanager
-    def tracking(self, model: nn.Module) -> Iterator[None]:
-        thread = threading.get_ident()
-
-        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if threading.get_ident() == thread:
-                positions = args[1] if len(args) > 1 else kwargs.get("positions")
-                self.first = 0 if positions is None else int(positions.flatten()[0])
-
-        with ExitStack() as stack:
-            for module in model.modules():
-                if isinstance(module, Embedding):
-                    stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
-            yield
 
 
 class AppliedChange:

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from clearhead.inspection.intervene import intervene
 from clearhead.inspection.summaries import rollout
 from clearhead.inspection.trace import capture
 from clearhead.models.anatomy import Anatomy, AttentionPart
@@ -111,21 +110,15 @@ def gradient_relevance(
     what replacing a position by an average one would change, to first order. `inside` marks the positions
     that are no padding.
     """
-    seen: list[Tensor] = []
-
-    def watched(vectors: Tensor) -> Tensor:
-        seen.append(vectors.detach().requires_grad_())
-        return seen[-1]
-
     # cuDNN's recurrent layers have no gradient in evaluation.
     with (
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.backends.cudnn.flags(enabled=False),
-        intervene(model, {site: watched}),
+        capture(model, [site], gradients=True) as trace,
     ):
-        [gradient] = torch.autograd.grad(run().sum(), seen[-1:])
-    gradient, vectors = gradient.float(), seen[-1].detach().float()
+        gradient = trace.gradients(run().sum())[site]
+    gradient, vectors = gradient.float(), trace[site].detach().float()
     counted = vectors.new_ones(vectors.shape[:2]) if inside is None else inside.to(vectors)
     mean = (vectors * counted[:, :, None]).sum(1) / counted.sum(1)[:, None]
     return {

@@ -46,7 +46,11 @@ _FILES = (
 _DOMAINS = "com org net edu gov io dev app info eu uk de fr at ch be nl es it ca us jp".replace(" ", "|")
 _UNITS = "km/h km kg kB KB MB GB TB kW kWh cm mm ml mg Hz kHz MHz GHz °C °F".replace(" ", "|")
 _SYMBOLS = "\u2190-\u2bff\u3030\u303d\u3297\u3299©®™\U0001f000-\U0001faff"
-_EMOJI = f"[{_SYMBOLS}](?:[\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d[{_SYMBOLS}])*+|[0-9#*]\ufe0f?\u20e3"
+_ONE_EMOJI = (
+    "[\U0001f1e6-\U0001f1ff]{2}|[0-9#*]\ufe0f?\u20e3"
+    f"|[{_SYMBOLS}](?:[\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|\u200d[{_SYMBOLS}])*+"
+)
+_EMOJI = f"(?:{_ONE_EMOJI}){{1,20}}+"
 # Every quantifier is bounded or possessive, so that the time is linear in the length of a line.
 _PARTS: list[tuple[str, Role, str]] = [
     ("code", Role.ITEM, r"(?<!`)(?P<ticks>`{1,3})(?!`)[^`](?:[^`]|(?!(?P=ticks))`){0,400}?(?P=ticks)(?!`)"),
@@ -113,7 +117,7 @@ _PARTS: list[tuple[str, Role, str]] = [
         "amount",
         Role.ITEM,
         r"(?<![\w.,])[+-]?[$€£¥]\s?\d{1,15}(?:[.,]\d{1,15}){0,5}(?:\s?(?:[kKmM]\b|bn\b))?"
-        rf"|(?<![\w])\d{{1,15}}(?:[.,]\d{{1,15}})?[ \u00a0]?(?:{_UNITS})(?!\w)"
+        rf"|(?<![\w])[+-]?\d{{1,15}}(?:[.,]\d{{1,15}})?[ \u00a0]?(?:{_UNITS})(?!\w)"
         r"|(?<![\w])[+-]?\d{1,15}(?:[.,:/'’-]\d{1,15}){1,6}(?:\s?[%‰€$£¥°])?(?![\d])"
         r"|(?<![\w])\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,5}(?!\d)(?:[ \u00a0]?[%‰€$£¥°])?"
         r"|(?<![\w])[+-]?\d{1,15}[ \u00a0]?[%‰€$£¥°]|(?<!\w)[+]\d[\d ()/-]{5,20}\d",

@@ -305,3 +305,16 @@ def test_a_tokenizer_with_bytes_has_placeholders(file, recipe):
     tokenizer = learn_tokenizer(corpus, larger)
     assert tokenizer.special_tokens[4:] == PLACEHOLDERS
     assert tokenizer.placeholder_ids == tuple(range(4, 12))
+
+
+def test_an_unknown_header_of_one_of_several_corpora_names_the_setting_in_its_table(tmp_path):
+    rows = "".join(f"{n},A man sees {n} dogs.,Ein Mann sieht {n} Hunde.\n" for n in range(9))
+    (tmp_path / "x.csv").write_text("id,caption_a,caption_b\n" + rows)
+    one = {"source": "en", "target": "de", "train": [str(tmp_path / "x.csv")]}
+    other = {"source": "en", "target": "fr", "train": ["tatoeba-en-fr"]}
+    with pytest.raises(DataError) as caught:
+        list(Corpus(DataConfig.model_validate({"corpora": [one, other]}), seed=1).examples())
+    assert str(caught.value).endswith('columns = ["caption_a", "caption_b"] in its [[data.corpora]]')
+    named = one | {"columns": ["caption_a", "caption_b"]}
+    pairs = list(Corpus(DataConfig.model_validate({"corpora": [named, other]}), seed=1).examples())
+    assert len(pairs) == 9

@@ -1,9 +1,12 @@
 """Everyday phrases: the lists, what counts as right, and how many the built-in translator gets right."""
 
+import lzma
+
 import pytest
 from phrases import Phrase, expand, plain, read_phrases, translate_phrases
 
 import clearhead
+from clearhead.data.datasets import SHIPPED, shipped_file
 from clearhead.tasks.translation.directions import Direction
 from clearhead.text.normalize import normalize
 
@@ -23,6 +26,16 @@ def test_a_list_has_200_phrases_whose_translations_are_questions_if_they_are(dir
             assert text[-1] in ".?!"
             assert not set("()|/") & set(text)
             assert (text[-1] == "?") == (source[-1] == "?"), text
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
+def test_no_phrase_of_the_test_was_written_for_training(direction: Direction):
+    corpus = SHIPPED[f"phrases-en-{direction.target if direction.source == 'en' else direction.source}"]
+    side = corpus.languages.index(direction.source)
+    with lzma.open(shipped_file(corpus.name), "rt", encoding="utf-8") as lines:
+        written = {plain(line.rstrip("\n").split("\t")[side]).lower() for line in lines}
+    assert len(written) > 200
+    assert not written & {plain(source).lower() for source, _ in read_phrases(direction)}
 
 
 def test_patterns_expand_to_every_choice():

@@ -38,7 +38,7 @@ FONTS = (
 _lock = threading.Lock()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Picture:
     """A figure with its caption and alt text; notebooks show it."""
 
@@ -104,6 +104,15 @@ class Picture:
         close = svg.index(b">", start)
         text = f"<title>{escape(self.caption)}</title><desc>{escape(self.alt)}</desc>"
         return svg[:close] + b' role="img">' + text.encode() + svg[close + 1 :]
+
+    def __repr__(self) -> str:
+        return f"Picture({self.caption})"
+
+    def _repr_png_(self) -> bytes:
+        return self.content("png")
+
+    def _repr_svg_(self) -> str:
+        return self.content("svg").decode()
 
     def _repr_html_(self) -> str:
         data = base64.b64encode(self.content("png")).decode()

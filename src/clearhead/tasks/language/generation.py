@@ -18,6 +18,7 @@ from clearhead.decoding import (
     sampler,
 )
 from clearhead.errors import SettingsError
+from clearhead.layers.searching import rows_moved
 from clearhead.options import Options
 from clearhead.text.detokenizer import StreamDetokenizer
 
@@ -186,8 +187,10 @@ class Decoder:
         distinct = {ids: row for row, ids in enumerate(dict.fromkeys(map(tuple, self.visible)))}
         state = window.start(list(distinct))
         if len(distinct) < len(self.visible):
-            rows = [distinct[tuple(ids)] for ids in self.visible]
-            state.select(torch.tensor(rows, device=language.device))
+            chosen = [distinct[tuple(ids)] for ids in self.visible]
+            rows = torch.tensor(chosen, device=language.device)
+            state.select(rows)
+            rows_moved(rows)
         constraints = Constraints(
             _past(self.visible, options).to(language.device),
             self.ends or NO_END,

@@ -1,5 +1,6 @@
 """Training pairs: reading, cleaning, splitting, tokenizer and cached token stores."""
 
+import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from clearhead.data.build import cached_store
 from clearhead.data.cache import cache_folder
 from clearhead.data.cleaning import Tally, clean, matched, normalized, sample
 from clearhead.data.pair import TaggedPair
+from clearhead.data.sources.columns import ColumnsError
 from clearhead.data.sources.corpus import DataPath, Pair, corpus_hash, pair_files, read_pairs, reader_name
 from clearhead.data.splits import HeldOut, Part, Split, UnsplitCorpus, hold_out
 from clearhead.data.store import PairStore
@@ -79,7 +81,7 @@ class Corpus:
     def examples(self) -> Iterator[Pair]:
         """Pairs of the first training file, as examples."""
         first = self.config.corpora[0]
-        return normalized(_read(first, first.train[:1]))
+        return normalized(self._read(first, first.train[:1]))
 
     @property
     def described(self) -> dict[str, object]:
@@ -103,7 +105,7 @@ class Corpus:
             return self._train(number, tally)
         corpus = self.config.corpora[number]
         files = getattr(corpus, part)
-        return normalized(_read(corpus, files) if files else self._held_out(number, part), tally)
+        return normalized(self._read(corpus, files) if files else self._held_out(number, part), tally)
 
     def _variants(
         self, pair: Pair, direction: Direction, part: Part, tags: Mapping[str, int]
@@ -135,13 +137,23 @@ class Corpus:
 
     def _cleaned(self, number: int, tally: Tally | None) -> Iterator[Pair]:
         corpus = self.config.corpora[number]
-        pairs = _read(corpus, corpus.train)
+        pairs = self._read(corpus, corpus.train)
         if corpus.sample:
             # Files of another run, which have no header.
             held_out = (read_pairs(file, corpus.languages, (0, 1)) for file in corpus.without)
             without = chain.from_iterable(held_out)
             pairs = sample(pairs, corpus.sample, without)
         return clean(pairs, self.config.cleaning, tally)
+
+    def _read(self, corpus: CorpusConfig, files: tuple[DataPath, ...]) -> Iterator[Pair]:
+        try:
+            for file in files:
+                yield from read_pairs(file, corpus.languages, corpus.columns)
+        except ColumnsError as error:
+            if len(self.config.corpora) == 1:
+                raise
+            names = json.dumps(list(error.columns), ensure_ascii=False)
+            raise error.naming(f"columns = {names} in its [[data.corpora]]") from None
 
     def _sizes(self, number: int) -> tuple[int, int]:
         """How many pairs of the training files are held out for validation and test."""
@@ -162,10 +174,6 @@ class Corpus:
         ]
         seed = self.config.hold_out.seed
         return hold_out(whole, self.seed if seed is None else seed)
-
-
-def _read(corpus: CorpusConfig, files: tuple[DataPath, ...]) -> Iterator[Pair]:
-    return chain.from_iterable(read_pairs(file, corpus.languages, corpus.columns) for file in files)
 
 
 def training_files(corpus: CorpusConfig) -> list[Path]:

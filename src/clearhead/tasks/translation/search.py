@@ -1,7 +1,7 @@
 """The search for translations: from the ids of sources to hypotheses, in batches of similar length."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -21,7 +21,7 @@ BATCH_TOKENS = 4096
 GPU_BATCH_TOKENS = 16384
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Translation:
     """A translation; `str()` gives the text."""
 
@@ -32,11 +32,11 @@ class Translation:
     sum_log_prob: float = 0.0
     complete: bool = True
     """False if it reached the maximum length."""
-    nbest: tuple["Translation", ...] = field(default=(), repr=False)
+    nbest: tuple["Translation", ...] = ()
     """The n best translations, this one first."""
     too_long: bool = False
     """True if the source exceeds the model's maximum length, so that it was not translated."""
-    ids: tuple[int, ...] = field(default=(), repr=False)
+    ids: tuple[int, ...] = ()
     """The token ids that the search found; the ids of the text may be others."""
 
     @classmethod
@@ -59,6 +59,11 @@ class Translation:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        note = ", too long" if self.too_long else "" if self.complete else ", cut off"
+        more = f", {len(self.nbest)} best" if len(self.nbest) > 1 else ""
+        return f"Translation({self.source!r} → {self.text!r}, score {self.score:.4f}{note}{more})"
 
 
 def search_all(
