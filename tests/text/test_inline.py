@@ -18,7 +18,7 @@ ITEMS = [
     ("%s has %d, %(n)s, %1$s and %.2f.", ["%s", "%d", "%(n)s", "%1$s", "%.2f"]),
     ("It costs $1,234.50 or 1.234,50 €.", ["$1,234.50", "1.234,50 €"]),
     ("On 12/05/2023, 2023-05-12 and 12.05.2023.", ["12/05/2023", "2023-05-12", "12.05.2023"]),
-    ("At 10:30 it was 50% and 3.5 °.", ["10:30", "50%", "3.5 °"]),
+    ("At 10:30:15 it was 50% and 3.5 °.", ["10:30:15", "50%", "3.5 °"]),
     ("Call +49 30 1234567.", ["+49 30 1234567"]),
     ("Use snake_case, foo.bar(), --to and $HOME.", ["snake_case", "foo.bar()", "--to", "$HOME"]),
     ("In /usr/bin/x, ./a/b and README.md.", ["/usr/bin/x", "./a/b", "README.md"]),
@@ -46,8 +46,10 @@ def test_an_emoji_is_one_mark(emoji):
 
 
 def test_short_numbers_stay_visible():
-    parts = find_parts("I have 3 dogs, the 2nd of them from 1990.")
-    assert [(part.role, part.text) for part in parts] == [(Role.NUMBER, n) for n in ("3", "2", "1990")]
+    parts = find_parts("At 10:30 I had 3 dogs, the 2nd of them from 1990.")
+    assert [(part.role, part.text) for part in parts] == [
+        (Role.NUMBER, n) for n in ("10:30", "3", "2", "1990")
+    ]
 
 
 @pytest.mark.parametrize(

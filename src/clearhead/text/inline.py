@@ -12,7 +12,7 @@ class Role(Enum):
     """What a part of a paragraph is to its sentence."""
 
     ITEM = "a word of the sentence: a URL, an address, code, a placeholder, an amount"
-    NUMBER = "plain digits, which a translator can read"
+    NUMBER = "plain digits or a time of day, which a translator can read"
     OPEN = "the start of a marked passage: **, <b>, ["
     CLOSE = "the end of a marked passage: **, </b>, ](url)"
     POINT = "no word: an emoji, a lone tag, a footnote"
@@ -141,6 +141,7 @@ _PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, _, pattern in 
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z][\w:-]*)")
 _JOINING = ("", "+", "-", "–", "/", ":")
 _NUMBERED = re.compile(r"\d{1,4}[.)]\s+")
+_TIME = re.compile(r"\d{1,2}:\d{2}")
 _LONG_NUMBER = 5
 """Digits of a number that a translator would spell in pieces."""
 
@@ -156,6 +157,8 @@ def find_parts(text: str) -> list[Part]:
         role = _ROLES[name]
         if role is Role.NUMBER and match.end() - match.start() >= _LONG_NUMBER:
             role = Role.ITEM
+        elif _TIME.fullmatch(match[0]):
+            role = Role.NUMBER
         found.append(Part(role, match.start(), match.end(), match[0]))
         names.append(name)
     return _merged(text, _paired(text, found, names))
@@ -314,7 +317,7 @@ def _peeled(sentence: str, parts: list[Part]) -> tuple[int, int, list[Part]]:
     return first, max(first, last), parts
 
 
-WORD = re.compile(r"[\ue000-\ue007]|[^\W_]+(?:[-'’.][^\W_]+)*|[^\w\s]|_")
+WORD = re.compile(r"[\ue000-\ue007]|\d+(?:[.,:/]\d+)+|[^\W_]+(?:[-'’.][^\W_]+)*|[^\w\s]|_")
 
 
 def words(text: str) -> Iterator[re.Match[str]]:

@@ -42,7 +42,7 @@ class Written:
     def standing(self, text: str) -> str:
         """A translation with stand-ins for these words; each stand-in once, and no others."""
         for stand_in, word in zip(STAND_INS, self.words, strict=False):
-            text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", stand_in, text)
+            text = re.sub(rf"(?<!\w)(?<!\d[.,:]){re.escape(word)}(?!\w|[.,:]\d)", stand_in, text)
         expected = set(STAND_INS[: len(self.hidden)])
 
         def once(match: re.Match[str]) -> str:
