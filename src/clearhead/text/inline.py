@@ -263,6 +263,20 @@ class Core:
     """Items and numbers, with their positions in `text`."""
     marks: tuple[Mark, ...]
 
+    @property
+    def without_items(self) -> str:
+        """The text around the items."""
+        pieces, end = [], 0
+        for part in self.items:
+            pieces.append(self.text[end : part.start])
+            end = part.end
+        return " ".join([*pieces, self.text[end:]])
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is anything to translate."""
+        return any(map(str.isalpha, self.without_items))
+
 
 def take_apart(sentence: str, parts: Sequence[Part]) -> Core:
     """The core of a sentence; the marks at its ends become prefix and suffix."""
