@@ -147,6 +147,11 @@ def _check_one_source(recipe: Path | None, given: dict[str, list[str] | None]) -
             "nothing to train on; pass a recipe (clearhead train quickstart), or your own files with one of "
             f"{', '.join(given)} (clearhead train --pairs my.en-de.tsv --out runs/mine)"
         )
+    if recipe and recipe.suffix != ".toml" and recipe.is_file() and len(named) == 2:
+        files = [*(given[named[0]] or ()), str(recipe)]
+        aligned = f", or if they are aligned: --pairs {','.join(files)}" if given["--pairs"] else ""
+        again = " ".join(f"{named[0]} {file}" for file in files)
+        raise SettingsError(f"{recipe}: is no recipe; for several files pass {again}{aligned}")
     if len(named) > 1:
         raise SettingsError(f"{' and '.join(named)}: train takes only one of them; omit the others")
 

@@ -17,7 +17,7 @@ from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.data.sources import READERS
-from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs
+from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs, reader_of_pairs
 from clearhead.data.sources.streams import compression, suffix
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import Seq2SeqConfig, TranslatorConfig
@@ -41,6 +41,7 @@ from clearhead.tasks.translation.recipe import (
 )
 from clearhead.tasks.translation.task import translation_loss
 from clearhead.tasks.translation.tuning import TUNING_HELD_OUT, tuned_recipe
+from clearhead.tasks.zoo import describe, find
 from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training import TimeBudget
@@ -178,7 +179,8 @@ def fit(
 
     With a time budget, the model is the largest that learns enough in the time, as measured on this machine.
     """
-    source, target = (check_language(language) for language in languages or guess_languages(paths[0]))
+    parent = setting(apply_overrides({}, changes), "training", "init_from")
+    source, target = map(check_language, languages or guess_languages(paths[0], parent))
     files = [list(map(str, path)) if isinstance(path, tuple) else str(path) for path in paths]
     requested = apply_overrides({"data": {"source": source, "target": target, "train": files}}, changes)
     data = parse_settings(DataConfig, requested["data"], group="data")
@@ -288,8 +290,11 @@ def _steps(tokens: int, batch: int) -> int:
     return max(1, tokens // batch)
 
 
-def guess_languages(path: DataPath) -> tuple[str, str]:
-    """The languages of a shipped data set or a file, by a name such as 'news.en-de.tsv' or by its content."""
+def guess_languages(path: DataPath, parent: str | None = None) -> tuple[str, str]:
+    """The languages of a shipped data set or a file, by a name such as 'news.en-de.tsv' or by its content.
+
+    If both say nothing, they are those of the model to fine-tune, which has to have only one direction.
+    """
     if isinstance(path, tuple):
         codes = [_code(Path(part)) for part in path]
         if all(code in NAMES for code in codes):
@@ -306,9 +311,23 @@ def guess_languages(path: DataPath) -> tuple[str, str]:
         check_files([path])
         if found := languages_in(Path(path)):
             return found
+        reader_of_pairs(Path(path))  # another suffix would not be read with --from and --to either
+    if parent and (direction := _only_direction(parent)):
+        return direction
     raise SettingsError(
         f"{_shown(path)}: the languages are in neither the file name nor the content; add --from en --to de"
     )
+
+
+def _only_direction(model: str) -> tuple[str, str] | None:
+    """The direction that a name such as 'en-fr' selects, or the only one of a model."""
+    folder, variant = find(model)
+    known = describe(folder)
+    directions = [variant] if variant else known.variants if known else ()
+    if len(directions) != 1:
+        return None
+    source, _, target = directions[0].partition("-")
+    return source, target
 
 
 def _code(path: Path) -> str:
