@@ -92,7 +92,7 @@ def test_a_second_file_without_its_option_is_no_recipe(error_of, tmp_path, monke
     assert error == "b.txt: is no recipe; for several files pass --text a.txt --text b.txt"
 
 
-def test_one_file_of_subtitles_is_not_asked_for_its_languages(error_of, tmp_path):
+def test_one_file_of_subtitles_needs_another_and_not_languages(error_of, tmp_path):
     (tmp_path / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHi\n")
     error = error_of("train", "--pairs", tmp_path / "film.srt", "--out", tmp_path / "out")
     assert error.startswith(f"{tmp_path}/film.srt: holds one language; name two files")
