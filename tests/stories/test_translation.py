@@ -105,7 +105,7 @@ def test_a_model_can_be_trained_from_pairs_without_a_recipe(tmp_path, numbers):
         "corpus: 120 pairs read, 120 kept",
         "languages: en to de",
         "vocabulary: 1,250 subwords, shared",
-        "model: width 128, ffn_width 256, 1 + 1 layers, 4 heads, dropout 0.3",
+        "model: width 128, ffn_width 256, 1 + 1 layers, 4 heads, dropout 0.1",
         "run: 4 steps of about 1,000 tokens",
         "time: at most about",
     ):
