@@ -120,3 +120,19 @@ def test_it_works_on_top_of_bpe_dropout(tokenizer, store):
     copying = Copying(store, tokenizer, 1.0, 1, 100, dropout)
     for source, target in texts(tokenizer, copying(0, np.arange(len(store)))):
         assert sorted(set(source) & set(STAND_INS)) == sorted(set(target) & set(STAND_INS))
+
+
+def test_padded_batches_are_as_tight_as_the_lengths_of_the_epoch_allow(tokenizer, store):
+    from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
+
+    copying = Copying(store, tokenizer, 0.5, 1, 100)
+    rows = np.arange(len(store))
+    assert [one.tolist() for one in copying.lengths(3)] == [
+        side.lengths.tolist() for side in copying(3, rows)
+    ]
+
+    def padding(**options):
+        batches = PaddedBatches(store, BatchingConfig(tokens=120), 1, encode=copying, **options)
+        return sum(batch.padding for epoch in range(3) for batch in batches.epoch(epoch))
+
+    assert padding(lengths=copying.lengths) < padding()
