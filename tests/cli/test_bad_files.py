@@ -1,6 +1,7 @@
 """A bad file is reported in one line with its name, the line number and the fix, before any work."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,25 @@ def test_aligned_files_of_different_lengths_are_rejected(error_of, tmp_path):
 def test_more_than_two_aligned_files_are_rejected(error_of, tmp_path):
     error = error_of("train", "--pairs", "a.en,a.de,a.fr", "--out", tmp_path)
     assert error == "--pairs a.en,a.de,a.fr: pass one file, or two aligned files as SOURCE,TARGET"
+
+
+def test_a_second_file_without_its_option_is_no_recipe(error_of, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("film.de.srt").touch()
+    error = error_of("train", "--pairs", "film.en.srt", "film.de.srt", "--out", "out")
+    assert error == (
+        "film.de.srt: is no recipe; for several files pass --pairs film.en.srt --pairs film.de.srt, "
+        "or if they are aligned: --pairs film.en.srt,film.de.srt"
+    )
+    Path("b.txt").touch()
+    error = error_of("train", "--text", "a.txt", "b.txt", "--out", "out")
+    assert error == "b.txt: is no recipe; for several files pass --text a.txt --text b.txt"
+
+
+def test_one_file_of_subtitles_needs_another_and_not_languages(error_of, tmp_path):
+    (tmp_path / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nHi\n")
+    error = error_of("train", "--pairs", tmp_path / "film.srt", "--out", tmp_path / "out")
+    assert error.startswith(f"{tmp_path}/film.srt: holds one language; name two files")
 
 
 def test_a_file_name_without_languages_is_reported(error_of, tmp_path):

@@ -85,6 +85,12 @@ def test_a_file_name_alone_is_not_translated(refused, document, monkeypatch):
     assert "clearhead translate doc.md --to de" in refused("one", "doc.md", "--to", "de")
 
 
+def test_the_name_of_a_file_that_is_not_there_is_no_text(refused):
+    expected = "docs/none.md: no such file; if it is a text, pass it on stdin"
+    assert refused("docs/none.md", "--to", "de") == expected
+    assert refused("docs/none.md") == expected
+
+
 def test_a_text_that_is_no_file_is_translated_with_to(translate):
     assert len(translate("one two").lines) == 1
     assert len(translate("one " * 200).lines) in (0, 1)  # longer than any file name

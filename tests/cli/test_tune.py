@@ -12,11 +12,12 @@ from safetensors.torch import load_file
 
 import clearhead
 from clearhead.config import read_toml
+from clearhead.errors import SettingsError
 from clearhead.tasks.events import Compared, Note
 from clearhead.tasks.export import export_int8
 from clearhead.tasks.recipe import parse_recipe
 from clearhead.tasks.run import resume, train
-from clearhead.tasks.translation.sizing import fit
+from clearhead.tasks.translation.sizing import fit, guess_languages
 from clearhead.tasks.zoo import BUILT_IN, describe
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.training import Report
@@ -266,6 +267,16 @@ def test_a_resumed_run_does_not_need_the_extended_parent(letters_model, numbers,
     assert any(note.startswith("no comparison with the parent: ") for note in notes)
     weights = [load_file(tmp_path / run / "model.safetensors") for run in ("straight", "stopped")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_pairs_that_name_no_languages_have_those_of_the_model(number_model, turned_pairs, tmp_path):
+    pairs = tmp_path / "mine.tsv"
+    shutil.copy(turned_pairs, pairs)
+    data = fit([str(pairs)], None, [f'training.init_from="{number_model}"']).recipe.data
+    assert data.corpora[0].languages == ("en", "de")
+    assert guess_languages(pairs, "fr-en") == ("fr", "en")
+    with pytest.raises(SettingsError, match="add --from en --to de"):
+        guess_languages(pairs, "en-de-fr")  # has four directions
 
 
 def test_a_model_for_one_language_refuses_another(error_of, number_model, turned_pairs, tmp_path):

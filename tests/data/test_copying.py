@@ -5,6 +5,7 @@ import pytest
 
 from clearhead.data.copying import Copying, can_copy
 from clearhead.data.store import PairStore
+from clearhead.text.extension import extend
 from clearhead.text.kinds import PLACEHOLDERS, STAND_INS
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -136,3 +137,13 @@ def test_padded_batches_are_as_tight_as_the_lengths_of_the_epoch_allow(tokenizer
         return sum(batch.padding for epoch in range(3) for batch in batches.epoch(epoch))
 
     assert padding(lengths=copying.lengths) < padding()
+
+
+def test_a_language_tag_that_was_added_later_stays_first(tokenizer):
+    grown = extend(tokenizer, [], ["<2cs>"]).tokenizer
+    tag = grown.id("<2cs>")
+    sources = [[tag, *grown.encode(source)] for source, _ in PAIRS]
+    store = PairStore.of(sources, [grown.encode(target) for _, target in PAIRS])
+    for epoch in range(4):
+        source, _ = Copying(store, grown, 1.0, seed=1, max_length=100)(epoch, np.arange(len(store)))
+        assert {source[row].tolist()[0] for row in range(len(store))} == {tag}

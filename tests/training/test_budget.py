@@ -82,17 +82,17 @@ def test_a_budget_that_is_no_time_to_train_for_is_refused(minutes):
         TimeBudget(minutes)
 
 
-def test_a_budget_ends_at_the_most_steps_and_never_before_a_few():
+def test_a_budget_ends_at_max_steps_and_never_before_a_few():
     clock = Clock()
     budget = TimeBudget(1, clock)
-    budget.most_steps = 500
+    budget.max_steps = 500
     pace = Pace(clock=clock)
     run(pace, clock, 0, 10, lambda step: 0.001, 100, 0.0)
     assert budget.end_of(10, pace) == 500
     clock.now = 59.9
     assert budget.end_of(10, pace) == MIN_STEPS
     assert budget.end_of(400, pace) == 401
-    budget.most_steps = 15
+    budget.max_steps = 15
     assert budget.end_of(10, pace) == 15
 
 

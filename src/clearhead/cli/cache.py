@@ -20,8 +20,8 @@ def cache(
     """Show the size of the cache, or clear it.
 
     The cache holds the tokens of training data, so that another run on the same files starts at once. It is
-    in the folder that CLEARHEAD_CACHE names, or in ~/.cache/clearhead. Nothing else in the folder is deleted,
-    and no model needs what is.
+    in the folder that CLEARHEAD_CACHE names, or in ~/.cache/clearhead. --clear deletes nothing else in
+    that folder, and trained models do not need the cache.
 
     \b
     Examples:

@@ -13,8 +13,8 @@ def recipes(
 ) -> None:
     """List the shipped recipes, or print one.
 
-    clearhead train takes them by these names, or by the last part of one if no other recipe has it. Print one
-    to a file to change it.
+    clearhead train accepts these names, and also the last part of a name if it is unique. To edit a recipe,
+    print it to a file.
 
     \b
     Examples:

@@ -62,7 +62,7 @@ def train(
     resume: Annotated[bool, option("Continue the run in --out.", name="--resume")] = False,
     minutes: Annotated[
         float | None,
-        option("Train for this time, all in all; with --resume, so much longer.", "N", name="--minutes"),
+        option("Minutes until the model is finished; with --resume, minutes more.", "N", name="--minutes"),
     ] = None,
     decay_on_stop: Annotated[
         bool,
@@ -147,6 +147,11 @@ def _check_one_source(recipe: Path | None, given: dict[str, list[str] | None]) -
             "nothing to train on; pass a recipe (clearhead train quickstart), or your own files with one of "
             f"{', '.join(given)} (clearhead train --pairs my.en-de.tsv --out runs/mine)"
         )
+    if recipe and recipe.suffix != ".toml" and recipe.is_file() and len(named) == 2:
+        files = [*(given[named[0]] or ()), str(recipe)]
+        aligned = f", or if they are aligned: --pairs {','.join(files)}" if given["--pairs"] else ""
+        again = " ".join(f"{named[0]} {file}" for file in files)
+        raise SettingsError(f"{recipe}: is no recipe; for several files pass {again}{aligned}")
     if len(named) > 1:
         raise SettingsError(f"{' and '.join(named)}: train takes only one of them; omit the others")
 

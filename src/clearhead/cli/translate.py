@@ -1,6 +1,7 @@
 """clearhead translate: texts, a document, or stdin line by line."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +29,9 @@ from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
     from clearhead.tasks.translation.search import Translation
+
+# What is a file name rather than a text.
+FILE_NAME = re.compile(r"[^\s:]+\.(md|markdown|txt|text|rst|html)", re.IGNORECASE)
 
 
 def translate(
@@ -117,7 +121,7 @@ def translate(
 def _document_path(texts: list[str], to: str | None, out: Path | None, marks: bool) -> Path | None:
     """The document to translate, if the arguments are a file with --to or --out.
 
-    Any other argument that is a file would be translated as a text, so it is an error.
+    Any other argument that is or names a file would be translated as a text, so it is an error.
     """
     if len(texts) == 1 and (to or out) and (out or os.path.exists(texts[0])):  # noqa: PTH110
         return Path(texts[0])
@@ -125,6 +129,8 @@ def _document_path(texts: list[str], to: str | None, out: Path | None, marks: bo
         if os.path.exists(text) and not os.path.isdir(text):  # noqa: PTH110, PTH112
             form = f"clearhead translate {text} --to {to or 'LANG'}"
             raise SettingsError(f"{text}: is a file; translate it with: {form} (line by line: < {text})")
+        if FILE_NAME.fullmatch(text):
+            raise SettingsError(f"{text}: no such file; if it is a text, pass it on stdin")
     if out or marks:
         name = f"--out {out}" if out else "--mark"
         raise SettingsError(f"{name}: needs one document; use: clearhead translate FILE --to LANG")

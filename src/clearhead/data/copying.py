@@ -178,21 +178,16 @@ class _TokenTraits:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "_TokenTraits":
-        special = len(tokenizer.special_tokens)
-        pieces = tokenizer.pieces(range(tokenizer.size))
+        pieces = list(map(tokenizer.piece, range(tokenizer.size)))
+        special = np.isin(np.arange(len(pieces)), list(tokenizer.special_ids))
         bare = [piece.removeprefix("▁") for piece in pieces]
+        symbol = [any(letter.isdecimal() or letter in SYMBOLS for letter in one) for one in bare]
         return cls(
-            np.arange(len(pieces)) < special,
+            special,
             np.array([piece.startswith("▁") for piece in pieces]),
             np.array([not any(map(str.isalnum, one)) for one in bare]),
-            np.array(
-                [
-                    number >= special
-                    and any(character.isdecimal() or character in SYMBOLS for character in one)
-                    for number, one in enumerate(bare)
-                ]
-            ),
-            np.array([number >= special and one[:1].isupper() for number, one in enumerate(bare)]),
+            np.array(symbol) & ~special,
+            np.array([one[:1].isupper() for one in bare]) & ~special,
         )
 
     def words(self, side: TokenSequences) -> _Words:

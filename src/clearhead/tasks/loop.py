@@ -164,8 +164,8 @@ class TrainingLoop:
         if saved:
             self._load(saved)
             yield Note(f"resumed after step {self.trainer.step:,}{self._rank_change(len(saved['random']))}")
-        elif self.context.budget and self.context.budget.most_steps is None:
-            self.context.budget.most_steps = self.config.steps
+        elif self.context.budget and self.context.budget.max_steps is None:
+            self.context.budget.max_steps = self.config.steps
         if self.ranks.count > 1:
             yield Note(
                 f"ranks: {self.ranks.count} ({self.config.parallel}); a step takes "
@@ -178,7 +178,7 @@ class TrainingLoop:
             self.next_check = self.trainer.step + STEPS_BEFORE_PLAN
             self.first_check = 0.9 * budget.seconds_left
             end = max(config.steps, self.trainer.step + 2 * STEPS_BEFORE_PLAN)
-            yield from self._plan(min(end, budget.most_steps or end))
+            yield from self._plan(min(end, budget.max_steps or end))
         self.feed = self._feed()
         out = self.context.out
         records = Records(out, self.trainer.step) if self.ranks.rank == 0 else NoRecords()
@@ -269,7 +269,7 @@ class TrainingLoop:
                 yield from self._replan(step)
         if self.trainer.step >= self.config.steps:
             budget = self.context.budget
-            in_time = budget is None or self.trainer.step == budget.most_steps
+            in_time = budget is None or self.trainer.step == budget.max_steps
             return "all steps are done" if in_time else "the time is over"
         return f"no improvement in {self.config.patience} validations"
 

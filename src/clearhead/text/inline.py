@@ -36,9 +36,14 @@ class Part:
         partner = None if self.partner is None else self.partner + by
         return replace(self, start=self.start + by, end=self.end + by, partner=partner)
 
+    def within(self, length: int) -> "Part":
+        """The part of a sentence of this length: without its partner if that is in another one."""
+        inside = self.partner is None or 0 <= self.partner < length
+        return self if inside else replace(self, partner=None)
+
 
 _FILES = (
-    "bash bib bin bmp c cfg cfg conf cpp css csv db deb dll doc docx epub exe gif go gz h hpp html ini "
+    "bash bib bin bmp c cfg conf cpp css csv db deb dll doc docx epub exe gif go gz h hpp html ini "
     "ipynb jar java jpeg jpg js json jsonl lock log lua md mjs mp3 mp4 npz odt pdf php png po pptx py rb "
     "rpm rs rst sh sql srt svg tar tex tmx toml ts tsv ttf txt wav webm webp whl xls xlsx xml xz yaml yml "
     "zip zst"
@@ -230,13 +235,8 @@ def inline_sentences(text: str, language: str | None = None) -> tuple[list[Span]
         while index < len(parts) and parts[index].start < end:
             own.append(parts[index].moved(-start))
             index += 1
-        found.append([_inside(part, end - start) for part in own])
+        found.append([part.within(end - start) for part in own])
     return spans, found
-
-
-def _inside(part: Part, length: int) -> Part:
-    """The part; without its partner if that is in another sentence."""
-    return part if part.partner is None or 0 <= part.partner < length else replace(part, partner=None)
 
 
 @dataclass(frozen=True)
@@ -254,10 +254,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Core:
-    """A sentence without the marks at its ends and in it: what a translator reads.
-
-    In `text`, `slots` name the items by where they start.
-    """
+    """A sentence without the marks in it and at its ends: what a translator reads."""
 
     prefix: str
     suffix: str
@@ -265,6 +262,20 @@ class Core:
     items: tuple[Part, ...]
     """Items and numbers, with their positions in `text`."""
     marks: tuple[Mark, ...]
+
+    @property
+    def without_items(self) -> str:
+        """The text around the items."""
+        pieces, end = [], 0
+        for part in self.items:
+            pieces.append(self.text[end : part.start])
+            end = part.end
+        return " ".join([*pieces, self.text[end:]])
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is anything to translate."""
+        return any(map(str.isalpha, self.without_items))
 
 
 def take_apart(sentence: str, parts: Sequence[Part]) -> Core:

@@ -41,20 +41,20 @@ class TokenizerConfig(Settings):
     """How to train a tokenizer; `dropout` is for training a model, see `Tokenizer.dropout`.
 
     Kinds bpe, unigram, character and bytes lose nothing by default: decoding returns every text unchanged.
-    The kinds of words, wordpiece, lowercase and normalize lose something by choice.
+    Kinds word, whitespace and wordpiece lose something, and so do lowercase and normalize.
     """
 
     kind: KindName = "bpe"
     vocabulary: Annotated[int, Field(gt=len(SPECIAL_TOKENS))] = 8000
     lowercase: bool = False
     normalize: bool | None = None
-    """NFC, single spaces, no invisible characters. Default: true where text may be lost anyway."""
+    """NFC, single spaces, no invisible characters. Default: true unless the tokenizer is lossless."""
     byte_fallback: bool | None = None
     """Spells characters outside the alphabet in bytes, for which 256 tokens are reserved, instead of <unk>.
     Default: true for bpe, unigram and character, if the vocabulary is at least twice that size."""
     alphabet: Annotated[int, Field(gt=0)] | None = None
     """Maximum number of characters, the most frequent first. Default: all; with byte fallback, those that
-    make up 99.99 % of the text, so that bytes are trained, too (kind unigram: all)."""
+    make up 99.99 % of the text, so that the bytes are trained too (kind unigram: all)."""
     dropout: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @model_validator(mode="after")

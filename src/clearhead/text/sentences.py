@@ -61,7 +61,7 @@ ENGLISH = Rules(
     starters=_words(
         "The A An This That These Those He She It We You They I His Her Its Our Your Their My There Here In "
         "On At If When While After Before But And So Then However What Why How Who Where Is Are Was Were Do "
-        "Does Did Can Please Not No Yes For From As With Some Many Most All Everyone  It's I'm He's "
+        "Does Did Can Please Not No Yes For From As With Some Many Most All Everyone It's I'm He's "
         "She's We're They're That's"
     ),
 )

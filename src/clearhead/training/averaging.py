@@ -76,7 +76,7 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
 def interpolate(
     weights: Mapping[str, Tensor], other: Mapping[str, Tensor], share: float
 ) -> dict[str, Tensor]:
-    """The weights on the line to others, which get the share; integers are those of the first."""
+    """Linear interpolation between two sets of weights, `share` of the other; integers stay as they are."""
     return {
         name: tensor.lerp(other[name].to(tensor), share) if tensor.is_floating_point() else tensor
         for name, tensor in weights.items()

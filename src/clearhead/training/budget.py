@@ -16,15 +16,15 @@ RECENT_STEPS = 100
 STALL = 5
 # Validations and saves take this share of the time of the steps, until one was measured.
 PAUSE_SHARE = 0.1
-# Less time is over before a model is built.
+# A shorter run would be over before the model is built.
 MIN_MINUTES = 0.5
 # A model of fewer steps is of no use, whatever the budget.
 MIN_STEPS = 20
-# What is left for the unforeseen: a share of the budget, and the seconds to start and to draw the curves.
+# Kept in reserve: a share of the budget, and the seconds to start and to draw the curves.
 MARGIN_SHARE, MARGIN_SECONDS = 0.01, 2.0
 # A plan is changed if its end is off by more than this share of the steps that are left.
 TOLERANCE = 0.03
-# Checks come as often as the steps that are left shrink by this share.
+# The next check comes after this share of the steps that are left.
 CHECK_SHARE = 0.05
 
 
@@ -50,7 +50,7 @@ class Pace:
         self._steps.append(self._since_mark())
 
     def pause_done(self, step: int) -> None:
-        """The pause after a step is over; one that was due at another time than the intervals is ignored."""
+        """The pause after a step is over; a pause outside the regular intervals is ignored."""
         seconds = self._since_mark()
         for kind, every in self.every.items():
             if every and step % every == 0:
@@ -110,9 +110,9 @@ class Pace:
 
 
 class TimeBudget:
-    """The time that a run may take, from its start or from the moment this is made on.
+    """The time that a run may take, counted from `started` or else from now.
 
-    `most_steps` is the number of steps after which more time would not help.
+    `max_steps` is the number of steps after which more time would not help.
     """
 
     def __init__(self, minutes: float, clock: Clock = perf_counter, started: float | None = None):
@@ -121,7 +121,7 @@ class TimeBudget:
                 f"--minutes {minutes:g}: is not a time to train for; pass {MIN_MINUTES:g} or more"
             )
         self.minutes, self.clock = minutes, clock
-        self.most_steps: int | None = None
+        self.max_steps: int | None = None
         self._end = (clock() if started is None else started) + 60 * minutes
 
     @property
@@ -132,7 +132,7 @@ class TimeBudget:
         """The last step that fits at the present speed; at least one more."""
         margin = MARGIN_SHARE * 60 * self.minutes + MARGIN_SECONDS
         fits = step + pace.steps_in(self.seconds_left - margin)
-        return max(step + 1, min(max(fits, MIN_STEPS), self.most_steps or fits))
+        return max(step + 1, min(max(fits, MIN_STEPS), self.max_steps or fits))
 
     @staticmethod
     def next_check(step: int, end: int) -> int:

@@ -44,11 +44,11 @@ class TrainingConfig(Settings):
     init_from: str | None = None
     """Folder of a trained model to start from; its tokenizer and architecture are used."""
     new_tokens: Annotated[int, Field(ge=0)] = 0
-    """Most tokens that the vocabulary of init_from gains for letters that it lacks; 0 leaves it as it is."""
+    """Maximum number of tokens added to the vocabulary of init_from for letters it lacks; 0 adds none."""
     init_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the weights of init_from in the final ones, to forget less (WiSE-FT, Wortsman et al. 2022)."""
     parents: Annotated[tuple[ParentConfig, ...], Field(strict=False)] = ()
-    """The model that the run starts from, and those before it; the run writes them."""
+    """The model that the run starts from, and its own parents; written by the run."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay of a moving average of the weights."""
     average: AverageConfig | None = None

@@ -60,15 +60,15 @@ class ConstantSchedule(Settings):
 
 
 class PiecewiseSchedule(Settings):
-    """Straight lines, the first of which starts at 0: the schedule of a run whose end may move.
+    """Linear pieces, starting from 0: the schedule of a run whose end may move.
 
-    A line that is added to others leaves the rates before it as they are, bit by bit.
+    Adding a piece leaves the learning rates before it bit-identical.
     """
 
     kind: Literal["piecewise"] = "piecewise"
     learning_rate: LearningRate = 7e-4
     lines: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)]
-    """From which step on the rate heads for which step, and for which share of the learning rate there."""
+    """For each piece: its first step, the step it heads for, and the share of the learning rate there."""
 
     @field_validator("lines")
     @classmethod
@@ -78,7 +78,7 @@ class PiecewiseSchedule(Settings):
             raise ValueError(f"the lines start at steps {starts}; start at 0 and write them in order")
         for start, end, _ in lines:
             if end <= start:
-                raise ValueError(f"a line from step {start} to step {end} has no length")
+                raise ValueError(f"a line from step {start} to step {end} has no length; end it later")
         return lines
 
     def share(self, step: int) -> float:

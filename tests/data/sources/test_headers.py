@@ -144,6 +144,27 @@ def test_a_dictionary_of_single_words_needs_no_header(tmp_path):
     assert list(read_pairs(path, LANGUAGES)) == [Pair(*row) for row in words]
 
 
+@pytest.mark.parametrize("suffix", [".tsv", ".csv"])
+def test_a_first_pair_of_single_words_is_one_above_phrases(tmp_path, suffix):
+    words = [("dog", "Hund"), *((f"red {word}", f"das rote {word}") for word in ("car", "ice", "bed") * 4)]
+    path = table(tmp_path / f"x{suffix}", (), words, delimiter="\t" if suffix == ".tsv" else ",")
+    assert list(read_pairs(path, LANGUAGES)) == [Pair(*row) for row in words]
+
+
+@pytest.mark.parametrize("header", [("Text", "Translation"), ("Deck", "answer"), ("first", "Latin")])
+def test_a_usual_name_above_phrases_is_not_taken_for_a_pair(tmp_path, header):
+    path = table(tmp_path / "x.csv", header, [("red car", "das rote Auto")] * 12)
+    assert columns_named_in(problem(path)) == header
+
+
+def test_a_first_pair_whose_words_are_in_the_sentences_below_is_one(tmp_path):
+    sentences = [("I have a dog.", "Ich habe einen Hund."), *SENTENCES[3:] * 3]
+    path = table(tmp_path / "x.csv", ("Dog", "Hund"), sentences)
+    assert next(read_pairs(path, LANGUAGES)) == Pair("Dog", "Hund")
+    path = table(tmp_path / "y.csv", ("dog", "Katze"), sentences)
+    assert columns_named_in(problem(path)) == ("dog", "Katze")
+
+
 def test_one_column_is_too_few(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("Hello there\nGood bye\n")

@@ -103,6 +103,8 @@ def test_the_header_names_language_and_encoding(tmp_path):
     )
     text = HEADER.replace('"Language: cs\\n"', '"Language: pt_BR\\n"\n"X-Source-Language: de_AT\\n"')
     assert languages_in(catalogue(tmp_path / "y.po", text)) == ("de", "pt")
+    text = 'msgid ""\nmsgstr "Language: de\\n"\n'  # on the line of the keyword
+    assert languages_in(catalogue(tmp_path / "z.po", text)) == ("en", "de")
 
 
 @pytest.mark.parametrize(

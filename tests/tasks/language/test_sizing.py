@@ -119,7 +119,7 @@ def test_a_time_budget_decides_model_and_steps(written, monkeypatch):
         )
         budget = TimeBudget(1, lambda: 0.0)
         fitted = fit_text([text], budget=budget)
-        found.append((fitted.recipe.model.width, fitted.recipe.training.steps == budget.most_steps))
+        found.append((fitted.recipe.model.width, fitted.recipe.training.steps == budget.max_steps))
     assert found == [(64, False), (usual.model.width, True)]
 
 

@@ -246,7 +246,7 @@ def test_a_faster_machine_gets_a_larger_model_and_more_epochs(tmp_path, monkeypa
         machine = Machine(monkeypatch, speed)
         fitted, budget = within([path], 1)
         assert machine.measured[0] == 64
-        assert fitted.recipe.training.steps <= budget.most_steps
+        assert fitted.recipe.training.steps <= budget.max_steps
         found.append((fitted.recipe.model.width, round(fitted.epochs), fitted.recipe.model.dropout))
     (slow, few, low), (_, more, higher), (fast, most, usual) = found
     assert (slow, fast) == (64, 128)
@@ -257,7 +257,7 @@ def test_a_faster_machine_gets_a_larger_model_and_more_epochs(tmp_path, monkeypa
 def test_a_run_of_a_million_minutes_ends_when_the_data_is_learned(tmp_path, monkeypatch):
     Machine(monkeypatch, 1e11)
     fitted, budget = within([str(write(tmp_path / "a.en-de.tsv", 1_000))], 1_000_000)
-    assert fitted.recipe.training.steps == budget.most_steps
+    assert fitted.recipe.training.steps == budget.max_steps
     assert fitted.seconds(torch.device("cpu")) < 3600
 
 
@@ -274,4 +274,4 @@ def test_the_speed_of_a_model_is_measured_by_training_it(changes, tmp_path):
     budget = TimeBudget(1)
     fitted = fit([str(write(tmp_path / "a.en-de.tsv", 100))], None, changes, budget=budget)
     assert fitted.seconds(torch.device("cpu")) > 0
-    assert 0 < fitted.recipe.training.steps <= budget.most_steps
+    assert 0 < fitted.recipe.training.steps <= budget.max_steps

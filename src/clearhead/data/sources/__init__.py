@@ -37,7 +37,7 @@ from clearhead.data.sources.xliff import read_xliff, xliff_languages
 class Reader:
     """The functions that read one file type; None for content it does not hold."""
 
-    pairs: Callable[[Path, tuple[str, str], Columns | None], Iterator[Pair]] | None = None
+    pairs: "PairReader | None" = None
     """The pairs of two languages, from two columns or the default ones."""
     documents: Callable[[Path, str | None], Iterator[TextChunk]] | None = None
     """The documents, from a field or the default one."""
@@ -51,6 +51,7 @@ class Reader:
     """The labelled texts, from two columns or the default ones, in an encoding."""
 
 
+PairReader = Callable[[Path, tuple[str, str], Columns | None], Iterator[Pair]]
 Languages = Callable[[Path], tuple[str, str] | None]
 Records = Callable[[Path, Callable[[list[str]], Sequence[str]]], Iterator[tuple[str, ...]]]
 NamedRecords = Callable[[Path], Iterator[tuple[str, dict[str, Any]]]]

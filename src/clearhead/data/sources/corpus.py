@@ -5,7 +5,7 @@ from pathlib import Path
 
 from clearhead.data.datasets import SHIPPED, is_shipped, shipped_file
 from clearhead.data.pair import Pair
-from clearhead.data.sources import READERS
+from clearhead.data.sources import READERS, PairReader
 from clearhead.data.sources.columns import Columns
 from clearhead.data.sources.streams import check_rereadable, compression, content_hash, suffix
 from clearhead.data.sources.tables import read_aligned, read_tsv
@@ -33,7 +33,11 @@ def read_pairs(path: DataPath, languages: tuple[str, str], columns: Columns | No
             raise DataError(f"{path}: holds {' and '.join(dataset.languages)}, not {' and '.join(languages)}")
         source, target = (dataset.languages.index(language) for language in languages)
         return read_tsv(shipped_file(dataset.name), languages, (source, target))
-    file = Path(path)
+    return reader_of_pairs(Path(path))(Path(path), languages, columns)
+
+
+def reader_of_pairs(file: Path) -> PairReader:
+    """The function that reads the pairs of a file; raises DataError if there is none."""
     if file.is_dir():
         raise DataError(f"{file}: is a folder; name a file in it")
     reader = READERS.get(suffix(file))
@@ -47,7 +51,7 @@ def read_pairs(path: DataPath, languages: tuple[str, str], columns: Columns | No
             f"{file}: unknown suffix '{suffix(file)}'; use one of {known} (also .gz, .xz, .zst), "
             "or give two aligned files"
         )
-    return reader.pairs(file, languages, columns)
+    return reader.pairs
 
 
 def languages_in(path: Path) -> tuple[str, str] | None:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from clearhead.data.sources.columns import GENERIC, NO_TEXT
+from clearhead.data.sources.columns import GENERIC, NO_TEXT, PAIR_NAMES, language_of
 
 Verdict = Literal["header", "unclear", "data"]
 # Rows that decide whether a table has a header.
-PEEKED = 200
+PEEKED = 1000
 # With fewer rows below it, a row of single words is not suspected to be a header.
 ENOUGH_ROWS = 5
 # The largest share of rows of single words below a header of single words.
@@ -16,12 +16,16 @@ NAMES_BELOW = 0.1
 NAME = re.compile(r"[^\W\d_][\w.\- ]{0,28}(?<![.\- ])|[^\W\d_]")
 NUMBER = re.compile(r"[-+]?[\d.,:/-]*\d[\d.,:/%-]*")
 
+# Words that usually name a column.
+USUAL = GENERIC | NO_TEXT | {name for names in PAIR_NAMES for name in names}
+
 
 def detect_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Verdict:
     """Whether a row is the header of the rows below it.
 
     It is one if its cells are names, and a column below holds only numbers or a name has an underscore. A
-    row of single words above rows of longer texts may be one.
+    row of single words above rows of longer texts may be one, unless its words are in the texts below, or
+    it has no usual name of a column and most rows are short phrases too.
     """
     cells = [cell.strip() for cell in first]
     names = [cell for cell in cells if cell]
@@ -37,11 +41,16 @@ def detect_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Verdic
         return "header"
     alike = sum(all(map(_is_single_name, row)) for row in rows)
     single = all(map(_is_single_name, cells))
-    return "unclear" if single and len(rows) >= ENOUGH_ROWS and alike < NAMES_BELOW * len(rows) else "data"
+    if not single or len(rows) < ENOUGH_ROWS or alike >= NAMES_BELOW * len(rows):
+        return "data"
+    if all(map(_is_word_of, cells, columns)):
+        return "data"
+    phrases = sum(all(_is_name(cell.strip()) for cell in row) for row in rows)
+    return "unclear" if any(map(_is_usual, cells)) or 2 * phrases < len(rows) else "data"
 
 
 def likely_text_columns(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
-    """The two columns that most likely hold texts: those with most text that are not numbers and do vary."""
+    """The two columns that most likely hold text: the longest that vary and are not numbers."""
     width = max(map(len, rows), default=2)
     columns = [_column(rows, number) for number in range(width)]
     texts = [number for number in range(width) if holds_text(columns[number])]
@@ -65,6 +74,17 @@ def _column(rows: Sequence[Sequence[str]], number: int) -> list[str]:
 def _is_name(cell: str) -> bool:
     """Whether a cell could be the name of a column."""
     return (bool(NAME.fullmatch(cell)) and cell.count(" ") < 3) or cell.casefold() in NO_TEXT
+
+
+def _is_usual(cell: str) -> bool:
+    """Whether a cell has a word that usually names a column."""
+    return not USUAL.isdisjoint(re.findall(r"[^\W_]+", cell.casefold())) or language_of(cell) is not None
+
+
+def _is_word_of(word: str, column: Sequence[str]) -> bool:
+    """Whether a word occurs in texts of a column."""
+    found = re.compile(rf"\b{re.escape(word)}\b", re.IGNORECASE)
+    return any(map(found.search, column))
 
 
 def _is_single_name(cell: str) -> bool:

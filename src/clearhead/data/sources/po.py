@@ -155,7 +155,7 @@ def _header(path: Path) -> dict[str, str]:
     with open_file(path) as stream:
         text = stream.read(HEADER).decode("utf-8", errors="replace")
     text = "".join(re.split(r"^msgid\b", text, flags=re.MULTILINE)[:2])  # up to the second entry
-    found = re.findall(r'^"([\w-]+):\s*((?:[^"\\]|\\.)*?)\s*(?:\\n)?"\s*$', text, re.MULTILINE)
+    found = re.findall(r'^(?:msgstr )?"([\w-]+):\s*((?:[^"\\]|\\.)*?)\s*(?:\\n)?"\s*$', text, re.MULTILINE)
     return {name.lower(): value for name, value in reversed(found)}
 
 

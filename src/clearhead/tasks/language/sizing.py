@@ -70,7 +70,7 @@ SIZES = (
 )
 # Of a run that fine-tunes a model: passes over the text, tokens in all, peak learning rate, batch size.
 TUNING_EPOCHS, TUNING_TOKENS, TUNING_RATE, TUNING_BATCH = 5, 2_000_000, 1e-3, 4096
-# Most tokens that its vocabulary gains for new letters.
+# Maximum number of tokens added to its vocabulary for new letters.
 NEW_TOKENS = 2000
 
 
@@ -137,15 +137,15 @@ def fit_text(
     largest = next(number for number, size in enumerate(SIZES) if survey.bytes <= size.bytes)
     epochs = SIZES[largest].epochs
 
-    def sized(size: TextSize, most_steps: int | None = None) -> tuple[LanguageRecipe, int]:
+    def sized(size: TextSize, max_steps: int | None = None) -> tuple[LanguageRecipe, int]:
         """The recipe of a size, and the tokens of its epoch."""
         tokenizer = _tokenizer(size, survey)
         tokens = survey.characters if tokenizer.kind == "character" else int(survey.bytes / BYTES_PER_TOKEN)
         if data.template:
             size = _for_prompts(size, survey, tokens / survey.characters)
         usual = max(200, int(epochs * tokens / size.batch_tokens))
-        steps = steps_of(requested, min(usual, most_steps or usual))
-        every = max(20, steps // VALIDATIONS) if most_steps else max(50, min(2000, steps // 10))
+        steps = steps_of(requested, min(usual, max_steps or usual))
+        every = max(20, steps // VALIDATIONS) if max_steps else max(50, min(2000, steps // 10))
         recipe = _recipe(size, data, tokenizer, steps, every)
         return with_changes(recipe, requested, changes), max(1, tokens)
 
@@ -154,7 +154,7 @@ def fit_text(
         return FittedText(recipe, survey, tokens)
     candidates = [sized(size)[0] for size in SIZES[: largest + 1]]
     chosen = largest_affordable(candidates, TOKENS_PER_WEIGHT, budget, _trial)
-    seconds, budget.most_steps = budget.seconds_left, chosen.recipe.training.steps
+    seconds, budget.max_steps = budget.seconds_left, chosen.recipe.training.steps
     recipe, tokens = sized(SIZES[chosen.number], chosen.steps(seconds))
     return FittedText(recipe, survey, tokens, seconds * recipe.training.steps / chosen.steps(seconds))
 

@@ -17,6 +17,7 @@ from clearhead.tasks.translation.markup import WordPair, item_edits, mark_edits
 from clearhead.tasks.translation.options import TranslateOptions
 from clearhead.tasks.translation.search import search_all
 from clearhead.text.blocks import GLUE, Format, Piece, Prose, parse, split_lines
+from clearhead.text.capitals import in_capitals, lowered
 from clearhead.text.inline import Core, Part, Role, inline_sentences, take_apart, words
 from clearhead.text.kinds import STAND_INS
 from clearhead.text.placeholders import Written, decode, encode, hide
@@ -132,7 +133,7 @@ class DocumentTranslator:
     def translate(self, text: str) -> Document:
         """A whole document."""
         check_text(text)
-        [*documents] = self.stream(split_lines(text), chunk=None)
+        documents = list(self.stream(split_lines(text), chunk=None))
         paragraphs = tuple(one for document in documents for one in document.paragraphs)
         return Document("".join(document.text for document in documents), paragraphs)
 
@@ -202,7 +203,7 @@ class DocumentTranslator:
 
     def _cores(self, cores: Sequence[Core]) -> list[Sentence]:
         """The translations of cores: with numbers visible, if one is lost hidden, then repaired."""
-        readable = {number: _lowered(core) for number, core in enumerate(cores) if _has_words(core)}
+        readable = {number: lowered(core) for number, core in enumerate(cores) if core.has_words}
         attempts = self._attempts(readable, _is_item)
         # A model that has seen few placeholders in training may still copy names.
         for by_words in [False, True] if self.model.tokenizer.placeholder_ids else [True]:
@@ -295,27 +296,17 @@ def _halves(unit: _Unit) -> list[_Unit]:
         possible = [n for n in positions if n not in inside and 0 < n < len(text)]
         if possible:
             cut = min(possible, key=lambda n: abs(n - middle))
-            left = tuple(_alone(part, cut) for part in unit.parts if part.start < cut)
-            right = tuple(_alone(part.moved(-cut), len(text)) for part in unit.parts if part.start >= cut)
+            left = tuple(part.within(cut) for part in unit.parts if part.start < cut)
+            right = tuple(part.moved(-cut).within(len(text)) for part in unit.parts if part.start >= cut)
             return [_Unit(text[:cut], left), _Unit(text[cut:], right)]
     return []
-
-
-def _alone(part: Part, length: int) -> Part:
-    """The part, without a partner that is outside."""
-    return (
-        replace(part, partner=None) if part.partner is not None and not 0 <= part.partner < length else part
-    )
 
 
 def _joined(source: str, parts: Sequence[Sentence]) -> Sentence:
     """A sentence from the translations of its parts."""
     if len(parts) == 1:
         return replace(parts[0], source=source)
-    text = "".join(
-        part.text + source_part[len(source_part.rstrip()) :]
-        for part, source_part in zip(parts, (one.source for one in parts), strict=True)
-    )
+    text = "".join(part.text + part.source[len(part.source.rstrip()) :] for part in parts)
     return Sentence(
         source,
         text,
@@ -325,51 +316,13 @@ def _joined(source: str, parts: Sequence[Sentence]) -> Sentence:
     )
 
 
-def _outside_items(core: Core) -> str:
-    """The text of a core without its items."""
-    pieces, end = [], 0
-    for part in core.items:
-        pieces.append(core.text[end : part.start])
-        end = part.end
-    return " ".join([*pieces, core.text[end:]])
-
-
-def _has_words(core: Core) -> bool:
-    return any(map(str.isalpha, _outside_items(core)))
-
-
-def _in_capitals(core: Core) -> bool:
-    """Whether a sentence is written in capitals; a short word alone may be an acronym."""
-    text = _outside_items(core)
-    found = [word for word in re.findall(r"[^\W\d_]+", text) if len(word) > 1]
-    return text.upper() == text != text.lower() and (len(found) > 1 or any(len(one) > 5 for one in found))
-
-
-def _lowered(core: Core) -> Core:
-    """The core in the case that a translator knows: capitals become a sentence that starts with one."""
-    if not _in_capitals(core):
-        return core
-    pieces, end = [], 0
-    for part in core.items:
-        pieces += [core.text[end : part.start].lower(), part.text]
-        end = part.end
-    text = "".join([*pieces, core.text[end:].lower()])
-    if len(text) != len(core.text):  # a letter such as İ has no lower case of one character
-        return core
-    first = next((n for n, character in enumerate(text) if character.isalpha()), 0)
-    if not any(part.start <= first < part.end for part in core.items):
-        text = text[:first] + core.text[first] + text[first + 1 :]
-    text = re.sub(r"\bi\b", "I", text)
-    return replace(core, text=text)
-
-
 def _finished(core: Core, attempt: _Attempt, agreed: Tensor | None) -> Sentence:
     """A sentence with its items restored, its marks in place and its case as in the source."""
     written, target, missing = attempt.written, attempt.target, attempt.missing
     pair = WordPair.of(written.text, target, agreed)
     marks = [replace(mark, position=written.position(mark.position)) for mark in core.marks]
     edits = item_edits(target, _written_as(written, missing), pair) + mark_edits(marks, pair, len(target))
-    capitals = _in_capitals(core)
+    capitals = in_capitals(core)
     pieces: list[str] = []
     end = 0
     for edit in sorted(edits, key=lambda one: one.key):

@@ -79,7 +79,7 @@ class CorpusConfig(Settings):
     test: Files = ()
     """Default: pairs of the training files (see hold_out)."""
     train_only: bool = False
-    """Hold nothing out of it, for instance of what another model translated; it then changes no split."""
+    """Hold nothing out, for example of machine translations; the splits of other corpora stay the same."""
     columns: Columns | None = None
     """Columns of source and target, numbered from 0 or named. Default: found by language or name."""
 
@@ -139,7 +139,7 @@ class DataConfig(Settings):
     """One [[data.corpora]] table each."""
     hold_out: HoldOut = HoldOut()
     mix: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the pairs that come from the data of training.init_from, so that less of it is forgotten."""
+    """Share of pairs taken from the training data of training.init_from, to forget less of it."""
     cleaning: CleaningConfig = CleaningConfig()
 
     @model_validator(mode="wrap")
@@ -243,8 +243,8 @@ class TranslationTraining(TrainingConfig):
     """Compares two passes over each sentence: rdrop or simcut; a step then takes about twice as long."""
     distillation: DistillationConfig | None = None
     copying: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """Share of pairs in which names and numbers become placeholders, so that the model learns to copy what
-    they stand for; a tokenizer without byte fallback has none."""
+    """Share of pairs in which names and numbers become placeholders, which teaches the model to copy; needs a
+    tokenizer with byte fallback."""
     monitor: Literal["loss", "bleu"] = "loss"  # pyright: ignore
     """Validation metric that selects the best weights."""
 

@@ -17,7 +17,7 @@ from clearhead.data.cleaning import Tally, clean
 from clearhead.data.datasets import SHIPPED
 from clearhead.data.progress import ProgressCallback, ignore_progress, track_progress
 from clearhead.data.sources import READERS
-from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs
+from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs, reader_of_pairs
 from clearhead.data.sources.streams import compression, suffix
 from clearhead.errors import DataError, SettingsError
 from clearhead.models import Seq2SeqConfig, TranslatorConfig
@@ -41,6 +41,7 @@ from clearhead.tasks.translation.recipe import (
 )
 from clearhead.tasks.translation.task import translation_loss
 from clearhead.tasks.translation.tuning import TUNING_HELD_OUT, tuned_recipe
+from clearhead.tasks.zoo import describe, find
 from clearhead.text.languages import NAMES, check_language
 from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
 from clearhead.training import TimeBudget
@@ -50,7 +51,7 @@ from clearhead.wording import counted
 
 # Typical of a vocabulary trained on the same text.
 SUBWORDS_PER_WORD = 1.3
-# Most pairs held out for each of validation and test.
+# Maximum number of pairs held out for each of validation and test.
 HELD_OUT = 1000
 # A model is worth its size if it is trained on this many tokens per weight.
 TOKENS_PER_WEIGHT = 4
@@ -178,7 +179,8 @@ def fit(
 
     With a time budget, the model is the largest that learns enough in the time, as measured on this machine.
     """
-    source, target = (check_language(language) for language in languages or guess_languages(paths[0]))
+    parent = setting(apply_overrides({}, changes), "training", "init_from")
+    source, target = map(check_language, languages or guess_languages(paths[0], parent))
     files = [list(map(str, path)) if isinstance(path, tuple) else str(path) for path in paths]
     requested = apply_overrides({"data": {"source": source, "target": target, "train": files}}, changes)
     data = parse_settings(DataConfig, requested["data"], group="data")
@@ -218,18 +220,18 @@ class CorpusSize:
     requested: Mapping[str, Any]
     changes: Sequence[str]
 
-    def recipe(self, size: Size, most_steps: int | None = None) -> TranslationRecipe:
-        """The recipe of a size, for the requested or the usual number of steps, of which there is a most."""
+    def recipe(self, size: Size, max_steps: int | None = None) -> TranslationRecipe:
+        """The recipe of a size, for the requested or the usual number of steps, `max_steps` at most."""
         per_epoch = _steps(self.tokens, count_of(self.requested, "batches", "tokens", size.batch_tokens))
         usual = max(200, size.epochs * per_epoch)
-        steps = steps_of(self.requested, min(usual, most_steps or usual))
+        steps = steps_of(self.requested, min(usual, max_steps or usual))
         size = replace(size, dropout=dropout_for(size.dropout, steps / per_epoch / size.epochs))
         recipe = _recipe(size, self.data, steps, steps < usual)
         if setting(self.requested, "model", "kind") == "seq2seq":
             # A recurrent model has no feed-forward and fewer layers, so that equal parameters make it wider.
             width = min(512, 2 * recipe.model.width)
             recipe = recipe.model_copy(update={"model": Seq2SeqConfig(width=width, dropout=size.dropout)})
-        if most_steps:
+        if max_steps:
             every = max(20, steps // VALIDATIONS)
             training = {"validate_every": every, "save_every": every, "patience": 0}
             recipe = recipe.model_copy(
@@ -248,7 +250,7 @@ class CorpusSize:
             shapes = [replace(one, batch_tokens=GPU_BATCH_FACTOR * one.batch_tokens) for one in shapes]
         candidates = [self.recipe(one) for one in shapes]
         chosen = largest_affordable(candidates, TOKENS_PER_WEIGHT, budget, self._trial)
-        seconds, budget.most_steps = budget.seconds_left, chosen.recipe.training.steps
+        seconds, budget.max_steps = budget.seconds_left, chosen.recipe.training.steps
         recipe = self.recipe(shapes[chosen.number], chosen.steps(seconds))
         return recipe, seconds * recipe.training.steps / chosen.steps(seconds)
 
@@ -288,8 +290,11 @@ def _steps(tokens: int, batch: int) -> int:
     return max(1, tokens // batch)
 
 
-def guess_languages(path: DataPath) -> tuple[str, str]:
-    """The languages of a shipped data set or a file, by a name such as 'news.en-de.tsv' or by its content."""
+def guess_languages(path: DataPath, parent: str | None = None) -> tuple[str, str]:
+    """The languages of a shipped data set or a file, by a name such as 'news.en-de.tsv' or by its content.
+
+    If both say nothing, they are those of the model to fine-tune, which has to have only one direction.
+    """
     if isinstance(path, tuple):
         codes = [_code(Path(part)) for part in path]
         if all(code in NAMES for code in codes):
@@ -306,9 +311,23 @@ def guess_languages(path: DataPath) -> tuple[str, str]:
         check_files([path])
         if found := languages_in(Path(path)):
             return found
+        reader_of_pairs(Path(path))  # another suffix would not be read with --from and --to either
+    if parent and (direction := _only_direction(parent)):
+        return direction
     raise SettingsError(
         f"{_shown(path)}: the languages are in neither the file name nor the content; add --from en --to de"
     )
+
+
+def _only_direction(model: str) -> tuple[str, str] | None:
+    """The direction that a name such as 'en-fr' selects, or the only one of a model."""
+    folder, variant = find(model)
+    known = describe(folder)
+    directions = [variant] if variant else known.variants if known else ()
+    if len(directions) != 1:
+        return None
+    source, _, target = directions[0].partition("-")
+    return source, target
 
 
 def _code(path: Path) -> str:

@@ -34,12 +34,12 @@ TUNING_SIZES = (
     TuningSize(float("inf"), 1, 2048, 0.0),
 )
 LEARNING_RATE = 1.2e-3
-# Most pairs held out for each of validation and test: both models are measured on them, beside the old ones.
+# Maximum number of pairs held out for each of validation and test; both models are measured on them.
 TUNING_HELD_OUT = 500
 VALIDATIONS, PATIENCE = 8, 3
 # Share of pairs from the parent's data, if it is there.
 MIX = 0.2
-# Most tokens that the vocabulary gains for new letters.
+# Maximum number of tokens added to the vocabulary for new letters.
 NEW_TOKENS = 2000
 
 
