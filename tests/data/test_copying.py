@@ -123,6 +123,22 @@ def test_it_works_on_top_of_bpe_dropout(tokenizer, store):
         assert sorted(set(source) & set(STAND_INS)) == sorted(set(target) & set(STAND_INS))
 
 
+def test_padded_batches_are_as_tight_as_the_lengths_of_the_epoch_allow(tokenizer, store):
+    from clearhead.data.batching.buckets import BatchingConfig, PaddedBatches
+
+    copying = Copying(store, tokenizer, 0.5, 1, 100)
+    rows = np.arange(len(store))
+    assert [one.tolist() for one in copying.lengths(3)] == [
+        side.lengths.tolist() for side in copying(3, rows)
+    ]
+
+    def padding(**options):
+        batches = PaddedBatches(store, BatchingConfig(tokens=120), 1, encode=copying, **options)
+        return sum(batch.padding for epoch in range(3) for batch in batches.epoch(epoch))
+
+    assert padding(lengths=copying.lengths) < padding()
+
+
 def test_a_language_tag_that_was_added_later_stays_first(tokenizer):
     grown = extend(tokenizer, [], ["<2cs>"]).tokenizer
     tag = grown.id("<2cs>")

@@ -18,6 +18,7 @@ from clearhead.text.tokenizer import Tokenizer
 Rows = NDArray[np.int64]
 # Sentences in which names are looked for.
 NAME_ROWS = 50_000
+CHUNK = 50_000
 MIN_NAME_COUNT = 2
 SYMBOLS = "@/:._&=#%+"
 # Of a sentence with placeholders, the share of the words that could be one.
@@ -97,6 +98,12 @@ class Copying:
             for old, one in ((source, new[0]), (target, new[1]))
         )
         return source, target
+
+    def lengths(self, epoch: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The lengths of all sources and of all targets in an epoch."""
+        chunks = np.split(np.arange(len(self.store)), range(CHUNK, len(self.store), CHUNK))
+        both = [[side.lengths for side in self(epoch, rows)] for rows in chunks]
+        return np.concatenate([one for one, _ in both]), np.concatenate([one for _, one in both])
 
     @cached_property
     def _names(self) -> Keys:

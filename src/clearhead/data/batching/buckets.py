@@ -21,6 +21,8 @@ Lengths = NDArray[np.int32]
 BUCKET_BATCHES = 3
 Encode = Callable[[int, Rows], tuple[TokenSequences, TokenSequences]]
 """The token ids of rows in an epoch."""
+MeasuredLengths = Callable[[int], tuple[Lengths, Lengths]]
+"""The lengths of all sources and of all targets in an epoch."""
 
 
 class BatchingConfig(Settings):
@@ -39,7 +41,8 @@ class BatchingConfig(Settings):
 class PairBatches(PlannedBatches[Plan, Batch]):
     """Batches of the pairs of a store; every pair comes once per epoch.
 
-    `encode` may return other ids for the rows of an epoch, as BPE dropout does.
+    `encode` may return other ids for the rows of an epoch, as BPE dropout does; with their `lengths`, padded
+    batches stay as tight as without.
     """
 
     def __init__(
@@ -49,8 +52,10 @@ class PairBatches(PlannedBatches[Plan, Batch]):
         seed: int,
         share: Share = SINGLE,
         encode: Encode | None = None,
+        lengths: MeasuredLengths | None = None,
     ):
         super().__init__(seed, share)
+        self.lengths: MeasuredLengths = lengths or (lambda epoch: store.lengths)
         self.store, self.config = store, config
         self.encode: Encode = encode or store.gather
         self.check()
@@ -79,7 +84,7 @@ class PaddedBatches(PairBatches[Rows, PairBatch]):
     def plan(self, epoch: int) -> list[Rows]:
         if self._planned is None or self._planned[0] != epoch:
             steps = self.share.batches_per_step
-            self._planned = epoch, plan(*self.store.lengths, self.config, self.random(epoch), steps)
+            self._planned = epoch, plan(*self.lengths(epoch), self.config, self.random(epoch), steps)
         return self._planned[1]
 
     def build(self, epoch: int, plan: Rows) -> PairBatch:

@@ -178,12 +178,14 @@ class TranslationTask(Task):
         recipe = self.recipe
         kind = PackedBatches if recipe.batches.kind == "packed" else PaddedBatches
         seed, dropout = recipe.training.seed, recipe.tokenizer.dropout
-        encode = None
+        encode = lengths = None
         if dropout:
             encode = BPEDropout(self.store, self.processor, dropout, seed, recipe.model.max_tokens)
         if (copying := recipe.training.copying) and can_copy(self.processor):
-            encode = Copying(self.store, self.processor, copying, seed, recipe.model.max_tokens, encode)
-        return kind(self.store, recipe.batches, seed, Share(rank, ranks, batches_per_step), encode)
+            copies = Copying(self.store, self.processor, copying, seed, recipe.model.max_tokens, encode)
+            # With BPE dropout, to measure an epoch would take too long.
+            encode, lengths = copies, None if dropout else copies.lengths
+        return kind(self.store, recipe.batches, seed, Share(rank, ranks, batches_per_step), encode, lengths)
 
     def loss(self, model: EncoderDecoder, batch: Batch) -> Tensor:
         return self._loss(model, batch)
