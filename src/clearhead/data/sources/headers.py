@@ -25,7 +25,7 @@ def detect_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Verdic
 
     It is one if its cells are names, and a column below holds only numbers or a name has an underscore. A
     row of single words above rows of longer texts may be one, unless its words are in the texts below, or
-    it has no usual name of a column and most rows are short phrases too.
+    it has no usual name of a column, stands above no labels, and most rows are short phrases too.
     """
     cells = [cell.strip() for cell in first]
     names = [cell for cell in cells if cell]
@@ -45,8 +45,11 @@ def detect_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Verdic
         return "data"
     if all(map(_is_word_of, cells, columns)):
         return "data"
+    above_labels = [*map(_is_above_labels, cells, columns)]
+    if any(map(_is_usual, cells)) or (any(above_labels) and not all(above_labels)):
+        return "unclear"
     phrases = sum(all(_is_name(cell.strip()) for cell in row) for row in rows)
-    return "unclear" if any(map(_is_usual, cells)) or 2 * phrases < len(rows) else "data"
+    return "unclear" if 2 * phrases < len(rows) else "data"
 
 
 def likely_text_columns(rows: Sequence[Sequence[str]]) -> tuple[int, int]:
@@ -79,6 +82,11 @@ def _is_name(cell: str) -> bool:
 def _is_usual(cell: str) -> bool:
     """Whether a cell has a word that usually names a column."""
     return not USUAL.isdisjoint(re.findall(r"[^\W_]+", cell.casefold())) or language_of(cell) is not None
+
+
+def _is_above_labels(cell: str, column: Sequence[str]) -> bool:
+    """Whether a column repeats few values, and the cell is none of them."""
+    return 2 * len({*column}) <= len(column) and cell not in column
 
 
 def _is_word_of(word: str, column: Sequence[str]) -> bool:
