@@ -85,6 +85,14 @@ def test_only_text_tokens_are_cut_at_the_configured_rate():
     assert set(cut[:, 4].tolist()) == {PAD, 5}
 
 
+def test_tokens_added_to_the_vocabulary_are_never_cut():
+    tokens = torch.arange(FIRST_TOKEN, FIRST_TOKEN + 40).repeat(50, 1)
+    added = (FIRST_TOKEN + 7, FIRST_TOKEN + 39)
+    cut = TranslationLoss(Criterion(), FIRST_TOKEN, added)._cut(tokens, 0.9)
+    assert [int((cut == token).sum()) for token in added] == [50, 50]
+    assert (cut == PAD).float().mean() > 0.8
+
+
 def test_a_layout_can_be_repeated_along_the_batch():
     twice = layout(padded(), 2)
     assert isinstance(twice, Padded)

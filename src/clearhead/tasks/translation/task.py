@@ -62,12 +62,13 @@ Batch = PairBatch | PackedBatch
 class TranslationLoss:
     """The summed loss of a batch: label-smoothed cross-entropy, a regulariser, distillation from a teacher.
 
-    A regulariser compares two views of each sentence, as rows of one batch of twice the size. Ids below
-    `first_token` are special tokens, which SimCut never cuts.
+    A regulariser compares two views of each sentence, as rows of one batch of twice the size. SimCut never
+    cuts special tokens: ids below `first_token`, and those that were added to the vocabulary.
     """
 
     criterion: Criterion
     first_token: int = 0
+    added_tokens: tuple[int, ...] = ()
     teacher: EncoderDecoder | None = None
 
     def __call__(self, model: EncoderDecoder, batch: Batch) -> Tensor:
@@ -101,8 +102,11 @@ class TranslationLoss:
 
     def _cut(self, tokens: Tensor, share: float) -> Tensor:
         """The tokens with some replaced by padding, whose embedding carries only the position."""
-        chosen = torch.rand(tokens.shape, device=tokens.device) < share
-        return tokens.masked_fill(chosen & (tokens >= self.first_token), PAD)
+        chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & (tokens >= self.first_token)
+        # Compared one by one: a tensor of ids could not be made inside a CUDA graph.
+        for token in self.added_tokens:
+            chosen &= tokens != token
+        return tokens.masked_fill(chosen, PAD)
 
 
 def translation_loss(model: EncoderDecoder, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
@@ -172,7 +176,9 @@ class TranslationTask(Task):
         training = recipe.training
         distilled = training.distillation.weight if training.distillation else 0.0
         criterion = Criterion(training.label_smoothing, training.regulariser, distilled)
-        self._loss = TranslationLoss(criterion, len(self.processor.special_tokens), self._teacher())
+        first = len(self.processor.special_tokens)
+        added = tuple(sorted(number for number in self.processor.special_ids if number >= first))
+        self._loss = TranslationLoss(criterion, first, added, self._teacher())
 
     def batches(self, rank: int, ranks: int, batches_per_step: int) -> PaddedBatches | PackedBatches:
         recipe = self.recipe
