@@ -1,6 +1,7 @@
 """Translates the training sentences of a model with the model itself, for a smaller one to learn from.
 
     python scripts/distil.py runs/en-de-fr-teacher --out runs/en-de-fr-distilled --device cuda
+    python scripts/distil.py runs/teacher-1 runs/teacher-2 --out runs/distilled       (by an ensemble)
 
 Sequence-level knowledge distillation (Kim and Rush 2016): a student learns a teacher's translations more
 easily than the many ways in which people translate. Every training sentence of a language is translated in
@@ -8,22 +9,27 @@ every direction of the teacher, also those that only another corpus has, which m
 
 For each direction, such as en-de, OUT gets `en-de.tsv.xz`, the sentences that had a translation before, and
 `en-de.new.tsv.xz`, those that had none. Held-out sentences are left out. `--direction` translates one
-direction, so that several processes can share a GPU. Work done is kept in OUT/parts: after `--minutes`, or if
-it was killed, run it again.
+direction, so that several processes can share a GPU. Several teachers with one tokenizer translate
+together: each token is chosen by the mean of their probabilities. Work done is kept in OUT/parts: after
+`--minutes`, or if it was killed, run it again.
 """
 
 import argparse
 import lzma
+import math
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import read_settings
 from clearhead.files import atomic_path
+from clearhead.models import EncoderDecoder
 from clearhead.tasks.load import load_for
 from clearhead.tasks.translation.data import Corpus
 from clearhead.tasks.translation.directions import Direction
@@ -37,7 +43,7 @@ PART = 16384
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("teacher", type=Path, help="folder of a trained translator")
+    parser.add_argument("teachers", type=Path, nargs="+", help="folders of trained translators")
     parser.add_argument("--out", type=Path, required=True, help="folder of the translated pairs")
     parser.add_argument("--direction", action="append", help="such as en-de; default: all")
     parser.add_argument("--beam", type=int, default=4)
@@ -47,8 +53,8 @@ def main() -> None:
     options = parser.parse_args()
     deadline = time.monotonic() + 60 * options.minutes
     torch.set_float32_matmul_precision("high")
-    sentences, known = training_sentences(options.teacher)
-    model = load_for("translation", options.teacher, options.device)
+    sentences, known = training_sentences(options.teachers[0])
+    model = load_ensemble(options.teachers, options.device)
     (options.out / "parts").mkdir(parents=True, exist_ok=True)
     for direction in model.directions:
         if options.direction and str(direction) not in options.direction:
@@ -59,6 +65,47 @@ def main() -> None:
         if not distil(model, direction, sources, options.beam, options.out / "parts", deadline):
             sys.exit(f"{direction}: stopped after {options.minutes:g} minutes; run it again to go on")
         join(direction, options.out, known[direction])
+
+
+class EnsembleState:
+    """The states of all models of an ensemble."""
+
+    def __init__(self, states: list[Any]):
+        self.states = states
+
+    def select(self, rows: Tensor) -> None:
+        for state in self.states:
+            state.select(rows)
+
+
+class Ensemble(nn.Module):
+    """Translators that decode together; looks like one of them to a search."""
+
+    def __init__(self, models: list[EncoderDecoder]):
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        self.config, self.readout_weight = models[0].config, models[0].readout_weight
+
+    def start(self, source: Tensor, lengths: Tensor) -> EnsembleState:
+        return EnsembleState([model.start(source, lengths) for model in self.models])  # pyright: ignore
+
+    def step(self, tokens: Tensor, state: EnsembleState) -> Tensor:
+        """The logarithm of the mean of all probabilities."""
+        pairs = zip(self.models, state.states, strict=True)
+        logs = torch.stack([model.step(tokens, one).log_softmax(-1) for model, one in pairs])  # pyright: ignore
+        return logs.logsumexp(0) - math.log(len(logs))
+
+
+def load_ensemble(folders: list[Path], device: str) -> TranslationModel:
+    """The translator of one folder, or of several at once."""
+    first, *others = (load_for("translation", folder, device) for folder in folders)
+    for folder, other in zip(folders[1:], others, strict=True):
+        if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
+            sys.exit(f"{folder}: its tokenizer differs from that of {folders[0]}")
+    if not others:
+        return first
+    ensemble = Ensemble([first.model, *(other.model for other in others)])
+    return TranslationModel(ensemble, first.tokenizer, first.directions, first.search)  # pyright: ignore
 
 
 def training_sentences(

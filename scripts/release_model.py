@@ -2,7 +2,7 @@
 
     python scripts/release_model.py runs/en-de-fr
 
-The recipe, recipes/translation/en-de-fr.toml, says how the run is made.
+scripts/built_in_translator makes the run and calls this script.
 
 The card is release_model.md, filled in with scores on held-out sentences and with examples chosen by rule.
 `--out` writes to another folder.
@@ -248,9 +248,10 @@ def teacher(recipe: TranslationRecipe) -> str:
     shape = read_settings(TranslationRecipe, folder / SETTINGS).model
     layers = f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers"
     return (
-        f"A teacher of width {shape.width} with {layers}, trained on the same pairs, translated\n"
-        "all training sentences in all directions (Kim and Rush 2016). The model learned from these\n"
-        "translations beside the human ones, and from the teacher's probabilities at each token.\n\n"
+        f"Two teachers of width {shape.width} with {layers}, trained on the same pairs with\n"
+        "different seeds, together translated all training sentences in all directions (Kim and Rush\n"
+        "2016). The model learned from these translations beside the human ones, and from the\n"
+        "probabilities of one teacher at each token.\n\n"
     )
 
 

@@ -1,6 +1,7 @@
 """Training, validation and test parts share no sentence, and token stores are made once."""
 
 import json
+from collections import Counter
 from importlib import resources
 from pathlib import Path
 
@@ -263,6 +264,20 @@ def test_a_corpus_to_train_on_only_changes_no_split_and_repeats_no_held_out_sent
     new = [pair for pair in both["train"] if "Nr." in pair.target]
     assert len(new) == 400 - len(held_out)
     assert not held_out & {pair.source for pair in new}
+
+
+def test_a_repeated_corpus_is_repeated_in_training_alone(file):
+    corpus = {"source": "en", "target": "de", "both": True, "train": [str(file)]}
+    hold_out = {"validation": 40, "test": 30}
+
+    def counted(repeat: int) -> dict[str, Counter]:
+        config = DataConfig.model_validate({"corpora": [{**corpus, "repeat": repeat}], "hold_out": hold_out})
+        split = Corpus(config, 1)
+        return {part: Counter(one.pair for one in split.directed(part, {})) for part in PARTS}
+
+    once, thrice = counted(1), counted(3)
+    assert thrice["train"] == Counter({pair: 3 * count for pair, count in once["train"].items()})
+    assert all(thrice[part] == once[part] for part in HELD_OUT)
 
 
 def test_settings_for_training_pairs_leave_the_held_out_pairs_as_they_are(tmp_path):

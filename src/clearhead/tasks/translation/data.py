@@ -54,11 +54,13 @@ class Corpus:
     ) -> Iterator[TaggedPair]:
         """The pairs of a part in every direction, with the tag ids of the target languages."""
         for number in self._numbers:
-            there, *back = self.config.corpora[number].directions
+            corpus = self.config.corpora[number]
+            there, *back = corpus.directions
             for pair in self._part(number, part, tally):
-                yield from self._variants(pair, there, part, tags)
-                for direction in back:
-                    yield from self._variants(pair.swapped, direction, part, tags)
+                for _ in range(corpus.repeat if part == "train" else 1):
+                    yield from self._variants(pair, there, part, tags)
+                    for direction in back:
+                        yield from self._variants(pair.swapped, direction, part, tags)
 
     def by_direction(self, part: Part) -> dict[Direction, list[Pair]]:
         """The pairs of a part by direction."""

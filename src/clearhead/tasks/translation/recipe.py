@@ -80,6 +80,8 @@ class CorpusConfig(Settings):
     """Default: pairs of the training files (see hold_out)."""
     train_only: bool = False
     """Hold nothing out, for example of machine translations; the splits of other corpora stay the same."""
+    repeat: PositiveInt = 1
+    """How often an epoch contains each training pair; raise it for a small corpus beside large ones."""
     columns: Columns | None = None
     """Columns of source and target, numbered from 0 or named. Default: found by language or name."""
 
