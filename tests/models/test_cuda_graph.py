@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from clearhead.models import GPT
-from clearhead.models.cuda_graph import MAX_IDLE, CudaGraphGPT, supports_cuda_graph
+from clearhead.models.cuda_graph import MAX_IDLE, CudaGraphGPT
 from clearhead.models.gpt import GPTConfig
+from clearhead.models.static_step import supports_static_caches
 
 VOCABULARY = 50
 KINDS = {
@@ -89,6 +90,6 @@ def test_few_idle_slots_are_kept():
 
 
 def test_models_that_depend_on_the_capacity_are_not_supported():
-    assert supports_cuda_graph(GPTConfig(position="rotary"))
-    assert not supports_cuda_graph(GPTConfig(position="alibi"))
-    assert not supports_cuda_graph(GPTConfig(window=16))
+    assert supports_static_caches(GPTConfig(position="rotary"))
+    assert not supports_static_caches(GPTConfig(position="alibi"))
+    assert not supports_static_caches(GPTConfig(window=16))

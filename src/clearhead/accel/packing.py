@@ -1,7 +1,8 @@
 """Weight layouts that make single-row products fast on a CPU, in a copy of the model."""
 
+from collections.abc import Callable
 from copy import deepcopy
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.accel import enabled
+from clearhead.accel.int8 import Int8Linear, Int8Projections
 from clearhead.accel.torch_private import weight_versions
 
 # Rows per block, the fastest first; the number must divide the rows of the matrix.
@@ -68,21 +70,48 @@ def packed_copy(model: M, readout: Tensor) -> M:
     }
     if not blocks and not by_column:
         return model
-    # Found in the memo, a tensor is taken as it is.
-    shared = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
-    copy = deepcopy(model, {**shared, **by_column})
-    for module, original in zip(list(copy.modules()), list(model.modules()), strict=True):
-        for name, linear in original.named_children():
-            if id(linear) in blocks:
-                setattr(module, name, PackedLinear(linear, blocks[id(linear)]))  # pyright: ignore
+
+    def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module | None:
+        return PackedLinear(linear, blocks[id(linear)]) if id(linear) in blocks else None
+
+    return _copy(model, packed, by_column)
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def int8_copy(model: M, readout: Tensor) -> M:
+    """A copy with int8 matrices, which shares all other tensors; embeddings stay as they are."""
+
+    def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module:
+        if sizes := getattr(linear, "sizes", None):
+            return Int8Projections(linear, sizes)
+        after_relu = getattr(parent, "activation", None) is F.relu and linear is getattr(
+            parent, "outer", None
+        )
+        return Int8Linear(linear.weight, linear.bias, after_relu)
+
+    copy = _copy(model, packed)
+    for module in copy.modules():
+        if module._parameters.get("readout_weight") is readout:
+            del module.readout_weight
+            module.readout_weight = Int8Linear(readout)
     return copy
+
+
+def bf16_copy(model: M, readout: Tensor) -> M:
+    """A copy whose weights are bfloat16."""
+    return deepcopy(model).to(torch.bfloat16)
+
+
+COPIES: dict[str, Callable[[Any, Tensor], Any]] = {"fp32": packed_copy, "int8": int8_copy, "bf16": bf16_copy}
+"""What makes the copy of a model that decodes on a CPU, by precision."""
 
 
 class Packed(Generic[M]):
     """The packed copy of a model, made when it is first needed and again after the weights changed."""
 
-    def __init__(self, model: M, readout: Tensor):
-        self.model, self.readout = model, readout
+    def __init__(self, model: M, readout: Tensor, precision: str = "fp32"):
+        self.model, self.readout, self.precision = model, readout, precision
         self._copy: M | None = None
         self._versions: list[tuple[int, int]] = []
 
@@ -90,8 +119,25 @@ class Packed(Generic[M]):
         """The copy with the model's weights of now."""
         versions = weight_versions(self.model)
         if self._copy is None or versions != self._versions:
-            self._copy, self._versions = packed_copy(self.model, self.readout), versions
+            made: M = COPIES[self.precision](self.model, self.readout)
+            self._copy, self._versions = made, versions
         return self._copy
+
+
+def _copy(
+    model: M,
+    packed: Callable[[nn.Linear, nn.Module], nn.Module | None],
+    replaced: dict[int, Any] | None = None,
+) -> M:
+    """A copy that shares all tensors but the replaced ones, with packed linear layers where there are any."""
+    # Found in the memo, a tensor is taken as it is.
+    shared = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
+    copy = deepcopy(model, {**shared, **(replaced or {})})
+    for module, original in zip(list(copy.modules()), list(model.modules()), strict=True):
+        for name, linear in original.named_children():
+            if isinstance(linear, nn.Linear) and (new := packed(linear, original)) is not None:
+                setattr(module, name, new)
+    return copy
 
 
 def _block(linear: nn.Linear) -> int | None:

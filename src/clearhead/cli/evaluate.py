@@ -15,6 +15,7 @@ from clearhead.cli.options import (
     LengthPenalty,
     ModelArgument,
     Pairs,
+    PrecisionName,
     Texts,
     check_taken,
     columns_named,
@@ -22,6 +23,7 @@ from clearhead.cli.options import (
     given,
     option,
     pairs_location,
+    precision_named,
 )
 from clearhead.cli.progress import FileProgress, Progress
 from clearhead.errors import SettingsError
@@ -59,6 +61,7 @@ def evaluate(
     ] = None,
     data: Annotated[str | None, option(DATA_HELP, "FILE")] = None,
     device: Device = "auto",
+    precision: PrecisionName = "fp32",
     json: Json = False,
 ) -> None:
     """Score a model on test data.
@@ -101,7 +104,7 @@ def evaluate(
     from clearhead.tasks.load import load
     from clearhead.tasks.zoo import find
 
-    loaded: Evaluable = load(model, device_named(device))
+    loaded: Evaluable = load(model, device_named(device), precision_named(precision))
     test = pairs_location(pairs) if pairs else None
     chosen = columns_named(columns) if columns else None
     options = given(

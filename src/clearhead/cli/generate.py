@@ -9,10 +9,12 @@ from clearhead.cli.options import (
     LANGUAGE_MODEL,
     Device,
     Json,
+    PrecisionName,
     RepetitionPenalty,
     TopK,
     device_named,
     option,
+    precision_named,
     print_default,
 )
 from clearhead.errors import SettingsError
@@ -46,6 +48,7 @@ def generate(
     logprobs: Annotated[int, option("With --json: the N most likely tokens at each position.", "N")] = 0,
     overflow: Annotated[str, option(OVERFLOW_HELP, "slide|cut")] = "slide",
     device: Device = "auto",
+    precision: PrecisionName = "fp32",
     json: Json = False,
 ) -> None:
     """Continue a text, and print it token by token.
@@ -66,9 +69,9 @@ def generate(
     texts = prompts or [read_stdin("prompt")]
     if model is None:
         print_default(LANGUAGE_MODEL)
-        language = load_built_in(LANGUAGE_MODEL, device_named(device))
+        language = load_built_in(LANGUAGE_MODEL, device_named(device), precision_named(precision))
     else:
-        language = load_for("language", model, device_named(device))
+        language = load_for("language", model, device_named(device), precision_named(precision))
     texts = list(utf8_arguments(texts, "prompt"))
     options = GenerateOptions(
         *(tokens, temperature, top_k, top_p, min_p, repetition_penalty),

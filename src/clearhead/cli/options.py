@@ -13,6 +13,8 @@ from clearhead.errors import ModelError, SettingsError
 if TYPE_CHECKING:
     import torch
 
+    from clearhead.models.engine import Precision
+
 TRANSLATOR, MULTILINGUAL, LANGUAGE_MODEL = "en-de", "en-de-fr", "shakespeare"
 """The built-in models that commands use by default."""
 MODEL_HELP = "Model folder or built-in name; clearhead models lists them."
@@ -38,6 +40,7 @@ CAPTIONS_HELP = (
 )
 IMAGES_HELP = "Labelled images: a folder with one folder per class, or an .npz or .parquet file."
 DEVICES = ("auto", "cpu", "cuda")
+PRECISIONS = ("fp32", "bf16", "int8")
 COMPLETED = {"MODEL": model_names, "RECIPE": recipe_names, "LANG": language_codes}
 """What the shell completes, by metavar."""
 
@@ -77,6 +80,16 @@ Device = Annotated[
     str, option("Where to compute: auto, cpu or cuda.", "NAME", autocompletion=lambda: list(DEVICES))
 ]
 
+PrecisionName = Annotated[
+    str,
+    option(
+        "Precision of decoding: fp32, bf16 or int8.",
+        "NAME",
+        name="--precision",
+        autocompletion=lambda: PRECISIONS,
+    ),
+]
+
 
 def pairs_location(pairs: str) -> str | tuple[str, str]:
     """A file or data set, or the two files of 'SOURCE,TARGET'."""
@@ -102,6 +115,13 @@ def device_named(name: str) -> "torch.device":
     if name not in DEVICES:
         raise SettingsError(f"--device {name}: is not one of {', '.join(DEVICES)}")
     return choose_device(name, setting="--device")  # pyright: ignore[reportArgumentType]
+
+
+def precision_named(name: str) -> "Precision":
+    """The precision for a value of --precision."""
+    if name not in PRECISIONS:
+        raise SettingsError(f"--precision {name}: is not one of {', '.join(PRECISIONS)}")
+    return name  # pyright: ignore[reportReturnType]
 
 
 def print_default(name: str) -> None:

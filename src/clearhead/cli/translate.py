@@ -17,11 +17,13 @@ from clearhead.cli.options import (
     Device,
     Json,
     LengthPenalty,
+    PrecisionName,
     RepetitionPenalty,
     TopK,
     device_named,
     given,
     option,
+    precision_named,
     print_default,
 )
 from clearhead.cli.progress import track
@@ -64,6 +66,7 @@ def translate(
     seed: Annotated[int | None, option("Random seed for sampling; default: 0.", "N")] = None,
     batch_size: Annotated[int, option("Lines of stdin to translate together.", "N", min=1)] = 512,
     device: Device = "auto",
+    precision: PrecisionName = "fp32",
     json: Json = False,
 ) -> None:
     """Translate texts, a document, or stdin line by line.
@@ -89,10 +92,10 @@ def translate(
     document = _document_path(texts or [], to, out, mark or mark_below is not None)
     if model is None:
         print_default(TRANSLATOR)
-        translator = load_built_in(MULTILINGUAL, device_named(device))
+        translator = load_built_in(MULTILINGUAL, device_named(device), precision_named(precision))
         to = to or TRANSLATOR.split("-")[1]
     else:
-        translator = load_for("translation", model, device_named(device))
+        translator = load_for("translation", model, device_named(device), precision_named(precision))
     filters = given(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     sampling = Sampling(seed=seed or 0, **filters) if filters else None
     if seed is not None and not sampling:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from clearhead.decoding.largest import largest
 from clearhead.decoding.step import Hypothesis, Logits
 
 
@@ -53,7 +54,7 @@ def best_candidates(
     """The `count` best continuations of each sentence, or all if there are fewer."""
     sentences, beam = sum_log_probs.shape
     # At most `count` tokens of one row can be among the best of its sentence.
-    best, tokens = log_probs.topk(min(count, log_probs.shape[1]), dim=-1)
+    best, tokens = largest(log_probs, min(count, log_probs.shape[1]))
     per_row = best.shape[1]
     best, tokens = best.view(sentences, -1), tokens.view(sentences, -1)
     summed = sum_log_probs.repeat_interleave(per_row, 1) + best
@@ -62,6 +63,15 @@ def best_candidates(
     ranked, order = ranked[:, :count], order[:, :count]
     first_rows = beam * torch.arange(sentences, device=sum_log_probs.device).unsqueeze(1)
     return Candidates(ranked, first_rows + order // per_row, tokens.gather(1, order), best.gather(1, order))
+
+
+def in_parents_rows(parents: Int[Tensor, "sentences beam"]) -> Int[Tensor, "sentences beam"]:
+    """An order of hypotheses in which the first child of each parent takes its row, so that few rows move."""
+    same = parents[:, :, None] == parents[:, None]
+    first = ~same.tril(-1).any(-1)
+    taken = torch.zeros_like(parents).scatter_(1, parents, 1)
+    free = taken.argsort(dim=1, stable=True).gather(1, (~first).cumsum(1).sub_(1).clamp_(min=0))
+    return torch.where(first, parents, free).argsort(1)
 
 
 class FinishedHypotheses:

@@ -115,8 +115,3 @@ def decode(
     for _ in loop:
         pass
     return loop.hypotheses(length_penalty)
-
-
-def most_probable(log_probs: Logits, rows: Rows, position: int) -> Rows:
-    """The choice of greedy search."""
-    return log_probs.argmax(-1)

@@ -2,9 +2,10 @@
 
 import torch
 
-from clearhead.decoding.beam import FinishedHypotheses, OpenHypotheses, best_candidates
+from clearhead.decoding.beam import FinishedHypotheses, OpenHypotheses, best_candidates, in_parents_rows
 from clearhead.decoding.constraints import Constraints, check_finite
-from clearhead.decoding.loop import decode, most_probable
+from clearhead.decoding.largest import most_probable
+from clearhead.decoding.loop import decode
 from clearhead.decoding.penalties import length_normalizer
 from clearhead.decoding.step import Hypothesis, StateT, Step
 from clearhead.decoding.tree import Tree
@@ -84,6 +85,8 @@ def beam_search(
         if len(running) == 0:
             break
         candidates, active = candidates.select(running), active[running]
+        if width == count and not tree:
+            candidates = candidates.gather(in_parents_rows(candidates.parents % width))
         sum_log_probs = candidates.sum_log_probs
         parents, last = candidates.parents.flatten(), candidates.tokens.flatten()
         opened = opened.extend(parents, last, candidates.log_probs.flatten())

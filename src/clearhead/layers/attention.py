@@ -1,6 +1,7 @@
 """Multi-head attention: fused by default, explicit while a tap watches it."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,6 +18,8 @@ from clearhead.layers.positions import Positions, Relative
 from clearhead.layers.scores import Additive, ProductScore, ScoreKind, make_score
 from clearhead.layers.segments import segment_kernel
 
+# Up to this many queries per row, two products are faster on a CPU than the kernel that fuses them.
+FEW_QUERIES = 8
 Tap = Callable[[str, Tensor], Tensor]
 """Called with the name and value of each intermediate; returns the value to continue with."""
 
@@ -84,6 +87,14 @@ class Projections(nn.Linear):
         super().__init__(width, sum(sizes), bias)
         self.sizes = sizes
 
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, x: States, first: int = 0, last: int | None = None
+    ) -> Float[Tensor, "batch _ projected"]:
+        """The products with matrices `first` to `last`, side by side; with all of them by default."""
+        start, stop = sum(self.sizes[:first]), sum(self.sizes[:last])
+        bias = None if self.bias is None else self.bias[start:stop]
+        return F.linear(x, self.weight[start:stop], bias)
+
 
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017) with any score; stateless, caches belong to the caller.
@@ -140,17 +151,23 @@ class Attention(nn.Module):
 
     def prepare(self, kv: KeyValues) -> KeyValues:
         """Keys and values with all that can be computed ahead, for a source that many steps attend to."""
+        kv = KeyValues(kv.keys.contiguous(), kv.values.contiguous())
         if not isinstance(self.score, Additive):
             return kv
         return replace(kv, prepared=self.score.prepare_keys(self._repeat_kv(kv.keys)))
 
     def forward(self, queries: Queries, kv: KeyValues, mask: Mask) -> Float[Tensor, "batch queries width"]:
         """What each query gathers from the values of the keys that the mask allows."""
-        if self.tap is None and isinstance(self.score, ProductScore):
+        if self.tap is None and isinstance(self.score, ProductScore) and not self._is_small(queries):
             head_output = self._fused(self.score, queries, kv, mask)
         else:
             head_output = self._explicit(self.tap or (lambda name, value: value), queries, kv, mask)
         return self.output(head_output.transpose(1, 2).flatten(2))
+
+    def _is_small(self, queries: Queries) -> bool:
+        """Whether plain products are faster: on a CPU, for few queries per row."""
+        few = queries.shape[2] <= FEW_QUERIES and queries.device.type == "cpu"
+        return few and self.heads_per_kv_head == 1 and not torch.is_grad_enabled()
 
     def _explicit(self, tap: Tap, queries: Queries, kv: KeyValues, mask: Mask) -> Queries:
         """softmax(score(q, k) + mask) v, step by step; the tap sees every step and may change it."""
@@ -192,7 +209,7 @@ class Attention(nn.Module):
         if bias is not None:
             allowed = bias[None] if allowed is None else bias.masked_fill(~allowed, float("-inf"))
             allowed = allowed.to(dtype)
-        with torch.autocast(queries.device.type, enabled=False):
+        with _without_autocast(queries.device.type):
             head_output = F.scaled_dot_product_attention(
                 prepared.to(dtype),
                 keys.to(dtype),
@@ -210,19 +227,21 @@ class Attention(nn.Module):
 
         Also the product that they are views of, if all have the same number of heads.
         """
-        start, sizes = sum(self.project.sizes[:first]), self.project.sizes[first:last]
-        rows = slice(start, start + sum(sizes))
-        bias = None if self.project.bias is None else self.project.bias[rows]
-        projected = F.linear(x, self.project.weight[rows], bias)
+        projected = self.project(x, first, last)
         if self.heads_per_kv_head == 1:
             projected = projected.unflatten(-1, (last - first, -1, self.head_size))
             return tuple(part.transpose(1, 2) for part in projected.unbind(2)), projected
-        parts = projected.split(sizes, -1)
+        parts = projected.split(self.project.sizes[first:last], -1)
         return tuple(part.unflatten(-1, (-1, self.head_size)).transpose(1, 2) for part in parts), None
 
     def _repeat_kv(self, x: Keys) -> Keys:
         """Keys or values, repeated for each query head that shares them."""
         return x if self.heads_per_kv_head == 1 else x.repeat_interleave(self.heads_per_kv_head, 1)
+
+
+def _without_autocast(device: str) -> AbstractContextManager:
+    """Turns autocast off where it is on; to enter its context costs more than a small attention."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _as_part(x: Tensor) -> Projected:

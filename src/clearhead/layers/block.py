@@ -90,6 +90,8 @@ class Source:
 
     blocks: Sequence[Any]
     mask: Mask
+    shared: bool = False
+    """Whether several rows in a row may attend to one row of the source; a tap sees a source for each."""
 
 
 class Block(nn.Module):
@@ -124,8 +126,16 @@ class Block(nn.Module):
             return self.attention(queries, cache.extend(kv) if cache else kv, mask)
 
         def attend_to_source(y: Stream) -> Stream:
-            kv = self.cross_attention.project_kv(source) if isinstance(source, Tensor) else source
-            return self.cross_attention(self.cross_attention.project_q(y), kv, source_mask)
+            if isinstance(source, Tensor):
+                kv = self.cross_attention.project_kv(source)
+            else:
+                kv = cast(KeyValues, source)
+            rows, sources = y.shape[0], kv.keys.shape[0]
+            if rows != sources:
+                # The tokens of several hypotheses become several queries to the source that they share.
+                y = y.reshape(sources, rows // sources, -1)
+            gathered = self.cross_attention(self.cross_attention.project_q(y), kv, source_mask)
+            return gathered if rows == sources else gathered.reshape(rows, 1, -1)
 
         x = self.attention_residual(x, attend)
         if source is not None:
@@ -161,7 +171,8 @@ class Stack(nn.Module):
     def project_source(self, states: Encoded, mask: Mask) -> Source:
         """The keys and values of encoded states, projected once before decoding."""
         attentions = [cast(Block, block).cross_attention for block in self.blocks]
-        return Source([one.prepare(one.project_kv(states)) for one in attentions], mask)
+        blocks = [one.prepare(one.project_kv(states)) for one in attentions]
+        return Source(blocks, mask, shared=not any(one.tap for one in attentions))
 
     def forward(
         self,

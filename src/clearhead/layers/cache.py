@@ -2,10 +2,14 @@
 
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from clearhead.layers.attention import KeyValues
+
+# If fewer rows move, they are copied in place; if more do, all rows are copied to new memory.
+MOVED_SHARE = 0.75
 
 
 @runtime_checkable
@@ -35,6 +39,15 @@ class KVCache:
         self.length = end
         return self.contents()
 
+    def reserve(self, positions: int) -> KeyValues:
+        """The first positions of a cache that is not empty, cached or not, to write the next ones to."""
+        assert self._keys is not None
+        assert self._values is not None
+        if positions > self._keys.shape[2]:
+            self.capacity = positions
+            self._keys, self._values = self._grown(self._keys), self._grown(self._values)
+        return KeyValues(self._keys[:, :, :positions], self._values[:, :, :positions])
+
     def contents(self) -> KeyValues:
         """All cached keys and values of a cache that is not empty."""
         assert self._keys is not None
@@ -43,19 +56,31 @@ class KVCache:
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps these rows, in this order; rows may repeat."""
-        if self._keys is not None and self._values is not None:
-            self._keys = self._keys.index_select(0, rows)
-            self._values = self._values.index_select(0, rows)
+        if self._keys is None or self._values is None:
+            return
+        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero().squeeze(1)
+        if len(rows) == len(self._keys) and len(moved) < MOVED_SHARE * len(rows):
+            for cached in (self._keys, self._values):
+                cached[moved, :, : self.length] = cached[rows[moved], :, : self.length]
+            return
+        self._keys, self._values = self._keys.index_select(0, rows), self._values.index_select(0, rows)
 
     def _appended(self, cached: Tensor | None, new: Tensor) -> Tensor:
-        rows, heads, positions, size = new.shape
-        if cached is None or cached.shape[2] < self.capacity:
-            larger = new.new_empty(rows, heads, self.capacity, size)
-            if cached is not None:
-                larger[:, :, : self.length] = cached[:, :, : self.length]
-            cached = larger
+        positions = new.shape[2]
+        if cached is None:
+            cached = new.new_zeros(new.shape[0], new.shape[1], self.capacity, new.shape[3])
+        elif cached.shape[2] < self.capacity:
+            cached = self._grown(cached)
         cached[:, :, self.length : self.length + positions] = new
         return cached
+
+    def _grown(self, cached: Tensor) -> Tensor:
+        """A larger tensor with the same contents; the rest is zero, because a mask cannot hide a NaN."""
+        rows, heads, _, size = cached.shape
+        larger = cached.new_empty(rows, heads, self.capacity, size)
+        larger[:, :, : self.length] = cached[:, :, : self.length]
+        larger[:, :, self.length :].zero_()
+        return larger
 
 
 class StaticKVCache:

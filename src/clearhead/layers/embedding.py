@@ -75,7 +75,7 @@ class Embedding(nn.Module):
     def add_positions(self, x: Vectors, positions: Positions, lengths: Lengths | None) -> Vectors:
         """Scaled token vectors plus positions, after norm and dropout."""
         x = self.norm(self.position(x if self.scale == 1 else x * self.scale, positions, lengths))
-        return F.dropout(stream_of(x), self.dropout, self.training)
+        return F.dropout(stream_of(x), self.dropout) if self.training else stream_of(x)
 
 
 def stream_of(x: Vectors) -> Vectors:

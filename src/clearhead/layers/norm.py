@@ -59,7 +59,8 @@ class PostNorm(Residual):
         norm, dropout = self.norm, self.dropout if self.training else 0.0
         if isinstance(norm, LayerNorm) and norm.bias is not None and _has_kernels(norm, x):
             return self._fused(x, sublayer, norm, dropout)
-        return norm(x + F.dropout(sublayer(x), dropout))
+        y = sublayer(x)
+        return norm(x + (F.dropout(y, dropout) if dropout else y))
 
     def _fused(self, x: Stream, sublayer: Sublayer, norm: LayerNorm, dropout: float) -> Stream:
         from clearhead.accel.kernels.norm import add_and_norm
@@ -75,7 +76,8 @@ class PreNorm(Residual):
 
     def forward(self, x: Stream, sublayer: Sublayer) -> Stream:
         x, normed = self._fork(x)
-        return x + F.dropout(sublayer(normed), self.dropout, self.training)
+        y = sublayer(normed)
+        return x + (F.dropout(y, self.dropout) if self.training else y)
 
     def _fork(self, x: Stream) -> tuple[Stream, Stream]:
         """The stream and its normalised copy for the sublayer."""

@@ -7,9 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.accel.graphs import GraphedStep
-from clearhead.accel.torch_private import has_hooks
 from clearhead.layers.attention import KeyValues
-from clearhead.layers.block import BlockConfig
 from clearhead.layers.cache import StaticKVCache
 from clearhead.layers.mask import KeyMask, Mask
 from clearhead.layers.positions import check_length
@@ -117,25 +115,16 @@ class CudaGraphGPT:
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
         self._idle: list[GraphSlot] = []
 
-    def start(
-        self, tokens: Tokens, lengths: Lengths | None = None, capacity: int = 16
-    ) -> CudaGraphState | GPTState:
-        """Reads the prompts except for the token that the first step is given.
-
-        While the model is tapped, the state is a plain one: a graph would not call the tap.
-        """
+    def start(self, tokens: Tokens, lengths: Lengths | None = None, capacity: int = 16) -> CudaGraphState:
+        """Reads the prompts except for the token that the first step is given."""
         state = self.model.start(tokens, lengths, capacity)
-        if is_tapped(self.model):
-            return state
         slot_capacity = MIN_CAPACITY
         while slot_capacity < max(capacity, tokens.shape[1] + 1):
             slot_capacity *= 2
         return CudaGraphState(self, state, len(tokens), slot_capacity)
 
-    def step(self, tokens: Rows, state: CudaGraphState | GPTState) -> Logits:
+    def step(self, tokens: Rows, state: CudaGraphState) -> Logits:
         """The logits of the next token; the state advances."""
-        if isinstance(state, GPTState):
-            return self.model.step(tokens, state)
         check_length(state.length + 1, self.config.max_positions)
         state.reserve()
         logits = state.slot.step(tokens).clone()
@@ -153,13 +142,3 @@ class CudaGraphGPT:
     def release(self, slot: GraphSlot) -> None:
         """Keeps a slot for the next text and drops the oldest idle one."""
         self._idle = [*self._idle, slot][-MAX_IDLE:]
-
-
-def is_tapped(model: CausalModel) -> bool:
-    """Whether a tap or hook reads or changes something inside the model."""
-    return any(getattr(module, "tap", None) or has_hooks(module) for module in model.modules())
-
-
-def supports_cuda_graph(config: BlockConfig) -> bool:
-    """Whether the model's masks and positions do not depend on the capacity of a slot."""
-    return config.window is None and config.position != "alibi" and config.packs

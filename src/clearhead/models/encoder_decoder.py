@@ -4,19 +4,18 @@ from abc import ABC, abstractmethod
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from clearhead.accel.int8 import product
 from clearhead.config import PresetSettings
 from clearhead.layers.attention import Tap
 from clearhead.layers.block import Stack
 from clearhead.layers.embedding import Embedding
-from clearhead.layers.mask import Causal
 from clearhead.layers.positions import check_length
 from clearhead.models.anatomy import Anatomy
-from clearhead.models.state import TranslatorState
+from clearhead.models.state import SourceTextState
 from clearhead.text.tokenizer import Tokenizer
 
 SourceTokens = Int[Tensor, "batch source"]
@@ -87,7 +86,7 @@ class EncoderDecoder(nn.Module, ABC):
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
         """The logits of hidden states."""
-        logits, tap = F.linear(states, self.readout_weight), self.tap
+        logits, tap = product(states, self.readout_weight), self.tap
         return logits if tap is None else tap("logits", logits)
 
     def forward(self, source: Tensor, layout: Any, target: TargetTokens) -> Logits:
@@ -109,10 +108,10 @@ class TransformerDecoding(EncoderDecoder):
 
     decoder: Stack
 
-    def step(self, tokens: Int[Tensor, " rows"], state: TranslatorState) -> Float[Tensor, "rows vocabulary"]:
+    def step(self, tokens: Int[Tensor, " rows"], state: SourceTextState) -> Float[Tensor, "rows vocabulary"]:
         """The logits of the token after these; advances the state."""
         check_length(state.length + 1, self.config.max_positions)
-        positions = torch.full((1,), state.length, device=tokens.device)
+        positions = state.positions(1, tokens.device)
         x = self.target_embedding(tokens[:, None], positions)
-        x = self.decoder(x, Causal(), positions, state.source, state.caches)
+        x = self.decoder(x, state.mask, positions, state.source, state.caches)
         return self.readout(x[:, 0])

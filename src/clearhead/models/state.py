@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clearhead.layers.block import Source
 from clearhead.layers.cache import Cache, KVCache
-from clearhead.layers.mask import Causal, LeftPadding, LengthMask, Mask
+from clearhead.layers.mask import Causal, KeyMask, LeftPadding, Mask
 from clearhead.layers.recurrent import State as RecurrentState
 
 Rows = Int[Tensor, " rows"]
@@ -71,11 +71,23 @@ class GPTState:
             self.shared_padding = int(self.padding.min()) if len(rows) else 0
 
 
+@runtime_checkable
+class SourceTextState(TextState, Protocol):
+    """What a decoder with cross-attention needs of a state besides."""
+
+    @property
+    def source(self) -> Source: ...
+
+
 class SourceState:
     """The source that each row translates."""
 
+    _group = 1
+    """The rows that share a row of the source."""
+
     def __init__(self, source: Source, lengths: Rows):
-        self.source, self.lengths = source, lengths
+        self.lengths = lengths
+        self.source = Source(source.blocks, self._mask(source), source.shared)
         self.sentences = torch.arange(len(lengths), device=lengths.device)
 
     def select_source(self, rows: Int[Tensor, " chosen"]) -> None:
@@ -83,9 +95,35 @@ class SourceState:
         # Beams mostly swap rows within their sentence; then the source, the larger part, can stay.
         if torch.equal(sentences, self.sentences):
             return
-        self.sentences, self.lengths = sentences, self.lengths[rows]
+        self.sentences = sentences
+        if not self.source.shared:
+            self._keep(rows)
+            return
+        # The rows of a sentence stand together; if all sentences have equally many, they share its source.
+        sources, self._group = rows // self._group, _group(sentences)
+        kept = sources[:: self._group]
+        if not torch.equal(kept, torch.arange(len(self.lengths), device=kept.device)):
+            self._keep(kept)
+
+    def _keep(self, rows: Int[Tensor, " chosen"]) -> None:
+        """Keeps these rows of the source."""
+        self.lengths = self.lengths[rows]
         selected = [kv.select(rows) for kv in self.source.blocks]
-        self.source = Source(selected, LengthMask(self.lengths))
+        self.source = Source(selected, self._mask(self.source), self.source.shared)
+
+    def _mask(self, source: Source) -> Mask:
+        """The mask of the padding, made once for all steps; on a CPU, none if there is no padding."""
+        keys = source.blocks[0].keys.shape[2] if source.blocks else 0
+        if self.lengths.device.type == "cpu" and bool((self.lengths >= keys).all()):
+            return Mask()
+        return KeyMask(torch.arange(keys, device=self.lengths.device) < self.lengths[:, None])
+
+
+def _group(sentences: Rows) -> int:
+    """How many rows in a row belong to one sentence, if that is the same for all sentences; else 1."""
+    starts = (sentences[1:] != sentences[:-1]).sum() + 1 if len(sentences) else 1
+    group = max(1, len(sentences) // int(starts))
+    return group if torch.equal(sentences, sentences[::group].repeat_interleave(group)) else 1
 
 
 class TranslatorState(SourceState):
@@ -99,6 +137,14 @@ class TranslatorState(SourceState):
     def length(self) -> int:
         """The number of target tokens processed."""
         return self.caches[0].length
+
+    @property
+    def mask(self) -> Mask:
+        return Causal()
+
+    def positions(self, count: int, device: torch.device) -> Int[Tensor, " positions"]:
+        """The positions of the next `count` tokens."""
+        return torch.arange(self.length, self.length + count, device=device)
 
     def select(self, rows: Int[Tensor, " chosen"]) -> None:
         """Keeps these rows, in this order; rows may repeat."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from clearhead.errors import ModelError
+from clearhead.models.engine import Precision
 
 
 class TaskModel:
@@ -18,6 +19,8 @@ class TaskModel:
     """The name or folder it was loaded from."""
     folder: Path | None = None
     """Its folder, if it was loaded from one."""
+    precision: Precision = "fp32"
+    """The precision in which it decodes; set before the first text."""
 
     def __repr__(self) -> str:
         kind = getattr(self.model.config, "kind", type(self.model).__name__)

@@ -9,15 +9,13 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
-from clearhead.accel import enabled
-from clearhead.accel.packing import Packed
 from clearhead.checkpoint import Checkpoint
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.models.causal import CausalModel
-from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped, supports_cuda_graph
+from clearhead.models.engine import Engine
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
@@ -90,20 +88,13 @@ class LanguageModel(TaskModel):
         return [f"vocabulary {self.tokenizer.size:,}", f"context {self.context_length:,}"]
 
     @property
-    def engine(self) -> CausalModel | CudaGraphGPT:
+    def engine(self) -> Any:
         """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
-        if is_tapped(self.model):
-            return self.model
-        return self._graphed or self._packed.current()
+        return self._engine.current()
 
     @cached_property
-    def _packed(self) -> Packed:
-        return Packed(self.model, self.model.readout_weight)
-
-    @cached_property
-    def _graphed(self) -> CudaGraphGPT | None:
-        graphs = enabled() and self.device.type == "cuda" and supports_cuda_graph(self.model.config)
-        return CudaGraphGPT(self.model) if graphs else None
+    def _engine(self) -> Engine:
+        return Engine(self.model, self.precision)
 
     def window(self, capacity: int) -> Any:
         """What decodes: `start(texts)` gives a state, `step(tokens, state)` logits."""

@@ -228,7 +228,7 @@ class DocumentTranslator:
             self._unspelled.add([one.readable(one.text) for one in written.values()], encoded)
         # A word that is too long for the model stays as it is.
         sources = [self._tag + ids if len(ids) <= limit else [] for ids in encoded]
-        results = search_all(self.model.model, tokenizer, sources, self._options)
+        results = search_all(self.model.engine, tokenizer, sources, self._options)
         attempts: dict[int, _Attempt] = {}
         for (number, one), best in zip(written.items(), results, strict=True):
             if best:

@@ -1,0 +1,93 @@
+"""Int8 products on a CPU: packed weights with a scale per row, activations with a scale per vector."""
+
+import functools
+import warnings
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clearhead.accel import enabled
+from clearhead.accel.quantization import LARGEST
+
+# The products take activations as unsigned bytes: around this zero, or from 0 on if none is negative.
+ZERO, MOST = 128, 255
+# Keeps the scale of a vector of zeros above zero.
+TINY = 1e-30
+# Of an overload, a call costs a third of what it costs otherwise.
+_product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
+
+
+@functools.cache
+def supported() -> bool:
+    """Whether this processor has fast int8 products, whose sums cannot overflow."""
+    # Without VNNI, the products add pairs in 16 bits, which overflow.
+    return (
+        enabled()
+        and "fbgemm" in torch.backends.quantized.supported_engines
+        and torch.cpu._is_vnni_supported()
+    )
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with int8 weights: one scale per row, and one per input vector, found as it comes.
+
+    Sums are exact integers, so the result for a vector does not depend on the vectors beside it. Inputs
+    that are never negative, such as those after a ReLU, have twice as many steps.
+    """
+
+    def __init__(
+        self,
+        weight: Float[Tensor, "rows columns"],
+        bias: Float[Tensor, " rows"] | None = None,
+        nonnegative: bool = False,
+    ):
+        super().__init__()
+        self.bias: Tensor | None
+        self.nonnegative = nonnegative
+        self._step, self._zero = (1 / MOST, 0) if nonnegative else (1 / LARGEST, ZERO)
+        self.out_features, self.in_features = weight.shape
+        self.register_buffer("bias", None if bias is None else bias.detach(), persistent=False)
+        scales = weight.abs().amax(1).clamp(min=TINY) / LARGEST
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        with warnings.catch_warnings():
+            # Quantized tensors are deprecated; the packed products take nothing else.
+            warnings.simplefilter("ignore")
+            quantized = torch.quantize_per_channel(weight.float(), scales.double(), zeros, 0, torch.qint8)
+        self._packed = torch.ops.quantized.linear_prepack(quantized, None)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def forward(self, x: Float[Tensor, "*batch columns"]) -> Float[Tensor, "*batch rows"]:
+        scales = (x if self.nonnegative else x.abs()).amax(-1, keepdim=True).clamp_(min=TINY)
+        product = _product(x / scales, self._step, self._zero, self._packed)
+        if self.bias is None:
+            return product.mul_(scales)
+        return torch.addcmul(self.bias, product, scales, out=product)
+
+
+class Int8Projections(nn.Module):
+    """Several matrices stacked into one, as int8; each range of them is packed when it is first used."""
+
+    def __init__(self, linear: nn.Linear, sizes: Sequence[int]):
+        super().__init__()
+        self.sizes, self._whole = tuple(sizes), [linear]
+        self.ranges = nn.ModuleDict()
+
+    def forward(self, x: Tensor, first: int = 0, last: int | None = None) -> Tensor:
+        name = f"{first}:{'' if last is None else last}"
+        if name not in self.ranges:
+            [whole] = self._whole
+            rows = slice(sum(self.sizes[:first]), sum(self.sizes[:last]))
+            bias = None if whole.bias is None else whole.bias[rows]
+            self.ranges[name] = Int8Linear(whole.weight[rows], bias)
+        return self.ranges[name](x)
+
+
+def product(x: Float[Tensor, "*batch columns"], matrix: Tensor | nn.Module) -> Float[Tensor, "*batch rows"]:
+    """The product with a matrix, or with the module that replaces it in a packed copy."""
+    return F.linear(x, matrix) if isinstance(matrix, Tensor) else matrix(x)

@@ -1,0 +1,44 @@
+"""Tracing: a module's calls recorded as a graph that torch runs without Python."""
+
+import logging
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.accel import enabled
+
+log = logging.getLogger(__name__)
+
+# To trace takes about as long as this many calls save.
+PATIENCE = 100
+
+
+class TracedModule:
+    """A function of tensors: at first the module itself, then its trace.
+
+    What a trace computes may depend on values and shapes of tensors, but Python's branches stay as they were
+    when it was recorded: use one TracedModule for each way through the module.
+    """
+
+    def __init__(self, module: nn.Module):
+        self.module, self.calls = module, 0
+        self._traced: nn.Module | None = None
+
+    def __call__(self, *tensors: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == PATIENCE and enabled():
+            self._traced = _trace(self.module, tensors)
+        return (self._traced or self.module)(*tensors)
+
+
+def _trace(module: nn.Module, tensors: tuple[Tensor, ...]) -> nn.Module | None:
+    """The trace of a module, or None if it cannot be traced."""
+    with warnings.catch_warnings():
+        # Of Python's branches, and that tracing is deprecated; compiling, its successor, takes a compiler.
+        warnings.simplefilter("ignore")
+        try:
+            return torch.jit.trace(module, tensors, check_trace=False)  # pyright: ignore
+        except (RuntimeError, TypeError, ValueError) as error:
+            log.debug("decoding steps stay untraced: %s", error)
+            return None

@@ -1,0 +1,66 @@
+"""The copy of a model that decodes fastest."""
+
+import logging
+from typing import Any, Literal, get_args
+
+from torch import nn
+
+from clearhead.accel import enabled, int8
+from clearhead.accel.packing import Packed
+from clearhead.accel.torch_private import has_hooks
+from clearhead.errors import SettingsError
+from clearhead.layers.block import BlockConfig
+from clearhead.models.causal import CausalModel
+from clearhead.models.cuda_graph import CudaGraphGPT
+from clearhead.models.encoder_decoder import TransformerDecoding
+from clearhead.models.static_step import StepEngine, supports_static_caches
+
+log = logging.getLogger(__name__)
+Precision = Literal["fp32", "bf16", "int8"]
+
+
+class Engine:
+    """Makes the copy of a model that decodes, when it is first needed and again after the weights changed.
+
+    The model itself stays as it is. While it is tapped, it decodes itself, so that the tap sees every step.
+    """
+
+    def __init__(self, model: nn.Module, precision: Precision = "fp32"):
+        self.model, self.precision = model, usable_precision(precision, model)
+        self._packed = Packed(model, model.readout_weight, self.precision)  # pyright: ignore
+        self._made: tuple[Any, Any] = None, None
+
+    def current(self) -> Any:
+        """What decodes now: its `start` and `step` are those of the model."""
+        if not isinstance(self.model, CausalModel | TransformerDecoding) or is_tapped(self.model):
+            return self.model
+        copy = self._packed.current()
+        if copy is not self._made[0]:
+            self._made = copy, self._wrapped(copy)
+        return self._made[1]
+
+    def _wrapped(self, copy: Any) -> Any:
+        config = copy.config
+        if not enabled() or not isinstance(config, BlockConfig) or not supports_static_caches(config):
+            return copy
+        if copy.readout_weight.device.type == "cpu":
+            return StepEngine(copy)
+        return CudaGraphGPT(copy) if isinstance(copy, CausalModel) else copy
+
+
+def usable_precision(precision: str, model: Any) -> Precision:
+    """The precision, or the next best that the model's device has; raises SettingsError for unknown ones."""
+    if precision not in get_args(Precision):
+        raise SettingsError(f"precision: {precision!r} is not one of {', '.join(get_args(Precision))}")
+    device = model.readout_weight.device.type
+    if precision == "int8" and not (device == "cpu" and int8.supported()):
+        fallback = "fp32" if device == "cpu" else "bf16"
+        reason = "the processor has no VNNI instructions" if device == "cpu" else "a GPU decodes in bf16"
+        log.warning("precision: int8 is not available, because %s; using %s", reason, fallback)
+        return fallback
+    return precision  # pyright: ignore[reportReturnType]
+
+
+def is_tapped(model: nn.Module) -> bool:
+    """Whether a tap or hook reads or changes something inside the model."""
+    return any(getattr(module, "tap", None) or has_hooks(module) for module in model.modules())

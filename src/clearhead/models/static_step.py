@@ -1,0 +1,115 @@
+"""Decoding steps as functions of tensors alone, which can be traced."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from clearhead.accel.memory import keep_freed_memory
+from clearhead.accel.tracing import TracedModule
+from clearhead.layers.attention import KeyValues
+from clearhead.layers.block import BlockConfig, Source
+from clearhead.layers.cache import StaticKVCache
+from clearhead.layers.mask import KeyMask, Mask
+from clearhead.layers.positions import check_length
+from clearhead.models.state import GPTState, Rows, TranslatorState
+
+# Steps see this many cached positions or a multiple, so that their shapes change rarely.
+BUCKET = 8
+Logits = Float[Tensor, "rows vocabulary"]
+
+
+class StaticState:
+    """The state of one step, made of tensors that the caller keeps."""
+
+    length = 0
+    """The caller counts the cached positions."""
+
+    def __init__(
+        self, caches: Sequence[StaticKVCache], mask: Mask, positions: Tensor, source: Source | None = None
+    ):
+        self.caches, self.mask, self.source = caches, mask, source
+        self._positions = positions
+
+    def positions(self, count: int, device: torch.device) -> Tensor:
+        return self._positions
+
+
+class StaticStep(nn.Module):
+    """`model.step` as a function of tensors; new keys and values are written into those of the caches."""
+
+    def __init__(self, model: Any, layers: int, has_source_mask: bool):
+        super().__init__()
+        self.model, self.layers, self.has_source_mask = model, layers, has_source_mask
+
+    def forward(
+        self,
+        tokens: Rows,
+        position: Int[Tensor, "1"],
+        positions: Int[Tensor, "*rows 1"],
+        allowed: Bool[Tensor, "_ keys"],
+        *tensors: Tensor,
+    ) -> Logits:
+        """The logits after tokens at `positions`, cached at `position`.
+
+        The tensors are keys and values of all caches, then keys and values of the source, then its mask.
+        """
+        layers = self.layers
+        keys, values, rest = tensors[:layers], tensors[layers : 2 * layers], tensors[2 * layers :]
+        caches = [StaticKVCache(*both, position) for both in zip(keys, values, strict=True)]
+        source = None
+        if rest:
+            pairs = zip(rest[:layers], rest[layers : 2 * layers], strict=True)
+            mask = KeyMask(rest[-1]) if self.has_source_mask else Mask()
+            source = Source([KeyValues(*pair) for pair in pairs], mask)
+        return self.model.step(tokens, StaticState(caches, KeyMask(allowed), positions, source))
+
+
+class StepEngine:
+    """The `start` and `step` of a model, with steps that are traced once there have been many."""
+
+    def __init__(self, model: Any):
+        self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
+        self._steps: dict[tuple[bool, bool], TracedModule] = {}
+        keep_freed_memory()
+
+    def start(self, *inputs: Any) -> Any:
+        return self.model.start(*inputs)
+
+    def step(self, tokens: Rows, state: GPTState | TranslatorState) -> Logits:
+        """The logits of the token after these; advances the state."""
+        cached = state.caches[0].length
+        source = state.source if isinstance(state, TranslatorState) else None
+        if not cached or (source and any(kv.prepared is not None for kv in source.blocks)):
+            return self.model.step(tokens, state)
+        check_length(state.length + 1, self.config.max_positions)
+        size = -(-(cached + 1) // BUCKET) * BUCKET
+        both = [cache.reserve(size) for cache in state.caches]
+        device = tokens.device
+        keys = torch.arange(size, device=device)
+        allowed = (keys <= cached)[None]
+        if isinstance(state, GPTState) and state.padding is not None:
+            allowed = allowed & (keys >= state.padding[:, None])
+        tensors = [kv.keys for kv in both] + [kv.values for kv in both]
+        mask = None
+        if source:
+            tensors += [kv.keys for kv in source.blocks] + [kv.values for kv in source.blocks]
+            mask = source.mask.dense(1, tensors[-1].shape[2], device)
+            tensors += [] if mask is None else [mask[:, 0, 0]]
+        way = (mask is not None, source is not None and len(tensors[-1]) != len(tokens))
+        if way not in self._steps:
+            self._steps[way] = TracedModule(StaticStep(self.model, len(both), way[0]))
+        positions = state.positions(1, device)
+        logits = self._steps[way](
+            tokens, torch.full((1,), cached, device=device), positions, allowed, *tensors
+        )
+        for cache in state.caches:
+            cache.length += 1
+        return logits
+
+
+def supports_static_caches(config: BlockConfig) -> bool:
+    """Whether masks and positions of the model do not depend on the capacity of its caches."""
+    return config.window is None and config.position != "alibi" and config.packs
