@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -39,11 +38,11 @@ from clearhead.tasks.translation.recipe import (
     TranslationTraining,
     ValidationConfig,
 )
-from clearhead.tasks.translation.task import translation_loss
 from clearhead.tasks.translation.tuning import TUNING_HELD_OUT, tuned_recipe
+from clearhead.tasks.translation.tuning_time import TRIAL_SENTENCES, trial, tuning_seconds
 from clearhead.tasks.zoo import describe, find
 from clearhead.text.languages import NAMES, check_language
-from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
+from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TimeBudget
 from clearhead.training.devices import on_gpu
 from clearhead.training.schedule import DECAY, InverseSquareRootSchedule, ScheduleConfig, StableSchedule
@@ -140,8 +139,12 @@ class FittedPairs(FittedRecipe):
     notes: tuple[str, ...] = ()
     planned_seconds: float | None = None
     """The estimated time of a run with a time budget."""
+    sources: tuple[str, ...] = ()
+    """The first sentences, by which the time of fine-tuning is measured."""
 
     def seconds(self, device: torch.device) -> float:
+        if self.recipe.training.init_from:
+            return tuning_seconds(self.recipe, self.tally.kept, self.tokens, self.sources, device)
         return self.planned_seconds or super().seconds(device)
 
     @property
@@ -187,9 +190,11 @@ def fit(
     [corpus] = data.corpora
     check_files(corpus.train)
     tally, words = Tally(), 0
+    sources: list[str] = []
     read = chain.from_iterable(read_pairs(path, corpus.languages, corpus.columns) for path in corpus.train)
     with track_progress(training_files(corpus), progress):
         for pair in clean(read, data.cleaning, tally):
+            sources += [pair.source] if len(sources) < TRIAL_SENTENCES else []
             words += sum(len(written.split()) + 1 for written in (pair if corpus.both else pair[1:]))
     if tally.kept < 20:
         shown = " and ".join(map(_shown, paths))
@@ -200,7 +205,7 @@ def fit(
     tokens = int(words * SUBWORDS_PER_WORD)
     if tuned:
         recipe, notes = tuned_recipe(data, tally.kept, tokens, requested, changes)
-        return FittedPairs(recipe, tally, tokens, notes)
+        return FittedPairs(recipe, tally, tokens, notes, sources=tuple(sources))
     size = next(size for size in SIZES if tally.kept <= size.pairs)
     corpus_size = CorpusSize(data, tally.kept, tokens, requested, changes)
     if budget:
@@ -256,11 +261,7 @@ class CorpusSize:
 
     def _trial(self, recipe: TranslationRecipe) -> tuple[Any, PairBatch]:
         """The loss of a recipe, and a batch of pairs of the mean length."""
-        length = max(1, self.tokens // self.pairs)
-        rows = max(1, recipe.batches.tokens // (length + 1))
-        ids = torch.randint(len(SPECIAL_TOKENS), recipe.tokenizer.vocabulary, (rows, length)).tolist()
-        loss = partial(translation_loss, label_smoothing=recipe.training.label_smoothing)
-        return loss, PairBatch.of(ids, ids)
+        return trial(recipe, max(1, self.tokens // self.pairs), recipe.batches.tokens)
 
 
 def _recipe(size: Size, data: DataConfig, steps: int, short: bool) -> TranslationRecipe:
