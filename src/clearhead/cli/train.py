@@ -190,6 +190,8 @@ def sized_recipe(
     device = choose_device(fitted.recipe.training.device)
     seconds = fitted.seconds(device)
     print_status(time_line(seconds, device.type, budget))
+    if fitted.warning:
+        print_status(f"warning: {fitted.warning}")
     return fitted.recipe
 
 

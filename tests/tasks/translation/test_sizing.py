@@ -1,5 +1,6 @@
 """A recipe is sized to its corpus, and the choices are listed."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,34 @@ def test_the_choices_are_listed(tmp_path):
         "run: 500 steps of about 1,000 tokens (100 epochs), validated every 50, "
         "stopped after 5 validations without improvement",
     ]
+
+
+def test_few_pairs_are_warned_of(tmp_path):
+    path = write(tmp_path / "a.en-de.tsv", 4_999)
+    assert fit([path], None).warning == (
+        "4,999 pairs: too few to learn to translate from, expect a poor translator; add pairs, tens of "
+        "thousands if possible, or fine-tune a trained model (clearhead tune)"
+    )
+    assert not fit([path], None, ["training.init_from=en-de"]).warning
+    assert not fit([write(path, 5_000)], None).warning
+
+
+def test_a_budget_too_short_for_the_smallest_model_is_warned_of(tmp_path, monkeypatch):
+    """The time that the warning names is enough."""
+    monkeypatch.setattr("clearhead.tasks.sizing.seconds_per_step", lambda *_: 0.2)
+    path = write(tmp_path / "a.en-de.tsv", 20_000)
+    budget = TimeBudget(1, clock=lambda: 0.0)
+    warning = fit([path], None, budget=budget).warning
+    found = re.fullmatch(
+        r"--minutes 1: too short for a model of any size on this machine, expect a poor translator; "
+        r"pass at least (\d+), or fine-tune a trained model \(clearhead tune\)",
+        warning,
+    )
+    assert found
+    enough = TimeBudget(float(found[1]), clock=lambda: 0.0)
+    assert not fit([path], None, budget=enough).warning
+    shorter = TimeBudget(float(found[1]) - 1, clock=lambda: 0.0)
+    assert fit([path], None, budget=shorter).warning
 
 
 def test_changes_take_precedence_over_the_choices(tmp_path):

@@ -1,5 +1,6 @@
 """A recipe sized to a corpus and to a time budget: vocabulary, model and length of the run."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from clearhead.tasks.sizing import (
     count_of,
     dropout_for,
     largest_affordable,
+    matrix_weights,
     setting,
     steps_of,
     with_changes,
@@ -54,6 +56,9 @@ SUBWORDS_PER_WORD = 1.3
 HELD_OUT = 1000
 # A model is worth its size if it is trained on this many tokens per weight.
 TOKENS_PER_WEIGHT = 4
+# With about 100,000 words, a translator trained from scratch is of little use even if well tuned (Koehn and
+# Knowles 2017; Sennrich and Zhang 2019); those are as many pairs.
+FEW_PAIRS = 5_000
 # Sentences of a validation under a time budget.
 BUDGET_SENTENCES = 200
 # A GPU needs larger batches to be busy.
@@ -139,6 +144,8 @@ class FittedPairs(FittedRecipe):
     notes: tuple[str, ...] = ()
     planned_seconds: float | None = None
     """The estimated time of a run with a time budget."""
+    budget_minutes: float | None = None
+    """The time budget of a run that has one."""
     sources: tuple[str, ...] = ()
     """The first sentences, by which the time of fine-tuning is measured."""
 
@@ -146,6 +153,25 @@ class FittedPairs(FittedRecipe):
         if self.recipe.training.init_from:
             return tuning_seconds(self.recipe, self.tally.kept, self.tokens, self.sources, device)
         return self.planned_seconds or super().seconds(device)
+
+    @property
+    def warning(self) -> str:
+        if self.recipe.training.init_from:
+            return ""
+        poor, instead = "expect a poor translator", "fine-tune a trained model (clearhead tune)"
+        if self.tally.kept < FEW_PAIRS:
+            few = f"{counted(self.tally.kept, 'pair')}: too few to learn to translate from"
+            return f"{few}, {poor}; add pairs, tens of thousands if possible, or {instead}"
+        if self.budget_minutes and (share := self._share_of_enough()) < 1:
+            short = f"--minutes {self.budget_minutes:g}: too short for a model of any size on this machine"
+            return f"{short}, {poor}; pass at least {math.ceil(self.budget_minutes / share):,}, or {instead}"
+        return ""
+
+    def _share_of_enough(self) -> float:
+        """The tokens of the run, relative to those for which a model is worth its size."""
+        tokens = self.recipe.training.steps * self.recipe.batches.tokens
+        usual = self.tokens * next(size for size in SIZES if self.tally.kept <= size.pairs).epochs
+        return tokens / min(TOKENS_PER_WEIGHT * matrix_weights(self.recipe), usual)
 
     @property
     def epochs(self) -> float:
@@ -210,7 +236,9 @@ def fit(
     corpus_size = CorpusSize(data, tally.kept, tokens, requested, changes)
     if budget:
         recipe, seconds = corpus_size.recipe_within(budget, size)
-        return FittedPairs(recipe, tally, tokens, planned_seconds=seconds)
+        # Requested steps are not the budget's.
+        minutes = None if setting(requested, "training", "steps") else budget.minutes
+        return FittedPairs(recipe, tally, tokens, planned_seconds=seconds, budget_minutes=minutes)
     return FittedPairs(corpus_size.recipe(size), tally, tokens)
 
 
