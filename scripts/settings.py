@@ -20,14 +20,17 @@ All settings of a recipe. `--set group.name=value` overrides any of them on the 
 
 def page() -> str:
     recipes = {kind.replace("_", " ").capitalize(): task.Recipe for kind, task in TASKS.items()}
-    parts = [[f"# {title}", "", *_group("", recipe), ""] for title, recipe in recipes.items()]
+    parts = [[f"# {title}", "", *_group(title, "", recipe), ""] for title, recipe in recipes.items()]
     return HEAD + "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
-def _group(path: str, kind: type[Settings]) -> list[str]:
-    """A table of a group's own settings, followed by its subgroups."""
+def _group(task: str, path: str, kind: type[Settings]) -> list[str]:
+    """A table of a group's own settings, followed by its subgroups.
+
+    Headings name the task, because a page can link to only one of several equal ones.
+    """
     summary = (kind.__doc__ or "").strip().partition("\n\n")[0].replace("\n   ", "")
-    lines = [f"## {path or 'recipe'}", "", *([summary, ""] if summary else [])]
+    lines = [f"## {task}: {path or 'recipe'}", "", *([summary, ""] if summary else [])]
     lines += ["| setting | values | default | meaning |", "|---|---|---|---|"]
     inner: list[str] = []
     unused = getattr(kind, "UNUSED", ())
@@ -43,7 +46,7 @@ def _group(path: str, kind: type[Settings]) -> list[str]:
             tag = group.model_fields["kind"].default if "kind" in group.model_fields else None
             inner_path = f"{path}.{name}" if path else name
             heading = f"{inner_path} = {tag}" if tag and len(groups) > 1 else inner_path
-            inner += ["", *_group(heading, group)]
+            inner += ["", *_group(task, heading, group)]
     return lines + inner
 
 

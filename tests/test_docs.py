@@ -43,3 +43,17 @@ def test_complete_examples_are_short():
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     code = [[line for line in block.splitlines() if line.strip()] for block in blocks]
     assert [len(lines) for lines in code if len(lines) > 20] == []
+
+
+def anchors(page: Path) -> list[str]:
+    """The anchors of the headings of a page as GitHub makes them, but without numbers for repeated ones."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def test_every_heading_of_the_settings_can_be_linked_and_links_to_it_exist():
+    found = anchors(ROOT / "docs" / "settings.md")
+    assert len({*found}) == len(found)
+    for page in (ROOT / "docs").glob("*.md"):
+        linked = re.findall(r"\(settings\.md#([^)]+)\)", page.read_text(encoding="utf-8"))
+        assert {*linked} <= {*found}, page

@@ -11,6 +11,7 @@ import pytest
 
 from clearhead.checkpoint import WEIGHTS
 from clearhead.cli import progress
+from clearhead.cli.train import time_line
 from clearhead.config import read_toml
 from clearhead.tasks.records import read_metrics
 
@@ -38,11 +39,21 @@ def test_a_million_minutes_end_when_the_data_is_learned(call, tmp_path):
         *(*small, "--set", "validation.sentences=0"),
     )
     assert result.code == 0, result.err
-    assert re.search(
-        r"\ntime: about \d+ s on this cpu; the data needs no more of the 1e\+06 minutes\n", result.err
-    )
+    assert "\ntime: a few seconds on this cpu; the data needs no more of the 1e+06 minutes\n" in result.err
     assert f"all steps are done; the model is in {tmp_path}/run" in result.err
     assert read_toml(tmp_path / "run" / "config.toml")["training"]["steps"] == 30
+
+
+@pytest.mark.parametrize(
+    ("seconds", "line"),
+    [
+        (0.3, "time: at most a few seconds on this cpu"),
+        (9.9, "time: at most a few seconds on this cpu"),
+        (11.0, "time: at most about 11 s on this cpu"),
+    ],
+)
+def test_the_time_of_a_short_run_is_not_zero_seconds(seconds, line):
+    assert time_line(seconds, "cpu", None) == line
 
 
 def test_a_recipe_may_have_a_budget_which_its_steps_limit(call, tmp_path, number_recipe):

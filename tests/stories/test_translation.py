@@ -107,7 +107,7 @@ def test_a_model_can_be_trained_from_pairs_without_a_recipe(tmp_path, numbers):
         "vocabulary: 1,250 subwords, shared",
         "model: width 128, ffn_width 256, 1 + 1 layers, 4 heads, dropout 0.1",
         "run: 4 steps of about 1,000 tokens",
-        "time: at most about",
+        "time: at most ",
     ):
         assert line in ended.stderr
     assert clearhead.load(tmp_path / "mine").directions == (("en", "de"),)

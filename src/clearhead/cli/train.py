@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 SHOWN_STEPS = 50
 """Progress shows the mean over the last steps, because single batches differ in length and so in loss."""
+FEW_SECONDS = 10
+"""Below it, the start and the reading of the data take longer than the estimated steps."""
 BUSY = " …"
 """Ends a note that announces what the run does next."""
 
@@ -187,13 +189,16 @@ def sized_recipe(
         print_status(choice)
     device = choose_device(fitted.recipe.training.device)
     seconds = fitted.seconds(device)
-    print_status(_time(seconds, device.type, budget))
+    print_status(time_line(seconds, device.type, budget))
+    if fitted.warning:
+        print_status(f"warning: {fitted.warning}")
     return fitted.recipe
 
 
-def _time(seconds: float, device: str, budget: "TimeBudget | None") -> str:
+def time_line(seconds: float, device: str, budget: "TimeBudget | None") -> str:
     """The time that a run will take."""
-    about = f"about {format_duration(seconds)} on this {device}"
+    about = f"about {format_duration(seconds)}" if seconds >= FEW_SECONDS else "a few seconds"
+    about = f"{about} on this {device}"
     if budget is None:
         return f"time: at most {about}"
     minutes = f"{budget.minutes:,g} {'minute' if budget.minutes == 1 else 'minutes'}"

@@ -45,6 +45,11 @@ class FittedRecipe(ABC):
 
     recipe: Any
 
+    @property
+    def warning(self) -> str:
+        """Why the model will hardly be usable, and what would help; empty if nothing speaks against it."""
+        return ""
+
     @abstractmethod
     def choices(self) -> list[str]:
         """The choices, one per line."""

@@ -3,12 +3,22 @@
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import Settings, parse_settings, read_toml
 
+
+def check_named(files: tuple[str, ...], *, source: str = "a file") -> tuple[str, ...]:
+    """The files; raises ValueError if there are none."""
+    if not files:
+        raise ValueError(f"is empty; name {source}")
+    return files
+
+
 Files = Annotated[tuple[str, ...], Field(strict=False)]
+RequiredFiles = Annotated[Files, AfterValidator(check_named)]
+"""At least one."""
 PARTS = ("train", "validation", "test")
 
 
@@ -27,9 +37,7 @@ class SplitFiles(Settings):
     @field_validator("train")
     @classmethod
     def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
-        if not files:
-            raise ValueError(f"is empty; name {cls.SOURCE}")
-        return files
+        return check_named(files, source=cls.SOURCE)
 
     @classmethod
     def of_run(cls, folder: Path) -> Self:

@@ -1,6 +1,7 @@
 """Language codes and names, and the tags that select a target language."""
 
 from clearhead.errors import TextError, closest_match
+from clearhead.text.language_names import CODES_BY_OTHER_NAME, CODES_BY_THREE_LETTERS, fold_name
 
 # ISO 639-1, and some ISO 639-3 codes for which parallel text is widely available.
 TABLE = """
@@ -53,6 +54,8 @@ def closest_language(word: str) -> str | None:
     for part in (name, name.split("-")[0]):
         if part in NAMES:
             return part
+        if code := CODES_BY_THREE_LETTERS.get(part) or CODES_BY_OTHER_NAME.get(fold_name(part)):
+            return code
     codes = {full.lower(): code for code, full in NAMES.items()}
     begun = (full for full in codes if len(name) > 2 and full.startswith(name))
     near = next(begun, None) or closest_match(name, codes, cutoff=0.75)

@@ -38,7 +38,7 @@ def test_languages_match_by_prefix_and_other_units_are_skipped(tmp_path):
         unit(("en-US", "yes"), ("de_AT", "ja")),
         unit(("en", "only")),
         unit(("DE", "nein"), ("fr", "non"), ("EN", "no")),
-        unit(("eng", "not this"), ("de", "x")),
+        unit(("enm", "not this"), ("de", "x")),
         unit(("en", "old"), ("de", "alt"), name="lang"),
     )
     assert list(read_tmx(path, ("en", "de"))) == [Pair("yes", "ja"), Pair("no", "nein"), Pair("old", "alt")]

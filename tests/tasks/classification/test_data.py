@@ -338,6 +338,7 @@ def test_without_test_files_the_held_out_texts_are_measured(tmp_path: Path):
     ("changes", "message"),
     [
         ({"tokenizer": {"kind": "word"}}, r"model.kind 'bag' takes no \[tokenizer\]; leave it out"),
+        ({"training": {"steps": 60, "patience": 2}}, "training.steps, training.patience: a bag is fitted at"),
         ({"data": {"train": []}}, "data.train: is empty; name a file"),
         ({"data": {"train": ["x"], "encoding": "utf8000"}}, "'utf8000' is not an encoding"),
         ({"data": {"train": ["x"], "encoding": "base64"}}, "'base64' is not an encoding"),
@@ -352,3 +353,11 @@ def test_wrong_settings_are_reported_by_name(labelled: Path, changes, message: s
     values = recipe(labelled, "bag").model_dump(mode="json", exclude_none=True) | changes
     with pytest.raises(SettingsError, match=message):
         parse_recipe(values)
+
+
+def test_a_bag_takes_the_settings_that_its_own_run_saved(labelled: Path):
+    """All settings are saved, with defaults and with what was resolved for the machine."""
+    from clearhead.tasks.recipe import parse_recipe
+
+    saved = recipe(labelled, "bag", training={"seed": 7}).resolved(on_gpu=False)
+    assert parse_recipe(saved.model_dump(mode="json", exclude_none=True)) == saved

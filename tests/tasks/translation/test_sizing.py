@@ -1,15 +1,20 @@
 """A recipe is sized to its corpus, and the choices are listed."""
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 from clearhead.checkpoint import load_checkpoint
+from clearhead.data.batching.buckets import PaddedBatches
+from clearhead.data.store import PairStore
 from clearhead.errors import DataError, SettingsError, TextError
-from clearhead.models import TranslatorConfig
+from clearhead.models import MODELS, TranslatorConfig
 from clearhead.tasks.language.sizing import fit_text
 from clearhead.tasks.sizing import estimate_seconds, matrix_weights
+from clearhead.tasks.translation import tuning_time
+from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.sizing import SIZES, fit, guess_languages
 from clearhead.tasks.zoo import BUILT_IN
 from clearhead.training import TimeBudget
@@ -57,6 +62,34 @@ def test_the_choices_are_listed(tmp_path):
         "run: 500 steps of about 1,000 tokens (100 epochs), validated every 50, "
         "stopped after 5 validations without improvement",
     ]
+
+
+def test_few_pairs_are_warned_of(tmp_path):
+    path = write(tmp_path / "a.en-de.tsv", 4_999)
+    assert fit([path], None).warning == (
+        "4,999 pairs: too few to learn to translate from, expect a poor translator; add pairs, tens of "
+        "thousands if possible, or fine-tune a trained model (clearhead tune)"
+    )
+    assert not fit([path], None, ["training.init_from=en-de"]).warning
+    assert not fit([write(path, 5_000)], None).warning
+
+
+def test_a_budget_too_short_for_the_smallest_model_is_warned_of(tmp_path, monkeypatch):
+    """The time that the warning names is enough."""
+    monkeypatch.setattr("clearhead.tasks.sizing.seconds_per_step", lambda *_: 0.2)
+    path = write(tmp_path / "a.en-de.tsv", 20_000)
+    budget = TimeBudget(1, clock=lambda: 0.0)
+    warning = fit([path], None, budget=budget).warning
+    found = re.fullmatch(
+        r"--minutes 1: too short for a model of any size on this machine, expect a poor translator; "
+        r"pass at least (\d+), or fine-tune a trained model \(clearhead tune\)",
+        warning,
+    )
+    assert found
+    enough = TimeBudget(float(found[1]), clock=lambda: 0.0)
+    assert not fit([path], None, budget=enough).warning
+    shorter = TimeBudget(float(found[1]) - 1, clock=lambda: 0.0)
+    assert fit([path], None, budget=shorter).warning
 
 
 def test_changes_take_precedence_over_the_choices(tmp_path):
@@ -275,3 +308,40 @@ def test_the_speed_of_a_model_is_measured_by_training_it(changes, tmp_path):
     fitted = fit([str(write(tmp_path / "a.en-de.tsv", 100))], None, changes, budget=budget)
     assert fitted.seconds(torch.device("cpu")) > 0
     assert 0 < fitted.recipe.training.steps <= budget.max_steps
+
+
+def test_the_time_of_fine_tuning_is_that_of_its_steps_and_its_table(tmp_path, monkeypatch):
+    """By a clock on which a step takes 2 s, and a character of a translation 1 ms."""
+    now, characters = [0.0], []
+
+    def step(recipe, loss, batch, clock):
+        assert loss(MODELS[recipe.model.kind](recipe.model, recipe.tokenizer.vocabulary), batch).isfinite()
+        return 2.0
+
+    def translate(self, texts, to=None, **options):
+        characters.append(sum(map(len, texts)))
+        now[0] += 0.001 * characters[-1]
+
+    monkeypatch.setattr(tuning_time, "seconds_per_step", step)
+    monkeypatch.setattr(TranslationModel, "translate", translate)
+    fitted = fit([write(tmp_path / "a.en-fr.tsv", 200)], None, ["training.init_from=en-fr"])
+    recipe, source = fitted.recipe, "sentence number 10"
+    assert recipe.data.hold_out.test == 10
+    old = [line.split("\t")[0] for line in (BUILT_IN["en-de-fr"] / "test.en-fr.tsv").read_text().splitlines()]
+    table = 2 * 0.001 * (10 * len(source) + sum(map(len, old)))
+    seconds = tuning_time.tuning_seconds(
+        recipe, 200, fitted.tokens, fitted.sources, torch.device("cpu"), lambda: now[0]
+    )
+    assert seconds == pytest.approx(2.0 * recipe.training.steps + table, rel=0.01)
+
+
+def test_few_pairs_do_not_fill_the_batches_of_fine_tuning(tmp_path):
+    """The expected size of a batch is the mean of what training does."""
+    fitted = fit([write(tmp_path / "a.en-fr.tsv", 300)], None, ["training.init_from=en-fr", "data.mix=0"])
+    length = fitted.tokens // 300
+    store = PairStore.of([[5] * (length - 1)] * 300, [[5] * (length - 1)] * 300)
+    batches = PaddedBatches(store, fitted.recipe.batches, seed=1)
+    sizes = [len(rows) * length for epoch in range(50) for rows in batches.plan(epoch)]
+    assert tuning_time.mean_batch(fitted.recipe, 300 * length) == pytest.approx(
+        sum(sizes) / len(sizes), rel=0.2
+    )

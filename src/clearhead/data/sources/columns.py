@@ -3,11 +3,12 @@
 import json
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from clearhead.data.sources.conversations import form_of
 from clearhead.errors import DataError
+from clearhead.text.language_names import CODES_BY_OTHER_NAME, CODES_BY_THREE_LETTERS, fold_name
 from clearhead.text.languages import NAMES
 
 Column = int | str
@@ -40,6 +41,14 @@ GENERIC = frozenset(
 NO_TEXT = frozenset(
     ("id", "_id", "uid", "idx", "index", "no", "nr", "number", "key", "url", "split", "score", "date")
 )
+
+# Language codes by the names that mean nothing else, and by all; 'cat' and 'tel' may be no languages.
+CERTAIN = (
+    CODES_BY_OTHER_NAME
+    | {fold_name(name): code for code, name in NAMES.items()}
+    | {code: code for code in NAMES}
+)
+SPELLINGS = CODES_BY_THREE_LETTERS | CERTAIN
 
 
 class ColumnsError(DataError):
@@ -76,36 +85,39 @@ def usual_columns(names: Sequence[str], languages: tuple[str, str]) -> tuple[str
 
 
 def _language_column(names: Sequence[str], language: str) -> str | None:
-    """The column of a language: 'de', 'German', 'translation.de', or else the only one like 'caption_de'."""
+    """The column of a language: 'de', 'translation.de', else the only one like 'Deutsch' or 'caption_de'."""
     folded = {name.strip().casefold(): name for name in reversed(names)}
     exact = (language.casefold(), f"translation.{language}", NAMES.get(language, language).casefold())
     if found := next((folded[name] for name in exact if name in folded), None):
         return found
+    whole = [name for name in names if SPELLINGS.get(fold_name(name)) == language]
     similar = [name for name in names if language_of(name) == language]
-    return similar[0] if len(similar) == 1 else None
+    return next((found[0] for found in (whole, similar) if len(found) == 1), None)
 
 
-def language_of(name: str) -> str | None:
-    """The code of the language in the name of a column: 'de' for 'German', 'de_AT' or 'caption_de'."""
-    words = [word for word in re.split(r"[\W_]+", name.casefold()) if word]
-    found = [_CODES[word] for word in words if word in _CODES]
-    others = [word for word in words if word not in _CODES and word not in GENERIC]
-    if name.strip().casefold() in _CODES:
-        return _CODES[name.strip().casefold()]
-    if re.fullmatch(r"[a-z]{2,3}[-_][A-Z]{2}", name.strip()) and words[0] in _CODES:
-        return _CODES[words[0]]
-    return found[0] if len(found) == 1 and not others else None
-
-
-_CODES = {name.casefold(): code for code, name in NAMES.items()} | {code: code for code in NAMES}
+def language_of(name: str, spellings: Mapping[str, str] = SPELLINGS) -> str | None:
+    """The code of the language in the name of a column: 'de' for 'German', 'deu', 'de_AT' or 'caption_de'."""
+    folded = fold_name(name)
+    if folded in spellings:
+        return spellings[folded]
+    words = [word for word in re.split(r"[\W_]+", folded) if word]
+    if re.fullmatch(r"[a-z]{2,3}[-_]([A-Z]{2}|[A-Z][a-z]{3})", name.strip()) and words[0] in spellings:
+        return spellings[words[0]]  # with a region, or with a script as in 'deu_Latn'
+    found = {spellings[word] for word in words if word in spellings}
+    others = [word for word in words if word not in spellings and word not in GENERIC]
+    return found.pop() if len(found) == 1 and not others else None
 
 
 def named_languages(names: Iterable[str]) -> tuple[str, str] | None:
     """The language codes among codes and names of languages, if there are exactly two."""
-    found = list(dict.fromkeys(code for name in names if (code := language_of(name))))
-    if len(found) == 3 and "id" in found:
-        found.remove("id")  # most likely numbers, not Indonesian
-    return (found[0], found[1]) if len(found) == 2 else None
+    names = list(names)
+    for spellings in (SPELLINGS, CERTAIN):
+        found = list(dict.fromkeys(code for name in names if (code := language_of(name, spellings))))
+        if len(found) == 3 and "id" in found:
+            found.remove("id")  # most likely numbers, not Indonesian
+        if len(found) == 2:
+            return found[0], found[1]
+    return None
 
 
 def select_columns(

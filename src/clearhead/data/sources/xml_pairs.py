@@ -9,6 +9,7 @@ from xml.parsers import expat
 from clearhead.data.pair import Pair
 from clearhead.data.sources.streams import CHUNK, open_file
 from clearhead.errors import DataError
+from clearhead.text.language_names import CODES_BY_THREE_LETTERS
 
 # Elements that hold formatting codes of the program that wrote the text.
 CODES = frozenset({"bpt", "ept", "ph", "it", "ut", "sub"})
@@ -112,8 +113,9 @@ def beginning(path: Path) -> str:
 
 
 def plain_code(language: str) -> str:
-    """A language code for comparisons."""
-    return language.strip().casefold().replace("_", "-")
+    """A language code for comparisons: 'de-at' for 'de_AT' and 'deu-AT'."""
+    code, hyphen, region = language.strip().casefold().replace("_", "-").partition("-")
+    return CODES_BY_THREE_LETTERS.get(code, code) + hyphen + region
 
 
 def is_language(code: str, wanted: str) -> bool:

@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from clearhead.config import Settings
 from clearhead.data.augmentation import AugmentationConfig
 from clearhead.data.images import Fit
 from clearhead.models import CaptionerConfig
 from clearhead.tasks.recipe import Recipe
-from clearhead.tasks.split_files import PARTS, Files
+from clearhead.tasks.split_files import PARTS, RequiredFiles
 from clearhead.tasks.translation.options import SearchConfig
 from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TrainingConfig
@@ -30,7 +30,7 @@ class ImageHoldOut(Settings):
 class CaptionsConfig(Settings):
     """The images and their captions."""
 
-    captions: Files
+    captions: RequiredFiles
     """Files with the file name of an image and a caption in each line (.tsv, .csv, Flickr8k's .token.txt),
     or JSON Lines with 'image' and 'caption' or 'captions'."""
     images: str | None = None
@@ -44,13 +44,6 @@ class CaptionsConfig(Settings):
     hold_out: ImageHoldOut = ImageHoldOut()
     fit: Fit = "crop"
     """How an image becomes a square: its centre, or all of it squashed."""
-
-    @field_validator("captions")
-    @classmethod
-    def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
-        if not files:
-            raise ValueError("is empty; name a file")
-        return files
 
     def absolute(self) -> "CaptionsConfig":
         """The same data with absolute paths."""

@@ -20,6 +20,8 @@ from clearhead.training.schedule import CosineSchedule, ScheduleConfig
 Columns = Annotated[tuple[int | str, int | str], Field(strict=False)]
 # The file in a run's folder that holds its held-out texts.
 VALIDATION = "validation.jsonl"
+# The training settings of a bag: the seed, and what a run resolves for this machine.
+USED_BY_BAGS = ("seed", "device", "precision", "compile")
 ModelConfig = Annotated[BagConfig | BiLSTMConfig | EncoderConfig, Field(discriminator="kind")]
 
 
@@ -119,12 +121,21 @@ class ClassificationRecipe(Recipe):
         for name in ("tokenizer", "batches"):
             if self.is_bag and getattr(self, name) is not None:
                 raise ValueError(f"model.kind 'bag' takes no [{name}]; leave it out")
-        if self.is_bag and self.training.init_from:
-            raise ValueError("training.init_from: a bag is fitted, not trained on; leave it out")
+        if self.is_bag and (ignored := self._ignored_by_bag()):
+            raise ValueError(
+                f"{', '.join(ignored)}: a bag is fitted at once and uses only the seed; leave out what it "
+                "does not use, or set model.kind to 'encoder' or 'bilstm'"
+            )
         if self.batches and self.batches.kind == "packed":
             raise ValueError("batches.kind is 'packed', but a classifier needs a row for each text")
         self.check_average(self.data.holds_out, "no texts are")
         return self
+
+    def _ignored_by_bag(self) -> list[str]:
+        """The training settings that a bag would ignore; a saved recipe has all, most with their defaults."""
+        training, usual = self.training, type(self.training)()
+        names = (name for name in type(training).model_fields if name not in USED_BY_BAGS)
+        return [f"training.{name}" for name in names if getattr(training, name) != getattr(usual, name)]
 
     @property
     def is_bag(self) -> bool:

@@ -15,13 +15,13 @@ from clearhead.data.survey import FEW_DOCUMENTS
 from clearhead.models import GPTConfig
 from clearhead.tasks.init_from import INIT_FROM, tokenizer_of, with_init_from
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.split_files import Files, RequiredFiles
 from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 from clearhead.training import TrainingConfig
 from clearhead.training.optimizer import MuonConfig, OptimizerConfig
 from clearhead.training.schedule import ScheduleConfig, StableSchedule
 
 Columns = Annotated[tuple[int | str, int | str], Field(strict=False)]
-Texts = Annotated[tuple[str, ...], Field(strict=False)]
 # The file in a run's folder that holds its held-out text.
 VALIDATION = "validation.jsonl"
 
@@ -42,20 +42,13 @@ class PlainTextConfig(Settings):
     SHIPPED: ClassVar[dict[str, Dataset]] = SHIPPED_TEXTS
     """The data in the package that can be named instead of a file."""
 
-    train: Texts
+    train: RequiredFiles
     """Files, folders, or shipped texts by name; plain text, .jsonl or .parquet, compressed or not."""
-    validation: Texts = ()
+    validation: Files = ()
     """Default: a part of the training text (see hold_out)."""
     field: str | None = None
     """The field of .jsonl or .parquet records that holds the text. Default: found by its usual names."""
     hold_out: TextHoldOut = TextHoldOut()
-
-    @field_validator("train")
-    @classmethod
-    def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
-        if not files:
-            raise ValueError("is empty; name a file")
-        return files
 
     def absolute(self) -> Self:
         """The same data with absolute paths."""

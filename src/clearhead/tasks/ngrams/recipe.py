@@ -6,8 +6,9 @@ from pydantic import Field, field_validator
 
 from clearhead.config import Settings
 from clearhead.models import NgramConfig
-from clearhead.tasks.language.recipe import PlainTextConfig, Texts
+from clearhead.tasks.language.recipe import PlainTextConfig
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.split_files import Files
 from clearhead.text.tokenizer import TokenizerConfig
 
 Unit = Literal["lines", "documents"]
@@ -32,7 +33,7 @@ class NgramText(PlainTextConfig):
 
     FILES: ClassVar = ("train", "validation", "test")
 
-    test: Texts = ()
+    test: Files = ()
     """Text that `clearhead evaluate` scores. Default: the validation text."""
     sentences: Unit = "lines"
     """What <s> and </s> enclose: each line that is not blank, or each document."""

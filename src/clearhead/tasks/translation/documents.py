@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from clearhead.decoding import Hypothesis
 from clearhead.errors import ModelError
 from clearhead.inspection.alignment import Aligner
 from clearhead.options import check_text
@@ -20,6 +21,7 @@ from clearhead.text.blocks import GLUE, Format, Piece, Prose, parse, split_lines
 from clearhead.text.capitals import in_capitals, lowered
 from clearhead.text.inline import Core, Part, Role, inline_sentences, take_apart, words
 from clearhead.text.kinds import STAND_INS
+from clearhead.text.normalize import normalize
 from clearhead.text.placeholders import Written, decode, encode, hide
 from clearhead.text.sentences import gaps, guess_language
 from clearhead.text.spelling import Unspelled
@@ -37,6 +39,9 @@ SENTENCE_CHARACTERS = 60
 """Characters of a sentence, to tell how many a chunk will have."""
 ALIGNED_PAIRS = 32
 """Sentences by which the head that aligns words best is chosen."""
+LABEL_WORDS, LABEL_GROWTH = 2, 2
+"""The most words of a label such as the cell "Name", and how many times as many its translation may have. A
+model that has seen few labels in training makes sentences of them, such as "Mein Name ist"."""
 _END = re.compile(r"\.{3}$|[\W_]$")
 _FULL_STOP = re.compile(r"(?<![.!?…])[.!]$")
 _CLAUSE_END = re.compile(r"[,;:–—)]\s")
@@ -102,6 +107,12 @@ class _Attempt:
     written: Written
     target: str
     confidence: float
+
+    def is_overlong(self, target: str) -> bool:
+        """Whether a target makes a sentence of a label: one or two words without a final mark."""
+        source, count = self.core.text, len(self.core.text.split())
+        is_label = count <= LABEL_WORDS and not self.core.items and not _END.search(source)
+        return is_label and (len(target.split()) > LABEL_GROWTH * count or target.endswith("?"))
 
     @property
     def missing(self) -> list[Part]:
@@ -205,6 +216,7 @@ class DocumentTranslator:
         """The translations of cores: with numbers visible, if one is lost hidden, then repaired."""
         readable = {number: lowered(core) for number, core in enumerate(cores) if core.has_words}
         attempts = self._attempts(readable, _is_item)
+        attempts |= self._shorter({n: one for n, one in attempts.items() if one.is_overlong(one.target)})
         # A model that has seen few placeholders in training may still copy names.
         for by_words in [False, True] if self.model.tokenizer.placeholder_ids else [True]:
             again = {n: attempt.core for n, attempt in attempts.items() if attempt.missing}
@@ -233,9 +245,32 @@ class DocumentTranslator:
         for (number, one), best in zip(written.items(), results, strict=True):
             if best:
                 target = _ending_like(one.text, decode(one, best[0].tokens, tokenizer))
-                confidence = math.exp(best[0].sum_log_prob / (len(best[0].tokens) + 1))
-                attempts[number] = _Attempt(cores[number], one, target, min(confidence, 1.0))
+                attempts[number] = _Attempt(cores[number], one, target, _confidence(best[0]))
         return attempts
+
+    def _shorter(self, attempts: dict[int, _Attempt]) -> dict[int, _Attempt]:
+        """For each label, the most confident translation that is not too long; nothing if all are.
+
+        Compares all hypotheses for the label as it is, as a sentence, and in lower case; not for German,
+        whose nouns have capitals.
+        """
+        tokenizer, limit = self.model.tokenizer, self.model.max_length
+        cases = (str,) if self._language == "de" else (str, str.lower)
+        forms = [(case, end) for case in cases for end in ("", ".")]
+        readings = [(n, case(one.core.text) + end) for n, one in attempts.items() for case, end in forms]
+        encoded = tokenizer.encode_batch([normalize(text) for _, text in readings])
+        sources = [self._tag + ids if len(ids) <= limit else [] for ids in encoded]
+        options = replace(self._options, nbest=self._options.beam or 1)
+        results = search_all(self.model.model, tokenizer, sources, options)
+        found: dict[int, list[_Attempt]] = {}
+        for (number, _), hypotheses in zip(readings, results, strict=True):
+            attempt = attempts[number]
+            for one in hypotheses:
+                target = _like_label(attempt.core.text, tokenizer.decode(one.tokens))
+                if target and not attempt.is_overlong(target):
+                    shorter = replace(attempt, target=target, confidence=_confidence(one))
+                    found.setdefault(number, []).append(shorter)
+        return {n: max(several, key=lambda one: one.confidence) for n, several in found.items()}
 
     def _aligned(self, attempts: dict[int, _Attempt]) -> dict[int, Tensor]:
         """The agreement of the words of each sentence and its translation; none if the model cannot align."""
@@ -265,6 +300,17 @@ def _ending_like(source: str, target: str) -> str:
         return _FULL_STOP.sub("", target)
     open_ended = mark[0] in (",", ":", ";", "...", "…")
     return target.rstrip(".!,:;…") + mark[0] if open_ended and not target.endswith(mark[0]) else target
+
+
+def _confidence(found: Hypothesis) -> float:
+    """The geometric mean of the probabilities of the tokens."""
+    return min(1.0, math.exp(found.sum_log_prob / (len(found.tokens) + 1)))
+
+
+def _like_label(source: str, target: str) -> str:
+    """A translation that ends as a label does, and begins with a capital if the label does."""
+    target = _ending_like(source, target)
+    return target[:1].upper() + target[1:] if source[:1].isupper() else target
 
 
 def _bytes(texts: Sequence[str]) -> int:

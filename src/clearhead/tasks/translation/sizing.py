@@ -1,9 +1,9 @@
 """A recipe sized to a corpus and to a time budget: vocabulary, model and length of the run."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from clearhead.tasks.sizing import (
     count_of,
     dropout_for,
     largest_affordable,
+    matrix_weights,
     setting,
     steps_of,
     with_changes,
@@ -39,11 +40,11 @@ from clearhead.tasks.translation.recipe import (
     TranslationTraining,
     ValidationConfig,
 )
-from clearhead.tasks.translation.task import translation_loss
 from clearhead.tasks.translation.tuning import TUNING_HELD_OUT, tuned_recipe
+from clearhead.tasks.translation.tuning_time import TRIAL_SENTENCES, trial, tuning_seconds
 from clearhead.tasks.zoo import describe, find
 from clearhead.text.languages import NAMES, check_language
-from clearhead.text.tokenizer import SPECIAL_TOKENS, TokenizerConfig
+from clearhead.text.tokenizer import TokenizerConfig
 from clearhead.training import TimeBudget
 from clearhead.training.devices import on_gpu
 from clearhead.training.schedule import DECAY, InverseSquareRootSchedule, ScheduleConfig, StableSchedule
@@ -55,6 +56,9 @@ SUBWORDS_PER_WORD = 1.3
 HELD_OUT = 1000
 # A model is worth its size if it is trained on this many tokens per weight.
 TOKENS_PER_WEIGHT = 4
+# With about 100,000 words, a translator trained from scratch is of little use even if well tuned (Koehn and
+# Knowles 2017; Sennrich and Zhang 2019); those are as many pairs.
+FEW_PAIRS = 5_000
 # Sentences of a validation under a time budget.
 BUDGET_SENTENCES = 200
 # A GPU needs larger batches to be busy.
@@ -140,9 +144,34 @@ class FittedPairs(FittedRecipe):
     notes: tuple[str, ...] = ()
     planned_seconds: float | None = None
     """The estimated time of a run with a time budget."""
+    budget_minutes: float | None = None
+    """The time budget of a run that has one."""
+    sources: tuple[str, ...] = ()
+    """The first sentences, by which the time of fine-tuning is measured."""
 
     def seconds(self, device: torch.device) -> float:
+        if self.recipe.training.init_from:
+            return tuning_seconds(self.recipe, self.tally.kept, self.tokens, self.sources, device)
         return self.planned_seconds or super().seconds(device)
+
+    @property
+    def warning(self) -> str:
+        if self.recipe.training.init_from:
+            return ""
+        poor, instead = "expect a poor translator", "fine-tune a trained model (clearhead tune)"
+        if self.tally.kept < FEW_PAIRS:
+            few = f"{counted(self.tally.kept, 'pair')}: too few to learn to translate from"
+            return f"{few}, {poor}; add pairs, tens of thousands if possible, or {instead}"
+        if self.budget_minutes and (share := self._share_of_enough()) < 1:
+            short = f"--minutes {self.budget_minutes:g}: too short for a model of any size on this machine"
+            return f"{short}, {poor}; pass at least {math.ceil(self.budget_minutes / share):,}, or {instead}"
+        return ""
+
+    def _share_of_enough(self) -> float:
+        """The tokens of the run, relative to those for which a model is worth its size."""
+        tokens = self.recipe.training.steps * self.recipe.batches.tokens
+        usual = self.tokens * next(size for size in SIZES if self.tally.kept <= size.pairs).epochs
+        return tokens / min(TOKENS_PER_WEIGHT * matrix_weights(self.recipe), usual)
 
     @property
     def epochs(self) -> float:
@@ -187,9 +216,11 @@ def fit(
     [corpus] = data.corpora
     check_files(corpus.train)
     tally, words = Tally(), 0
+    sources: list[str] = []
     read = chain.from_iterable(read_pairs(path, corpus.languages, corpus.columns) for path in corpus.train)
     with track_progress(training_files(corpus), progress):
         for pair in clean(read, data.cleaning, tally):
+            sources += [pair.source] if len(sources) < TRIAL_SENTENCES else []
             words += sum(len(written.split()) + 1 for written in (pair if corpus.both else pair[1:]))
     if tally.kept < 20:
         shown = " and ".join(map(_shown, paths))
@@ -200,12 +231,14 @@ def fit(
     tokens = int(words * SUBWORDS_PER_WORD)
     if tuned:
         recipe, notes = tuned_recipe(data, tally.kept, tokens, requested, changes)
-        return FittedPairs(recipe, tally, tokens, notes)
+        return FittedPairs(recipe, tally, tokens, notes, sources=tuple(sources))
     size = next(size for size in SIZES if tally.kept <= size.pairs)
     corpus_size = CorpusSize(data, tally.kept, tokens, requested, changes)
     if budget:
         recipe, seconds = corpus_size.recipe_within(budget, size)
-        return FittedPairs(recipe, tally, tokens, planned_seconds=seconds)
+        # Requested steps are not the budget's.
+        minutes = None if setting(requested, "training", "steps") else budget.minutes
+        return FittedPairs(recipe, tally, tokens, planned_seconds=seconds, budget_minutes=minutes)
     return FittedPairs(corpus_size.recipe(size), tally, tokens)
 
 
@@ -256,11 +289,7 @@ class CorpusSize:
 
     def _trial(self, recipe: TranslationRecipe) -> tuple[Any, PairBatch]:
         """The loss of a recipe, and a batch of pairs of the mean length."""
-        length = max(1, self.tokens // self.pairs)
-        rows = max(1, recipe.batches.tokens // (length + 1))
-        ids = torch.randint(len(SPECIAL_TOKENS), recipe.tokenizer.vocabulary, (rows, length)).tolist()
-        loss = partial(translation_loss, label_smoothing=recipe.training.label_smoothing)
-        return loss, PairBatch.of(ids, ids)
+        return trial(recipe, max(1, self.tokens // self.pairs), recipe.batches.tokens)
 
 
 def _recipe(size: Size, data: DataConfig, steps: int, short: bool) -> TranslationRecipe:

@@ -1,24 +1,23 @@
 """Settings of a run that trains word vectors."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import PositiveInt, field_validator, model_validator
 
 from clearhead.config import Settings
 from clearhead.data.batching.windows import WindowsConfig
 from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS, absolute_path
 from clearhead.models.word_vectors import WordVectorsConfig
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.split_files import RequiredFiles
 from clearhead.training import TrainingConfig
 from clearhead.training.schedule import ScheduleConfig, StableSchedule
-
-Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class WordsConfig(Settings):
     """The training text."""
 
-    train: Texts
+    train: RequiredFiles
     """Files, folders or shipped data by name; no window crosses the end of a line."""
     field: int | str | None = None
     """Column of .tsv and .csv files, numbered from 0 or named, or field of records, that holds the text."""
@@ -26,13 +25,6 @@ class WordsConfig(Settings):
     """Whether words are lower-cased."""
     min_count: PositiveInt = 5
     """Words that occur less often are left out."""
-
-    @field_validator("train")
-    @classmethod
-    def _check_files(cls, files: tuple[str, ...]) -> tuple[str, ...]:
-        if not files:
-            raise ValueError("is empty; name a file")
-        return files
 
     def absolute(self) -> "WordsConfig":
         """The same data with absolute paths."""
