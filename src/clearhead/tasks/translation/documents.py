@@ -261,7 +261,7 @@ class DocumentTranslator:
         encoded = tokenizer.encode_batch([normalize(text) for _, text in readings])
         sources = [self._tag + ids if len(ids) <= limit else [] for ids in encoded]
         options = replace(self._options, nbest=self._options.beam or 1)
-        results = search_all(self.model.model, tokenizer, sources, options)
+        results = search_all(self.model.engine, tokenizer, sources, options)
         found: dict[int, list[_Attempt]] = {}
         for (number, _), hypotheses in zip(readings, results, strict=True):
             attempt = attempts[number]
