@@ -19,6 +19,7 @@ PAGES = (
     "docs/ngrams.md",
     "docs/seq2seq.md",
     "docs/tokenizers.md",
+    "docs/interop.md",
 )
 
 

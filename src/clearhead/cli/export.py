@@ -47,7 +47,8 @@ def export(
     every command, and gives nearly the same output. Held-out test data is not copied.
 
     huggingface writes a folder for the transformers library. It supports models with the architecture of
-    GPT-2, Llama, Mistral, Qwen3, BERT, RoBERTa, DistilBERT or ViT.
+    GPT-2, Llama, Mistral, Qwen3, BERT, RoBERTa, DistilBERT or ViT, and translators: post-norm ones as Marian,
+    pre-norm ones as Pegasus.
 
     word2vec writes word vectors as a binary file (.bin) or as text (.txt, .vec).
 
@@ -56,6 +57,7 @@ def export(
       clearhead export runs/mine --to int8 --out runs/mine-int8
       clearhead evaluate runs/mine --against runs/mine-int8
       clearhead export runs/writer --to huggingface --out writer-hf
+      clearhead export en-de-fr --to huggingface --out translator-hf
       clearhead export runs/vectors --to word2vec --out vectors.bin
     """
     if to not in FORMATS:

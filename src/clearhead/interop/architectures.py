@@ -8,13 +8,14 @@ from clearhead.errors import ModelError
 from clearhead.interop.architecture import Architecture
 from clearhead.interop.encoders import ENCODERS
 from clearhead.interop.gpts import GPTS
+from clearhead.interop.translators import TRANSLATORS
 from clearhead.interop.vits import VITS
 
-ARCHITECTURES: tuple[Architecture, ...] = (*GPTS, *ENCODERS, *VITS)
+ARCHITECTURES: tuple[Architecture, ...] = (*GPTS, *ENCODERS, *VITS, *TRANSLATORS)
 # A class whose head is that of another and one more.
 LARGER_CLASSES = {"BertForPreTraining": "BertForMaskedLM"}
 # Settings that do not change what a trained model computes, or that both libraries default alike.
-IRRELEVANT = ("init", "norm_epsilon", "dropout", "attention.dropout", "head.dropout")
+IRRELEVANT = ("init", "norm_epsilon", "dropout", "attention.dropout", "head.dropout", "readout_bias")
 
 
 def architecture_of(settings: Mapping[str, Any]) -> Architecture:
