@@ -47,3 +47,17 @@ def test_a_model_that_does_not_fit_is_named(error_of, babbler, tmp_path, call):
     assert error_of("import", tmp_path / "nowhere", "--out", tmp_path / "x").endswith(
         "nowhere: no such folder; name one with config.json and model.safetensors"
     )
+
+
+def test_a_translator_is_exported_to_ctranslate2(call, error_of, number_model, tmp_path):
+    out = tmp_path / "out"
+    options = ("export", number_model, "--out", out, "--to")
+    assert error_of(*options, "huggingface", "--precision", "int8") == (
+        "--precision int8: --to huggingface has none; leave it out"
+    )
+    assert error_of(*options, "ctranslate2", "--precision", "int4") == (
+        "--precision int4: is not one of fp32, fp16, bf16, int16, int8"
+    )
+    result = call(*options, "ctranslate2", "--precision", "int8", "--json")
+    assert json.loads(result.out) == {"folder": str(out), "precision": "int8"}
+    assert {path.name for path in out.iterdir()} >= {"model.bin", "shared_vocabulary.json", "tokenizer.json"}

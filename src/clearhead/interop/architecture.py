@@ -107,3 +107,13 @@ def vocabulary_size(settings: Mapping[str, Any]) -> int:
     if not isinstance(size, int) or size < 1:
         raise ModelError(f"vocab_size: {size!r} is not a number of tokens")
     return size
+
+
+def flat_settings(config: Any) -> dict[str, Any]:
+    """All settings by path, with derived defaults filled in."""
+    values = config.model_dump()
+    attention = values["attention"]
+    attention |= {"kv_heads": attention["kv_heads"] or attention["heads"], "head_size": config.head_size}
+    nested = {name: value for name, value in values.items() if isinstance(value, dict)}
+    inner = {f"{name}.{key}": value for name, group in nested.items() for key, value in group.items()}
+    return {name: value for name, value in values.items() if name not in nested} | inner
