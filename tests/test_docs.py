@@ -19,7 +19,6 @@ PAGES = (
     "docs/ngrams.md",
     "docs/seq2seq.md",
     "docs/tokenizers.md",
-    "docs/interop.md",
 )
 
 

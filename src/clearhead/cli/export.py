@@ -40,6 +40,13 @@ def _ctranslate2(folder: Path, out: Path, precision: str) -> tuple[dict[str, Any
     return {"precision": precision}, ""
 
 
+def _onnx(folder: Path, out: Path, _: str) -> tuple[dict[str, Any], str]:
+    from clearhead.interop.onnx import export_onnx
+
+    export_onnx(folder, out)
+    return {}, ""
+
+
 @dataclass(frozen=True)
 class Format:
     """What writes a format, and the precisions to choose from; the first is the default."""
@@ -52,6 +59,7 @@ FORMATS: dict[str, Format] = {
     "int8": Format(_int8),
     "huggingface": Format(_huggingface),
     "ctranslate2": Format(_ctranslate2, ("fp32", "fp16", "bf16", "int16", "int8")),
+    "onnx": Format(_onnx),
     "word2vec": Format(_word2vec),
 }
 
@@ -74,8 +82,9 @@ def export(
     GPT-2, Llama, Mistral, Qwen3, BERT, RoBERTa, DistilBERT or ViT, and translators: post-norm ones as Marian,
     pre-norm ones as Pegasus.
 
-    ctranslate2 writes a translator for the CTranslate2 library, which translates fast on CPUs and GPUs. It
-    needs the extra export: pip install 'clearhead[export]'.
+    ctranslate2 writes a translator for the CTranslate2 library, which translates fast on CPUs and GPUs. onnx
+    writes a translator as two graphs, for the encoder and for a step of the decoder. Both need the extra
+    export: pip install 'clearhead[export]'.
 
     word2vec writes word vectors as a binary file (.bin) or as text (.txt, .vec).
 
@@ -86,6 +95,7 @@ def export(
       clearhead export runs/writer --to huggingface --out writer-hf
       clearhead export en-de-fr --to huggingface --out translator-hf
       clearhead export en-de-fr --to ctranslate2 --precision int8 --out ct2
+      clearhead export en-de-fr --to onnx --out translator-onnx
       clearhead export runs/vectors --to word2vec --out vectors.bin
     """
     if to not in FORMATS:
