@@ -146,6 +146,24 @@ def test_an_imported_marian_tokenizes_and_translates_as_the_original_does(marian
     assert complete
 
 
+def test_targets_are_split_by_a_model_of_their_own(marian):
+    folder, out = marian
+    tokenizer, theirs = (
+        Tokenizer.load(out / "tokenizer.json"),
+        transformers.MarianTokenizer.from_pretrained(folder),
+    )
+    ids = rows(folder, tokenizer)
+    for text in TARGETS:
+        expected = theirs(text_target=text)["input_ids"]
+        assert ids[[*tokenizer.for_targets.encode(text), EOS]].tolist() == expected
+        assert tokenizer.decode(tokenizer.for_targets.encode(text)) == text
+    assert tokenizer.encode(TARGETS[0]) != tokenizer.for_targets.encode(TARGETS[0])
+    model = clearhead.load(out)
+    assert model.score(SOURCES[0], TARGETS[0]).tokens[:-1] == tuple(
+        tokenizer.pieces(tokenizer.for_targets.encode(TARGETS[0]))
+    )
+
+
 def test_what_looks_like_a_special_token_is_text(marian):
     tokenizer = Tokenizer.load(marian[1] / "tokenizer.json")
     for text in ("</s>", "<pad> dog", "a <s> b"):
@@ -173,6 +191,7 @@ def test_an_imported_marian_can_be_exported(marian, tmp_path):
     import_model(tmp_path / "again", tmp_path / "back")
     before, after = (weights(load_checkpoint(one).model) for one in (out, tmp_path / "back"))
     assert all(torch.equal(before[name], after[name]) for name in before)
+    assert Tokenizer.load(tmp_path / "back" / "tokenizer.json").to_json() == own.to_json()
 
 
 def test_language_tags_of_marian_select_the_target(tmp_path):

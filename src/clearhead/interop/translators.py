@@ -33,6 +33,8 @@ from clearhead.text.sentencepiece import read_sentencepiece, unigram_tokenizer
 from clearhead.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerConfig
 
 SOURCE_PIECES, TARGET_PIECES = "source.spm", "target.spm"
+# The file of an export that splits target texts, where they are split differently.
+TARGET_TOKENIZER = "target_tokenizer.json"
 # The part of tokenizer_config.json from which a tokenizer of ours is restored.
 OWN = "clearhead"
 # How Marian marks the target language in a source: >>de<<.
@@ -123,6 +125,8 @@ def read_processor(folder: Path, settings: Mapping[str, Any]) -> Tokenizer:
     own = read_json(folder / TOKENIZER_CONFIG).get(OWN)
     if own:
         content = {"clearhead": own, "tokenizer": _without_steps(read_json(folder / TOKENIZER))}
+        if target := read_json(folder / TARGET_TOKENIZER):
+            content["target"] = target
         return Tokenizer.from_json(json.dumps(content), str(folder / TOKENIZER))
     for name in (SOURCE_PIECES, TARGET_PIECES, VOCABULARY):
         if not (folder / name).is_file():
@@ -134,8 +138,11 @@ def read_processor(folder: Path, settings: Mapping[str, Any]) -> Tokenizer:
         kind="unigram", vocabulary=max(len(names), 5), normalize=False, byte_fallback=False
     )
     special = tuple(name for name in names if name in SPECIAL_TOKENS or name != names[name])
-    source = unigram_tokenizer(read_sentencepiece(folder / SOURCE_PIECES), list(names))
-    return Tokenizer(source, config, special)
+    source, target = (
+        unigram_tokenizer(read_sentencepiece(folder / name), list(names))
+        for name in (SOURCE_PIECES, TARGET_PIECES)
+    )
+    return Tokenizer(source, config, special, target=target)
 
 
 def _names(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -162,7 +169,7 @@ def _names(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def write_processor(tokenizer: Tokenizer, config: TranslatorConfig) -> tuple[dict[str, Any], Files]:
-    files = tokenizer.to_huggingface(token_types=0)
+    files, own = tokenizer.to_huggingface(token_types=0), json.loads(tokenizer.to_json())
     about = {
         name: value
         for name, value in files[TOKENIZER_CONFIG].items()
@@ -172,10 +179,11 @@ def write_processor(tokenizer: Tokenizer, config: TranslatorConfig) -> tuple[dic
         "unk_token": SPECIAL_TOKENS[UNK],
         "pad_token": SPECIAL_TOKENS[PAD],
         "model_max_length": config.max_length,
-        OWN: json.loads(tokenizer.to_json())[OWN],
+        OWN: own[OWN],
     }
     settings = {"vocab_size": tokenizer.size, "decoder_vocab_size": tokenizer.size, **SPECIAL_IDS}
-    return settings, {TOKENIZER: _with_steps(files[TOKENIZER]), TOKENIZER_CONFIG: about}
+    target = {TARGET_TOKENIZER: own["target"]} if "target" in own else {}
+    return settings, {TOKENIZER: _with_steps(files[TOKENIZER]), TOKENIZER_CONFIG: about, **target}
 
 
 def _steps() -> dict[str, Any]:
