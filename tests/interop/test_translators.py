@@ -210,6 +210,14 @@ def test_language_tags_of_marian_select_the_target(tmp_path):
     assert again("<2fr>He runs.")["input_ids"] == [tag, *model.encode(["He runs."])[0], EOS]
 
 
+def test_a_length_penalty_without_meaning_is_left_out(marian, tmp_path):
+    folder = Path(shutil.copytree(marian[0], tmp_path / "opus-mt"))
+    generation = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps(generation | {"length_penalty": -1.0}))
+    import_model(folder, tmp_path / "clearhead")
+    assert clearhead.load(tmp_path / "clearhead").search.length_penalty == 0.6
+
+
 @pytest.mark.parametrize("tied_name", ["lm_head.weight", "model.decoder.embed_tokens.weight"])
 def test_tied_embeddings_may_have_another_name(tied_name, marian, tmp_path):
     folder = Path(shutil.copytree(marian[0], tmp_path / "opus-mt"))

@@ -43,6 +43,8 @@ LANGUAGE = re.compile(r">>(\w+)<<")
 DIRECTION = re.compile(r"translation_(\w+)_to_(\w+)")
 # Far below all other logits: Marian has one token for padding and start, and never generates it.
 NEVER = -100.0
+# The largest exponent that the settings of a search take.
+MAX_LENGTH_PENALTY = 10
 # Checkpoints may hold the matrix of all embeddings under any of these names.
 EMBEDDINGS = (
     "model.shared.weight",
@@ -246,11 +248,13 @@ def write_tensors(config: TranslatorConfig, tensors: Mapping[str, Tensor]) -> di
 def read_task(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The directions of a model and its defaults of beam search."""
     generation = {**settings, **read_json(folder / GENERATION)}
-    search = {
-        ours: kind(generation[theirs])
-        for ours, theirs, kind in (("beam", "num_beams", int), ("length_penalty", "length_penalty", float))
-        if isinstance(generation.get(theirs), int | float)
-    }
+    beam, length_penalty = generation.get("num_beams"), generation.get("length_penalty")
+    search: dict[str, Any] = {}
+    if isinstance(beam, int) and beam > 0:
+        search["beam"] = beam
+    # Others, such as negative exponents, have no meaning here.
+    if isinstance(length_penalty, int | float) and 0 <= length_penalty <= MAX_LENGTH_PENALTY:
+        search["length_penalty"] = float(length_penalty)
     pairs = [{"source": source, "target": target} for source, target in _directions(folder, settings)]
     data = pairs[0] if len(pairs) == 1 else {"corpora": pairs}
     return {"data": data, **({"search": search} if search else {})}
