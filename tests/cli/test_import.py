@@ -18,13 +18,22 @@ def test_an_exported_and_imported_model_gives_the_same_output(call, babbler, tmp
     assert one.code == other.code == 0
 
 
-def test_a_model_that_does_not_fit_is_named(error_of, babbler, number_model, tmp_path, call):
+def test_an_exported_and_imported_translator_gives_the_same_translations(call, number_model, tmp_path):
+    theirs, again = tmp_path / "theirs", tmp_path / "again"
+    result = call("export", number_model, "--to", "huggingface", "--out", theirs, "--json")
+    assert json.loads(result.out) == {"folder": str(theirs), "model_type": "pegasus"}
+    result = call("import", theirs, "--out", again)
+    assert (result.code, result.out) == (0, f"{again}\n")
+    assert "2 layers, 16 positions" in result.err
+    one, other = (call("translate", "three one four", "--model", model) for model in (number_model, again))
+    assert one.out == other.out == "3 1 4\n"
+
+
+def test_a_model_that_does_not_fit_is_named(error_of, babbler, tmp_path, call):
     theirs = tmp_path / "theirs"
     assert call("export", babbler, "--to", "huggingface", "--out", theirs, "--json").code == 0
     error = error_of("export", babbler, "--to", "huggingface", "--out", theirs)
     assert error == f"{theirs}: already exists and is not empty; choose another folder"
-    error = error_of("export", number_model, "--to", "huggingface", "--out", tmp_path / "x")
-    assert error.endswith("model.kind: Hugging Face has no architecture for a translator")
     tensors = load_file(theirs / "model.safetensors")
     missing = tensors.pop("transformer.wpe.weight")
     save_file(tensors, theirs / "model.safetensors")
@@ -38,3 +47,17 @@ def test_a_model_that_does_not_fit_is_named(error_of, babbler, number_model, tmp
     assert error_of("import", tmp_path / "nowhere", "--out", tmp_path / "x").endswith(
         "nowhere: no such folder; name one with config.json and model.safetensors"
     )
+
+
+def test_a_translator_is_exported_to_ctranslate2(call, error_of, number_model, tmp_path):
+    out = tmp_path / "out"
+    options = ("export", number_model, "--out", out, "--to")
+    assert error_of(*options, "huggingface", "--precision", "int8") == (
+        "--precision int8: --to huggingface has none; leave it out"
+    )
+    assert error_of(*options, "ctranslate2", "--precision", "int4") == (
+        "--precision int4: is not one of fp32, fp16, bf16, int16, int8"
+    )
+    result = call(*options, "ctranslate2", "--precision", "int8", "--json")
+    assert json.loads(result.out) == {"folder": str(out), "precision": "int8"}
+    assert {path.name for path in out.iterdir()} >= {"model.bin", "shared_vocabulary.json", "tokenizer.json"}

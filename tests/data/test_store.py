@@ -27,6 +27,10 @@ class Letters:
     size = 300
     fingerprint = "letters"
 
+    @property
+    def for_targets(self) -> "Letters":
+        return self
+
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         return [[ord(word[0]) for word in text.split()] for text in texts]
 

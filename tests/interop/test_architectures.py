@@ -4,7 +4,7 @@ import pytest
 
 from clearhead.errors import ModelError
 from clearhead.interop.architectures import architecture_for
-from clearhead.models import EncoderConfig, GPTConfig, ViTConfig
+from clearhead.models import EncoderConfig, GPTConfig, Seq2SeqConfig, ViTConfig
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,11 @@ def test_a_model_without_an_architecture_is_refused_with_the_setting_to_change(s
         architecture_for(GPTConfig.model_validate(settings))
     assert str(caught.value).startswith(message)
     assert "; train a model with --set model." in str(caught.value)
+
+
+def test_a_family_without_an_architecture_is_named():
+    with pytest.raises(ModelError, match=r"model\.kind: Hugging Face has no architecture for a seq2seq"):
+        architecture_for(Seq2SeqConfig())
 
 
 BERT = {

@@ -72,12 +72,12 @@ def test_missing_unknown_and_misshapen_tensors_are_named(name, change, message, 
         (
             {"model_type": "t5"},
             "model_type: 't5' is not one of gpt2, llama, mistral, qwen3, bert, roberta, distilbert, "
-            "vit, timm",
+            "vit, timm, marian, pegasus",
         ),
         (
             {"activation_function": "tanh"},
             "activation_function: 'tanh' is not supported; "
-            "expected 'gelu_new' or 'gelu_pytorch_tanh' or 'gelu' or 'relu'",
+            "expected 'gelu_new' or 'gelu_pytorch_tanh' or 'gelu' or 'relu' or 'swish' or 'silu'",
         ),
         ({"n_head": 5}, "width 32 is not divisible by attention.heads 5"),
         ({"n_layer": "two"}, "layers: 'two' is not an integer"),

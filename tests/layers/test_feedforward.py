@@ -38,6 +38,12 @@ def test_training_uses_the_kernel_unless_a_hook_watches_the_hidden_values(kind, 
     assert called == [kind, kind]
 
 
+def test_an_activation_without_a_kernel_trains_too(called):
+    layer, x = make_feedforward("swish", 8, 16), torch.randn(2, 3, 8)
+    layer(x).sum().backward()
+    assert called == []
+
+
 def test_inference_does_not_use_the_kernel(called):
     layer, x = make_feedforward("gelu", 8, 16), torch.randn(2, 3, 8)
     with torch.inference_mode():

@@ -281,3 +281,14 @@ def test_packed_rows_have_the_loss_and_gradients_of_padded_ones(position: str, t
     parameters = list(model.parameters())
     for first, second in zip(*(torch.autograd.grad(x, parameters) for x in (one, two)), strict=True):
         torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_readout_bias_is_added_to_the_logits(source, target):
+    plain, model = make_translator(), make_translator(readout_bias="learned")
+    assert_close(model(source, Padded(LENGTHS), target), plain(source, Padded(LENGTHS), target))
+    assert model.readout_bias is not None
+    model.readout_bias.copy_(torch.arange(VOCABULARY) / VOCABULARY)
+    expected = plain(source, Padded(LENGTHS), target) + model.readout_bias
+    assert_close(model(source, Padded(LENGTHS), target), expected)
+    assert_close(stepped(model, source, LENGTHS, target), expected)

@@ -181,7 +181,8 @@ def test_two_views_are_compared_position_by_position(regulariser):
 
 
 def a_teacher(labels: Tensor, width: int = WIDTH + 3) -> Readout:
-    return Readout(torch.randn(*labels.shape, width).double(), torch.randn(VOCABULARY, width).double())
+    states, weight = torch.randn(*labels.shape, width).double(), torch.randn(VOCABULARY, width).double()
+    return Readout(states, weight, torch.randn(VOCABULARY).double())
 
 
 @pytest.mark.usefixtures("chunks")
@@ -191,7 +192,7 @@ def test_a_wider_teacher_is_used_position_by_position(regulariser):
     states = states if regulariser else states[:1]
     criterion, teacher = Criterion(0.1, regulariser, teacher_weight=0.4), a_teacher(labels)
     logits = [F.linear(view.flatten(0, 1), weight, bias) for view in states]
-    taught = teacher.states.flatten(0, 1) @ teacher.weight.T
+    taught = F.linear(teacher.states.flatten(0, 1), teacher.weight, teacher.bias)
     losses, _ = criterion.fused(logits, labels.flatten(), taught)
     total = chunked_cross_entropy(states, weight, labels, criterion, bias, teacher)
     torch.testing.assert_close(total, losses.sum())

@@ -88,6 +88,12 @@ class Int8Projections(nn.Module):
         return self.ranges[name](x)
 
 
-def product(x: Float[Tensor, "*batch columns"], matrix: Tensor | nn.Module) -> Float[Tensor, "*batch rows"]:
+def product(
+    x: Float[Tensor, "*batch columns"],
+    matrix: Tensor | nn.Module,
+    bias: Float[Tensor, " rows"] | None = None,
+) -> Float[Tensor, "*batch rows"]:
     """The product with a matrix, or with the module that replaces it in a packed copy."""
-    return F.linear(x, matrix) if isinstance(matrix, Tensor) else matrix(x)
+    if isinstance(matrix, Tensor):
+        return F.linear(x, matrix, bias)
+    return matrix(x) if bias is None else matrix(x) + bias

@@ -19,7 +19,8 @@ def _huggingface(path: Path, out: Path) -> tuple[dict[str, Any], str]:
 
     model = import_model(path, out)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    layers, positions = model.config.layers, model.config.max_positions
+    layers = sum(stack.layers for stack in model.anatomy().stacks)
+    positions = model.config.max_positions
     message = f"{parameters:,} parameters, {counted(layers, 'layer')}, {positions} positions"
     return {"parameters": parameters, "layers": layers}, message
 
@@ -42,10 +43,11 @@ def import_(
 ) -> None:
     """Import a model of Hugging Face or timm, or word vectors.
 
-    Language models: GPT-2, Llama, Mistral, Qwen3. Encoders: BERT, RoBERTa and DistilBERT for masked tokens
-    and classification, BERT and DistilBERT for question answering. Images: ViT of Hugging Face and timm.
-    The folder must hold config.json, model.safetensors and, for text, the tokenizer: tokenizer.json, or
-    vocab.json and merges.txt, or vocab.txt. Nothing is downloaded, and no code from the folder is run.
+    Translators: Marian, such as opus-mt. Language models: GPT-2, Llama, Mistral, Qwen3. Encoders: BERT,
+    RoBERTa and DistilBERT for masked tokens and classification, BERT and DistilBERT for question answering.
+    Images: ViT of Hugging Face and timm. The folder must hold config.json, model.safetensors and, for text,
+    the tokenizer: tokenizer.json, or vocab.json and merges.txt, or vocab.txt; for Marian, source.spm,
+    target.spm and vocab.json. Nothing is downloaded, and no code from the folder is run.
 
     Word vectors are read from the files of word2vec: .bin (binary), .txt or .vec (text), also .gz, .xz, .zst.
 
@@ -53,6 +55,8 @@ def import_(
     Examples:
       clearhead import ~/models/gpt2 --out runs/gpt2
       clearhead generate --model runs/gpt2 "Once upon a time"
+      clearhead import ~/models/opus-mt-en-de --out runs/opus
+      clearhead translate "The dog runs." --model runs/opus
       clearhead import ~/models/bert-base-uncased --out runs/bert
       clearhead fill --model runs/bert "The [MASK] drinks milk."
       clearhead import GoogleNews-vectors-negative300.bin.gz --out runs/google

@@ -111,10 +111,10 @@ def _write_pairs(
     folder: Path, pairs: Iterable[TaggedPair], tokenizer: Tokenizer, max_length: int
 ) -> dict[str, Any]:
     def encode(chunk: list[TaggedPair]) -> list[Row]:
-        texts = [one.pair.source for one in chunk] + [one.pair.target for one in chunk]
-        ids = tokenizer.encode_batch(texts)
+        sources = tokenizer.encode_batch([one.pair.source for one in chunk])
+        targets = tokenizer.for_targets.encode_batch([one.pair.target for one in chunk])
         tags = [() if one.tag is None else (one.tag,) for one in chunk]
-        return list(zip(tags, ids[: len(chunk)], ids[len(chunk) :], strict=True))
+        return list(zip(tags, sources, targets, strict=True))
 
     kind = _id_type(tokenizer)
     too_long = 0

@@ -5,10 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from clearhead.checkpoint import Checkpoint
 from clearhead.errors import ModelError
 from clearhead.interop.weight_map import Tensors, WeightMap
 
-ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "swish": "swish",
+    "silu": "swish",
+}
 PARAMETERS = ("weight", "bias")
 Files = dict[str, Any]
 """Files of a processor by name: objects to write as JSON."""
@@ -33,6 +43,18 @@ class Architecture:
     """The processor in a folder with this config.json."""
     write_processor: Callable[[Any, Any], tuple[dict[str, Any], Files]] | None
     """From a processor and the model's settings: the part of config.json about it, and its files."""
+    read_tensors: Callable[[Path, Mapping[str, Any], Mapping[str, Tensor]], Mapping[str, Tensor]] = (
+        lambda folder, settings, tensors: tensors
+    )
+    """From the tensors in a folder to those that `weights` names, with the processor's ids."""
+    write_tensors: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda config, tensors: (
+        tensors
+    )
+    """From these to the tensors that a folder must hold, for a model with these settings."""
+    read_task: Callable[[Path, Mapping[str, Any]], dict[str, Any]] = lambda folder, settings: {}
+    """The settings of the task in a folder."""
+    write_task: Callable[[Checkpoint], tuple[dict[str, Any], Files]] = lambda checkpoint: ({}, {})
+    """The way back: the part of config.json about the task, and files."""
 
 
 def layers(*pairs: tuple[str, str | tuple[str, ...]]) -> dict[str, Tensors]:
@@ -85,3 +107,13 @@ def vocabulary_size(settings: Mapping[str, Any]) -> int:
     if not isinstance(size, int) or size < 1:
         raise ModelError(f"vocab_size: {size!r} is not a number of tokens")
     return size
+
+
+def flat_settings(config: Any) -> dict[str, Any]:
+    """All settings by path, with derived defaults filled in."""
+    values = config.model_dump()
+    attention = values["attention"]
+    attention |= {"kv_heads": attention["kv_heads"] or attention["heads"], "head_size": config.head_size}
+    nested = {name: value for name, value in values.items() if isinstance(value, dict)}
+    inner = {f"{name}.{key}": value for name, group in nested.items() for key, value in group.items()}
+    return {name: value for name, value in values.items() if name not in nested} | inner

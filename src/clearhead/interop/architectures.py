@@ -5,16 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from clearhead.errors import ModelError
-from clearhead.interop.architecture import Architecture
+from clearhead.interop.architecture import Architecture, flat_settings
 from clearhead.interop.encoders import ENCODERS
 from clearhead.interop.gpts import GPTS
+from clearhead.interop.translators import TRANSLATORS
 from clearhead.interop.vits import VITS
 
-ARCHITECTURES: tuple[Architecture, ...] = (*GPTS, *ENCODERS, *VITS)
+ARCHITECTURES: tuple[Architecture, ...] = (*GPTS, *ENCODERS, *VITS, *TRANSLATORS)
 # A class whose head is that of another and one more.
 LARGER_CLASSES = {"BertForPreTraining": "BertForMaskedLM"}
 # Settings that do not change what a trained model computes, or that both libraries default alike.
-IRRELEVANT = ("init", "norm_epsilon", "dropout", "attention.dropout", "head.dropout")
+IRRELEVANT = ("init", "norm_epsilon", "dropout", "attention.dropout", "head.dropout", "readout_bias")
 
 
 def architecture_of(settings: Mapping[str, Any]) -> Architecture:
@@ -41,7 +42,7 @@ def architecture_for(config: Any, model_type: str | None = None) -> Architecture
     if not rows:
         raise ModelError(f"model.kind: Hugging Face has no architecture for a {config.kind}")
     rows.sort(key=lambda one: one.model_type != model_type)
-    wanted, closest = _flat(config), {row.class_name: _closest(config, row) for row in rows}
+    wanted, closest = flat_settings(config), {row.class_name: _closest(config, row) for row in rows}
     row = min(rows, key=lambda one: len(_differing(wanted, closest[one.class_name])))
     found = closest[row.class_name]
     if differing := _differing(wanted, found):
@@ -57,7 +58,7 @@ def _closest(config: Any, row: Architecture) -> dict[str, Any]:
     """The settings of the closest model that an architecture can represent; empty if it has none."""
     assert row.write_settings is not None
     try:
-        return _flat(type(config).model_validate(row.read_settings(row.write_settings(config))))
+        return flat_settings(type(config).model_validate(row.read_settings(row.write_settings(config))))
     except ModelError:
         return {}
 
@@ -81,13 +82,3 @@ def _training_option(name: str, found: Mapping[str, Any]) -> str:
     if value is None:
         return f"without model.{name}"
     return f"with --set model.{name}={str(value).lower() if isinstance(value, bool) else value}"
-
-
-def _flat(config: Any) -> dict[str, Any]:
-    """All settings by path, with derived defaults filled in."""
-    values = config.model_dump()
-    attention = values["attention"]
-    attention |= {"kv_heads": attention["kv_heads"] or attention["heads"], "head_size": config.head_size}
-    nested = {name: value for name, value in values.items() if isinstance(value, dict)}
-    inner = {f"{name}.{key}": value for name, group in nested.items() for key, value in group.items()}
-    return {name: value for name, value in values.items() if name not in nested} | inner

@@ -258,9 +258,8 @@ def _span(family: Family) -> Architecture:
 def _architecture(
     family: Family, head: str, class_name: str, task: str, read: Any, write: Any
 ) -> Architecture:
-    weights = WeightMap(
-        f"{family.model_type}.", family.model, family.block, (family.heads | SPAN)[head], ignored=OTHER_HEADS
-    )
+    tensors = (family.model, {"encoder": family.block}, (family.heads | SPAN)[head])
+    weights = WeightMap(f"{family.model_type}.", *tensors, ignored=OTHER_HEADS)
     return Architecture(
         family.model_type,
         family.class_prefix + class_name,

@@ -185,8 +185,8 @@ LLAMA_MODEL = {
 }
 # Buffers that old checkpoints store although they follow from the settings.
 IGNORED = (r".*\.rotary_emb\.inv_freq", r".*\.attn\.(masked_)?bias")
-GPT2 = WeightMap("transformer.", GPT2_MODEL, GPT2_BLOCK, LM_HEAD, "decoder", IGNORED)
-LLAMA = WeightMap("model.", LLAMA_MODEL, LLAMA_BLOCK, LM_HEAD, "decoder", IGNORED)
+GPT2 = WeightMap("transformer.", GPT2_MODEL, {"decoder": GPT2_BLOCK}, LM_HEAD, IGNORED)
+LLAMA = WeightMap("model.", LLAMA_MODEL, {"decoder": LLAMA_BLOCK}, LM_HEAD, IGNORED)
 
 
 def _row(model_type: str, class_name: str, read: Any, write: Any, weights: WeightMap) -> Architecture:

@@ -41,6 +41,7 @@ A {class_name}, imported from a Hugging Face folder. The licence of the original
     clearhead {command}
 """
 COMMANDS = {
+    "translation": 'translate --model {name} "A dog runs."',
     "language": 'generate --model {name} "Once upon a time"',
     "masked": 'fill --model {name} "The [MASK] drinks milk."',
     "classification": 'classify --model {name} "A wonderful film."',
@@ -59,7 +60,9 @@ def import_model(folder: Path, out: Path) -> Any:
         with _types_checked(architecture):
             config = _config(architecture, settings)
             processor = architecture.read_processor(folder, settings)
-    tensors = _read_tensors(folder)
+            about_task = architecture.read_task(folder, settings)
+        tensors = _read_tensors(folder)
+        tensors = architecture.read_tensors(folder, settings, tensors)
     check_sizes(config, processor, [tensor.shape for tensor in tensors.values()], str(folder / CONFIG))
     model = build_for_loading(lambda: architecture.model.build(config, processor))
     location = str(folder / WEIGHTS)
@@ -70,6 +73,7 @@ def import_model(folder: Path, out: Path) -> Any:
         "kind": architecture.task,
         "model": config.model_dump(exclude_none=True),
         "origin": {"library": "huggingface", "family": architecture.model_type, "precision": dtype},
+        **about_task,
     }
     write_text(out / SETTINGS, tomli_w.dumps(saved))
     command = COMMANDS[architecture.task].format(name=out.name)
@@ -95,17 +99,19 @@ def export_model(folder: Path, out: Path) -> str:
     assert architecture.write_settings is not None
     assert architecture.write_processor is not None
     described, files = architecture.write_processor(checkpoint.processor, model.config)
+    about_task, task_files = architecture.write_task(checkpoint)
     settings = {
         "architectures": [architecture.class_name],
         "model_type": architecture.model_type,
         "dtype": dtype,
         **described,
         **architecture.write_settings(model.config),
+        **about_task,
     }
     out.mkdir(parents=True, exist_ok=True)
-    for name, content in {CONFIG: settings, **files}.items():
+    for name, content in {CONFIG: settings, **files, **task_files}.items():
         write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    tensors = architecture.weights.to_huggingface(model).items()
+    tensors = architecture.write_tensors(model.config, architecture.weights.to_huggingface(model)).items()
     with atomic_path(out / WEIGHTS) as temporary:
         save_file({name: tensor.to(DTYPES[dtype]) for name, tensor in tensors}, temporary, {"format": "pt"})
     return architecture.model_type

@@ -171,12 +171,15 @@ TIMM_BLOCK = layers(
 HUGGINGFACE = WeightMap(
     "vit.",
     _model("embeddings.", "position_embeddings", "patch_embeddings.projection", "layernorm"),
-    BLOCK,
+    {"encoder": BLOCK},
     layers(("head.output", "classifier")),
     ignored=(r"vit\.pooler\..*",),
 )
 TIMM = WeightMap(
-    "", _model("", "pos_embed", "patch_embed.proj", "norm"), TIMM_BLOCK, layers(("head.output", "head"))
+    "",
+    _model("", "pos_embed", "patch_embed.proj", "norm"),
+    {"encoder": TIMM_BLOCK},
+    layers(("head.output", "head")),
 )
 TASK = "image_classification"
 VITS = (

@@ -25,16 +25,21 @@ class Tensors:
     """The first rows that no token uses: RoBERTa's positions start at 2."""
     leading_axes: int = 0
     """Axes of size 1 before those of the parameter."""
+    split_axis: int | None = None
+    """The axis of the stream, if its even dimensions come before the odd ones: Marian's sinusoids do not
+    alternate."""
 
     def read(self, part: Tensor) -> Tensor:
         """A tensor of a checkpoint as part of the parameter."""
         part = part.t() if self.transposed and part.dim() == 2 else part
         for _ in range(self.leading_axes if part.dim() > self.leading_axes else 0):
             part = part.squeeze(0)
-        return part[self.unused_rows :] if part.dim() else part
+        part = part[self.unused_rows :] if part.dim() else part
+        return part if self.split_axis is None else _alternated(part, self.split_axis)
 
     def write(self, part: Tensor) -> Tensor:
         """A part of the parameter as the tensor of a checkpoint."""
+        part = part if self.split_axis is None else _split(part, self.split_axis)
         unused = part.new_zeros(self.unused_rows, *part.shape[1:])
         part = torch.cat((unused, part)) if self.unused_rows else part
         part = part[(None,) * self.leading_axes] if self.leading_axes else part
@@ -48,11 +53,10 @@ class WeightMap:
     prefix: str
     """Precedes the names of all tensors but those of the head."""
     model: Mapping[str, Tensors]
-    block: Mapping[str, Tensors]
-    """Parameters of one block; {} in a tensor's name is its number."""
+    stacks: Mapping[str, Mapping[str, Tensors]]
+    """Parameters of one block of each stack, by the path of the stack; {} in a tensor's name is the number
+    of the block."""
     head: Mapping[str, Tensors]
-    stack: str = "encoder"
-    """The path of the blocks."""
     ignored: tuple[str, ...] = field(default=())
     """Patterns of the names of tensors that the model does not need."""
 
@@ -65,13 +69,17 @@ class WeightMap:
             found.setdefault(paths[_parameters(model)[path]], tensors)
         return found
 
-    def _all(self, model: Any) -> Iterator[tuple[str, Tensors]]:
+    def _all(self, model: nn.Module) -> Iterator[tuple[str, Tensors]]:
         """The tensors of each parameter, shared ones under each of their names."""
         parameters = _parameters(model)
         named = {path: self._prefixed(tensors) for path, tensors in self.model.items()}
-        for number in range(model.config.layers):
-            for path, tensors in self.block.items():
-                named[f"{self.stack}.blocks.{number}.{path}"] = self._prefixed(tensors, number)
+        for stack, block in self.stacks.items():
+            blocks = f"{stack}.blocks"
+            for number, _ in enumerate(model.get_submodule(blocks).children()):
+                named |= {
+                    f"{blocks}.{number}.{path}": self._prefixed(tensors, number)
+                    for path, tensors in block.items()
+                }
         return ((path, one) for path, one in (named | dict(self.head)).items() if path in parameters)
 
     def from_huggingface(
@@ -131,6 +139,22 @@ class WeightMap:
 def _parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """All parameters by path, shared ones under each of their paths."""
     return dict(model.named_parameters(remove_duplicate=False))
+
+
+def _split(part: Tensor, axis: int) -> Tensor:
+    """The even dimensions of an axis, then the odd ones."""
+    return part.index_select(axis, _even_then_odd(part.shape[axis]))
+
+
+def _alternated(part: Tensor, axis: int) -> Tensor:
+    """The way back of `_split`; of a part that has no such axis, the part itself."""
+    if axis >= part.dim():
+        return part
+    return part.index_select(axis, _even_then_odd(part.shape[axis]).argsort())
+
+
+def _even_then_odd(size: int) -> Tensor:
+    return torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
 
 
 def _shape(tensor: Tensor) -> str:

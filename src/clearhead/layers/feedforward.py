@@ -30,10 +30,13 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu": F.gelu,
     "gelu_tanh": gelu_tanh,
     "squared_relu": squared_relu,
+    "swish": F.silu,  # Ramachandran et al. 2017
 }
 """The activation of a `FeedForward` by name; add your own to use it in settings."""
 # Activations with GPU kernels for training; the kernels have their own names for them.
-KERNELS: dict[Activation, str] = {function: name for name, function in ACTIVATIONS.items()}
+KERNELS: dict[Activation, str] = {
+    ACTIVATIONS[name]: name for name in ("relu", "gelu", "gelu_tanh", "squared_relu")
+}
 
 
 class FeedForward(nn.Module):

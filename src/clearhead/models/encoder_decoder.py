@@ -55,11 +55,13 @@ class EncoderDecoder(nn.Module, ABC):
     source_embedding: Embedding
     target_embedding: Embedding
     readout_weight: Tensor
+    readout_bias: Tensor | None
 
     def __init__(self, config: EncoderDecoderConfig):
         super().__init__()
         self.config = config
         self.tap: Tap | None = None
+        self.register_parameter("readout_bias", None)
 
     @classmethod
     def build(cls, config: Any, processor: Tokenizer) -> Any:
@@ -86,7 +88,7 @@ class EncoderDecoder(nn.Module, ABC):
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
         """The logits of hidden states."""
-        logits, tap = product(states, self.readout_weight), self.tap
+        logits, tap = product(states, self.readout_weight, self.readout_bias), self.tap
         return logits if tap is None else tap("logits", logits)
 
     def forward(self, source: Tensor, layout: Any, target: TargetTokens) -> Logits:

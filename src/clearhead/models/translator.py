@@ -2,9 +2,10 @@
 
 from typing import Any, ClassVar, Literal
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import PositiveInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearhead.layers.block import BlockConfig, Source, Stack
 from clearhead.layers.embedding import Embedding
@@ -51,6 +52,8 @@ class TranslatorConfig(EncoderDecoderConfig, BlockConfig):
     kind: Literal["translator"] = "translator"
     encoder_layers: PositiveInt = 6
     decoder_layers: PositiveInt = 6
+    readout_bias: Literal["none", "learned"] = "none"
+    """Whether the logits have a bias, as those of Marian do (Junczys-Dowmunt et al. 2018)."""
 
     @property
     def summary(self) -> str:
@@ -74,6 +77,8 @@ class Translator(TransformerDecoding):
         self.encoder = Stack(config, config.encoder_layers)
         self.decoder = Stack(config, config.decoder_layers, cross=True)
         self._add_readout(vocabulary)
+        if config.readout_bias == "learned":
+            self.readout_bias = nn.Parameter(torch.zeros(vocabulary))
 
     def anatomy(self) -> Anatomy:
         config = self.config

@@ -46,8 +46,9 @@ def extend(
     had. Special tokens that are there already are left out.
     """
     kind = KINDS[tokenizer.config.kind]
-    if tokenizer.imported or not (kind.byte_fallback or kind.byte_level):
-        origin = "was imported" if tokenizer.imported else f"is of kind {tokenizer.config.kind}"
+    imported = tokenizer.imported or tokenizer.for_targets is not tokenizer
+    if imported or not (kind.byte_fallback or kind.byte_level):
+        origin = "was imported" if imported else f"is of kind {tokenizer.config.kind}"
         raise SettingsError(f"tokenizer: {origin} and cannot be extended; start from a model of another kind")
     grown = _Growing(tokenizer)
     for token in special_tokens:

@@ -36,7 +36,8 @@ def read_huggingface(folder: Path, size: int) -> serialization.Parts:
     kind = "bytes" if byte_level else KINDS.get(description["model"].get("type"), "bpe")
     spells = kind in ("bpe", "unigram") and bool(description["model"].get("byte_fallback"))
     config = TokenizerConfig(kind=kind, vocabulary=size, normalize=False, byte_fallback=spells)
-    return serialization.library_tokenizer(description, str(folder), imported=True), config, (), special, ()
+    library_tokenizer = serialization.library_tokenizer(description, str(folder), imported=True)
+    return library_tokenizer, config, (), special, (), None
 
 
 def huggingface_files(

@@ -39,6 +39,7 @@ def dumps(
     special_tokens: tuple[str, ...],
     imported: SpecialIds | None,
     added_tokens: tuple[str, ...] = (),
+    target: tokenizers.Tokenizer | None = None,
 ) -> str:
     about: dict[str, Any] = {
         "format": FORMAT,
@@ -49,10 +50,20 @@ def dumps(
         about["signs"] = imported.model_dump(exclude_defaults=True, by_alias=True)
     if added_tokens:
         about["added"] = added_tokens
-    return json.dumps({"clearhead": about, "tokenizer": json.loads(inner.to_str())}, ensure_ascii=False)
+    content = {"clearhead": about, "tokenizer": json.loads(inner.to_str())}
+    if target:
+        content["target"] = json.loads(target.to_str())
+    return json.dumps(content, ensure_ascii=False)
 
 
-Parts = tuple[tokenizers.Tokenizer, TokenizerConfig, tuple[str, ...], SpecialIds | None, tuple[str, ...]]
+Parts = tuple[
+    tokenizers.Tokenizer,
+    TokenizerConfig,
+    tuple[str, ...],
+    SpecialIds | None,
+    tuple[str, ...],
+    tokenizers.Tokenizer | None,
+]
 
 
 def loads(text: str, path: str) -> Parts:
@@ -72,8 +83,12 @@ def loads(text: str, path: str) -> Parts:
     config = _settings(TokenizerConfig, known, path)
     imported = _settings(SpecialIds, about["signs"], path) if "signs" in about else None
     inner = library_tokenizer(content.get("tokenizer"), path, imported is not None)
+    target = library_tokenizer(content["target"], path, imported is not None) if "target" in content else None
+    if target and target.get_vocab() != inner.get_vocab():
+        raise ModelError(f"{path}: source and target have different tokens; copy the file again")
     special_tokens = _special_tokens(about.get("specials"), inner, path)
-    return inner, config, special_tokens, imported, _added_tokens(about.get("added", []), inner, path)
+    added_tokens = _added_tokens(about.get("added", []), inner, path)
+    return inner, config, special_tokens, imported, added_tokens, target
 
 
 def library_tokenizer(description: Any, path: str, imported: bool = False) -> tokenizers.Tokenizer:

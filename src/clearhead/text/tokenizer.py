@@ -56,6 +56,7 @@ class Tokenizer:
         special_tokens: tuple[str, ...],
         imported: SpecialIds | None = None,
         added_tokens: tuple[str, ...] = (),
+        target: tokenizers.Tokenizer | None = None,
     ):
         mask = special_tokens.index(MASK) if MASK in special_tokens else None
         own = SpecialIds(size=0, bos=BOS, eos=EOS, mask=mask) if special_tokens else SpecialIds(size=0)
@@ -67,6 +68,7 @@ class Tokenizer:
         self.config, self.special_tokens, self._inner = config, special_tokens, inner
         self.added_tokens = added_tokens
         """Special tokens that an extension added, with later ids."""
+        self._target = target
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
@@ -116,7 +118,9 @@ class Tokenizer:
 
     def to_json(self) -> str:
         imported = self._special if self.imported else None
-        return serialization.dumps(self._inner, self.config, self.special_tokens, imported, self.added_tokens)
+        return serialization.dumps(
+            self._inner, self.config, self.special_tokens, imported, self.added_tokens, self._target
+        )
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -135,6 +139,17 @@ class Tokenizer:
         write_text(Path(path), self.to_json())
 
     @functools.cached_property
+    def for_targets(self) -> "Tokenizer":
+        """The tokenizer of target texts: itself, unless the two sides split text differently, as Marian's do.
+
+        Both have the same ids.
+        """
+        if self._target is None:
+            return self
+        imported = self._special if self.imported else None
+        return Tokenizer(self._target, self.config, self.special_tokens, imported, self.added_tokens)
+
+    @functools.cached_property
     def size(self) -> int:
         """The number of embeddings a model needs: one more than the highest id."""
         return self._special.size or max(self._ids.values()) + 1
@@ -143,7 +158,8 @@ class Tokenizer:
     def fingerprint(self) -> str:
         """A hash of everything that determines the ids of a text."""
         added = [self.added_tokens] if self.added_tokens else []
-        content = json.dumps([self.special_tokens, self._inner.to_str(), *added])
+        target = [self._target.to_str()] if self._target else []
+        content = json.dumps([self.special_tokens, self._inner.to_str(), *added, *target])
         return hashlib.sha256(content.encode()).hexdigest()
 
     def normalized(self, text: str) -> str:

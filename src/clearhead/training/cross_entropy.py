@@ -15,10 +15,11 @@ from clearhead.training.criterion import Criterion, Views, exact
 
 
 class Readout(NamedTuple):
-    """The last states of a model and the matrix that turns them into logits."""
+    """The last states of a model, and the matrix and bias that turn them into logits."""
 
     states: Float[Tensor, "*positions width"]
     weight: Float[Tensor, "vocabulary width"]
+    bias: Float[Tensor, " vocabulary"] | None = None
 
 
 # Rows per tile of a matrix product.
@@ -51,12 +52,13 @@ def chunked_cross_entropy(
     """The criterion's loss, summed over the positions it does not ignore; the teacher gets no gradients."""
     states, labels = states.flatten(1, -2), labels.flatten()
     if teacher is not None:
-        teacher = Readout(teacher.states.detach().flatten(0, -2), teacher.weight.detach())
+        bias_of_teacher = None if teacher.bias is None else teacher.bias.detach()
+        teacher = Readout(teacher.states.detach().flatten(0, -2), teacher.weight.detach(), bias_of_teacher)
     if states.device.type == "cpu":
         # On a GPU, counting the positions would mean to wait for it; padding goes through without effect.
         positions = (labels != criterion.ignore_index).nonzero().squeeze(1)
         states, labels = states[:, positions], labels[positions]
-        teacher = teacher and Readout(teacher.states[positions], teacher.weight)
+        teacher = teacher and teacher._replace(states=teacher.states[positions])
     if bias is None:
         bias = weight.new_zeros(())
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (states, weight, bias)):
@@ -123,7 +125,7 @@ def _sum_over_chunks(
     """The summed loss; fills in the gradients if there are any."""
     dtype = _product_dtype(weight)
     narrow = weight.to(dtype)
-    teacher = teacher and Readout(teacher.states, teacher.weight.to(dtype))
+    teacher = teacher and teacher._replace(weight=teacher.weight.to(dtype))
     losses_and_gradients = _chunk_loss(criterion, states.device.type, dtype)
     total = torch.zeros((), dtype=exact(weight), device=states.device)
     views, positions, _ = states.shape
@@ -136,6 +138,8 @@ def _sum_over_chunks(
             if bias.ndim:
                 logits = [view.add_(bias) for view in logits]
             taught = teacher and teacher.states[here].to(dtype) @ teacher.weight.T
+            if taught is not None and teacher is not None and teacher.bias is not None:
+                taught = taught.add_(teacher.bias)
             losses, logit_gradients = losses_and_gradients(logits, labels[here], taught)
             total += losses.sum()
             if gradients is not None:

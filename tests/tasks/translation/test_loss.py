@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from clearhead.data.batch import PackedBatch, PairBatch
 from clearhead.data.store import TokenSequences
@@ -26,12 +27,22 @@ def packed() -> PackedBatch:
     )
 
 
-def model(dropout: float = 0.0) -> Translator:
+def model(dropout: float = 0.0, **settings: object) -> Translator:
     torch.manual_seed(1)
-    config = TranslatorConfig(
-        width=16, ffn_width=32, encoder_layers=1, decoder_layers=1, dropout=dropout, max_length=12
-    )
+    small = {"width": 16, "ffn_width": 32, "encoder_layers": 1, "decoder_layers": 1, "max_length": 12}
+    config = TranslatorConfig.model_validate({**small, "dropout": dropout, **settings})
     return Translator(config, VOCABULARY).double()
+
+
+def test_the_loss_is_that_of_the_logits_with_their_bias():
+    translator, batch = model(readout_bias="learned"), padded()
+    assert translator.readout_bias is not None
+    translator.readout_bias.data.normal_()
+    logits = translator(batch.source, layout(batch), batch.inputs)
+    expected = F.cross_entropy(
+        logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD, reduction="sum"
+    )
+    torch.testing.assert_close(translation_loss(translator, batch), expected)
 
 
 def gradients(loss, translator, batch):

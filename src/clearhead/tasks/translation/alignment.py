@@ -41,7 +41,7 @@ def capture_pairs(
     tags, cross = model.tag(to), _cross(model)
     for number, (source, target) in enumerate(pairs, start=1):
         source_ids, source_numbers = _encode_words(model.tokenizer, source)
-        target_ids, target_numbers = _encode_words(model.tokenizer, target)
+        target_ids, target_numbers = _encode_words(model.tokenizer.for_targets, target)
         if (length := max(len(source_ids), len(target_ids))) > model.max_length:
             raise TextError(
                 f"pair {number}: {length} tokens, but the model takes at most {model.max_length}; split it"

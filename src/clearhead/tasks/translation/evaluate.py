@@ -95,7 +95,7 @@ class Validator:
         """The pairs that fit into the model, with their ids."""
         tag = [self.tags[direction.target]] if self.tags else []
         sources = self.tokenizer.encode_batch([pair.source for pair in pairs])
-        targets = self.tokenizer.encode_batch([pair.target for pair in pairs])
+        targets = self.tokenizer.for_targets.encode_batch([pair.target for pair in pairs])
         most = self.recipe.model.max_tokens
         return [
             (pair, tag + source, target)

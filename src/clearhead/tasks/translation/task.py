@@ -80,7 +80,8 @@ class TranslationLoss:
             model.readout_weight,
             batch.labels,
             self.criterion,
-            teacher=self._teacher_readout(batch),
+            model.readout_bias,
+            self._teacher_readout(batch),
         )
 
     @torch.no_grad()
@@ -88,7 +89,7 @@ class TranslationLoss:
         if self.teacher is None:
             return None
         states = self.teacher.states(batch.source, layout(batch), batch.inputs)
-        return Readout(states, self.teacher.readout_weight)
+        return Readout(states, self.teacher.readout_weight, self.teacher.readout_bias)
 
     def _views(self, tokens: Tensor) -> Tensor:
         """The tokens of all views, concatenated along the batch."""

@@ -1,0 +1,138 @@
+"""Exports translators to CTranslate2, a fast inference engine for CPUs and GPUs (Klein et al. 2020)."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clearhead.errors import ModelError
+from clearhead.files import check_new_folder, write_text
+from clearhead.interop.exporting import load_translator, optional_package, token_names
+from clearhead.interop.translators import write_processor
+from clearhead.layers.attention import Attention
+from clearhead.layers.block import Block, Stack
+from clearhead.layers.embedding import Embedding
+from clearhead.models.translator import Translator
+from clearhead.text.tokenizer import BOS, EOS, SPECIAL_TOKENS, UNK
+
+LIBRARY = "CTranslate2"
+PRECISIONS = {"fp32": None, "fp16": "float16", "bf16": "bfloat16", "int16": "int16", "int8": "int8"}
+"""CTranslate2's name of the type of matrices."""
+# The library's name of each activation.
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
+SUPPORTED: dict[str, tuple[Any, ...]] = {
+    "position": ("sinusoidal", "learned"),
+    "norm": ("layer",),
+    "activation": tuple(ACTIVATIONS),
+    "attention.score": ("scaled",),
+    "attention.qk_norm": ("none",),
+    "attention.kv_heads": (None,),
+    "attention.head_size": (None,),
+    "window": (None,),
+}
+
+
+def export_ctranslate2(folder: Path, out: Path, precision: str = "fp32") -> None:
+    """Writes a translator as a folder for CTranslate2, with its tokenizer in Hugging Face's format."""
+    if precision not in PRECISIONS:
+        raise ModelError(f"precision {precision}: is not one of {', '.join(PRECISIONS)}")
+    check_new_folder(out)
+    specs = optional_package("ctranslate2.specs")
+    checkpoint = load_translator(folder, LIBRARY, SUPPORTED)
+    model: Any = checkpoint.model
+    spec = _spec(specs, model)
+    tokens = token_names(checkpoint.processor)
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.validate()
+    spec.optimize(quantization=PRECISIONS[precision])
+    out.mkdir(parents=True, exist_ok=True)
+    _, files = write_processor(checkpoint.processor, model.config)
+    for name, content in files.items():
+        write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    spec.save(str(out))
+
+
+@torch.no_grad()
+def _spec(specs: Any, model: Translator) -> Any:
+    """The library's description of a model, with its weights."""
+    config = model.config
+    spec = specs.TransformerSpec.from_config(
+        (config.encoder_layers, config.decoder_layers),
+        config.attention.heads,
+        pre_norm=config.norm_position == "pre",
+        activation=getattr(specs.Activation, ACTIVATIONS[config.activation]),
+    )
+    spec.config.layer_norm_epsilon = config.norm_epsilon or 1e-5
+    spec.config.bos_token, spec.config.eos_token = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]
+    spec.config.unk_token, spec.config.decoder_start_token = SPECIAL_TOKENS[UNK], SPECIAL_TOKENS[BOS]
+    spec.config.add_source_bos, spec.config.add_source_eos = False, True
+    _set_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding)
+    _set_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding)
+    _set_stack(spec.encoder, model.encoder)
+    _set_stack(spec.decoder, model.decoder)
+    spec.decoder.projection.weight = _array(model.readout_weight)
+    if model.readout_bias is not None:
+        spec.decoder.projection.bias = _array(model.readout_bias)
+    return spec
+
+
+def _set_embedding(embedding: Any, side: Any, ours: Embedding) -> None:
+    embedding.weight = _array(ours.weight)
+    side.scale_embeddings = True
+    # What a position adds to nothing.
+    zeros = ours.weight.new_zeros(1, ours.max_positions, ours.weight.shape[1])
+    side.position_encodings.encodings = _array(ours.position(zeros, torch.arange(ours.max_positions))[0])
+
+
+def _set_stack(side: Any, stack: Stack) -> None:
+    if not isinstance(stack.norm, nn.Identity):
+        _set_norm(side.layer_norm, stack.norm)
+    for layer, block in zip(side.layer, _blocks(stack), strict=True):
+        _set_norm(layer.self_attention.layer_norm, block.attention_residual.norm)
+        _set_linears(layer.self_attention.linear, block.attention, ("qkv",))
+        if hasattr(block, "cross_attention"):
+            _set_norm(layer.attention.layer_norm, block.cross_residual.norm)
+            _set_linears(layer.attention.linear, block.cross_attention, ("q", "kv"))
+        feedforward: Any = block.feedforward
+        _set_norm(layer.ffn.layer_norm, block.feedforward_residual.norm)
+        _set_linear(layer.ffn.linear_0, feedforward.inner.weight, feedforward.inner.bias)
+        _set_linear(layer.ffn.linear_1, feedforward.outer.weight, feedforward.outer.bias)
+
+
+def _blocks(stack: Stack) -> Iterator[Any]:
+    for block in stack.blocks:
+        assert isinstance(block, Block)
+        yield block
+
+
+def _set_linears(linears: Any, attention: Attention, groups: tuple[str, ...]) -> None:
+    """The projections, several letters as one matrix, and then the output."""
+    project, output = attention.project, attention.output
+    weights = dict(zip("qkv", project.weight.split(project.sizes), strict=True))
+    biases = (
+        dict(zip("qkv", project.bias.split(project.sizes), strict=True)) if project.bias is not None else {}
+    )
+    for linear, letters in zip(linears, groups, strict=False):
+        bias = torch.cat([biases[letter] for letter in letters]) if biases else None
+        _set_linear(linear, torch.cat([weights[letter] for letter in letters]), bias)
+    _set_linear(linears[-1], output.weight, output.bias)
+
+
+def _set_linear(linear: Any, weight: Tensor, bias: Tensor | None) -> None:
+    linear.weight = _array(weight)
+    if bias is not None:
+        linear.bias = _array(bias)
+
+
+def _set_norm(norm: Any, ours: Any) -> None:
+    norm.gamma = _array(ours.weight)
+    norm.beta = np.zeros_like(norm.gamma) if ours.bias is None else _array(ours.bias)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().float().contiguous().numpy()

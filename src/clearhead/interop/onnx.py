@@ -1,0 +1,148 @@
+"""Exports translators to ONNX: one graph for the encoder, one for a step of the decoder."""
+
+import json
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from clearhead.files import check_new_folder, write_text
+from clearhead.interop.exporting import load_translator, optional_package
+from clearhead.interop.translators import write_processor
+from clearhead.layers.attention import Attention, KeyValues
+from clearhead.layers.block import Source
+from clearhead.layers.layout import Padded
+from clearhead.layers.mask import Causal, LengthMask
+from clearhead.models.translator import Translator
+
+ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
+KV_NAMES = ("keys", "values")
+SOURCE_NAMES = ("source_keys", "source_values")
+BATCH, TOKENS, SOURCE = Dim("batch"), Dim("tokens"), Dim("source")
+AXES = {
+    "source": {0: BATCH, 1: SOURCE},
+    "tokens": {0: BATCH},
+    "lengths": {0: BATCH},
+    **{name: {1: BATCH, 3: TOKENS} for name in KV_NAMES},
+    **{name: {1: BATCH, 3: SOURCE} for name in SOURCE_NAMES},
+}
+"""The axes of each input whose size is free."""
+
+
+class EncoderGraph(nn.Module):
+    """From a source to the keys and values of all cross-attentions: (layers, batch, heads, source, size)."""
+
+    def __init__(self, model: Translator):
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        layout = Padded(lengths)
+        encoded = self.model.encode(source, layout)
+        blocks = self.model.decoder.project_source(encoded, layout.cross_mask).blocks
+        return torch.stack([kv.keys for kv in blocks]), torch.stack([kv.values for kv in blocks])
+
+
+class DecoderGraph(nn.Module):
+    """From the last token of each row to the logits of the next, and all keys and values so far.
+
+    Keys and values of all self-attentions are (layers, batch, heads, tokens, size); at first there are none.
+    """
+
+    def __init__(self, model: Translator):
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        tokens: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        source_keys: Tensor,
+        source_values: Tensor,
+        lengths: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        model = self.model
+        positions = torch.full((1,), keys.shape[3], device=tokens.device)
+        caches = [_Appending(*past) for past in zip(keys, values, strict=True)]
+        projected = [KeyValues(*given) for given in zip(source_keys, source_values, strict=True)]
+        x = model.target_embedding(tokens[:, None], positions)
+        x = model.decoder(x, Causal(), positions, Source(projected, LengthMask(lengths)), caches)
+        extended = [torch.stack([getattr(cache, name) for cache in caches]) for name in KV_NAMES]
+        return model.readout(x[:, 0]), extended[0], extended[1]
+
+
+class _Appending:
+    """The cache of one block, without spare capacity."""
+
+    def __init__(self, keys: Tensor, values: Tensor):
+        self.keys, self.values = keys, values
+
+    def extend(self, new: KeyValues) -> KeyValues:
+        self.keys = torch.cat((self.keys, new.keys), 2)
+        self.values = torch.cat((self.values, new.values), 2)
+        return KeyValues(self.keys, self.values)
+
+
+def export_onnx(folder: Path, out: Path) -> None:
+    """Writes a translator as encoder.onnx and decoder.onnx, with its tokenizer in Hugging Face's format."""
+    check_new_folder(out)
+    for package in ("onnx", "onnxscript"):
+        optional_package(package)
+    checkpoint = load_translator(folder, "ONNX", {})
+    model: Any = checkpoint.model
+    for attention in model.modules():
+        if isinstance(attention, Attention):
+            # The textbook steps, which every runtime has.
+            attention.tap = _unchanged
+    config, positions = model.config, 5
+    heads = config.attention.kv_heads or config.attention.heads
+
+    def kv(names: Sequence[str], count: int) -> dict[str, Tensor]:
+        # A tensor for each: the exporter takes inputs that are the same tensor for one.
+        shape = (config.decoder_layers, 2, heads, count, config.head_size)
+        return {name: torch.zeros(shape) for name in names}
+
+    lengths = torch.tensor([positions, positions - 1])
+    source = {"source": torch.ones(2, positions, dtype=torch.long), "lengths": lengths}
+    step = {"tokens": torch.ones(2, dtype=torch.long), **kv(KV_NAMES, 3), **kv(SOURCE_NAMES, positions)}
+    out.mkdir(parents=True, exist_ok=True)
+    _export(EncoderGraph(model), source, SOURCE_NAMES, out / ENCODER)
+    new = (f"new_{name}" for name in KV_NAMES)
+    _export(DecoderGraph(model), {**step, "lengths": lengths}, ("logits", *new), out / DECODER)
+    settings, files = write_processor(checkpoint.processor, config)
+    about = {"layers": config.decoder_layers, "heads": heads, "head_size": config.head_size}
+    for name, content in {**files, "config.json": settings | about}.items():
+        write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _export(
+    graph: nn.Module,
+    inputs: Mapping[str, Tensor],
+    outputs: Sequence[str],
+    path: Path,
+) -> None:
+    with warnings.catch_warnings():
+        # The exporter warns about itself.
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        torch.onnx.export(
+            graph.eval(),
+            kwargs=dict(inputs),
+            f=path,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes={name: AXES[name] for name in inputs},
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+def _unchanged(name: str, value: Tensor) -> Tensor:
+    return value
