@@ -274,7 +274,9 @@ class TranslationModel(TaskModel):
         if target is None:
             tree = None if options.sampling else Tree(EOS, options.beam or 1)
             (found,) = search(self.engine, self.tokenizer, [source], [0], options, tree)
-        target_ids = found[0].tokens if found else self.encode_one(target or "")
+        target_ids = (
+            found[0].tokens if found else self.encode_one(target or "", "target", self.tokenizer.for_targets)
+        )
         sides = {
             "source": source_tokens(self.tokenizer, source, normalize(text)),
             "target": target_tokens(self.tokenizer, target_ids, not found or found[0].complete, bool(found)),
@@ -420,9 +422,9 @@ class TranslationModel(TaskModel):
         if warning := unspelled.warning(self.name or "this model", "text"):
             log.warning(warning)
 
-    def encode_one(self, text: str, name: str = "text 1") -> list[int]:
+    def encode_one(self, text: str, name: str = "text 1", tokenizer: Tokenizer | None = None) -> list[int]:
         """The ids of a text; raises TextError, with its name, if it is too long for the model."""
-        [ids] = self.encode([text])
+        ids = (tokenizer or self.tokenizer).encode(normalize(text))
         if len(ids) > self.max_length:
             raise self._too_long(name, text, len(ids))
         return ids

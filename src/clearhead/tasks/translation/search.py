@@ -118,7 +118,7 @@ def search(
 def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:
     """The ids of a forced start, given as a text or as ids."""
     if isinstance(prefix, str):
-        return tokenizer.encode(normalize(prefix)) if prefix else []
+        return tokenizer.for_targets.encode(normalize(prefix)) if prefix else []
     for number in prefix:
         if number in tokenizer.special_ids or not 0 <= number < tokenizer.size:
             raise SettingsError(f"prefix: {number} is not the id of a text token; give such ids, or a text")
