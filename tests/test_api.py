@@ -37,6 +37,8 @@ def subclasses(kind: type) -> Iterator[type]:
 def public_functions() -> dict[str, typing.Any]:
     """The functions and methods of all public names and of all models in use, by name."""
     found: dict[str, typing.Any] = {}
+    # Tasks are imported when they are used.
+    assert all(clearhead.TASKS.values())
     for owner in (*(getattr(clearhead, name) for name in clearhead.__all__), *subclasses(TaskModel)):
         members = inspect.getmembers(owner) if inspect.isclass(owner) else [("", owner)]
         for name, member in members:

@@ -4,9 +4,10 @@ import weakref
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearhead.accel.graphs import GraphedStep
+from clearhead.accel.torch_private import has_hooks
 from clearhead.layers.attention import KeyValues
 from clearhead.layers.cache import StaticKVCache
 from clearhead.layers.mask import KeyMask, Mask
@@ -115,16 +116,25 @@ class CudaGraphGPT:
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
         self._idle: list[GraphSlot] = []
 
-    def start(self, tokens: Tokens, lengths: Lengths | None = None, capacity: int = 16) -> CudaGraphState:
-        """Reads the prompts except for the token that the first step is given."""
+    def start(
+        self, tokens: Tokens, lengths: Lengths | None = None, capacity: int = 16
+    ) -> CudaGraphState | GPTState:
+        """Reads the prompts except for the token that the first step is given.
+
+        While the model is tapped, the state is a plain one: a graph would not call the tap.
+        """
         state = self.model.start(tokens, lengths, capacity)
+        if is_tapped(self.model):
+            return state
         slot_capacity = MIN_CAPACITY
         while slot_capacity < max(capacity, tokens.shape[1] + 1):
             slot_capacity *= 2
         return CudaGraphState(self, state, len(tokens), slot_capacity)
 
-    def step(self, tokens: Rows, state: CudaGraphState) -> Logits:
+    def step(self, tokens: Rows, state: CudaGraphState | GPTState) -> Logits:
         """The logits of the next token; the state advances."""
+        if isinstance(state, GPTState):
+            return self.model.step(tokens, state)
         check_length(state.length + 1, self.config.max_positions)
         state.reserve()
         logits = state.slot.step(tokens).clone()
@@ -142,3 +152,8 @@ class CudaGraphGPT:
     def release(self, slot: GraphSlot) -> None:
         """Keeps a slot for the next text and drops the oldest idle one."""
         self._idle = [*self._idle, slot][-MAX_IDLE:]
+
+
+def is_tapped(model: nn.Module) -> bool:
+    """Whether a tap or hook reads or changes something inside the model."""
+    return any(getattr(module, "tap", None) or has_hooks(module) for module in model.modules())

@@ -7,11 +7,10 @@ from torch import nn
 
 from clearhead.accel import enabled, int8
 from clearhead.accel.packing import Packed
-from clearhead.accel.torch_private import has_hooks
 from clearhead.errors import SettingsError
 from clearhead.layers.block import BlockConfig
 from clearhead.models.causal import CausalModel
-from clearhead.models.cuda_graph import CudaGraphGPT
+from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped
 from clearhead.models.encoder_decoder import TransformerDecoding
 from clearhead.models.static_step import StepEngine, supports_static_caches
 
@@ -59,8 +58,3 @@ def usable_precision(precision: str, model: Any) -> Precision:
         log.warning("precision: int8 is not available, because %s; using %s", reason, fallback)
         return fallback
     return precision  # pyright: ignore[reportReturnType]
-
-
-def is_tapped(model: nn.Module) -> bool:
-    """Whether a tap or hook reads or changes something inside the model."""
-    return any(getattr(module, "tap", None) or has_hooks(module) for module in model.modules())

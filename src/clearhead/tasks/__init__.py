@@ -1,25 +1,31 @@
 """Tasks: what models are trained for, one folder each, and the one table of them."""
 
-from clearhead.tasks.captioning.task import CaptioningTask
-from clearhead.tasks.classification.task import ClassificationTask
-from clearhead.tasks.image_classification.task import ImageClassificationTask
-from clearhead.tasks.language.task import LanguageTask
-from clearhead.tasks.masked.task import MaskedTask
-from clearhead.tasks.ngrams.task import NgramTask
-from clearhead.tasks.question_answering.task import QuestionAnsweringTask
-from clearhead.tasks.task import Task
-from clearhead.tasks.translation.task import TranslationTask
-from clearhead.tasks.word_vectors.task import WordVectorsTask
+from collections import UserDict
+from importlib import import_module
 
-TASKS: dict[str, type[Task]] = {
-    "translation": TranslationTask,
-    "language": LanguageTask,
-    "ngrams": NgramTask,
-    "word_vectors": WordVectorsTask,
-    "classification": ClassificationTask,
-    "masked": MaskedTask,
-    "question_answering": QuestionAnsweringTask,
-    "captioning": CaptioningTask,
-    "image_classification": ImageClassificationTask,
-}
+from clearhead.tasks.task import Task
+
+
+class TaskTable(UserDict[str, type[Task]]):
+    """Tasks by name; those of the package are imported when they are first used."""
+
+    def __getitem__(self, name: str) -> type[Task]:
+        found = super().__getitem__(name)
+        if isinstance(found, str):
+            found = self.data[name] = getattr(import_module(f"clearhead.tasks.{name}.task"), found)
+        return found
+
+
+TASKS = TaskTable()
 """Every task by the `kind` of its recipes; add your own before you use it (`tasks/task.py`)."""
+TASKS.data = {  # pyright: ignore[reportAttributeAccessIssue]
+    "translation": "TranslationTask",
+    "language": "LanguageTask",
+    "ngrams": "NgramTask",
+    "word_vectors": "WordVectorsTask",
+    "classification": "ClassificationTask",
+    "masked": "MaskedTask",
+    "question_answering": "QuestionAnsweringTask",
+    "captioning": "CaptioningTask",
+    "image_classification": "ImageClassificationTask",
+}
