@@ -8,7 +8,7 @@ import torch
 from clearhead.accel import int8
 from clearhead.errors import SettingsError
 from clearhead.models import Translator, TranslatorConfig
-from clearhead.models.engine import Engine, usable_precision
+from clearhead.models.engine import Engine, check_precision
 from clearhead.models.static_step import StepEngine
 
 
@@ -38,9 +38,9 @@ def test_new_weights_make_a_new_copy(model):
     assert engine.current() is not before
 
 
-def test_an_unknown_precision_is_refused(model):
+def test_an_unknown_precision_is_refused():
     with pytest.raises(SettingsError, match="precision: 'int4' is not one of fp32, bf16, int8"):
-        usable_precision("int4", model)
+        check_precision("int4")
 
 
 def test_without_int8_instructions_the_next_best_is_used_and_said(model, monkeypatch, caplog):

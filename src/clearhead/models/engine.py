@@ -47,14 +47,19 @@ class Engine:
         return CudaGraphGPT(copy) if isinstance(copy, CausalModel) else copy
 
 
-def usable_precision(precision: str, model: Any) -> Precision:
-    """The precision, or the next best that the model's device has; raises SettingsError for unknown ones."""
+def check_precision(precision: Any) -> Precision:
+    """The precision itself; raises SettingsError if it is unknown."""
     if precision not in get_args(Precision):
         raise SettingsError(f"precision: {precision!r} is not one of {', '.join(get_args(Precision))}")
+    return precision
+
+
+def usable_precision(precision: Precision, model: Any) -> Precision:
+    """The precision, or the next best that the model's device has."""
     device = model.readout_weight.device.type
     if precision == "int8" and not (device == "cpu" and int8.supported()):
         fallback = "fp32" if device == "cpu" else "bf16"
         reason = "the processor has no VNNI instructions" if device == "cpu" else "a GPU decodes in bf16"
         log.warning("precision: int8 is not available, because %s; using %s", reason, fallback)
         return fallback
-    return precision  # pyright: ignore[reportReturnType]
+    return precision

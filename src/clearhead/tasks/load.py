@@ -75,6 +75,8 @@ def _load(
     precision: Precision = "fp32",
 ) -> Any:
     """The model of a folder, as one of its own task by default."""
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise SettingsError(f"device: {str(device)!r}, but torch finds no GPU here; use 'cpu'")
     try:
         checkpoint = load_checkpoint(folder, device)
         model = tasks.TASKS[task or task_of(checkpoint.settings)].load(checkpoint)

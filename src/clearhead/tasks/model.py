@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from clearhead.errors import ModelError
-from clearhead.models.engine import Precision
+from clearhead.models.engine import Precision, check_precision
 
 
 class TaskModel:
@@ -19,8 +19,18 @@ class TaskModel:
     """The name or folder it was loaded from."""
     folder: Path | None = None
     """Its folder, if it was loaded from one."""
-    precision: Precision = "fp32"
-    """The precision in which it decodes; set before the first text."""
+    _precision: Precision = "fp32"
+
+    @property
+    def precision(self) -> Precision:
+        """The precision in which a model that writes text decodes: fp32, bf16 or int8."""
+        return self._precision
+
+    @precision.setter
+    def precision(self, precision: Precision) -> None:
+        self._precision = check_precision(precision)
+        # The engine of the precision before.
+        self.__dict__.pop("_engine", None)
 
     def __repr__(self) -> str:
         kind = getattr(self.model.config, "kind", type(self.model).__name__)
@@ -28,6 +38,8 @@ class TaskModel:
         sizes = {id(one): one.numel() for one in self.model.parameters()}
         if sizes:
             parts.append(f"{sum(sizes.values()):,} parameters on {next(self.model.parameters()).device}")
+        if self.precision != "fp32":
+            parts.append(f"decodes in {self.precision}")
         return ", ".join(parts)
 
     def facts(self) -> list[str]:

@@ -328,3 +328,25 @@ def test_a_translator_normalizes_what_its_tokenizer_keeps():
     assert [[token.id for token in side] for side in texts.values()] == [
         [token.id for token in side] for side in plain.values()
     ]
+
+
+def test_the_precision_may_change_at_any_time(number_model):
+    model = load(number_model)
+    text = model.translate("one two").text
+    before = model.engine
+    model.precision = "bf16"
+    assert "decodes in bf16" in repr(model)
+    assert model.engine is not before
+    assert model.engine.readout_weight.dtype == torch.bfloat16
+    model.precision = "fp32"
+    assert model.translate("one two").text == text
+    with pytest.raises(SettingsError, match="precision: 'int4' is not one of"):
+        model.precision = "int4"
+    with pytest.raises(SettingsError, match="precision: 'int4' is not one of"):
+        load(number_model, precision="int4")
+
+
+def test_a_missing_gpu_is_named(number_model, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match="device: 'cuda', but torch finds no GPU here; use 'cpu'"):
+        load(number_model, "cuda")
