@@ -11,7 +11,7 @@ from clearhead.accel.memory import keep_freed_memory
 from clearhead.accel.tracing import TracedModule
 from clearhead.layers.attention import KeyValues
 from clearhead.layers.block import BlockConfig, Source
-from clearhead.layers.cache import StaticKVCache
+from clearhead.layers.cache import Cache, StaticKVCache
 from clearhead.layers.mask import KeyMask, Mask
 from clearhead.layers.positions import check_length
 from clearhead.models.state import GPTState, Rows, TranslatorState
@@ -27,9 +27,7 @@ class StaticState:
     length = 0
     """Always 0: the caller counts the cached positions and checks the maximum length."""
 
-    def __init__(
-        self, caches: Sequence[StaticKVCache], mask: Mask, positions: Tensor, source: Source | None = None
-    ):
+    def __init__(self, caches: Sequence[Cache], mask: Mask, positions: Tensor, source: Source | None = None):
         self.caches, self.mask, self.source = caches, mask, source
         self._positions = positions
 
