@@ -1,10 +1,10 @@
-"""Int8 products: close to fp32, exact in their sums, and the same whatever else is in the batch."""
+"""Int8 products: close to fp32, with exact sums, and independent of the rest of the batch."""
 
 import pytest
 import torch
 from torch import nn
 
-from clearhead.accel.int8 import Int8Linear, Int8Projections, product, supported
+from clearhead.accel.int8 import Int8Linear, Int8Projections, linear, supported
 from clearhead.accel.packing import int8_copy
 from clearhead.layers.attention import Projections
 from clearhead.models import GPT, GPTConfig
@@ -28,7 +28,7 @@ def test_a_product_is_close_to_that_in_fp32(bias):
 
 
 @torch.no_grad()
-def test_the_result_of_a_vector_does_not_depend_on_the_vectors_beside_it():
+def test_the_result_for_a_vector_does_not_depend_on_the_rest_of_the_batch():
     packed = Int8Linear(torch.randn(160, 96), torch.randn(160))
     x = torch.randn(64, 96) * torch.logspace(-3, 3, 64)[:, None]
     batch = packed(x)
@@ -85,7 +85,7 @@ def test_an_int8_copy_leaves_the_model_and_its_embedding_as_they_were():
     assert isinstance(copy.readout_weight, Int8Linear)
 
 
-def test_a_product_takes_a_matrix_or_what_replaces_it():
+def test_linear_takes_a_matrix_or_the_module_that_replaces_it():
     x, matrix = torch.randn(3, 16), torch.randn(8, 16)
-    torch.testing.assert_close(product(x, matrix), x @ matrix.T)
-    assert relative_error(product(x, Int8Linear(matrix)), x @ matrix.T) < 0.03
+    torch.testing.assert_close(linear(x, matrix), x @ matrix.T)
+    assert relative_error(linear(x, Int8Linear(matrix)), x @ matrix.T) < 0.03

@@ -24,7 +24,7 @@ class Attend(nn.Module):
 
 @torch.inference_mode()
 def test_a_trace_serves_every_shape(monkeypatch):
-    monkeypatch.setattr(tracing, "PATIENCE", 2)
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 2)
     module = Attend()
     traced = TracedModule(module)
     for rows, size in ((1, 4), (1, 4), (3, 4), (2, 9), (5, 16)):
@@ -44,7 +44,7 @@ def test_a_module_that_cannot_be_traced_runs_as_it_is(monkeypatch):
                 raise RuntimeError("no")
             return x + 1
 
-    monkeypatch.setattr(tracing, "PATIENCE", 1)
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 1)
     traced = TracedModule(Refuses())
     for _ in range(3):
         assert traced(torch.ones(2)).tolist() == [2, 2]

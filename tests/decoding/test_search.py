@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from clearhead.decoding import Constraints, beam_search, greedy_search, length_normalizer, no_repeat_ngrams
+from clearhead.decoding.beam import in_parents_rows
 from clearhead.errors import ModelError, SettingsError
 
 START, END = 0, 1
@@ -272,3 +273,12 @@ def test_an_impossible_forced_token_is_refused(toy, search):
     model = toy([2])
     with pytest.raises(ModelError, match=r"^step 2, sentence 1: no token is possible; "):
         search(model.step, model, Constraints(starts(1), END, 8, prefix=[[2, START]]))
+
+
+def test_the_first_child_of_each_parent_takes_its_row():
+    parents = torch.randint(0, 5, (200, 5))
+    order = in_parents_rows(parents)
+    assert torch.equal(order.sort(1).values, torch.arange(5).expand(200, 5))
+    placed = parents.gather(1, order)
+    for before, after in zip(parents.tolist(), placed.tolist(), strict=True):
+        assert all(after[parent] == parent for parent in set(before))

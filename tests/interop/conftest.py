@@ -1,12 +1,18 @@
-"""Folders as the transformers library writes them, one per architecture."""
+"""Folders as the transformers library writes them, one per architecture, and small translators of ours."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
 import torch
 import transformers
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+
+from clearhead.checkpoint import save_checkpoint
+from clearhead.models import Translator, TranslatorConfig
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 TEXT = "To be, or not to be: that is the question; whether 'tis nobler… naïve café, 北京 🙂  two blanks\n"
 VOCABULARY = 340
@@ -93,3 +99,25 @@ def folders(tmp_path_factory) -> dict[str, Path]:
 
 def huggingface_model(folder: Path) -> transformers.PreTrainedModel:
     return transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+
+
+@pytest.fixture(scope="session")
+def write_translator() -> Callable[..., Translator]:
+    """Writes a folder with a small random translator from English to German; returns the model."""
+
+    @torch.no_grad()
+    def write(
+        folder: Path, texts: Sequence[str], settings: dict[str, Any], tags: Sequence[str] = ()
+    ) -> Translator:
+        tokenizer = Tokenizer.train(texts, TokenizerConfig(kind="word", vocabulary=60), tags)
+        small = {"width": 24, "ffn_width": 40, "encoder_layers": 1, "decoder_layers": 2, "max_length": 20}
+        config = TranslatorConfig.model_validate({**small, "attention": {"heads": 2}, **settings})
+        torch.manual_seed(0)
+        model = Translator(config, tokenizer.size).eval()
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+        languages = {"kind": "translation", "data": {"source": "en", "target": "de"}}
+        save_checkpoint(folder, model, tokenizer, languages)
+        return model
+
+    return write

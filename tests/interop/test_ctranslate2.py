@@ -9,13 +9,10 @@ import torch
 import transformers
 
 import clearhead
-from clearhead.checkpoint import save_checkpoint
 from clearhead.cli.export import FORMATS
 from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2 import PRECISIONS, export_ctranslate2
-from clearhead.models import Translator, TranslatorConfig
 from clearhead.tasks.translation.model import TranslationModel
-from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
 TEXTS = ["one two three", "four", "five six seven eight nine zero", "zero zero one"]
 
@@ -63,16 +60,8 @@ def test_a_trained_translator_translates_in_every_precision(precision, number_mo
     ],
 )
 @torch.no_grad()
-def test_log_probabilities_are_the_same_for_every_setting(settings, tmp_path):
-    tokenizer = Tokenizer.train(TEXTS, TokenizerConfig(kind="word", vocabulary=30))
-    small = {"width": 16, "ffn_width": 24, "encoder_layers": 1, "decoder_layers": 2, "max_length": 20}
-    config = TranslatorConfig.model_validate({**small, "attention": {"heads": 2}, **settings})
-    torch.manual_seed(0)
-    model = Translator(config, tokenizer.size).eval()
-    for parameter in model.parameters():
-        parameter.add_(torch.randn_like(parameter) * 0.1)
-    languages = {"kind": "translation", "data": {"source": "en", "target": "de"}}
-    save_checkpoint(tmp_path / "clearhead", model, tokenizer, languages)
+def test_log_probabilities_are_the_same_for_every_setting(settings, write_translator, tmp_path):
+    write_translator(tmp_path / "clearhead", TEXTS, settings)
     export_ctranslate2(tmp_path / "clearhead", tmp_path / "out")
     engine = ctranslate2.Translator(str(tmp_path / "out"), intra_threads=1, inter_threads=1)
     (score,) = engine.score_batch([TEXTS[0].split()], [TEXTS[2].split()])
@@ -95,11 +84,8 @@ def test_log_probabilities_are_the_same_for_every_setting(settings, tmp_path):
         ({"window": 4}, "model.window: 4 cannot be exported to CTranslate2, which supports none"),
     ],
 )
-def test_settings_that_the_library_lacks_are_named(settings, message, tmp_path):
-    tokenizer = Tokenizer.train(TEXTS, TokenizerConfig(kind="word", vocabulary=30))
-    small = {"width": 16, "ffn_width": 24, "encoder_layers": 1, "decoder_layers": 1, "max_length": 20}
-    config = TranslatorConfig.model_validate({**small, "attention": {"heads": 2}, **settings})
-    save_checkpoint(tmp_path / "clearhead", Translator(config, tokenizer.size), tokenizer)
+def test_settings_that_the_library_lacks_are_named(settings, message, write_translator, tmp_path):
+    write_translator(tmp_path / "clearhead", TEXTS, settings)
     with pytest.raises(ModelError) as caught:
         export_ctranslate2(tmp_path / "clearhead", tmp_path / "out")
     assert str(caught.value).startswith(f"{tmp_path / 'clearhead' / 'config.toml'}: {message}")

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import clearhead
-from clearhead.checkpoint import load_checkpoint, save_checkpoint
+from clearhead.checkpoint import load_checkpoint
 from clearhead.errors import ModelError
 from clearhead.interop.onnx import export_onnx
-from clearhead.models import Translator, TranslatorConfig
-from clearhead.text.tokenizer import BOS, Tokenizer, TokenizerConfig
+from clearhead.models import Translator
+from clearhead.text.tokenizer import BOS
 
 PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -80,16 +80,11 @@ def test_the_examples_of_the_page_run_and_translate_as_the_original_does(tmp_pat
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory) -> list[Path]:
+def models(write_translator, tmp_path_factory) -> list[Path]:
     """The folder of a model with each of the settings, and in it the folder onnx."""
-    tokenizer = Tokenizer.train(TEXTS, TokenizerConfig(kind="word", vocabulary=30))
-    small = {"width": 16, "ffn_width": 24, "encoder_layers": 1, "decoder_layers": 1, "max_length": 20}
-    folders = []
-    for settings in SETTINGS:
-        config = TranslatorConfig.model_validate({**small, "attention": {"heads": 2}, **settings})
-        torch.manual_seed(0)
-        folders.append(tmp_path_factory.mktemp("translator"))
-        save_checkpoint(folders[-1], Translator(config, tokenizer.size), tokenizer)
+    folders = [tmp_path_factory.mktemp("translator") for _ in SETTINGS]
+    for folder, settings in zip(folders, SETTINGS, strict=True):
+        write_translator(folder, TEXTS, settings)
     run(EXPORT, *folders, folder=folders[0])
     return folders
 

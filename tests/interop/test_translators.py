@@ -11,13 +11,13 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import clearhead
-from clearhead.checkpoint import load_checkpoint, save_checkpoint, weights
+from clearhead.checkpoint import load_checkpoint, weights
 from clearhead.errors import ModelError
 from clearhead.interop.architectures import architecture_for
 from clearhead.interop.huggingface import export_model, import_model
 from clearhead.layers.layout import Padded
-from clearhead.models import Translator, TranslatorConfig
-from clearhead.text.tokenizer import BOS, EOS, PAD, Tokenizer, TokenizerConfig
+from clearhead.models import TranslatorConfig
+from clearhead.text.tokenizer import BOS, EOS, PAD, Tokenizer
 
 SOURCES = ["The small dog runs.", "A cat sees the small dog.", "Where is the old house?", "He runs home."]
 TARGETS = ["Der kleine Hund läuft.", "Eine Katze sieht den Hund.", "Wo ist das alte Haus?", "Er läuft heim."]
@@ -95,7 +95,8 @@ def rows(folder: Path, tokenizer: Tokenizer) -> torch.Tensor:
     """The original id of each of our tokens."""
     vocabulary = json.loads((folder / "vocab.json").read_text())
     names = sorted(tokenizer.vocabulary().items(), key=lambda entry: entry[1])
-    return torch.tensor([vocabulary[{"<s>": "<pad>"}.get(name, name)] for name, _ in names])
+    originals = {"<s>": "<pad>", "<2de>": ">>de<<", "<2fr>": ">>fr<<"}
+    return torch.tensor([vocabulary[originals.get(name, name)] for name, _ in names])
 
 
 @torch.no_grad()
@@ -202,9 +203,8 @@ def test_language_tags_of_marian_select_the_target(tmp_path):
     theirs = transformers.MarianTokenizer.from_pretrained(folder)
     (tag,) = model.tag("fr")
     assert model.tokenizer.piece(tag) == "<2fr>"
-    vocabulary = json.loads((folder / "vocab.json").read_text())
-    assert theirs(">>fr<< He runs.")["input_ids"][0] == vocabulary[">>fr<<"]
-    assert str(model.translate("He runs home.", to="fr")) is not None
+    source = torch.tensor([tag, *model.encode(["He runs."])[0], EOS])
+    assert rows(folder, model.tokenizer)[source].tolist() == theirs(">>fr<< He runs.")["input_ids"]
     export_model(tmp_path / "clearhead", tmp_path / "again")
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
     assert again("<2fr>He runs.")["input_ids"] == [tag, *model.encode(["He runs."])[0], EOS]
@@ -232,22 +232,16 @@ def test_tied_embeddings_may_have_another_name(tied_name, marian, tmp_path):
 @pytest.mark.parametrize(("norm_position", "model_type"), [("post", "marian"), ("pre", "pegasus")])
 @pytest.mark.parametrize("settings", [{}, {"activation": "swish", "readout_bias": "learned", "width": 30}])
 @torch.no_grad()
-def test_an_exported_translator_has_the_same_logits(norm_position, model_type, settings, tmp_path):
-    tokenizer = Tokenizer.train(SOURCES + TARGETS, TokenizerConfig(kind="word", vocabulary=60), ["<2de>"])
-    small = {"width": 24, "ffn_width": 40, "encoder_layers": 1, "decoder_layers": 2, "max_length": 20}
-    config = TranslatorConfig.model_validate(
-        {**small, "attention": {"heads": 3}, "norm_position": norm_position, **settings}
-    )
-    torch.manual_seed(0)
-    model = Translator(config, tokenizer.size).eval()
-    for parameter in model.parameters():
-        parameter.add_(torch.randn_like(parameter) * 0.1)
-    languages = {"kind": "translation", "data": {"source": "en", "target": "de"}}
-    save_checkpoint(tmp_path / "clearhead", model, tokenizer, languages)
+def test_an_exported_translator_has_the_same_logits(
+    norm_position, model_type, settings, write_translator, tmp_path
+):
+    settings = {"attention": {"heads": 3}, "norm_position": norm_position, **settings}
+    model = write_translator(tmp_path / "clearhead", SOURCES + TARGETS, settings, ["<2de>"])
+    tokens = len(model.readout_weight)
     assert export_model(tmp_path / "clearhead", tmp_path / "out") == model_type
     theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
-    lengths, source = torch.tensor([8, 5]), torch.randint(4, tokenizer.size, (2, 8))
-    kept, target = torch.arange(8) < lengths[:, None], torch.randint(4, tokenizer.size, (2, 6))
+    lengths, source = torch.tensor([8, 5]), torch.randint(4, tokens, (2, 8))
+    kept, target = torch.arange(8) < lengths[:, None], torch.randint(4, tokens, (2, 6))
     expected = theirs(input_ids=source, attention_mask=kept.long(), decoder_input_ids=target).logits
     torch.testing.assert_close(model(source, Padded(lengths), target), expected, atol=1e-4, rtol=0)
 

@@ -6,7 +6,6 @@ import torch
 from clearhead.models import GPT
 from clearhead.models.cuda_graph import MAX_IDLE, CudaGraphGPT
 from clearhead.models.gpt import GPTConfig
-from clearhead.models.static_step import supports_static_caches
 
 VOCABULARY = 50
 KINDS = {
@@ -87,9 +86,3 @@ def test_few_idle_slots_are_kept():
     for rows in range(1, MAX_IDLE + 4):
         graphed.start(torch.zeros(rows, 3, dtype=torch.long))
     assert [slot.rows for slot in graphed._idle] == list(range(4, MAX_IDLE + 4))
-
-
-def test_models_that_depend_on_the_capacity_are_not_supported():
-    assert supports_static_caches(GPTConfig(position="rotary"))
-    assert not supports_static_caches(GPTConfig(position="alibi"))
-    assert not supports_static_caches(GPTConfig(window=16))

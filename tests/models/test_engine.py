@@ -47,7 +47,13 @@ def test_without_int8_instructions_the_next_best_is_used_and_said(model, monkeyp
     monkeypatch.setattr(int8, "supported", lambda: False)
     with caplog.at_level(logging.WARNING):
         assert Engine(model, "int8").precision == "fp32"
-    assert "int8 is not available" in caplog.text
+    assert "int8 is not available, because the processor has no VNNI instructions; using fp32" in caplog.text
+
+
+def test_beyond_a_cpu_int8_becomes_bf16(model, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert usable_precision("int8", model.to("meta")) == "bf16"
+    assert "int8 is not available, because it needs a CPU; using bf16" in caplog.text
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])

@@ -85,8 +85,8 @@ def test_traced_searches_find_what_untraced_ones_find_to_the_bit(
     engines = [StepEngine(copy), StepEngine(copy)]
     for rows, length, padded in ((1, 4, False), (6, 12, True), (2, 20, True), (9, 7, False), (1, 30, False)):
         given, both = sources(rows, length, padded), []
-        for engine, patience in zip(engines, (2, 10**9), strict=True):
-            monkeypatch.setattr(tracing, "PATIENCE", patience)
+        for engine, calls in zip(engines, (2, 10**9), strict=True):
+            monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", calls)
             both.append(found(engine, *given, beam))
         assert both[0] == both[1]
     traced, untraced = ([step._traced for step in engine._steps.values()] for engine in engines)
@@ -96,7 +96,7 @@ def test_traced_searches_find_what_untraced_ones_find_to_the_bit(
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_searches_in_fp32_find_what_the_model_finds(beam, monkeypatch, unchecked_shapes):
-    monkeypatch.setattr(tracing, "PATIENCE", 5)
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 5)
     model = translator(norm_position="pre")
     engine = StepEngine(COPIES["fp32"](model, model.readout_weight))
     for seed in range(6):
@@ -110,7 +110,7 @@ def test_searches_in_fp32_find_what_the_model_finds(beam, monkeypatch, unchecked
 @torch.inference_mode()
 @pytest.mark.parametrize("position", ["learned", "rotary"])
 def test_steps_of_a_gpt_with_padded_prompts_equal_those_of_the_model(position, monkeypatch, unchecked_shapes):
-    monkeypatch.setattr(tracing, "PATIENCE", 4)
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 4)
     shape = {"width": 32, "ffn_width": 64, "layers": 2, "attention": {"heads": 4}, "context_length": 64}
     model = GPT(GPTConfig.model_validate({**shape, "position": position}), VOCABULARY).eval()
     engine, prompts = StepEngine(model), torch.randint(0, VOCABULARY, (3, 6))

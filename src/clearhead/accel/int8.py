@@ -1,4 +1,4 @@
-"""Int8 products on a CPU: packed weights with a scale per row, activations with a scale per vector."""
+"""Int8 matrix products on a CPU: packed weights with a scale per row, activations with a scale per vector."""
 
 import functools
 import warnings
@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from clearhead.accel import enabled
 from clearhead.accel.quantization import LARGEST
 
-# The products take activations as unsigned bytes: around this zero, or from 0 on if none is negative.
-ZERO, MOST = 128, 255
+# Activations become unsigned bytes: around this zero point, or from 0 on if none is negative.
+ZERO_POINT, LARGEST_UNSIGNED = 128, 255
 # Keeps the scale of a vector of zeros above zero.
-TINY = 1e-30
-# Of an overload, a call costs a third of what it costs otherwise.
-_product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
+MIN_SCALE = 1e-30
+# Calling the overload itself takes a third of the time of a call that torch resolves.
+_int8_linear = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
 
 
 @functools.cache
 def supported() -> bool:
     """Whether this processor has fast int8 products, whose sums cannot overflow."""
-    # Without VNNI, the products add pairs in 16 bits, which overflow.
+    # Without VNNI, pairs of products are added in 16 bits, which overflow.
     return (
         enabled()
         and "fbgemm" in torch.backends.quantized.supported_engines
@@ -32,10 +32,10 @@ def supported() -> bool:
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with int8 weights: one scale per row, and one per input vector, found as it comes.
+    """A linear layer with int8 weights and dynamic quantization: one scale per row, and one per input vector.
 
-    Sums are exact integers, so the result for a vector does not depend on the vectors beside it. Inputs
-    that are never negative, such as those after a ReLU, have twice as many steps.
+    Sums are exact integers, so the result for a vector does not depend on the rest of the batch. Inputs that
+    are never negative, such as those after a ReLU, are rounded to steps half as large.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class Int8Linear(nn.Module):
         super().__init__()
         self.bias: Tensor | None
         self.nonnegative = nonnegative
-        self._step, self._zero = (1 / MOST, 0) if nonnegative else (1 / LARGEST, ZERO)
+        self._step, self._zero_point = (1 / LARGEST_UNSIGNED, 0) if nonnegative else (1 / LARGEST, ZERO_POINT)
         self.out_features, self.in_features = weight.shape
         self.register_buffer("bias", None if bias is None else bias.detach(), persistent=False)
-        scales = weight.abs().amax(1).clamp(min=TINY) / LARGEST
+        scales = weight.abs().amax(1).clamp(min=MIN_SCALE) / LARGEST
         zeros = torch.zeros(len(weight), dtype=torch.long)
         with warnings.catch_warnings():
-            # Quantized tensors are deprecated; the packed products take nothing else.
+            # Quantized tensors are deprecated, but the packed products accept nothing else.
             warnings.simplefilter("ignore")
             quantized = torch.quantize_per_channel(weight.float(), scales.double(), zeros, 0, torch.qint8)
         self._packed = torch.ops.quantized.linear_prepack(quantized, None)
@@ -63,8 +63,8 @@ class Int8Linear(nn.Module):
         return torch.device("cpu")
 
     def forward(self, x: Float[Tensor, "*batch columns"]) -> Float[Tensor, "*batch rows"]:
-        scales = (x if self.nonnegative else x.abs()).amax(-1, keepdim=True).clamp_(min=TINY)
-        product = _product(x / scales, self._step, self._zero, self._packed)
+        scales = (x if self.nonnegative else x.abs()).amax(-1, keepdim=True).clamp_(min=MIN_SCALE)
+        product = _int8_linear(x / scales, self._step, self._zero_point, self._packed)
         if self.bias is None:
             return product.mul_(scales)
         return torch.addcmul(self.bias, product, scales, out=product)
@@ -88,12 +88,12 @@ class Int8Projections(nn.Module):
         return self.ranges[name](x)
 
 
-def product(
+def linear(
     x: Float[Tensor, "*batch columns"],
     matrix: Tensor | nn.Module,
     bias: Float[Tensor, " rows"] | None = None,
 ) -> Float[Tensor, "*batch rows"]:
-    """The product with a matrix, or with the module that replaces it in a packed copy."""
+    """`F.linear` with a matrix, or with the module that replaces it in an int8 copy."""
     if isinstance(matrix, Tensor):
         return F.linear(x, matrix, bias)
     return matrix(x) if bias is None else matrix(x) + bias

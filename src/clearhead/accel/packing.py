@@ -85,10 +85,10 @@ def int8_copy(model: M, readout: Tensor) -> M:
     def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module:
         if sizes := getattr(linear, "sizes", None):
             return Int8Projections(linear, sizes)
-        after_relu = getattr(parent, "activation", None) is F.relu and linear is getattr(
-            parent, "outer", None
+        follows_relu = (
+            getattr(parent, "activation", None) is F.relu and getattr(parent, "outer", None) is linear
         )
-        return Int8Linear(linear.weight, linear.bias, after_relu)
+        return Int8Linear(linear.weight, linear.bias, nonnegative=follows_relu)
 
     copy = _copy(model, packed)
     for module in copy.modules():
@@ -104,11 +104,11 @@ def bf16_copy(model: M, readout: Tensor) -> M:
 
 
 COPIES: dict[str, Callable[[Any, Tensor], Any]] = {"fp32": packed_copy, "int8": int8_copy, "bf16": bf16_copy}
-"""What makes the copy of a model that decodes on a CPU, by precision."""
+"""The function that copies a model for decoding, by precision."""
 
 
 class Packed(Generic[M]):
-    """The packed copy of a model, made when it is first needed and again after the weights changed."""
+    """The copy of a model for decoding, made when it is first needed and again after the weights changed."""
 
     def __init__(self, model: M, readout: Tensor, precision: str = "fp32"):
         self.model, self.readout, self.precision = model, readout, precision

@@ -10,15 +10,15 @@ from clearhead.accel import enabled
 
 log = logging.getLogger(__name__)
 
-# To trace takes about as long as this many calls save.
-PATIENCE = 100
+# Tracing takes about as long as this many calls of the trace save.
+CALLS_BEFORE_TRACING = 100
 
 
 class TracedModule:
-    """A function of tensors: at first the module itself, then its trace.
+    """A function of tensors: at first the module itself, after many calls its trace.
 
-    What a trace computes may depend on values and shapes of tensors, but Python's branches stay as they were
-    when it was recorded: use one TracedModule for each way through the module.
+    A trace takes tensors of any shape, but its branches in Python are those of the recorded call: use one
+    TracedModule for each path through the module.
     """
 
     def __init__(self, module: nn.Module):
@@ -27,7 +27,7 @@ class TracedModule:
 
     def __call__(self, *tensors: Tensor) -> Tensor:
         self.calls += 1
-        if self.calls == PATIENCE and enabled():
+        if self.calls == CALLS_BEFORE_TRACING and enabled():
             self._traced = _trace(self.module, tensors)
         return (self._traced or self.module)(*tensors)
 
@@ -35,7 +35,7 @@ class TracedModule:
 def _trace(module: nn.Module, tensors: tuple[Tensor, ...]) -> nn.Module | None:
     """The trace of a module, or None if it cannot be traced."""
     with warnings.catch_warnings():
-        # Of Python's branches, and that tracing is deprecated; compiling, its successor, takes a compiler.
+        # Torch warns of branches in Python, and that tracing is deprecated; torch.compile needs a compiler.
         warnings.simplefilter("ignore")
         try:
             return torch.jit.trace(module, tensors, check_trace=False)  # pyright: ignore

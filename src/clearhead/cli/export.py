@@ -1,6 +1,6 @@
 """clearhead export: a model in another format."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,12 +64,18 @@ FORMATS: dict[str, Format] = {
 }
 
 
+def _alternatives(names: Iterable[str]) -> str:
+    """A list such as 'a, b or c'."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
+
+
 def export(
     model: ModelArgument,
-    to: Annotated[str, option(f"{' or '.join(FORMATS)}.", "FORMAT")],
+    to: Annotated[str, option(f"{_alternatives(FORMATS)}.", "FORMAT")],
     out: Annotated[Path, option("New folder, or file for word2vec.", "PATH")],
     precision: Annotated[
-        str | None, option(f"For ctranslate2: {' or '.join(FORMATS['ctranslate2'].precisions)}.", "TYPE")
+        str | None, option(f"For ctranslate2: {_alternatives(FORMATS['ctranslate2'].precisions)}.", "NAME")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -83,8 +89,8 @@ def export(
     pre-norm ones as Pegasus.
 
     ctranslate2 writes a translator for the CTranslate2 library, which translates fast on CPUs and GPUs. onnx
-    writes a translator as two graphs, for the encoder and for a step of the decoder. Both need the extra
-    export: pip install 'clearhead[export]'.
+    writes a translator as two graphs, for the encoder and for a step of the decoder. Both formats need the
+    extra export: pip install 'clearhead[export]'.
 
     word2vec writes word vectors as a binary file (.bin) or as text (.txt, .vec).
 

@@ -1,12 +1,12 @@
 """Decoding: from next-token logits to sentences."""
 
 from clearhead.decoding.constraints import Constraints
-from clearhead.decoding.largest import most_probable
 from clearhead.decoding.loop import DecodeLoop
 from clearhead.decoding.penalties import length_normalizer, no_repeat_ngrams, repetition_penalty
 from clearhead.decoding.sampling import MAX_SEED, check_sampling, sample, sampler
 from clearhead.decoding.search import beam_search, check_search, greedy_search
 from clearhead.decoding.step import Adjust, Hypothesis
+from clearhead.decoding.topk import most_probable
 from clearhead.decoding.tree import Tree
 
 __all__ = [

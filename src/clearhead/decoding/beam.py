@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from clearhead.decoding.largest import largest
 from clearhead.decoding.step import Hypothesis, Logits
+from clearhead.decoding.topk import chunked_topk
 
 
 class OpenHypotheses(NamedTuple):
@@ -54,7 +54,7 @@ def best_candidates(
     """The `count` best continuations of each sentence, or all if there are fewer."""
     sentences, beam = sum_log_probs.shape
     # At most `count` tokens of one row can be among the best of its sentence.
-    best, tokens = largest(log_probs, min(count, log_probs.shape[1]))
+    best, tokens = chunked_topk(log_probs, min(count, log_probs.shape[1]))
     per_row = best.shape[1]
     best, tokens = best.view(sentences, -1), tokens.view(sentences, -1)
     summed = sum_log_probs.repeat_interleave(per_row, 1) + best

@@ -4,10 +4,10 @@ import torch
 
 from clearhead.decoding.beam import FinishedHypotheses, OpenHypotheses, best_candidates, in_parents_rows
 from clearhead.decoding.constraints import Constraints, check_finite
-from clearhead.decoding.largest import most_probable
 from clearhead.decoding.loop import decode
 from clearhead.decoding.penalties import length_normalizer
 from clearhead.decoding.step import Hypothesis, StateT, Step
+from clearhead.decoding.topk import most_probable
 from clearhead.decoding.tree import Tree
 from clearhead.errors import SettingsError
 from clearhead.layers.searching import begin_step, end_search, rows_moved
@@ -85,6 +85,7 @@ def beam_search(
         if len(running) == 0:
             break
         candidates, active = candidates.select(running), active[running]
+        # A hypothesis in its parent's row need not be copied; the tree needs them best first.
         if width == count and not tree:
             candidates = candidates.gather(in_parents_rows(candidates.parents % width))
         sum_log_probs = candidates.sum_log_probs

@@ -1,5 +1,6 @@
 """An architecture of another library that one of our models can represent."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from clearhead.checkpoint import Checkpoint
 from clearhead.errors import ModelError
+from clearhead.files import write_text
 from clearhead.interop.weight_map import Tensors, WeightMap
 
 ACTIVATIONS = {
@@ -21,7 +23,7 @@ ACTIVATIONS = {
 }
 PARAMETERS = ("weight", "bias")
 Files = dict[str, Any]
-"""Files of a processor by name: objects to write as JSON."""
+"""Files by name: objects to write as JSON."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,15 @@ class Architecture:
     read_tensors: Callable[[Path, Mapping[str, Any], Mapping[str, Tensor]], Mapping[str, Tensor]] = (
         lambda folder, settings, tensors: tensors
     )
-    """From the tensors in a folder to those that `weights` names, with the processor's ids."""
+    """From the tensors in a folder to those that `weights` names, with a row for each id of the processor."""
     write_tensors: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda config, tensors: (
         tensors
     )
-    """From these to the tensors that a folder must hold, for a model with these settings."""
+    """From the settings of a model and the tensors that `weights` names to those that a folder must hold."""
     read_task: Callable[[Path, Mapping[str, Any]], dict[str, Any]] = lambda folder, settings: {}
     """The settings of the task in a folder."""
     write_task: Callable[[Checkpoint], tuple[dict[str, Any], Files]] = lambda checkpoint: ({}, {})
-    """The way back: the part of config.json about the task, and files."""
+    """The reverse: the part of config.json about the task, and its files."""
 
 
 def layers(*pairs: tuple[str, str | tuple[str, ...]]) -> dict[str, Tensors]:
@@ -117,3 +119,10 @@ def flat_settings(config: Any) -> dict[str, Any]:
     nested = {name: value for name, value in values.items() if isinstance(value, dict)}
     inner = {f"{name}.{key}": value for name, group in nested.items() for key, value in group.items()}
     return {name: value for name, value in values.items() if name not in nested} | inner
+
+
+def write_files(folder: Path, files: Files) -> None:
+    """Writes objects as JSON, to a folder that is created if necessary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        write_text(folder / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -1,6 +1,5 @@
 """Exports translators to CTranslate2, a fast inference engine for CPUs and GPUs (Klein et al. 2020)."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ModelError
-from clearhead.files import check_new_folder, write_text
+from clearhead.files import check_new_folder
+from clearhead.interop.architecture import write_files
 from clearhead.interop.exporting import load_translator, optional_package, token_names
 from clearhead.interop.translators import write_processor
 from clearhead.layers.attention import Attention
@@ -19,9 +19,8 @@ from clearhead.layers.embedding import Embedding
 from clearhead.models.translator import Translator
 from clearhead.text.tokenizer import BOS, EOS, SPECIAL_TOKENS, UNK
 
-LIBRARY = "CTranslate2"
 PRECISIONS = {"fp32": None, "fp16": "float16", "bf16": "bfloat16", "int16": "int16", "int8": "int8"}
-"""CTranslate2's name of the type of matrices."""
+"""The library's name of each precision."""
 # The library's name of each activation.
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
 SUPPORTED: dict[str, tuple[Any, ...]] = {
@@ -42,7 +41,7 @@ def export_ctranslate2(folder: Path, out: Path, precision: str = "fp32") -> None
         raise ModelError(f"precision {precision}: is not one of {', '.join(PRECISIONS)}")
     check_new_folder(out)
     specs = optional_package("ctranslate2.specs")
-    checkpoint = load_translator(folder, LIBRARY, SUPPORTED)
+    checkpoint = load_translator(folder, "CTranslate2", SUPPORTED)
     model: Any = checkpoint.model
     spec = _spec(specs, model)
     tokens = token_names(checkpoint.processor)
@@ -50,10 +49,8 @@ def export_ctranslate2(folder: Path, out: Path, precision: str = "fp32") -> None
     spec.register_target_vocabulary(tokens)
     spec.validate()
     spec.optimize(quantization=PRECISIONS[precision])
-    out.mkdir(parents=True, exist_ok=True)
     _, files = write_processor(checkpoint.processor, model.config)
-    for name, content in files.items():
-        write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_files(out, files)
     spec.save(str(out))
 
 
@@ -84,7 +81,7 @@ def _spec(specs: Any, model: Translator) -> Any:
 def _set_embedding(embedding: Any, side: Any, ours: Embedding) -> None:
     embedding.weight = _array(ours.weight)
     side.scale_embeddings = True
-    # What a position adds to nothing.
+    # The positions added to zeros are the position encodings.
     zeros = ours.weight.new_zeros(1, ours.max_positions, ours.weight.shape[1])
     side.position_encodings.encodings = _array(ours.position(zeros, torch.arange(ours.max_positions))[0])
 
@@ -111,7 +108,7 @@ def _blocks(stack: Stack) -> Iterator[Any]:
 
 
 def _set_linears(linears: Any, attention: Attention, groups: tuple[str, ...]) -> None:
-    """The projections, several letters as one matrix, and then the output."""
+    """Sets the projections, each group of letters as one matrix, and the output."""
     project, output = attention.project, attention.output
     weights = dict(zip("qkv", project.weight.split(project.sizes), strict=True))
     biases = (

@@ -1,6 +1,5 @@
 """Imports and exports Hugging Face folders: settings, weights and processor."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +27,7 @@ from clearhead.checkpoint import (
 from clearhead.config import problems
 from clearhead.errors import ModelError
 from clearhead.files import atomic_path, check_new_folder, write_text
-from clearhead.interop.architecture import Architecture
+from clearhead.interop.architecture import Architecture, write_files
 from clearhead.interop.architectures import architecture_for, architecture_of
 from clearhead.text.huggingface import read_json
 
@@ -108,9 +107,7 @@ def export_model(folder: Path, out: Path) -> str:
         **architecture.write_settings(model.config),
         **about_task,
     }
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in {CONFIG: settings, **files, **task_files}.items():
-        write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_files(out, {CONFIG: settings, **files, **task_files})
     tensors = architecture.write_tensors(model.config, architecture.weights.to_huggingface(model)).items()
     with atomic_path(out / WEIGHTS) as temporary:
         save_file({name: tensor.to(DTYPES[dtype]) for name, tensor in tensors}, temporary, {"format": "pt"})

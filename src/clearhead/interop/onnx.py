@@ -1,6 +1,5 @@
 """Exports translators to ONNX: one graph for the encoder, one for a step of the decoder."""
 
-import json
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,13 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from clearhead.files import check_new_folder, write_text
+from clearhead.files import check_new_folder
+from clearhead.interop.architecture import write_files
 from clearhead.interop.exporting import load_translator, optional_package
 from clearhead.interop.translators import write_processor
 from clearhead.layers.attention import Attention, KeyValues
 from clearhead.layers.block import Source
 from clearhead.layers.layout import Padded
 from clearhead.layers.mask import Causal, LengthMask
+from clearhead.models.static_step import StaticState
 from clearhead.models.translator import Translator
 
 ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
@@ -31,7 +32,7 @@ AXES = {
     **{name: {1: BATCH, 3: TOKENS} for name in KV_NAMES},
     **{name: {1: BATCH, 3: SOURCE} for name in SOURCE_NAMES},
 }
-"""The axes of each input whose size is free."""
+"""The dynamic axes of each input."""
 
 
 class EncoderGraph(nn.Module):
@@ -67,17 +68,17 @@ class DecoderGraph(nn.Module):
         source_values: Tensor,
         lengths: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        model = self.model
         positions = torch.full((1,), keys.shape[3], device=tokens.device)
-        caches = [_Appending(*past) for past in zip(keys, values, strict=True)]
+        caches = [_AppendingCache(*past) for past in zip(keys, values, strict=True)]
         projected = [KeyValues(*given) for given in zip(source_keys, source_values, strict=True)]
-        x = model.target_embedding(tokens[:, None], positions)
-        x = model.decoder(x, Causal(), positions, Source(projected, LengthMask(lengths)), caches)
+        source = Source(projected, LengthMask(lengths))
+        state: Any = StaticState(caches, Causal(), positions, source)
+        logits = self.model.step(tokens, state)
         extended = [torch.stack([getattr(cache, name) for cache in caches]) for name in KV_NAMES]
-        return model.readout(x[:, 0]), extended[0], extended[1]
+        return logits, extended[0], extended[1]
 
 
-class _Appending:
+class _AppendingCache:
     """The cache of one block, without spare capacity."""
 
     def __init__(self, keys: Tensor, values: Tensor):
@@ -98,27 +99,25 @@ def export_onnx(folder: Path, out: Path) -> None:
     model: Any = checkpoint.model
     for attention in model.modules():
         if isinstance(attention, Attention):
-            # The textbook steps, which every runtime has.
+            # A tap selects the explicit steps, which every runtime supports.
             attention.tap = _unchanged
     config, positions = model.config, 5
     heads = config.attention.kv_heads or config.attention.heads
 
     def kv(names: Sequence[str], count: int) -> dict[str, Tensor]:
-        # A tensor for each: the exporter takes inputs that are the same tensor for one.
+        # Each input gets a tensor of its own, because the exporter merges inputs that are the same tensor.
         shape = (config.decoder_layers, 2, heads, count, config.head_size)
         return {name: torch.zeros(shape) for name in names}
 
     lengths = torch.tensor([positions, positions - 1])
     source = {"source": torch.ones(2, positions, dtype=torch.long), "lengths": lengths}
     step = {"tokens": torch.ones(2, dtype=torch.long), **kv(KV_NAMES, 3), **kv(SOURCE_NAMES, positions)}
-    out.mkdir(parents=True, exist_ok=True)
+    settings, files = write_processor(checkpoint.processor, config)
+    about = {"layers": config.decoder_layers, "heads": heads, "head_size": config.head_size}
+    write_files(out, {**files, "config.json": settings | about})
     _export(EncoderGraph(model), source, SOURCE_NAMES, out / ENCODER)
     new = (f"new_{name}" for name in KV_NAMES)
     _export(DecoderGraph(model), {**step, "lengths": lengths}, ("logits", *new), out / DECODER)
-    settings, files = write_processor(checkpoint.processor, config)
-    about = {"layers": config.decoder_layers, "heads": heads, "head_size": config.head_size}
-    for name, content in {**files, "config.json": settings | about}.items():
-        write_text(out / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def _export(
@@ -128,7 +127,7 @@ def _export(
     path: Path,
 ) -> None:
     with warnings.catch_warnings():
-        # The exporter warns about itself.
+        # The exporter warns about torch's own code.
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         torch.onnx.export(

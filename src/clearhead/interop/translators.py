@@ -15,13 +15,7 @@ from torch import Tensor
 
 from clearhead.checkpoint import Checkpoint
 from clearhead.errors import ModelError
-from clearhead.interop.architecture import (
-    ACTIVATIONS,
-    Architecture,
-    Files,
-    activation_name,
-    require,
-)
+from clearhead.interop.architecture import ACTIVATIONS, Architecture, Files, activation_name, require
 from clearhead.interop.weight_map import Tensors, WeightMap
 from clearhead.layers.positions import sinusoids
 from clearhead.models.translator import Translator, TranslatorConfig
@@ -33,15 +27,15 @@ from clearhead.text.sentencepiece import read_sentencepiece, unigram_tokenizer
 from clearhead.text.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, TokenizerConfig
 
 SOURCE_PIECES, TARGET_PIECES = "source.spm", "target.spm"
-# The file of an export that splits target texts, where they are split differently.
+# The tokenizer of target texts in an export, if it differs from that of sources.
 TARGET_TOKENIZER = "target_tokenizer.json"
 # The part of tokenizer_config.json from which a tokenizer of ours is restored.
 OWN = "clearhead"
 # How Marian marks the target language in a source: >>de<<.
-LANGUAGE = re.compile(r">>(\w+)<<")
+LANGUAGE_TAG = re.compile(r">>(\w+)<<")
 # The key of a direction in task_specific_params, as T5 names them.
 DIRECTION = re.compile(r"translation_(\w+)_to_(\w+)")
-# Far below all other logits: Marian has one token for padding and start, and never generates it.
+# A logit far below all others: Marian has one token for padding and start, and never generates it.
 NEVER = -100.0
 # The largest exponent that the settings of a search take.
 MAX_LENGTH_PENALTY = 10
@@ -123,10 +117,10 @@ def _write(config: TranslatorConfig) -> dict[str, Any]:
 
 
 def read_processor(folder: Path, settings: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer that an export wrote, or that of a pair of SentencePiece models, with ids of ours."""
+    """The tokenizer that an export wrote, or one made of a pair of SentencePiece models, with our ids."""
     own = read_json(folder / TOKENIZER_CONFIG).get(OWN)
     if own:
-        content = {"clearhead": own, "tokenizer": _without_steps(read_json(folder / TOKENIZER))}
+        content = {"clearhead": own, "tokenizer": _without_normalizer(read_json(folder / TOKENIZER))}
         if target := read_json(folder / TARGET_TOKENIZER):
             content["target"] = target
         return Tokenizer.from_json(json.dumps(content), str(folder / TOKENIZER))
@@ -164,7 +158,7 @@ def _names(folder: Path, settings: Mapping[str, Any]) -> dict[str, str]:
     tags = {
         language_tag(found[1]): name
         for name in vocabulary
-        if (found := LANGUAGE.fullmatch(name)) and found[1] in NAMES
+        if (found := LANGUAGE_TAG.fullmatch(name)) and found[1] in NAMES
     }
     used = {*special.values(), *tags.values(), *special, *tags}
     return {**special, **tags} | {name: name for _, name in sorted(by_id.items()) if name not in used}
@@ -185,29 +179,29 @@ def write_processor(tokenizer: Tokenizer, config: TranslatorConfig) -> tuple[dic
     }
     settings = {"vocab_size": tokenizer.size, "decoder_vocab_size": tokenizer.size, **SPECIAL_IDS}
     target = {TARGET_TOKENIZER: own["target"]} if "target" in own else {}
-    return settings, {TOKENIZER: _with_steps(files[TOKENIZER]), TOKENIZER_CONFIG: about, **target}
+    return settings, {TOKENIZER: _with_normalizer(files[TOKENIZER]), TOKENIZER_CONFIG: about, **target}
 
 
-def _steps() -> dict[str, Any]:
-    """The normalization of all texts before they are tokenized, as JSON."""
+def _normalizer() -> dict[str, Any]:
+    """The normalizer of all texts, as JSON."""
     inner = tokenizers.Tokenizer(tokenizers.models.BPE())
     inner.normalizer = NORMALIZER
     return json.loads(inner.to_str())["normalizer"]
 
 
-def _with_steps(description: dict[str, Any]) -> dict[str, Any]:
-    """The description of a tokenizer that also normalizes texts as we do before we tokenize."""
+def _with_normalizer(description: dict[str, Any]) -> dict[str, Any]:
+    """The description of a tokenizer that normalizes texts as we do before it tokenizes them."""
     own = description.get("normalizer")
     return description | {
-        "normalizer": {"type": "Sequence", "normalizers": [_steps(), *([own] if own else [])]}
+        "normalizer": {"type": "Sequence", "normalizers": [_normalizer(), *([own] if own else [])]}
     }
 
 
-def _without_steps(description: dict[str, Any]) -> dict[str, Any]:
-    """The way back of `_with_steps`."""
+def _without_normalizer(description: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `_with_normalizer`."""
     normalizer = description.get("normalizer") or {}
     steps = normalizer.get("normalizers", [])
-    if steps[:1] != [_steps()]:
+    if steps[:1] != [_normalizer()]:
         return description
     return description | {"normalizer": steps[1] if len(steps) > 1 else None}
 
@@ -215,7 +209,7 @@ def _without_steps(description: dict[str, Any]) -> dict[str, Any]:
 def read_tensors(
     folder: Path, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The tensors with a row for each token of ours."""
+    """The tensors with a row for each of our tokens."""
     name = next((name for name in EMBEDDINGS if name in tensors), None)
     if name is None:
         raise ModelError(f"{EMBEDDINGS[0]} is missing; copy the folder again")
@@ -246,13 +240,13 @@ def write_tensors(config: TranslatorConfig, tensors: Mapping[str, Tensor]) -> di
 
 
 def read_task(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The directions of a model and its defaults of beam search."""
+    """The directions of a model and its defaults for beam search."""
     generation = {**settings, **read_json(folder / GENERATION)}
     beam, length_penalty = generation.get("num_beams"), generation.get("length_penalty")
     search: dict[str, Any] = {}
     if isinstance(beam, int) and beam > 0:
         search["beam"] = beam
-    # Others, such as negative exponents, have no meaning here.
+    # Our search has no negative exponents.
     if isinstance(length_penalty, int | float) and 0 <= length_penalty <= MAX_LENGTH_PENALTY:
         search["length_penalty"] = float(length_penalty)
     pairs = [{"source": source, "target": target} for source, target in _directions(folder, settings)]
@@ -266,7 +260,7 @@ def _directions(folder: Path, settings: Mapping[str, Any]) -> list[tuple[str, st
         return found
     about = read_json(folder / TOKENIZER_CONFIG)
     source, target = (about.get(f"{side}_lang") for side in ("source", "target"))
-    tags = [LANGUAGE.fullmatch(name) for name in read_json(folder / VOCABULARY)]
+    tags = [LANGUAGE_TAG.fullmatch(name) for name in read_json(folder / VOCABULARY)]
     targets = [one[1] for one in tags if one and one[1] in NAMES] or [target]
     if not isinstance(source, str) or not all(target in NAMES for target in targets):
         raise ModelError(
@@ -277,7 +271,7 @@ def _directions(folder: Path, settings: Mapping[str, Any]) -> list[tuple[str, st
 
 
 def write_task(checkpoint: Checkpoint) -> tuple[dict[str, Any], Files]:
-    """The directions of a model and the tags that select them, and its defaults of beam search."""
+    """The directions of a model and the tags that select them, and its defaults for beam search."""
     data, search = (checkpoint.settings.get(name) or {} for name in ("data", "search"))
     directions: dict[str, dict[str, str]] = {}
     for corpus in data.get("corpora", [data]):

@@ -147,7 +147,7 @@ def _split(part: Tensor, axis: int) -> Tensor:
 
 
 def _alternated(part: Tensor, axis: int) -> Tensor:
-    """The way back of `_split`; of a part that has no such axis, the part itself."""
+    """The inverse of `_split`; a part without such an axis stays as it is."""
     if axis >= part.dim():
         return part
     return part.index_select(axis, _even_then_odd(part.shape[axis]).argsort())

@@ -158,14 +158,14 @@ class Attention(nn.Module):
 
     def forward(self, queries: Queries, kv: KeyValues, mask: Mask) -> Float[Tensor, "batch queries width"]:
         """What each query gathers from the values of the keys that the mask allows."""
-        if self.tap is None and isinstance(self.score, ProductScore) and not self._is_small(queries):
+        if self.tap is None and isinstance(self.score, ProductScore) and not self._has_few(queries):
             head_output = self._fused(self.score, queries, kv, mask)
         else:
             head_output = self._explicit(self.tap or (lambda name, value: value), queries, kv, mask)
         return self.output(head_output.transpose(1, 2).flatten(2))
 
-    def _is_small(self, queries: Queries) -> bool:
-        """Whether plain products are faster: on a CPU, for few queries per row."""
+    def _has_few(self, queries: Queries) -> bool:
+        """Whether the explicit products are faster: on a CPU, for few queries per row."""
         few = queries.shape[2] <= FEW_QUERIES and queries.device.type == "cpu"
         return few and self.heads_per_kv_head == 1 and not torch.is_grad_enabled()
 
@@ -240,7 +240,7 @@ class Attention(nn.Module):
 
 
 def _without_autocast(device: str) -> AbstractContextManager:
-    """Turns autocast off where it is on; to enter its context costs more than a small attention."""
+    """Turns autocast off where it is on; entering its context takes longer than a small attention."""
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 

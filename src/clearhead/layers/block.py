@@ -91,7 +91,7 @@ class Source:
     blocks: Sequence[Any]
     mask: Mask
     shared: bool = False
-    """Whether several rows in a row may attend to one row of the source; a tap sees a source for each."""
+    """Whether several consecutive rows may attend to one row of the source; a tap sees one source per row."""
 
 
 class Block(nn.Module):

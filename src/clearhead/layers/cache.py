@@ -40,7 +40,7 @@ class KVCache:
         return self.contents()
 
     def reserve(self, positions: int) -> KeyValues:
-        """The first positions of a cache that is not empty, cached or not, to write the next ones to."""
+        """The first positions of a cache that is not empty, with room for the next tokens."""
         assert self._keys is not None
         assert self._values is not None
         if positions > self._keys.shape[2]:
@@ -84,7 +84,7 @@ class KVCache:
 
 
 class StaticKVCache:
-    """A cache of fixed tensors for CUDA graphs; a tensor holds the position of the next token."""
+    """A cache of fixed tensors for CUDA graphs and traces; a tensor holds the position of the next token."""
 
     def __init__(self, keys: Tensor, values: Tensor, position: Int[Tensor, "1"]):
         self.keys, self.values, self.position = keys, values, position

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from clearhead.accel.int8 import product
+from clearhead.accel.int8 import linear
 from clearhead.config import PresetSettings
 from clearhead.layers.attention import Tap
 from clearhead.layers.block import Stack
@@ -88,7 +88,7 @@ class EncoderDecoder(nn.Module, ABC):
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
         """The logits of hidden states."""
-        logits, tap = product(states, self.readout_weight, self.readout_bias), self.tap
+        logits, tap = linear(states, self.readout_weight, self.readout_bias), self.tap
         return logits if tap is None else tap("logits", logits)
 
     def forward(self, source: Tensor, layout: Any, target: TargetTokens) -> Logits:

@@ -19,9 +19,9 @@ Precision = Literal["fp32", "bf16", "int8"]
 
 
 class Engine:
-    """Makes the copy of a model that decodes, when it is first needed and again after the weights changed.
+    """The copy of a model that decodes, made when it is first needed and again after the weights changed.
 
-    The model itself stays as it is. While it is tapped, it decodes itself, so that the tap sees every step.
+    The model stays as it is. While it is tapped, the model itself decodes, so that the tap sees every step.
     """
 
     def __init__(self, model: nn.Module, precision: Precision = "fp32"):
@@ -30,7 +30,7 @@ class Engine:
         self._made: tuple[Any, Any] = None, None
 
     def current(self) -> Any:
-        """What decodes now: its `start` and `step` are those of the model."""
+        """What decodes now; it has the `start` and `step` of the model."""
         if not isinstance(self.model, CausalModel | TransformerDecoding) or is_tapped(self.model):
             return self.model
         copy = self._packed.current()
@@ -59,7 +59,7 @@ def usable_precision(precision: Precision, model: Any) -> Precision:
     device = model.readout_weight.device.type
     if precision == "int8" and not (device == "cpu" and int8.supported()):
         fallback = "fp32" if device == "cpu" else "bf16"
-        reason = "the processor has no VNNI instructions" if device == "cpu" else "a GPU decodes in bf16"
+        reason = "the processor has no VNNI instructions" if device == "cpu" else "it needs a CPU"
         log.warning("precision: int8 is not available, because %s; using %s", reason, fallback)
         return fallback
     return precision

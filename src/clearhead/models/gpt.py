@@ -7,7 +7,7 @@ from jaxtyping import Float
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from clearhead.accel.int8 import product
+from clearhead.accel.int8 import linear
 from clearhead.layers.attention import AttentionConfig, Tap
 from clearhead.layers.block import GPT2_STD, BlockConfig, Init, Stack
 from clearhead.layers.embedding import Embedding
@@ -125,7 +125,7 @@ class GPT(CausalModel):
 
     def readout(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
         """The logits of hidden states."""
-        logits, tap = product(states, self.readout_weight), self.tap
+        logits, tap = linear(states, self.readout_weight), self.tap
         return logits if tap is None else tap("logits", logits)
 
     def forward(self, tokens: Tokens, layout: TextLayout | None = None) -> Logits:

@@ -73,7 +73,7 @@ class GPTState:
 
 @runtime_checkable
 class SourceTextState(TextState, Protocol):
-    """What a decoder with cross-attention needs of a state besides."""
+    """The state of a decoder with cross-attention, which also has a source."""
 
     @property
     def source(self) -> Source: ...
@@ -82,8 +82,8 @@ class SourceTextState(TextState, Protocol):
 class SourceState:
     """The source that each row translates."""
 
-    _group = 1
-    """The rows that share a row of the source."""
+    _rows_per_source = 1
+    """How many rows share a row of the source."""
 
     def __init__(self, source: Source, lengths: Rows):
         self.lengths = lengths
@@ -99,9 +99,9 @@ class SourceState:
         if not self.source.shared:
             self._keep(rows)
             return
-        # The rows of a sentence stand together; if all sentences have equally many, they share its source.
-        sources, self._group = rows // self._group, _group(sentences)
-        kept = sources[:: self._group]
+        # The rows of a sentence are consecutive; if all sentences have equally many, these share the source.
+        sources, self._rows_per_source = rows // self._rows_per_source, _rows_per_sentence(sentences)
+        kept = sources[:: self._rows_per_source]
         if not torch.equal(kept, torch.arange(len(self.lengths), device=kept.device)):
             self._keep(kept)
 
@@ -119,11 +119,11 @@ class SourceState:
         return KeyMask(torch.arange(keys, device=self.lengths.device) < self.lengths[:, None])
 
 
-def _group(sentences: Rows) -> int:
-    """How many rows in a row belong to one sentence, if that is the same for all sentences; else 1."""
+def _rows_per_sentence(sentences: Rows) -> int:
+    """How many consecutive rows each sentence has, if all have equally many; else 1."""
     starts = (sentences[1:] != sentences[:-1]).sum() + 1 if len(sentences) else 1
-    group = max(1, len(sentences) // int(starts))
-    return group if torch.equal(sentences, sentences[::group].repeat_interleave(group)) else 1
+    count = max(1, len(sentences) // int(starts))
+    return count if torch.equal(sentences, sentences[::count].repeat_interleave(count)) else 1
 
 
 class TranslatorState(SourceState):

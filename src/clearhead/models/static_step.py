@@ -1,4 +1,4 @@
-"""Decoding steps as functions of tensors alone, which can be traced."""
+"""Decoding steps as functions of tensors only, so that they can be traced."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from clearhead.accel.memory import keep_freed_memory
 from clearhead.accel.tracing import TracedModule
 from clearhead.layers.attention import KeyValues
 from clearhead.layers.block import BlockConfig, Source
-from clearhead.layers.cache import StaticKVCache
+from clearhead.layers.cache import Cache, StaticKVCache
 from clearhead.layers.mask import KeyMask, Mask
 from clearhead.layers.positions import check_length
 from clearhead.models.state import GPTState, Rows, TranslatorState
@@ -25,11 +25,9 @@ class StaticState:
     """The state of one step, made of tensors that the caller keeps."""
 
     length = 0
-    """The caller counts the cached positions."""
+    """Always 0: the caller counts the cached positions and checks the maximum length."""
 
-    def __init__(
-        self, caches: Sequence[StaticKVCache], mask: Mask, positions: Tensor, source: Source | None = None
-    ):
+    def __init__(self, caches: Sequence[Cache], mask: Mask, positions: Tensor, source: Source | None = None):
         self.caches, self.mask, self.source = caches, mask, source
         self._positions = positions
 
@@ -38,7 +36,7 @@ class StaticState:
 
 
 class StaticStep(nn.Module):
-    """`model.step` as a function of tensors; new keys and values are written into those of the caches."""
+    """`model.step` as a function of tensors; writes new keys and values into those of the caches."""
 
     def __init__(self, model: Any, layers: int, has_source_mask: bool):
         super().__init__()
@@ -52,13 +50,13 @@ class StaticStep(nn.Module):
         allowed: Bool[Tensor, "_ keys"],
         *tensors: Tensor,
     ) -> Logits:
-        """The logits after tokens at `positions`, cached at `position`.
+        """The logits after tokens at `positions`, which are cached at `position`.
 
-        The tensors are keys and values of all caches, then keys and values of the source, then its mask.
+        The other tensors are the keys of all caches and their values, those of the source, and its mask.
         """
         layers = self.layers
         keys, values, rest = tensors[:layers], tensors[layers : 2 * layers], tensors[2 * layers :]
-        caches = [StaticKVCache(*both, position) for both in zip(keys, values, strict=True)]
+        caches = [StaticKVCache(*pair, position) for pair in zip(keys, values, strict=True)]
         source = None
         if rest:
             pairs = zip(rest[:layers], rest[layers : 2 * layers], strict=True)
@@ -68,7 +66,7 @@ class StaticStep(nn.Module):
 
 
 class StepEngine:
-    """The `start` and `step` of a model, with steps that are traced once there have been many."""
+    """The `start` and `step` of a model; steps are traced after many of them."""
 
     def __init__(self, model: Any):
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
@@ -86,23 +84,24 @@ class StepEngine:
             return self.model.step(tokens, state)
         check_length(state.length + 1, self.config.max_positions)
         size = -(-(cached + 1) // BUCKET) * BUCKET
-        both = [cache.reserve(size) for cache in state.caches]
+        reserved = [cache.reserve(size) for cache in state.caches]
         device = tokens.device
         keys = torch.arange(size, device=device)
         allowed = (keys <= cached)[None]
         if isinstance(state, GPTState) and state.padding is not None:
             allowed = allowed & (keys >= state.padding[:, None])
-        tensors = [kv.keys for kv in both] + [kv.values for kv in both]
+        tensors = [kv.keys for kv in reserved] + [kv.values for kv in reserved]
         mask = None
         if source:
             tensors += [kv.keys for kv in source.blocks] + [kv.values for kv in source.blocks]
             mask = source.mask.dense(1, tensors[-1].shape[2], device)
             tensors += [] if mask is None else [mask[:, 0, 0]]
-        way = (mask is not None, source is not None and len(tensors[-1]) != len(tokens))
-        if way not in self._steps:
-            self._steps[way] = TracedModule(StaticStep(self.model, len(both), way[0]))
+        # The two conditions by which a step branches in Python: one trace for each path.
+        path = (mask is not None, source is not None and len(tensors[-1]) != len(tokens))
+        if path not in self._steps:
+            self._steps[path] = TracedModule(StaticStep(self.model, len(reserved), path[0]))
         positions = state.positions(1, device)
-        logits = self._steps[way](
+        logits = self._steps[path](
             tokens, torch.full((1,), cached, device=device), positions, allowed, *tensors
         )
         for cache in state.caches:
@@ -111,5 +110,5 @@ class StepEngine:
 
 
 def supports_static_caches(config: BlockConfig) -> bool:
-    """Whether masks and positions of the model do not depend on the capacity of its caches."""
+    """Whether masks and positions are independent of the capacity of the caches."""
     return config.window is None and config.position != "alibi" and config.packs

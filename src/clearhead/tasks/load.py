@@ -42,7 +42,7 @@ def load(name: str | Path, device: torch.device | str = "cpu", precision: Precis
 
     Editors know the methods of built-in models; for a folder, say what it holds:
     `model: clearhead.TranslationModel = clearhead.load("runs/mine")`. Models that write text decode in this
-    precision: on a CPU, int8 is several times as fast as fp32, and its texts are nearly the same.
+    precision: on a CPU, int8 is faster than fp32, and its texts are nearly the same.
     """
     return _load(str(name), *find(name), device, precision=precision)
 

@@ -1,11 +1,12 @@
 """What the models in use of all tasks share: where they come from, and a short description."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from clearhead.errors import ModelError
-from clearhead.models.engine import Precision, check_precision
+from clearhead.models.engine import Engine, Precision, check_precision
 
 
 class TaskModel:
@@ -52,6 +53,19 @@ class TaskModel:
         if found is None:
             raise ModelError("folder: this model was not loaded from one; pass the folder of its test data")
         return found
+
+
+class DecodingModel(TaskModel):
+    """A model that writes text token by token, with a copy that does so fastest."""
+
+    @property
+    def engine(self) -> Any:
+        """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
+        return self._engine.current()
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return Engine(self.model, self.precision)
 
 
 def listed(labels: Sequence[str], most: int = 5) -> str:

@@ -47,7 +47,7 @@ class FittedRecipe(ABC):
 
     @property
     def warning(self) -> str:
-        """Why the model will hardly be usable, and what would help; empty if nothing speaks against it."""
+        """Why the model will hardly be usable, and what would help; empty if it should be usable."""
         return ""
 
     @abstractmethod

@@ -1,9 +1,9 @@
-"""Other spellings of languages: ISO 639-2 and 639-3 codes, own names, and names in German and French."""
+"""Other spellings of languages: ISO 639-2 and 639-3 codes, native names, and names in German and French."""
 
 import unicodedata
 
-# The codes of ISO 639-3, the bibliographic ones of ISO 639-2 (ger, fre), and those of the usual standard
-# language where the code names several (cmn for zh).
+# The codes of ISO 639-3, the bibliographic ones of ISO 639-2 (ger, fre), and for macrolanguages that of the
+# usual standard language (cmn for zh).
 THREE_LETTER_CODES = """
 aa aar, ab abk, ae ave, af afr, ak aka, am amh, an arg, ar ara arb, as asm, av ava, ay aym, az aze azj,
 ba bak, be bel, bg bul, bi bis, bm bam, bn ben, bo bod tib, br bre, bs bos, ca cat, ce che, ch cha,
@@ -23,7 +23,7 @@ to ton, tr tur, ts tso, tt tat, tw twi, ty tah, ug uig, uk ukr, ur urd, uz uzb u
 vo vol, wa wln, wo wol, xh xho, yi yid ydd, yo yor, za zha, zh zho chi cmn, zu zul
 """
 
-# The own name first, then those in German, French and, where there are several, English.
+# The native name first, then German and French ones, and further English ones.
 OTHER_NAMES = """
 ab аԥсуа/Abchasisch/abkhaze, af Afrikaans, am አማርኛ/Amharisch/amharique,
 an Aragonés/Aragonesisch/aragonais, ar العربية/عربي/Arabisch/arabe, as অসমীয়া/Assamesisch/assamais,

@@ -42,13 +42,13 @@ NO_TEXT = frozenset(
     ("id", "_id", "uid", "idx", "index", "no", "nr", "number", "key", "url", "split", "score", "date")
 )
 
-# Language codes by the names that mean nothing else, and by all; 'cat' and 'tel' may be no languages.
-CERTAIN = (
+# Language codes by name. Three-letter codes are ambiguous: 'cat' and 'tel' may not be languages.
+UNAMBIGUOUS_SPELLINGS = (
     CODES_BY_OTHER_NAME
     | {fold_name(name): code for code, name in NAMES.items()}
     | {code: code for code in NAMES}
 )
-SPELLINGS = CODES_BY_THREE_LETTERS | CERTAIN
+SPELLINGS = CODES_BY_THREE_LETTERS | UNAMBIGUOUS_SPELLINGS
 
 
 class ColumnsError(DataError):
@@ -111,7 +111,7 @@ def language_of(name: str, spellings: Mapping[str, str] = SPELLINGS) -> str | No
 def named_languages(names: Iterable[str]) -> tuple[str, str] | None:
     """The language codes among codes and names of languages, if there are exactly two."""
     names = list(names)
-    for spellings in (SPELLINGS, CERTAIN):
+    for spellings in (SPELLINGS, UNAMBIGUOUS_SPELLINGS):
         found = list(dict.fromkeys(code for name in names if (code := language_of(name, spellings))))
         if len(found) == 3 and "id" in found:
             found.remove("id")  # most likely numbers, not Indonesian

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from clearhead.data.sources.columns import CERTAIN, GENERIC, NO_TEXT, PAIR_NAMES, language_of
+from clearhead.data.sources.columns import GENERIC, NO_TEXT, PAIR_NAMES, UNAMBIGUOUS_SPELLINGS, language_of
 
 Verdict = Literal["header", "unclear", "data"]
 # Rows that decide whether a table has a header.
@@ -82,7 +82,7 @@ def _is_name(cell: str) -> bool:
 def _is_usual(cell: str) -> bool:
     """Whether a cell has a word that usually names a column."""
     words = re.findall(r"[^\W_]+", cell.casefold())
-    return not USUAL.isdisjoint(words) or language_of(cell, CERTAIN) is not None
+    return not USUAL.isdisjoint(words) or language_of(cell, UNAMBIGUOUS_SPELLINGS) is not None
 
 
 def _is_above_labels(cell: str, column: Sequence[str]) -> bool:

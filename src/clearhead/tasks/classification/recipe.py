@@ -132,10 +132,10 @@ class ClassificationRecipe(Recipe):
         return self
 
     def _ignored_by_bag(self) -> list[str]:
-        """The training settings that a bag would ignore; a saved recipe has all, most with their defaults."""
-        training, usual = self.training, type(self.training)()
+        """The training settings that a bag would ignore and that differ from their defaults."""
+        training, defaults = self.training, type(self.training)()
         names = (name for name in type(training).model_fields if name not in USED_BY_BAGS)
-        return [f"training.{name}" for name in names if getattr(training, name) != getattr(usual, name)]
+        return [f"training.{name}" for name in names if getattr(training, name) != getattr(defaults, name)]
 
     @property
     def is_bag(self) -> bool:

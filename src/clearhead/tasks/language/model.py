@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -15,12 +14,11 @@ from clearhead.data.sources.columns import Columns
 from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.explanation import Explanation, Token, explain_pass, text_tokens, with_next
 from clearhead.models.causal import CausalModel
-from clearhead.models.engine import Engine
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
 from clearhead.tasks.language.generation import Decoder, GenerateOptions, Generation, StreamedText
 from clearhead.tasks.language.sliding_window import SlidingWindow
-from clearhead.tasks.model import TaskModel
+from clearhead.tasks.model import DecodingModel
 from clearhead.tasks.scoring import TextScore, by_length
 from clearhead.text.tokenizer import UNK, Tokenizer
 
@@ -61,7 +59,7 @@ class PromptFormat:
         return cls(start, prefix, suffix.format(), columns)
 
 
-class LanguageModel(TaskModel):
+class LanguageModel(DecodingModel):
     """A language model with its tokenizer and its prompt format.
 
     It wraps a GPT or another CausalModel; a family that generates otherwise overrides `window`, `device` and
@@ -86,15 +84,6 @@ class LanguageModel(TaskModel):
 
     def facts(self) -> list[str]:
         return [f"vocabulary {self.tokenizer.size:,}", f"context {self.context_length:,}"]
-
-    @property
-    def engine(self) -> Any:
-        """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
-        return self._engine.current()
-
-    @cached_property
-    def _engine(self) -> Engine:
-        return Engine(self.model, self.precision)
 
     def window(self, capacity: int) -> Any:
         """What decodes: `start(texts)` gives a state, `step(tokens, state)` logits."""

@@ -249,10 +249,10 @@ class DocumentTranslator:
         return attempts
 
     def _shorter(self, attempts: dict[int, _Attempt]) -> dict[int, _Attempt]:
-        """For each label, the most confident translation that is not too long; nothing if all are.
+        """For each label, the most confident translation that is not too long; none if all are.
 
-        Compares all hypotheses for the label as it is, as a sentence, and in lower case; not for German,
-        whose nouns have capitals.
+        Compares all hypotheses for the label as it is, as a sentence and, except in German, whose nouns have
+        capitals, in lower case.
         """
         tokenizer, limit = self.model.tokenizer, self.model.max_length
         cases = (str,) if self._language == "de" else (str, str.lower)

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
@@ -21,10 +20,9 @@ from clearhead.errors import ClearheadError, SettingsError, TextError
 from clearhead.inspection.alignment import Aligner, WordAlignment
 from clearhead.inspection.explanation import Explanation, explain_pass
 from clearhead.models import EncoderDecoder
-from clearhead.models.engine import Engine
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation
-from clearhead.tasks.model import TaskModel
+from clearhead.tasks.model import DecodingModel
 from clearhead.tasks.scoring import TextScore
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
 from clearhead.tasks.translation.documents import Document, DocumentTranslator
@@ -39,7 +37,7 @@ from clearhead.text.tokenizer import EOS, Tokenizer
 log = logging.getLogger(__name__)
 
 
-class TranslationModel(TaskModel):
+class TranslationModel(DecodingModel):
     """A translator with its tokenizer and its directions."""
 
     task = "translation"
@@ -76,15 +74,6 @@ class TranslationModel(TaskModel):
             ", ".join(f"{one.source} → {one.target}" for one in self.directions),
             f"vocabulary {self.tokenizer.size:,}",
         ]
-
-    @property
-    def engine(self) -> Any:
-        """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
-        return self._engine.current()
-
-    @cached_property
-    def _engine(self) -> Engine:
-        return Engine(self.model, self.precision)
 
     @property
     def device(self) -> torch.device:

@@ -1,7 +1,6 @@
 """The log-probability of given translations, by teacher-forced passes."""
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from typing import Any
 
 import torch
@@ -44,12 +43,12 @@ def score_pairs(
     """The score of each target, given its source; a Translation is scored by the tokens it consists of."""
     tag, penalty = model.tag(to), model.search.length_penalty
     sources, targets = [], []
-    target_side = copy(model)
-    target_side.tokenizer = model.tokenizer.for_targets
     for number, (source, target) in enumerate(pairs, start=1):
         sources.append([*tag, *model.encode_one(source, f"source {number}")])
         known = list(target.ids) if isinstance(target, Translation) else []
-        targets.append(known or target_side.encode_one(str(target), f"target {number}"))
+        targets.append(
+            known or model.encode_one(str(target), f"target {number}", model.tokenizer.for_targets)
+        )
     found = []
     for (_, target), ids, log_probs in zip(
         pairs, targets, target_log_probs(model.model, sources, targets), strict=True

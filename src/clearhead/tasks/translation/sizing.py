@@ -56,8 +56,8 @@ SUBWORDS_PER_WORD = 1.3
 HELD_OUT = 1000
 # A model is worth its size if it is trained on this many tokens per weight.
 TOKENS_PER_WEIGHT = 4
-# With about 100,000 words, a translator trained from scratch is of little use even if well tuned (Koehn and
-# Knowles 2017; Sennrich and Zhang 2019); those are as many pairs.
+# About 100,000 words. With fewer, a translator trained from scratch is of little use even if well tuned
+# (Koehn and Knowles 2017; Sennrich and Zhang 2019).
 FEW_PAIRS = 5_000
 # Sentences of a validation under a time budget.
 BUDGET_SENTENCES = 200
@@ -162,12 +162,12 @@ class FittedPairs(FittedRecipe):
         if self.tally.kept < FEW_PAIRS:
             few = f"{counted(self.tally.kept, 'pair')}: too few to learn to translate from"
             return f"{few}, {poor}; add pairs, tens of thousands if possible, or {instead}"
-        if self.budget_minutes and (share := self._share_of_enough()) < 1:
+        if self.budget_minutes and (share := self._share_of_needed_tokens()) < 1:
             short = f"--minutes {self.budget_minutes:g}: too short for a model of any size on this machine"
             return f"{short}, {poor}; pass at least {math.ceil(self.budget_minutes / share):,}, or {instead}"
         return ""
 
-    def _share_of_enough(self) -> float:
+    def _share_of_needed_tokens(self) -> float:
         """The tokens of the run, relative to those for which a model is worth its size."""
         tokens = self.recipe.training.steps * self.recipe.batches.tokens
         usual = self.tokens * next(size for size in SIZES if self.tally.kept <= size.pairs).epochs
@@ -236,7 +236,7 @@ def fit(
     corpus_size = CorpusSize(data, tally.kept, tokens, requested, changes)
     if budget:
         recipe, seconds = corpus_size.recipe_within(budget, size)
-        # Requested steps are not the budget's.
+        # If the user sets the steps, the budget does not limit them.
         minutes = None if setting(requested, "training", "steps") else budget.minutes
         return FittedPairs(recipe, tally, tokens, planned_seconds=seconds, budget_minutes=minutes)
     return FittedPairs(corpus_size.recipe(size), tally, tokens)

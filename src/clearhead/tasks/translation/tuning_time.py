@@ -25,7 +25,7 @@ MODELS = 2
 
 
 def trial(recipe: TranslationRecipe, length: int, tokens: int) -> tuple[Any, PairBatch]:
-    """The loss of a recipe, and a batch of so many tokens, in pairs of one length."""
+    """The loss of a recipe, and a batch of about this many tokens, in pairs of one length."""
     rows = max(1, tokens // (length + 1))
     ids = torch.randint(len(SPECIAL_TOKENS), recipe.tokenizer.vocabulary, (rows, length)).tolist()
     loss = partial(translation_loss, label_smoothing=recipe.training.label_smoothing)
@@ -33,9 +33,9 @@ def trial(recipe: TranslationRecipe, length: int, tokens: int) -> tuple[Any, Pai
 
 
 def mean_batch(recipe: TranslationRecipe, tokens: int) -> int:
-    """The mean tokens of a batch, if the corpus has so many target tokens.
+    """The mean number of tokens in a batch, for a corpus with this many target tokens.
 
-    An epoch begins with a part of a batch, and ends with one: on few pairs, most batches are not full.
+    An epoch begins and ends with a partial batch: with few pairs, most batches are not full.
     """
     epoch, most = tokens / (1 - recipe.data.mix), recipe.batches.tokens
     return max(1, int(epoch / (epoch / most + 1)))
@@ -63,7 +63,7 @@ def _comparison_seconds(
 
     parent = load(str(recipe.training.init_from), device)
     sources, target = sources[:TRIAL_SENTENCES], parent.directions[0].target
-    parent.translate(sources[:1], target)  # the first one builds caches
+    parent.translate(sources[:1], target)  # builds the engine
     start = clock()
     parent.translate(sources, target)
     per_character = (clock() - start) / max(1, sum(map(len, sources)))

@@ -1,4 +1,4 @@
-"""The largest of many numbers, found by way of the maxima of chunks."""
+"""Top-k and argmax of long rows, which find the maxima of chunks first."""
 
 import torch
 from jaxtyping import Float, Int
@@ -7,15 +7,15 @@ from torch import Tensor
 from clearhead.decoding.step import Logits, Rows
 
 CHUNK = 128
-# With fewer chunks per number wanted, torch is as fast.
+# With fewer chunks per result, torch is as fast.
 MIN_CHUNKS = 4
 
 
-def largest(values: Logits, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
-    """The largest numbers of each row in descending order, and their columns, as `topk` returns them.
+def chunked_topk(values: Logits, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    """The largest values of each row in descending order, and their columns, as `topk` returns them.
 
-    On a CPU, the maximum of a chunk is a vector instruction, while `topk` looks at numbers one by one. The
-    `count` largest numbers are in the `count` chunks with the largest maxima.
+    On a CPU, the maximum of a chunk takes vector instructions, while `topk` compares values one by one. The
+    `count` largest values are in the `count` chunks with the largest maxima.
     """
     chunks = values.shape[1] // CHUNK
     if values.device.type != "cpu" or chunks < MIN_CHUNKS * count:
@@ -33,7 +33,7 @@ def largest(values: Logits, count: int) -> tuple[Float[Tensor, "rows count"], In
 
 
 def most_probable(log_probs: Logits, rows: Rows, position: int) -> Rows:
-    """The choice of greedy search: the first of the largest."""
+    """The choice of greedy search; of equally probable tokens, the first."""
     vocabulary = log_probs.shape[1]
     chunks, rest = divmod(vocabulary, CHUNK)
     if log_probs.device.type != "cpu" or chunks < MIN_CHUNKS:
