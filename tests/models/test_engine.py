@@ -8,7 +8,7 @@ import torch
 from clearhead.accel import int8
 from clearhead.errors import SettingsError
 from clearhead.models import Translator, TranslatorConfig
-from clearhead.models.engine import Engine, check_precision
+from clearhead.models.engine import Engine, check_precision, usable_precision
 from clearhead.models.static_step import StepEngine
 
 
