@@ -35,6 +35,7 @@ def test_the_built_in_translator_gives_the_same_translations(tmp_path):
     texts = [line.split("\t")[0] for line in lines]
     assert len(texts) == 200
     export_ctranslate2(Path(model.folder or ""), tmp_path / "out")
+    assert "CC BY 2.0 FR" in (tmp_path / "out" / "README.md").read_text()
     for beam in (1, 5):
         ours = [str(one) for one in model.translate(texts, to="de", beam=beam, length_penalty=0.0)]
         theirs = translated(tmp_path / "out", texts, "<2de>", beam_size=beam)

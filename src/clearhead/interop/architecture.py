@@ -1,6 +1,7 @@
 """An architecture of another library that one of our models can represent."""
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clearhead.checkpoint import Checkpoint
+from clearhead.checkpoint import CARD, Checkpoint
 from clearhead.errors import ModelError
 from clearhead.files import write_text
 from clearhead.interop.weight_map import Tensors, WeightMap
@@ -121,8 +122,10 @@ def flat_settings(config: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in nested} | inner
 
 
-def write_files(folder: Path, files: Files) -> None:
-    """Writes objects as JSON, to a folder that is created if necessary."""
+def write_files(folder: Path, files: Files, original: Path) -> None:
+    """Writes objects as JSON, and the card of the original with its licence, to a folder that may be new."""
     folder.mkdir(parents=True, exist_ok=True)
+    if (original / CARD).is_file():
+        shutil.copyfile(original / CARD, folder / CARD)
     for name, content in files.items():
         write_text(folder / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

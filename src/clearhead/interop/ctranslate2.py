@@ -50,7 +50,7 @@ def export_ctranslate2(folder: Path, out: Path, precision: str = "fp32") -> None
     spec.validate()
     spec.optimize(quantization=PRECISIONS[precision])
     _, files = write_processor(checkpoint.processor, model.config)
-    write_files(out, files)
+    write_files(out, files, folder)
     spec.save(str(out))
 
 

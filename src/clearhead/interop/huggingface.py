@@ -107,7 +107,7 @@ def export_model(folder: Path, out: Path) -> str:
         **architecture.write_settings(model.config),
         **about_task,
     }
-    write_files(out, {CONFIG: settings, **files, **task_files})
+    write_files(out, {CONFIG: settings, **files, **task_files}, folder)
     tensors = architecture.write_tensors(model.config, architecture.weights.to_huggingface(model)).items()
     with atomic_path(out / WEIGHTS) as temporary:
         save_file({name: tensor.to(DTYPES[dtype]) for name, tensor in tensors}, temporary, {"format": "pt"})

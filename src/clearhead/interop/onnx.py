@@ -114,7 +114,7 @@ def export_onnx(folder: Path, out: Path) -> None:
     step = {"tokens": torch.ones(2, dtype=torch.long), **kv(KV_NAMES, 3), **kv(SOURCE_NAMES, positions)}
     settings, files = write_processor(checkpoint.processor, config)
     about = {"layers": config.decoder_layers, "heads": heads, "head_size": config.head_size}
-    write_files(out, {**files, "config.json": settings | about})
+    write_files(out, {**files, "config.json": settings | about}, folder)
     _export(EncoderGraph(model), source, SOURCE_NAMES, out / ENCODER)
     new = (f"new_{name}" for name in KV_NAMES)
     _export(DecoderGraph(model), {**step, "lengths": lengths}, ("logits", *new), out / DECODER)
