@@ -133,7 +133,7 @@ def test_damaged_settings_are_named(error_of, call, copied):
 
 def test_export_rejects_an_unknown_format_and_a_folder_in_use(error_of, number_model, tmp_path):
     assert error_of("export", number_model, "--to", "gguf", "--out", tmp_path / "x") == (
-        "--to gguf: is not one of int8, huggingface, word2vec"
+        "--to gguf: is not one of int8, huggingface, ctranslate2, onnx, word2vec"
     )
     error = error_of("export", number_model, "--to", "int8", "--out", number_model)
     assert error == f"{number_model}: already exists and is not empty; choose another folder"

@@ -196,7 +196,8 @@ def test_a_stack_applies_your_own_mask_to_every_pass_and_step():
         ),
         (
             {"activation": "tanh"},
-            "model.activation: 'tanh' is not one of relu, gelu, gelu_tanh, squared_relu, softsign, swiglu",
+            "model.activation: 'tanh' is not one of relu, gelu, gelu_tanh, squared_relu, swish, softsign, "
+            "swiglu",
         ),
         ({"norm": "batch"}, "model.norm: 'batch' is not one of layer, rms, unit"),
     ],

@@ -1,7 +1,6 @@
 """What the models in use of all tasks share: where they come from, and a short description."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +20,7 @@ class TaskModel:
     folder: Path | None = None
     """Its folder, if it was loaded from one."""
     _precision: Precision = "fp32"
+    _engine: Engine | None = None
 
     @property
     def precision(self) -> Precision:
@@ -30,8 +30,7 @@ class TaskModel:
     @precision.setter
     def precision(self, precision: Precision) -> None:
         self._precision = check_precision(precision)
-        # The engine of the precision before.
-        self.__dict__.pop("_engine", None)
+        self._engine = None
 
     def __repr__(self) -> str:
         kind = getattr(self.model.config, "kind", type(self.model).__name__)
@@ -61,11 +60,10 @@ class DecodingModel(TaskModel):
     @property
     def engine(self) -> Any:
         """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
+        # A copy of this object may have been given another model.
+        if self._engine is None or self._engine.model is not self.model:
+            self._engine = Engine(self.model, self.precision)
         return self._engine.current()
-
-    @cached_property
-    def _engine(self) -> Engine:
-        return Engine(self.model, self.precision)
 
 
 def listed(labels: Sequence[str], most: int = 5) -> str:
