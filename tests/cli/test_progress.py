@@ -129,3 +129,49 @@ def test_each_pass_over_files_has_its_own_label_and_rate(monkeypatch, clock):
     assert second[0].endswith("0/60 MB")
     assert any(line.endswith("5/60 MB 44 s left  1.2 MB/s") for line in second)
     assert second[-1].endswith("60/60 MB")
+
+
+def test_rates_are_those_of_what_was_written(monkeypatch, clock):
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with progress.Progress("translating", "line") as shown:
+        shown.start(100)
+        clock[0] += 10
+        shown.add(sentence=30, token=1200)
+        shown.add(sentence=15, token=900)
+        shown.update(50)
+        assert shown.summary() == "45 sentences and 2,100 tokens in 10 s: 4.5 sentences/s, 210 tokens/s"
+    assert lines_of(terminal)[-1].endswith("50/100 lines 10 s left  4.5 sentences/s  210 tokens/s")
+
+
+def test_a_second_pass_has_rates_of_its_own(clock):
+    with progress.Progress("evaluating", "sentence") as shown:
+        for tokens in (100, 40):
+            shown.start(1)
+            clock[0] += 4
+            shown.add(sentence=1, token=tokens)
+        assert shown.rates() == ["0.2 sentences/s", "10.0 tokens/s"]
+
+
+def test_translated_lines_end_with_one_line_of_rates_on_a_terminal(call, number_model, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert call("translate", "--model", number_model, stdin=b"one two\n\nthree\n").lines[1] == ""
+    assert re.fullmatch(
+        r"2 sentences and \d+ tokens in \d+ s: [\d.,]+ sentences/s, [\d.,]+ tokens/s", lines_of(terminal)[-1]
+    )
+    assert any(line.startswith("translating ━") for line in lines_of(terminal))
+
+
+def test_elsewhere_only_long_translations_end_with_rates(call, number_model, monkeypatch, clock):
+    assert call("translate", "--model", number_model, stdin=b"one two\n").err == ""
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    assert "1 sentence and " in call("translate", "--model", number_model, stdin=b"one two\n").err
+    assert call("translate", "--model", number_model, stdin=b"").err == ""
+
+
+def test_evaluation_of_a_translator_shows_tokens_per_second(call, number_model):
+    assert re.search(
+        r"^sentence (\d+) of \1: [\d.,]+ sentences/s, [\d.,]+ tokens/s",
+        call("evaluate", number_model).err,
+        re.MULTILINE,
+    )

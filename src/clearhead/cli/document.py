@@ -47,12 +47,16 @@ def translate_document(
         for part in translator.stream(read, chunk):
             write(part.text)
             _count(part.sentences, counts, mark)
+            progress.add(
+                sentence=len(part.sentences), token=sum(sentence.tokens for sentence in part.sentences)
+            )
             if json:
                 for sentence in part.sentences:
                     print_result(_record(sentence))
             if progress.total:
                 progress.update(min(read.count, total))
-    _report(counts, mark, out)
+        rates = progress.rates()
+    _report(counts, mark, out, rates)
 
 
 class _Counted:
@@ -84,7 +88,7 @@ def _record(sentence: "Sentence") -> dict[str, object]:
     return record | {name: items for name in ("repaired", "lost") if (items := getattr(sentence, name))}
 
 
-def _report(counts: Counter[str], mark: float | None, out: Path | None) -> None:
+def _report(counts: Counter[str], mark: float | None, out: Path | None, rates: list[str]) -> None:
     details = [f"sentences: {counts['sentences']:,}"]
     if mark is not None:
         details.append(f"marked, with a confidence below {mark:g}: {counts['marked']:,}")
@@ -92,5 +96,7 @@ def _report(counts: Counter[str], mark: float | None, out: Path | None) -> None:
         details.append(f"numbers, URLs and the like put back by alignment: {counts['repaired']:,}")
     if counts["lost"]:
         details.append(f"LOST, please check: {counts['lost']:,}")
+    if counts["sentences"]:
+        details[0] += f" ({', '.join(rates)})"
     if out or len(details) > 1:
         print_status(f"{f'{out}: ' if out else ''}{'; '.join(details)}")

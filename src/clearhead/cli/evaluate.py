@@ -112,7 +112,8 @@ def evaluate(
     )
     options |= given(length_penalty=length_penalty, text=text, field=field, stride=stride)
     options |= given(words=words, labels=labels, explanations=explanations, data=data)
-    taken = [name for name in signature(loaded.evaluate).parameters if name in context.params]
+    parameters = signature(loaded.evaluate).parameters
+    taken = [name for name in parameters if name in context.params]
     check_taken(context, model, loaded.task, options, taken)
     if columns and not (pairs or labels):
         raise SettingsError(f"--columns {columns}: needs --pairs FILE or --labels FILE")
@@ -125,6 +126,8 @@ def evaluate(
                 progress.start(total)
             progress.update(done)
 
+        if "generated" in parameters:
+            options["generated"] = lambda tokens: progress.add(sentence=1, token=tokens)
         found = loaded.evaluate(find(model)[0], progress=follow, reading=FileProgress(), **options)
     for note in found.notes:
         print_status(note)

@@ -1,15 +1,14 @@
-"""Progress on stderr: a bar with rate and time left on a terminal, occasional lines elsewhere."""
+"""Progress on stderr: a bar with rates and time left on a terminal, occasional lines elsewhere."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
-from typing import TypeVar
 
 from clearhead.cli.console import print_status, rank
-from clearhead.wording import plural
+from clearhead.wording import counted, plural
 
-T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BEFORE_RATE = 2.0
 """Before that, the rate of a bar means little."""
@@ -27,7 +26,8 @@ class Progress:
         self.label, self.unit, self.transient = label, unit, transient
         self.total: int | None = None
         self._started = self._printed = monotonic()
-        self._initial = 0
+        self._initial = self._done = 0
+        self._written: Counter[str] = Counter()
         self._bar = None
 
     def __enter__(self) -> "Progress":
@@ -39,6 +39,7 @@ class Progress:
     def start(self, total: int | None, initial: int = 0) -> None:
         """Start the clock, and show the bar; a resumed job has `initial` units done."""
         self.total, self._initial, self._started = total, initial, monotonic()
+        self._written.clear()
         if sys.stderr.isatty() and not rank():
             self._bar = _bar(self.label, total, self.transient)
             self.update(initial)
@@ -63,14 +64,31 @@ class Progress:
         live.transient = self.transient
         live.start()
 
+    def add(self, **units: int) -> None:
+        """Count what was written, such as `sentence=1, token=20`; rates are then those of these units."""
+        self._written.update(units)
+
+    def rates(self) -> list[str]:
+        """The mean rates so far, such as "2.0 steps/s"."""
+        return self._rates(monotonic())
+
+    def summary(self) -> str:
+        """What was written, in what time, and the rates."""
+        written = " and ".join(counted(count, unit) for unit, count in self._written.items())
+        return f"{written} in {format_duration(monotonic() - self._started)}: {', '.join(self.rates())}"
+
+    def took_long(self) -> bool:
+        """Whether so much time has passed that a line about it is welcome."""
+        return monotonic() - self._started >= SECONDS_BETWEEN_LINES
+
     def update(self, done: int, *details: str, seconds_left: float | None = None) -> None:
         """Show that `done` units are done, and details, the most important first.
 
         The time left is the given one, or what the mean rate so far suggests.
         """
         now, units = monotonic(), plural(self.unit)
+        self._done = done
         rate = (done - self._initial) / max(now - self._started, 1e-9)
-        speed = f"{rate:.1f} {units}/s"
         if seconds_left is None and self.total and rate:
             seconds_left = (self.total - done) / rate
         left = f"{format_duration(seconds_left)} left" if seconds_left is not None else ""
@@ -78,14 +96,19 @@ class Progress:
             bar, task = self._bar
             first, *others = details or ("",)
             known = now - self._started >= SECONDS_BEFORE_RATE
-            parts = (left, first, speed, *others) if known else details
+            parts = (left, first, *self._rates(now), *others) if known else details
             count = f"{done:,}{f'/{self.total:,}' if self.total else ''} {units}"
             width = bar.console.width - len(f"{self.label}  {count} ") - BAR_WIDTH
             bar.update(task, completed=done, count=count, details=_fit(parts, width))
         elif now - self._printed >= SECONDS_BETWEEN_LINES or done == self.total:
             self._printed = now
             count = f"{self.unit} {done:,}{f' of {self.total:,}' if self.total else ''}"
-            print_status(f"{count}: {', '.join(filter(None, (speed, left, *details)))}")
+            print_status(f"{count}: {', '.join(filter(None, (*self._rates(now), left, *details)))}")
+
+    def _rates(self, now: float) -> list[str]:
+        counts = self._written or {self.unit: self._done - self._initial}
+        seconds = max(now - self._started, 1e-9)
+        return [f"{format_rate(count / seconds)} {plural(unit)}/s" for unit, count in counts.items()]
 
 
 class FileProgress:
@@ -116,21 +139,17 @@ class FileProgress:
             self._progress = None
 
 
-def track(items: Iterable[T], label: str, total: int | None, unit: str) -> Iterator[T]:
-    """The items, with progress."""
-    with Progress(label, unit) as progress:
-        progress.start(total)
-        for number, item in enumerate(items, start=1):
-            yield item
-            progress.update(number)
-
-
 def format_duration(seconds: float) -> str:
     """A duration such as "1 min 05 s"."""
     whole = int(seconds)
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02} min"
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+def format_rate(rate: float) -> str:
+    """A rate such as "9.5" or "1,234"."""
+    return f"{rate:.1f}" if rate < 100 else f"{rate:,.0f}"
 
 
 def _fit(parts: Iterable[str], width: int) -> str:

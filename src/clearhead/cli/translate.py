@@ -3,12 +3,13 @@
 import os
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.console import print_result, read_lines, utf8_arguments
+from clearhead.cli.console import print_result, print_status, read_lines, utf8_arguments
 from clearhead.cli.options import (
     MODEL_HELP,
     MULTILINGUAL,
@@ -26,7 +27,7 @@ from clearhead.cli.options import (
     precision_named,
     print_default,
 )
-from clearhead.cli.progress import track
+from clearhead.cli.progress import Progress
 from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -115,10 +116,25 @@ def translate(
         batch_size=1 if interactive and not texts else batch_size,
         options=options,
     )
-    if not texts and not interactive and sys.stderr.isatty() and not sys.stdout.isatty():
-        translations = track(translations, "translating", None, "line")
+    if not texts and not interactive and not sys.stdout.isatty():
+        translations = _tracked(translations)
     for translation in translations:
         _print(translation, nbest, json)
+
+
+def _tracked(translations: Iterable["Translation"]) -> Iterator["Translation"]:
+    """The translations, with a bar on a terminal, and at the end a line with rates unless it was quick."""
+    on_terminal, number = sys.stderr.isatty(), 0
+    with Progress("translating", "line", transient=True) as progress:
+        if on_terminal:
+            progress.start(None)
+        for number, translation in enumerate(translations, start=1):
+            yield translation
+            progress.add(sentence=bool(translation.source.strip()), token=len(translation.ids))
+            if on_terminal:
+                progress.update(number)
+    if number and (on_terminal or progress.took_long()):
+        print_status(progress.summary())
 
 
 def _document_path(texts: list[str], to: str | None, out: Path | None, marks: bool) -> Path | None:

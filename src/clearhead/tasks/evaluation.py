@@ -4,6 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+TokenCallback = Callable[[int], None]
+"""Receives the number of tokens of each text that a model has generated."""
+
+
+def ignore_tokens(tokens: int) -> None:
+    """A callback that does nothing."""
+
 
 @dataclass(frozen=True)
 class Evaluation:

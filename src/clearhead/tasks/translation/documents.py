@@ -60,6 +60,8 @@ class Sentence:
     """Items such as numbers and URLs that the model lost and that were put back by alignment."""
     lost: tuple[str, ...] = ()
     """Items that are not in the translation."""
+    tokens: int = 0
+    """The number of tokens that the model wrote."""
 
     def __str__(self) -> str:
         return self.text
@@ -107,6 +109,7 @@ class _Attempt:
     written: Written
     target: str
     confidence: float
+    tokens: int
 
     def is_overlong(self, target: str) -> bool:
         """Whether a target makes a sentence of a label: one or two words without a final mark."""
@@ -245,7 +248,9 @@ class DocumentTranslator:
         for (number, one), best in zip(written.items(), results, strict=True):
             if best:
                 target = _ending_like(one.text, decode(one, best[0].tokens, tokenizer))
-                attempts[number] = _Attempt(cores[number], one, target, _confidence(best[0]))
+                attempts[number] = _Attempt(
+                    cores[number], one, target, _confidence(best[0]), len(best[0].tokens)
+                )
         return attempts
 
     def _shorter(self, attempts: dict[int, _Attempt]) -> dict[int, _Attempt]:
@@ -268,7 +273,9 @@ class DocumentTranslator:
             for one in hypotheses:
                 target = _like_label(attempt.core.text, tokenizer.decode(one.tokens))
                 if target and not attempt.is_overlong(target):
-                    shorter = replace(attempt, target=target, confidence=_confidence(one))
+                    shorter = _Attempt(
+                        attempt.core, attempt.written, target, _confidence(one), len(one.tokens)
+                    )
                     found.setdefault(number, []).append(shorter)
         return {n: max(several, key=lambda one: one.confidence) for n, several in found.items()}
 
@@ -359,6 +366,7 @@ def _joined(source: str, parts: Sequence[Sentence]) -> Sentence:
         min(part.confidence for part in parts),
         tuple(item for part in parts for item in part.repaired),
         tuple(item for part in parts for item in part.lost),
+        sum(part.tokens for part in parts),
     )
 
 
@@ -383,7 +391,8 @@ def _finished(core: Core, attempt: _Attempt, agreed: Tensor | None) -> Sentence:
     shown = text.replace(GLUE, " ")
     lost = tuple(part.text for part in core.items if part.text not in shown)
     repaired = tuple(part.text for part in missing if part.text not in lost)
-    return Sentence(core.prefix + core.text + core.suffix, text, attempt.confidence, repaired, lost)
+    source = core.prefix + core.text + core.suffix
+    return Sentence(source, text, attempt.confidence, repaired, lost, attempt.tokens)
 
 
 def _written_as(written: Written, missing: Sequence[Part]) -> list[tuple[Part, str]]:

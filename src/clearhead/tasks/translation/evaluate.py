@@ -19,7 +19,7 @@ from clearhead.data.sources.streams import lines
 from clearhead.data.sources.tables import tsv_rows
 from clearhead.data.store import PairStore
 from clearhead.errors import DataError, ModelError
-from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.evaluation import Evaluation, TokenCallback, ignore_tokens
 from clearhead.tasks.translation.directions import Direction, chosen, file_name, saved_directions, tag_ids
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.options import SearchConfig, TranslateOptions
@@ -184,6 +184,7 @@ def evaluate(
     out: Path | None = None,
     options: TranslateOptions,
     progress: ProgressCallback = ignore_progress,
+    generated: TokenCallback = ignore_tokens,
 ) -> Evaluation:
     """Scores on pairs, or on those held out in the model's folder; `out` receives the translations."""
     direction = chosen(model.directions, source, target, settings=("--from", "--to"))
@@ -195,11 +196,13 @@ def evaluate(
     notes: list[str] = []
     if test.blank:
         notes.append(f"skipped {test.blank:,} of {counted(test.read, 'pair')} with a blank side")
-    translations, too_long = _translations(model, test, direction.target, options, progress, notes)
+    translations, too_long = _translations(
+        model, test, direction.target, options, (progress, generated), notes
+    )
     if out:
         out.write_text("".join(f"{line}\n" for line in test.spread(translations)), encoding="utf-8")
     if isinstance(other, TranslationModel):
-        other, _ = _translations(other, test, direction.target, options, progress, notes)
+        other, _ = _translations(other, test, direction.target, options, (progress, generated), notes)
     report = scored(test.pairs, translations, direction.target, other)
     title = f"{model.name}, {direction}," if len(model.directions) > 1 else model.name
     main = {score.name.lower(): score.value for score in report.scores[:1]}
@@ -233,15 +236,17 @@ def _translations(
     test: HeldOutPairs,
     to: str,
     options: TranslateOptions,
-    progress: ProgressCallback,
+    callbacks: tuple[ProgressCallback, TokenCallback],
     notes: list[str],
 ) -> tuple[list[str], int]:
     """A model's translations of the sources, and the number of sources that are too long for it."""
     sources = [pair.source for pair in test.pairs]
+    progress, generated = callbacks
     progress(0, len(sources))
     translations = []
     for one in model.translations(sources, to, batch_size=256, options=options):
         translations.append(one)
+        generated(len(one.ids))
         progress(len(translations), len(sources))
     too_long = sum(one.too_long for one in translations)
     if too_long:

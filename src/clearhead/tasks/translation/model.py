@@ -21,7 +21,7 @@ from clearhead.inspection.alignment import Aligner, WordAlignment
 from clearhead.inspection.explanation import Explanation, explain_pass
 from clearhead.models import EncoderDecoder
 from clearhead.options import as_texts, check_text
-from clearhead.tasks.evaluation import Evaluation
+from clearhead.tasks.evaluation import Evaluation, TokenCallback, ignore_tokens
 from clearhead.tasks.model import DecodingModel
 from clearhead.tasks.scoring import TextScore
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
@@ -359,12 +359,14 @@ class TranslationModel(DecodingModel):
         out: Path | str | None = None,
         columns: Columns | None = None,
         progress: ProgressCallback = ignore_progress,
+        generated: TokenCallback = ignore_tokens,
         reading: ProgressCallback = ignore_progress,
     ) -> Evaluation:
         """BLEU, chrF and TER on pairs, or on the test pairs held out in the model's folder.
 
         `against` is another model, or a file of its translations, to compare with; `out` receives the
         translations. `source` and `target` choose among several languages, `columns` among those of the file.
+        `generated` receives the number of tokens of each translation.
         """
         from clearhead.tasks.translation.evaluate import evaluate
 
@@ -379,6 +381,7 @@ class TranslationModel(DecodingModel):
             out=None if out is None else Path(out),
             options=TranslateOptions(beam=beam, length_penalty=length_penalty),
             progress=progress,
+            generated=generated,
         )
 
     def about(self) -> dict[str, Any]:
