@@ -11,6 +11,8 @@ from clearhead.models import Translator, TranslatorConfig
 from clearhead.models.engine import Engine, check_precision, usable_precision
 from clearhead.models.static_step import StepEngine
 
+VNNI = "the processor has no VNNI instructions"
+
 
 @pytest.fixture
 def model() -> Translator:
@@ -43,11 +45,13 @@ def test_an_unknown_precision_is_refused():
         check_precision("int4")
 
 
-def test_without_int8_instructions_the_next_best_is_used_and_said(model, monkeypatch, caplog):
+@pytest.mark.parametrize(("accel", "reason"), [(True, VNNI), (False, "CLEARHEAD_ACCEL is off")])
+def test_without_int8_the_next_best_is_used_and_said(accel, reason, model, monkeypatch, caplog):
     monkeypatch.setattr(int8, "supported", lambda: False)
+    monkeypatch.setattr("clearhead.models.engine.enabled", lambda: accel)
     with caplog.at_level(logging.WARNING):
         assert Engine(model, "int8").precision == "fp32"
-    assert "int8 is not available, because the processor has no VNNI instructions; using fp32" in caplog.text
+    assert f"int8 is not available, because {reason}; using fp32" in caplog.text
 
 
 def test_beyond_a_cpu_int8_becomes_bf16(model, caplog):

@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from clearhead import __version__
 from clearhead.cli import (
     answer,
+    bench,
     cache,
     caption,
     classify,
@@ -106,6 +107,7 @@ app.command("explore", cls=Command)(explore.explore)
 app.command("train", cls=Command)(train.train)
 app.command("tune", cls=Command)(tune.tune)
 app.command("evaluate", cls=Command)(evaluate.evaluate)
+app.command("bench", cls=Command)(bench.bench)
 app.command("export", cls=Command)(export.export)
 app.command("import", cls=Command)(imports.import_)
 app.command("models", cls=Command)(models.models)

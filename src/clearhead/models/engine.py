@@ -57,9 +57,17 @@ def check_precision(precision: Any) -> Precision:
 def usable_precision(precision: Precision, model: Any) -> Precision:
     """The precision, or the next best that the model's device has."""
     device = model.readout_weight.device.type
-    if precision == "int8" and not (device == "cpu" and int8.supported()):
+    if precision == "int8" and (reason := int8_problem(device)):
         fallback = "fp32" if device == "cpu" else "bf16"
-        reason = "the processor has no VNNI instructions" if device == "cpu" else "it needs a CPU"
         log.warning("precision: int8 is not available, because %s; using %s", reason, fallback)
         return fallback
     return precision
+
+
+def int8_problem(device: str) -> str:
+    """Why a type of device cannot decode in int8; empty if it can."""
+    if device != "cpu":
+        return "it needs a CPU"
+    if not enabled():
+        return "CLEARHEAD_ACCEL is off"
+    return "" if int8.supported() else "the processor has no VNNI instructions"
