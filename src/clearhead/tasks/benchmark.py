@@ -42,10 +42,10 @@ SENTENCES = (
     "I have not seen him since last summer.",
     "The children played in the garden until it became dark.",
     "Could you tell me how much these shoes cost?",
-    "Although it rained all day, we walked along the river and talked about our plans for the winter.",
+    "Although it rained all day, we went along the river and spoke about our plans for the winter.",
     "He closed the door.",
     "My sister works at a hospital in a small town near the border.",
-    "If you had told me the truth, I would have helped you to find a better solution.",
+    "If you had written to me earlier, I would have helped you to find a better solution.",
 )
 """Texts for models that have no test data of their own."""
 
