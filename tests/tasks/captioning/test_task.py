@@ -53,6 +53,21 @@ def test_a_beam_gives_several_captions_best_first(trained: Path):
         clearhead.load(trained).caption(image(), beam=2, nbest=5)
 
 
+@pytest.mark.accel
+@pytest.mark.parametrize("beam", [1, 3])
+def test_captions_are_decoded_by_a_copy_and_are_those_of_the_model(trained: Path, photos: Path, beam: int):
+    captioner = clearhead.load(trained)
+    images = sorted(photos.glob("test/*.png"))
+    assert captioner.engine is not captioner.model
+    # Steps are traced after many of them.
+    fast = [captioner.caption(images, beam=beam) for _ in range(4)][-1]
+    captioner.model.tap = lambda name, value: value
+    assert captioner.engine is captioner.model
+    plain = captioner.caption(images, beam=beam)
+    assert list(map(str, fast)) == list(map(str, plain))
+    assert [one.score for one in fast] == pytest.approx([one.score for one in plain], abs=1e-4)
+
+
 def test_evaluation_falls_with_shuffled_images(trained: Path, photos: Path):
     model = clearhead.load(trained)
     record = model.evaluate(trained, data=str(photos / "test" / "test.tsv")).record

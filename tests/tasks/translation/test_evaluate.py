@@ -1,17 +1,23 @@
 """Validation and evaluation compute the expected scores, on the pairs that the model can take."""
 
+import gc
+import weakref
 from contextlib import nullcontext
+from copy import deepcopy
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from clearhead.config import apply_overrides, parse_settings, read_toml
 from clearhead.data.batch import PairBatch
 from clearhead.data.sources.corpus import Pair
 from clearhead.errors import DataError
 from clearhead.evaluation.bleu import bleu, scores
 from clearhead.layers.layout import Padded
+from clearhead.models.engine import Engine
 from clearhead.tasks.load import load
+from clearhead.tasks.run import train
 from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.evaluate import (
     Validator,
@@ -19,6 +25,7 @@ from clearhead.tasks.translation.evaluate import (
     scored,
 )
 from clearhead.tasks.translation.options import TranslateOptions
+from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.translation.task import translation_loss
 
 PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]
@@ -38,9 +45,6 @@ def pairs(number_model) -> list[Pair]:
 
 @pytest.fixture
 def recipe(number_model):
-    from clearhead.config import apply_overrides, parse_settings, read_toml
-    from clearhead.tasks.translation.recipe import TranslationRecipe
-
     saved = read_toml(number_model / "config.toml")
     return lambda *changes: parse_settings(TranslationRecipe, apply_overrides(saved, changes))
 
@@ -95,6 +99,60 @@ def test_validation_changes_neither_weights_nor_the_random_generator(trained, pa
     assert (loss_of(validator, trained.model), validator.bleu(trained.model)) == first
     assert torch.equal(torch.get_rng_state(), state)
     assert all(map(torch.equal, weights, trained.model.parameters()))
+
+
+@pytest.fixture
+def engines(monkeypatch) -> list:
+    """Weak references to what decodes, as it is chosen."""
+    chosen, current = [], Engine.current
+
+    def recorded(self):
+        found = current(self)
+        chosen.append((weakref.ref(found), found is self.model))
+        return found
+
+    monkeypatch.setattr(Engine, "current", recorded)
+    return chosen
+
+
+@pytest.mark.accel
+def test_validation_decodes_with_a_copy_that_does_not_outlive_it(trained, pairs, recipe, engines):
+    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe())
+    validator.bleu(trained.model)
+    gc.collect()
+    assert engines
+    assert all(copy() is None and not is_model for copy, is_model in engines)
+
+
+def test_validation_finds_what_the_model_itself_finds(trained, pairs, recipe, monkeypatch):
+    model = deepcopy(trained.model)
+    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe("validation.beam=2"))
+    found = []
+    for _ in range(3):
+        found.append(validator.bleu(model))
+        with monkeypatch.context() as patch:
+            patch.setattr(Engine, "current", lambda engine: engine.model)
+            assert validator.bleu(model) == found[-1]
+        # Weights change between validations, in place, as an optimizer changes them.
+        with torch.no_grad():
+            for parameter in model.decoder.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    assert found[0] != found[1] != found[2]
+
+
+def test_training_is_the_same_with_and_without_translations_in_between(number_recipe, tmp_path):
+    ends = {}
+    for sentences in (0, 20):
+        folder = tmp_path / str(sentences)
+        folder.mkdir()
+        changes = [f"validation.sentences={sentences}", "training.validate_every=2", "training.ema_decay=0.9"]
+        saved = apply_overrides(read_toml(number_recipe(folder, steps=6)), changes)
+        for _ in train(parse_settings(TranslationRecipe, saved), folder / "run"):
+            pass
+        ends[sentences] = load(folder / "run").model.state_dict()
+        measured = (folder / "run" / "metrics.jsonl").read_text()
+        assert ("bleu" in measured) is bool(sentences)
+    assert all(torch.equal(tensor, ends[20][name]) for name, tensor in ends[0].items())
 
 
 def test_pairs_that_are_too_long_for_the_model_are_left_out(trained, pairs, recipe):

@@ -22,7 +22,7 @@ from clearhead.layers.layout import Plain
 from clearhead.models import Captioner
 from clearhead.options import Options, check_text
 from clearhead.tasks.evaluation import Evaluation
-from clearhead.tasks.model import TaskModel
+from clearhead.tasks.model import DecodingModel
 from clearhead.tasks.samples import sample_images
 from clearhead.tasks.translation.options import SearchConfig
 from clearhead.tasks.translation.pair import target_tokens
@@ -70,7 +70,7 @@ class CaptionOptions(Options):
         return replace(self, beam=beam, length_penalty=penalty)
 
 
-class CaptionModel(TaskModel):
+class CaptionModel(DecodingModel):
     """A captioner with its image processor and its tokenizer."""
 
     task = "captioning"
@@ -243,14 +243,15 @@ class CaptionModel(TaskModel):
     def _search(
         self, pixels: Tensor, options: CaptionOptions, tree: Tree | None = None
     ) -> list[list[Hypothesis]]:
-        state = self.model.start(self._inputs(pixels))
+        model = self.engine
+        state = model.start(self._inputs(pixels))
         start = torch.full((len(pixels),), BOS, device=self.device)
         forced = [prefix_ids(self.tokenizer, options.prefix)] * len(pixels)
         constraints = Constraints(start, EOS, self.model.config.max_tokens, forced, suppressed_tokens=[UNK])
         beam, penalty = options.beam or 1, options.length_penalty or 0.0
         if beam == 1 and not tree:
-            return [[one] for one in greedy_search(self.model.step, state, constraints, penalty)]
-        return beam_search(self.model.step, state, constraints, beam, penalty, options.nbest, tree)
+            return [[one] for one in greedy_search(model.step, state, constraints, penalty)]
+        return beam_search(model.step, state, constraints, beam, penalty, options.nbest, tree)
 
     def _generated(self, found: list[Hypothesis]) -> GeneratedCaption:
         nbest = tuple(
