@@ -1,5 +1,6 @@
-"""A translator in CTranslate2 translates as the original does."""
+"""A model in CTranslate2 translates or continues texts as the original does."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -12,7 +13,10 @@ import clearhead
 from clearhead.cli.export import FORMATS
 from clearhead.errors import ModelError
 from clearhead.interop.ctranslate2 import PRECISIONS, export_ctranslate2
+from clearhead.interop.huggingface import import_model
+from clearhead.tasks.benchmark import LanguageSpeed
 from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.zoo import BUILT_IN
 
 TEXTS = ["one two three", "four", "five six seven eight nine zero", "zero zero one"]
 
@@ -93,9 +97,55 @@ def test_settings_that_the_library_lacks_are_named(settings, message, write_tran
     assert not (tmp_path / "out").exists()
 
 
-def test_other_families_and_a_missing_package_are_named(babbler, number_model, tmp_path, monkeypatch):
-    with pytest.raises(ModelError, match="a gpt cannot be exported to CTranslate2, only a translator"):
-        export_ctranslate2(babbler, tmp_path / "out")
+def continued(folder: Path, prompts: list[list[int]], tokens: int) -> list[list[int]]:
+    """Greedy continuations by CTranslate2 and the tokenizer in its folder, without clearhead."""
+    names = json.loads((folder / "vocabulary.json").read_text())
+    engine = ctranslate2.Generator(str(folder), intra_threads=1, inter_threads=1)
+    found = engine.generate_batch(
+        [[names[token] for token in prompt] for prompt in prompts],
+        min_length=tokens,
+        max_length=tokens,
+        beam_size=1,
+        include_prompt_in_result=False,
+    )
+    return [one.sequences_ids[0] for one in found]
+
+
+def check_continuations(folder: Path, out: Path, prompts: list[list[int]], tokens: int) -> None:
+    ours = LanguageSpeed(clearhead.load(folder))
+    assert len(prompts) == 20
+    assert continued(out, prompts, tokens) == ours.decode(prompts, 1, (tokens, tokens))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2, untied", "llama", "llama, tied"])
+def test_a_gpt_gives_the_same_greedy_continuations(name, folders, tmp_path):
+    import_model(folders[name], tmp_path / "clearhead")
+    export_ctranslate2(tmp_path / "clearhead", tmp_path / "out")
+    prompts = torch.randint(1, 300, (20, 12), generator=torch.Generator().manual_seed(2)).tolist()
+    check_continuations(tmp_path / "clearhead", tmp_path / "out", prompts, 30)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["clearhead_model"] == "clearhead"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert tokenizer("To be")["input_ids"] == clearhead.load(tmp_path / "clearhead").encode("To be")
+
+
+def test_a_gpt_of_our_own_vocabulary_continues_alike(gpt_model, tmp_path):
+    export_ctranslate2(gpt_model, tmp_path / "out")
+    prompts = [clearhead.load(gpt_model).encode("to be or not"[first:]) for first in range(10)]
+    check_continuations(gpt_model, tmp_path / "out", prompts * 2, 16)
+
+
+@pytest.mark.parametrize("name", ["mistral", "qwen3"])
+def test_a_gpt_that_the_library_lacks_is_refused(name, folders, tmp_path):
+    import_model(folders[name], tmp_path / "clearhead")
+    setting = {"mistral": "window: 5", "qwen3": "attention.qk_norm: 'rms'"}[name]
+    with pytest.raises(ModelError, match=f"model.{setting} cannot be exported to CTranslate2"):
+        export_ctranslate2(tmp_path / "clearhead", tmp_path / "out")
+
+
+def test_other_families_and_a_missing_package_are_named(number_model, tmp_path, monkeypatch):
+    expected = "an encoder cannot be exported to CTranslate2, only a translator or a GPT"
+    with pytest.raises(ModelError, match=expected):
+        export_ctranslate2(BUILT_IN["masked-en"], tmp_path / "out")
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
     expected = r"ctranslate2 is not installed; install it: pip install 'clearhead\[export\]'"
     with pytest.raises(ModelError, match=expected):

@@ -27,6 +27,15 @@ def test_peers_translate_alike(number_model, tmp_path):
             assert found["Hugging Face fp32"] == found["clearhead fp32"]
 
 
+def test_peers_continue_alike(gpt_model, tmp_path):
+    test = SpeedTest(str(gpt_model), CPU, texts=["to be or not to be", "be to or be", "not to"])
+    list(test.prepare(tmp_path))
+    exact = {one.name: one.decode for one in test.contenders if one.name.endswith("fp32")}
+    assert len(exact) == 3, test.skipped
+    found = [decode(test.inputs, 1, test.subject.limits(test.inputs)) for decode in exact.values()]
+    assert found[0] == found[1] == found[2]
+
+
 def test_every_case_gives_rounds_for_all(number_model, tmp_path, monkeypatch):
     monkeypatch.setattr("clearhead.tasks.benchmark.PEERS", ())
     monkeypatch.setattr("clearhead.tasks.speed.WARM_UP_STEPS", 0)

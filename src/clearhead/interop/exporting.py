@@ -1,4 +1,4 @@
-"""What all exports of translators share: a model that the library supports, and the names of its tokens."""
+"""What exports to inference engines share: a model that the library supports, and the names of its tokens."""
 
 import importlib
 from collections.abc import Mapping
@@ -6,11 +6,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from torch import nn
+
 from clearhead.checkpoint import SETTINGS, Checkpoint, load_checkpoint
 from clearhead.errors import ModelError
 from clearhead.interop.architecture import flat_settings
+from clearhead.models.gpt import GPT
 from clearhead.models.translator import Translator
 from clearhead.text.tokenizer import Tokenizer
+
+NAMES: dict[type[nn.Module], str] = {Translator: "a translator", GPT: "a GPT"}
+"""What messages call the models of each family."""
 
 
 def optional_package(name: str, extra: str = "export") -> ModuleType:
@@ -24,12 +30,19 @@ def optional_package(name: str, extra: str = "export") -> ModuleType:
         ) from None
 
 
-def load_translator(folder: Path, library: str, supported: Mapping[str, tuple[Any, ...]]) -> Checkpoint:
-    """The translator in a folder, if the library supports its settings; they are given by path."""
+Supported = Mapping[str, tuple[Any, ...]]
+"""The values that a library supports, by the path of a setting."""
+
+
+def load_supported(folder: Path, library: str, families: Mapping[type[nn.Module], Supported]) -> Checkpoint:
+    """The model in a folder, if the library supports its family and its settings."""
     checkpoint = load_checkpoint(folder)
-    if not isinstance(checkpoint.model, Translator):
+    supported = families.get(type(checkpoint.model))
+    if supported is None:
         kind = getattr(getattr(checkpoint.model, "config", None), "kind", "model of its kind")
-        raise ModelError(f"{folder}: a {kind} cannot be exported to {library}, only a translator")
+        article = "an" if kind[0] in "aeiou" else "a"
+        names = " or ".join(NAMES[family] for family in families)
+        raise ModelError(f"{folder}: {article} {kind} cannot be exported to {library}, only {names}")
     settings = flat_settings(checkpoint.model.config)
     heads, width = settings["attention.heads"], settings["width"]
     for name, default in {"attention.kv_heads": heads, "attention.head_size": width // heads}.items():

@@ -2,7 +2,8 @@
 
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch.export import Dim
 
 from clearhead.files import check_new_folder
 from clearhead.interop.architecture import write_files
-from clearhead.interop.exporting import load_translator, optional_package
+from clearhead.interop.exporting import load_supported, optional_package
 from clearhead.interop.translators import write_processor
 from clearhead.layers.attention import Attention, KeyValues
 from clearhead.layers.block import Source
@@ -95,7 +96,7 @@ def export_onnx(folder: Path, out: Path) -> None:
     check_new_folder(out)
     for package in ("onnx", "onnxscript"):
         optional_package(package)
-    checkpoint = load_translator(folder, "ONNX", {})
+    checkpoint = load_supported(folder, "ONNX", {Translator: {}})
     model: Any = checkpoint.model
     for attention in model.modules():
         if isinstance(attention, Attention):
@@ -126,10 +127,9 @@ def _export(
     outputs: Sequence[str],
     path: Path,
 ) -> None:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _errors_only(logging.getLogger("torch.onnx")):
         # The exporter warns about torch's own code.
         warnings.simplefilter("ignore")
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         torch.onnx.export(
             graph.eval(),
             kwargs=dict(inputs),
@@ -141,6 +141,17 @@ def _export(
             external_data=False,
             verbose=False,
         )
+
+
+@contextmanager
+def _errors_only(logger: logging.Logger) -> Iterator[None]:
+    """Inside, a logger reports nothing but errors."""
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _unchanged(name: str, value: Tensor) -> Tensor:
