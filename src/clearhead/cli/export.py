@@ -88,9 +88,9 @@ def export(
     GPT-2, Llama, Mistral, Qwen3, BERT, RoBERTa, DistilBERT or ViT, and translators: post-norm ones as Marian,
     pre-norm ones as Pegasus.
 
-    ctranslate2 writes a translator, or a GPT such as GPT-2 or Llama, for the CTranslate2 library, which is fast
-    on CPUs and GPUs. onnx writes a translator as two graphs, for the encoder and for a step of the decoder.
-    Both formats need the extra export: pip install 'clearhead[export]'.
+    ctranslate2 writes a translator, or a GPT such as GPT-2 or Llama, for the CTranslate2 library, which is
+    fast on CPUs and GPUs. onnx writes a translator as two graphs, for the encoder and for a step of the
+    decoder. Both formats need the extra export: pip install 'clearhead[export]'.
 
     word2vec writes word vectors as a binary file (.bin) or as text (.txt, .vec).
 
