@@ -1,6 +1,7 @@
 """A model's folder: resolved settings, processor, weights and card. Loading one never runs code from it."""
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -25,6 +26,10 @@ from clearhead.retired import is_first_edition
 SETTINGS, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
 # The settings file of Hugging Face's transformers.
 HUGGINGFACE_SETTINGS = "config.json"
+# What only these libraries can run, by a file of such a folder.
+EXPORTS = {"model.bin": "a CTranslate2 model", "decoder.onnx": "an ONNX model"}
+ORIGIN = "clearhead_model"
+"""The entry of an export's config.json that names the exported model."""
 # This many numbers fit into memory anywhere; a smaller excess is reported as a wrong shape.
 SPARE = 2**26
 
@@ -74,10 +79,31 @@ def check_model_folder(folder: Path) -> None:
     """Raises ModelError for a folder without the settings of a model."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
+    check_not_exported(folder)
     if (folder / HUGGINGFACE_SETTINGS).is_file() and not (folder / SETTINGS).is_file():
         command = f"clearhead import {quote(str(folder))} --out {quote(f'runs/{folder.resolve().name}')}"
         raise ModelError(f"{folder}: is a Hugging Face model; import it first: {command}")
     _check_there(folder, SETTINGS)
+
+
+def check_not_exported(folder: Path) -> None:
+    """Raises ModelError, with the original, for a folder that only another library can run."""
+    if (folder / SETTINGS).is_file() or not (folder / HUGGINGFACE_SETTINGS).is_file():
+        return
+    for file, kind in EXPORTS.items():
+        if (folder / file).is_file():
+            name = _origin(folder / HUGGINGFACE_SETTINGS)
+            original = f"the model that it was exported from{f', {name}' if name else ''}"
+            raise ModelError(f"{folder}: is {kind}, which clearhead exports but does not run; use {original}")
+
+
+def _origin(path: Path) -> str:
+    """The name of the model that an export was made from; empty if it is unknown."""
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(settings.get(ORIGIN, "")) if isinstance(settings, dict) else ""
 
 
 def save_checkpoint(

@@ -70,6 +70,22 @@ def test_a_hugging_face_folder_is_answered_with_the_import_command(error_of, cal
         )
 
 
+def test_a_model_of_an_inference_engine_is_answered_with_the_original(error_of, call, babbler, tmp_path):
+    theirs, original = tmp_path / "theirs", shutil.copytree(babbler, tmp_path / "writer")
+    assert call("export", original, "--to", "ctranslate2", "--out", theirs).code == 0
+    expected = (
+        f"{theirs}: is a CTranslate2 model, which clearhead exports but does not run; use the model that"
+    )
+    commands = (["generate", "to", "--model", theirs], ["import", theirs, "--out", tmp_path / "new"])
+    for command in (*commands, ["bench", theirs]):
+        assert error_of(*command) == f"{expected} it was exported from, writer"
+    for content in ("{}", "not JSON"):
+        (theirs / "config.json").write_text(content)
+        assert error_of("evaluate", theirs) == f"{expected} it was exported from"
+    (theirs / "model.bin").rename(theirs / "decoder.onnx")
+    assert error_of("evaluate", theirs).startswith(f"{theirs}: is an ONNX model, which clearhead exports")
+
+
 def test_unreadable_weights_are_distinguished_from_damaged_ones(
     error_of, call, babbler, tmp_path, monkeypatch
 ):

@@ -31,12 +31,14 @@ lines = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
 Path(sys.argv[2]).write_text(json.dumps(translate([f"<2de>{line}" for line in lines])))
 """
 EXPORT = """
-import sys
+import logging, sys
 from pathlib import Path
 from clearhead.interop.onnx import export_onnx
 
+before = logging.getLogger("torch.onnx").level
 for folder in map(Path, sys.argv[1:]):
     export_onnx(folder, folder / "onnx")
+assert logging.getLogger("torch.onnx").level == before, "the level of the exporter's messages has changed"
 """
 GROUPED: dict[str, Any] = {"heads": 2, "kv_heads": 1}
 SETTINGS: list[dict[str, Any]] = [

@@ -200,6 +200,8 @@ def test_language_tags_of_marian_select_the_target(tmp_path):
     import_model(folder, tmp_path / "clearhead")
     model = clearhead.load(tmp_path / "clearhead")
     assert [str(one) for one in model.directions] == ["en-de", "en-fr"]
+    card = (tmp_path / "clearhead" / "README.md").read_text()
+    assert 'clearhead translate --model clearhead --to de "A dog runs."' in card
     theirs = transformers.MarianTokenizer.from_pretrained(folder)
     (tag,) = model.tag("fr")
     assert model.tokenizer.piece(tag) == "<2fr>"

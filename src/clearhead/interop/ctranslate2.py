@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clearhead.checkpoint import ORIGIN
 from clearhead.errors import ModelError
 from clearhead.files import check_new_folder
 from clearhead.interop.architecture import write_files
@@ -45,8 +46,6 @@ GPTS: Supported = {
     "attention.qk_norm": ("none",),
     "window": (None,),
 }
-ORIGIN = "clearhead_model"
-"""The entry of config.json that names the exported model."""
 
 
 def export_ctranslate2(folder: Path, out: Path, precision: str = "fp32") -> None:

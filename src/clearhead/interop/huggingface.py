@@ -1,6 +1,6 @@
 """Imports and exports Hugging Face folders: settings, weights and processor."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from clearhead.checkpoint import (
     CARD,
     SETTINGS,
     WEIGHTS,
+    check_not_exported,
     check_sizes,
     load_checkpoint,
     save_weights,
@@ -40,7 +41,7 @@ A {class_name}, imported from a Hugging Face folder. The licence of the original
     clearhead {command}
 """
 COMMANDS = {
-    "translation": 'translate --model {name} "A dog runs."',
+    "translation": 'translate --model {name}{to} "A dog runs."',
     "language": 'generate --model {name} "Once upon a time"',
     "masked": 'fill --model {name} "The [MASK] drinks milk."',
     "classification": 'classify --model {name} "A wonderful film."',
@@ -75,7 +76,7 @@ def import_model(folder: Path, out: Path) -> Any:
         **about_task,
     }
     write_text(out / SETTINGS, tomli_w.dumps(saved))
-    command = COMMANDS[architecture.task].format(name=out.name)
+    command = COMMANDS[architecture.task].format(name=out.name, to=_target(about_task))
     about = CARD_TEXT.format(name=out.name, class_name=architecture.class_name, command=command)
     write_text(out / CARD, about)
     processor.save(out / processor.FILE)
@@ -114,9 +115,16 @@ def export_model(folder: Path, out: Path) -> str:
     return architecture.model_type
 
 
+def _target(about_task: Mapping[str, Any]) -> str:
+    """The option that chooses a target language, if a translator writes several."""
+    targets = [corpus["target"] for corpus in about_task.get("data", {}).get("corpora", ())]
+    return f" --to {targets[0]}" if len({*targets}) > 1 else ""
+
+
 def _read_settings(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder; name one with config.json and model.safetensors")
+    check_not_exported(folder)
     if not (folder / CONFIG).is_file() and (folder / SETTINGS).is_file():
         raise ModelError(f"{folder}: already a clearhead model; use it as it is")
     if not (folder / CONFIG).is_file():

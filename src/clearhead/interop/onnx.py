@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from clearhead.checkpoint import ORIGIN
 from clearhead.files import check_new_folder
 from clearhead.interop.architecture import write_files
 from clearhead.interop.exporting import load_supported, optional_package
@@ -115,6 +116,7 @@ def export_onnx(folder: Path, out: Path) -> None:
     step = {"tokens": torch.ones(2, dtype=torch.long), **kv(KV_NAMES, 3), **kv(SOURCE_NAMES, positions)}
     settings, files = write_processor(checkpoint.processor, config)
     about = {"layers": config.decoder_layers, "heads": heads, "head_size": config.head_size}
+    about[ORIGIN] = folder.resolve().name
     write_files(out, {**files, "config.json": settings | about}, folder)
     _export(EncoderGraph(model), source, SOURCE_NAMES, out / ENCODER)
     new = (f"new_{name}" for name in KV_NAMES)
