@@ -1,102 +1,107 @@
-"""Generation speed compared with Hugging Face, in tokens per CPU-second.
+"""Generation speed on a CPU beside CTranslate2 and Hugging Face, in tokens per CPU-second.
 
-Both models have the shape of GPT-2 (124M) and the same random weights, in fp32. In turn, both continue one
-prompt greedily with a KV cache and must write the same tokens.
+All run the same random weights in the shape of GPT-2 (124M), exported by `clearhead export`. In turn, they
+continue prompts greedily with a KV cache; in fp32, they must write the same tokens.
 
-    python benchmarks/generate_cpu.py [--threads 1] [--rounds 5] [--tokens 64] [--prompt 32] [--json FILE]
+    python benchmarks/generate_cpu.py [--threads 1] [--rounds 5] [--seconds 2] [--tokens 64] [--json FILE]
 """
 
 import argparse
 import json
-import statistics
-import time
-from collections.abc import Callable
+import tempfile
 from pathlib import Path
 
 import torch
-import transformers
+from measuring import about
 
-from clearhead.accel.packing import packed_copy
-from clearhead.decoding import Constraints, DecodeLoop, most_probable
-from clearhead.interop.architectures import architecture_of
+from clearhead.checkpoint import save_checkpoint
+from clearhead.interop.ctranslate2 import export_ctranslate2
+from clearhead.interop.exporting import token_names
+from clearhead.interop.huggingface import export_model
+from clearhead.interop.peers import Exported, load_ctranslate2, load_huggingface
 from clearhead.models import GPT, GPTConfig
-from clearhead.tasks.language.sliding_window import Sliding
+from clearhead.tasks.benchmark import LanguageSpeed
+from clearhead.tasks.language.model import LanguageModel
+from clearhead.tasks.speed import Case, Decode, measure, speeds
+from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
 
-VOCABULARY = 50257
-ENDLESS = -1
-Continue = Callable[[list[int], int], list[int]]
+VOCABULARY, PROMPT, BATCHES = 50257, 32, 64
+CASES = [Case(1), Case(8)]
+OURS, PEER = "clearhead int8", "CTranslate2 int8"
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--threads", type=int, default=1)
     arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--seconds", type=float, default=2.0, help="of each model in a round, about")
     arguments.add_argument("--tokens", type=int, default=64)
-    arguments.add_argument("--prompt", type=int, default=32)
     arguments.add_argument("--json", type=Path, help="write the figures to this file")
     options = arguments.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    original = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
-    models = {"clearhead": clearhead(original), "Hugging Face generate": hugging_face(original)}
-    prompt = torch.randint(0, VOCABULARY, (options.prompt,)).tolist()
-    outputs = {name: run(prompt, 8) for name, run in models.items()}
-    assert len(set(map(tuple, outputs.values()))) == 1, "the models write different tokens"
-    rates: dict[str, list[float]] = {name: [] for name in models}
-    for _ in range(options.rounds):
-        for name, run in models.items():
-            start = time.process_time()
-            run(prompt, options.tokens)
-            rates[name].append(options.tokens / (time.process_time() - start))
-    show(rates, options.threads)
+    machine = about(torch.device("cpu"))
+    print(machine)
+    with tempfile.TemporaryDirectory() as temporary:
+        decoders = make_decoders(Path(temporary), options.threads)
+        check_equal(decoders)
+        figures = {str(case): compare(decoders, case, options) for case in CASES}
     if options.json:
-        options.json.write_text(json.dumps({"tokens": options.tokens, "rates": rates}, indent=1) + "\n")
+        record = {"about": machine, "tokens": options.tokens, "tokens per CPU-second": figures}
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
-def clearhead(original: transformers.GPT2LMHeadModel) -> Continue:
-    """Our model with the same weights, run as `LanguageModel` runs it."""
-    model = GPT(GPTConfig(), VOCABULARY).eval()
-    weight_map = architecture_of({"model_type": "gpt2"}).weights
-    tensors = {name: tensor for name, tensor in original.state_dict().items() if name != "lm_head.weight"}
-    with torch.no_grad():
-        weights = dict(model.named_parameters())
-        for name, value in weight_map.from_huggingface(model, tensors, "GPT-2").items():
-            weights[name].copy_(value)
-    model = packed_copy(model, model.readout_weight)
+def make_decoders(folder: Path, threads: int) -> dict[str, Decode]:
+    words = [f"w{number}" for number in range(VOCABULARY - 4)]
+    tokenizer = Tokenizer.train([" ".join(words)], TokenizerConfig(kind="word", vocabulary=VOCABULARY))
+    model = GPT(GPTConfig(), tokenizer.size).eval()
+    save_checkpoint(folder / "ours", model, tokenizer, {"kind": "language"})
+    export_model(folder / "ours", folder / "huggingface")
+    export_ctranslate2(folder / "ours", folder / "ctranslate2-fp32", "fp32")
+    export_ctranslate2(folder / "ours", folder / "ctranslate2-int8", "int8")
 
-    @torch.inference_mode()
-    def run(prompt: list[int], tokens: int) -> list[int]:
-        sliding = Sliding(model, len(prompt) + tokens)
-        constraints = Constraints(1, torch.tensor([prompt[-1:]]), ENDLESS, tokens)
-        loop = DecodeLoop(sliding.step, sliding.start([prompt]), constraints, most_probable)
-        for _ in loop:
-            pass
-        return loop.tokens[0].tolist()
+    def ours(precision: str) -> Decode:
+        language = LanguageModel(model, tokenizer)
+        language.precision = precision  # pyright: ignore[reportAttributeAccessIssue]
+        return LanguageSpeed(language).decode
 
-    return run
+    def exported(name: str, precision: str) -> Exported:
+        names, device = token_names(tokenizer), torch.device("cpu")
+        return Exported(folder / name, False, names, tuple(tokenizer.eos_ids), device, threads, precision)
 
-
-def hugging_face(model: transformers.GPT2LMHeadModel) -> Continue:
-    model.generation_config.eos_token_id = None
-    model.generation_config.pad_token_id = 0
-
-    @torch.inference_mode()
-    def run(prompt: list[int], tokens: int) -> list[int]:
-        result = model.generate(
-            torch.tensor([prompt]), max_new_tokens=tokens, do_sample=False, use_cache=True
-        )
-        return result[0, len(prompt) :].tolist()
-
-    return run
+    return {
+        "clearhead fp32": ours("fp32"),
+        OURS: ours("int8"),
+        "CTranslate2 fp32": load_ctranslate2(exported("ctranslate2-fp32", "fp32")),
+        PEER: load_ctranslate2(exported("ctranslate2-int8", "int8")),
+        "Hugging Face fp32": load_huggingface(exported("huggingface", "fp32")),
+    }
 
 
-def show(rates: dict[str, list[float]], threads: int) -> None:
-    first = next(iter(rates))
-    print(f"GPT-2 124M, fp32, {threads} thread(s), median of {len(rates[first])} rounds in turn\n")
-    print("| model | tokens per CPU-second | clearhead is |\n|---|---|---|")
-    for name, values in rates.items():
-        ratio = statistics.median(a / b for a, b in zip(rates[first], values, strict=True))
-        print(f"| {name} | {statistics.median(values):.1f} | {'' if name == first else f'{ratio:.2f}x'} |")
+def prompts(batches: int, rows: int) -> list[list[list[int]]]:
+    return torch.randint(4, VOCABULARY, (batches, rows, PROMPT)).tolist()
+
+
+def check_equal(decoders: dict[str, Decode]) -> None:
+    """All models write the same tokens in fp32."""
+    (batch,) = prompts(1, 4)
+    outputs = [decode(batch, 1, (8, 8)) for name, decode in decoders.items() if name.endswith("fp32")]
+    assert outputs[0] == outputs[1] == outputs[2], "the models write different tokens"
+
+
+def compare(decoders: dict[str, Decode], case: Case, options: argparse.Namespace) -> dict[str, list[float]]:
+    """The rates of all in turn."""
+    tokens, batches = options.tokens, prompts(BATCHES, case.batch)
+    limits = tokens, tokens
+    found = list(measure(decoders, batches, 1, lambda batch: limits, options.rounds, options.seconds))
+    assert all(one.tokens == one.texts * tokens for round_ in found for one in round_.values())
+    measured = speeds(found)
+    peer = measured[PEER].tokens_per_cpu_second
+    print(f"batch {case.batch}: tokens per CPU-second, median of {options.rounds}")
+    for name, speed in measured.items():
+        rate = speed.tokens_per_cpu_second
+        print(f"  {name:24}{rate:9.1f}{speed.spread(cpu=True):9.1%}{rate / peer:8.2f}x")
+    return {name: [one.tokens / one.cpu_seconds for one in some.rounds] for name, some in measured.items()}
 
 
 if __name__ == "__main__":
