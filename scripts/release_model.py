@@ -229,6 +229,7 @@ def card(
         vocabulary=recipe.tokenizer.vocabulary,
         steps=last_step(recipe, run),
         seed=recipe.training.seed,
+        copying=recipe.training.copying,
     )
 
 
