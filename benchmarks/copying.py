@@ -3,8 +3,8 @@
     python benchmarks/copying.py [MODEL] [--lines 500] [--json FILE]
 
 For each direction, lines are made from templates of its source language with a fixed seed. A line is whole if
-every item is in its translation exactly as often as in the source. "plain" is `translate`, "model" is
-`translate_document` before repairs by alignment, "document" its result.
+every item is in its translation exactly as often as in the source. "plain" is `translate` in Python, "line"
+is `clearhead translate`, "model" is `translate_document` before repairs by alignment, "document" its result.
 """
 
 import argparse
@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import clearhead
+from clearhead import TranslateOptions, Translation
+from clearhead.tasks.translation.lines import with_items
 
 TEMPLATES = {
     "en": (
@@ -143,12 +145,17 @@ def is_whole(source: str, text: str, items: list[str]) -> bool:
     return all(text.count(item) == source.count(item) for item in items)
 
 
+def count_whole(translations: list[Translation], made: list[tuple[str, list[str]]]) -> int:
+    return sum(is_whole(line, one.text, items) for one, (line, items) in zip(translations, made, strict=True))
+
+
 def measure(name: str, lines: int) -> dict[str, object]:
     """The counts of one direction."""
     model = clearhead.load(name)
     source, target = str(model.directions[0]).split("-")
     made = list(make_lines(source, lines))
     plain = model.translate([line for line, _ in made], target)
+    kept = list(with_items(plain, model, target, TranslateOptions(), lines))
     whole = model.translate_document("\n\n".join(line for line, _ in made), target)
     texts, paragraphs = whole.text.split("\n\n"), whole.paragraphs
     assert len(texts) == len(paragraphs) == len(made)
@@ -160,7 +167,8 @@ def measure(name: str, lines: int) -> dict[str, object]:
     return {
         "direction": str(model.directions[0]),
         "lines": len(made),
-        "plain": sum(is_whole(line, one.text, items) for one, (line, items) in zip(plain, made, strict=True)),
+        "plain": count_whole(plain, made),
+        "line": count_whole(kept, made),
         "model": sum(not any(one.repaired for one in sentences) for sentences in paragraphs) - len(broken),
         "document": len(made) - len(broken),
         "broken": broken,

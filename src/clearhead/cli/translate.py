@@ -72,8 +72,9 @@ def translate(
 ) -> None:
     """Translate texts, a document, or stdin line by line.
 
-    Prints one line per input line, in order; blank lines stay blank. With --nbest N, prints N lines of score,
-    tab and translation. --temperature, --top-k, --top-p and --min-p sample instead of searching.
+    Prints one line per input line, in order; blank lines stay blank. Numbers, URLs, placeholders and emoji
+    are kept. With --nbest N, prints N lines of score, tab and the model's own translation. --temperature,
+    --top-k, --top-p and --min-p sample instead of searching.
 
     A FILE with --to or --out is a document in Markdown or plain text: it is split into sentences, and its
     structure, numbers, URLs, code and placeholders are kept. With --json, prints an object per sentence.
@@ -110,12 +111,13 @@ def translate(
         translate_document(translator, document, to, out, marks, options, batch_size, json)
         return
     interactive = bool(sys.stdin) and sys.stdin.isatty()
-    translations = translator.stream(
-        utf8_arguments(texts, "text") if texts else read_lines(),
-        to,
-        batch_size=1 if interactive and not texts else batch_size,
-        options=options,
-    )
+    batch_size = 1 if interactive and not texts else batch_size
+    lines = utf8_arguments(texts, "text") if texts else read_lines()
+    translations = translator.stream(lines, to, batch_size=batch_size, options=options)
+    if nbest == 1 and not prefix and not sampling:
+        from clearhead.tasks.translation.lines import with_items
+
+        translations = with_items(translations, translator, to, options, batch_size)
     if not texts and not interactive and not sys.stdout.isatty():
         translations = _tracked(translations)
     for translation in translations:

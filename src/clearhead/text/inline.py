@@ -49,7 +49,9 @@ _FILES = (
     "zip zst"
 ).replace(" ", "|")
 _DOMAINS = "com org net edu gov io dev app info eu uk de fr at ch be nl es it ca us jp".replace(" ", "|")
-_UNITS = "km/h km kg kB KB MB GB TB kW kWh cm mm ml mg Hz kHz MHz GHz °C °F".replace(" ", "|")
+_UNITS = ("km/h km² km kg kB KB MB GB TB kWh kW cm mm m² m³ m ml l mg g min Hz kHz MHz GHz dB °C °F").replace(
+    " ", "|"
+)
 _SYMBOLS = "\u2190-\u2bff\u3030\u303d\u3297\u3299©®™\U0001f000-\U0001faff"
 _ONE_EMOJI = (
     "[\U0001f1e6-\U0001f1ff]{2}|[0-9#*]\ufe0f?\u20e3"
@@ -113,7 +115,7 @@ _PARTS: list[tuple[str, Role, str]] = [
     ("call", Role.ITEM, r"(?<![\w.])[A-Za-z_]\w{0,60}(?:\.\w{1,60}){0,5}\(\)"),
     ("option", Role.ITEM, r"(?<![\w-])--[A-Za-z][\w-]{0,40}(?:=[^\s,;]{1,60})?"),
     ("name", Role.ITEM, r"(?<![\w_])[A-Za-z0-9]{1,60}(?:_[A-Za-z0-9]{1,60}){1,9}(?!\w)"),
-    ("mention", Role.ITEM, r"(?<![\w&@#])[@#][A-Za-z_][\w-]{0,60}"),
+    ("mention", Role.ITEM, r"(?<![\w&@#])(?:[@#][A-Za-z_][\w-]{0,60}|#\d{1,12}(?!\w))"),
     ("private", Role.POINT, r"[\ue000-\uf8ff]{1,60}"),
     ("emoji", Role.POINT, _EMOJI),
     ("escape", Role.POINT, r"\\[!-/:-@\[-`{-~]"),

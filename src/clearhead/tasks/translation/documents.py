@@ -169,17 +169,33 @@ class DocumentTranslator:
         if warning := self._unspelled.warning(self.model.name or "this model", "sentence"):
             log.warning(warning)
 
+    def lines(self, texts: Sequence[str]) -> list[Document]:
+        """Texts of one line each, which have no structure of their own, all sentences in one batch."""
+        return self._documents([[Prose(text)] for text in texts])
+
     def _document(self, pieces: Sequence[Piece]) -> Document:
         """The translation of some blocks, all sentences in one batch."""
-        prose = [piece for piece in pieces if isinstance(piece, Prose)]
+        return self._documents([pieces])[0]
+
+    def _documents(self, several: Sequence[Sequence[Piece]]) -> list[Document]:
+        prose = [piece for pieces in several for piece in pieces if isinstance(piece, Prose)]
         if self._language is None and len(self._sources) > 1:
             self._language = guess_language(" ".join(piece.text for piece in prose), self._sources)
         split = [_sentences(piece.text, self._language) for piece in prose]
         everything = [unit for units, _ in split for unit in units]
         found = dict(zip(everything, self._translated(everything), strict=True))
+        own = iter(split)
+        return [self._assembled(pieces, own, found) for pieces in several]
+
+    def _assembled(
+        self,
+        pieces: Sequence[Piece],
+        own: Iterator[tuple[list[_Unit], list[str]]],
+        found: dict[_Unit, Sentence],
+    ) -> Document:
+        """Blocks with the translations of their sentences; `own` has those of each prose in turn."""
         rendered: list[str] = []
         paragraphs: list[tuple[Sentence, ...]] = []
-        own = iter(split)
         for piece in pieces:
             if isinstance(piece, str):
                 rendered.append(piece)

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -16,7 +15,7 @@ from clearhead.config import parse_settings
 from clearhead.data.progress import ProgressCallback, ignore_progress
 from clearhead.data.sources.corpus import Columns, DataPath
 from clearhead.decoding import Tree
-from clearhead.errors import ClearheadError, SettingsError, TextError
+from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.alignment import Aligner, WordAlignment
 from clearhead.inspection.explanation import Explanation, explain_pass
 from clearhead.models import EncoderDecoder
@@ -24,6 +23,7 @@ from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation, TokenCallback, ignore_tokens
 from clearhead.tasks.model import DecodingModel
 from clearhead.tasks.scoring import TextScore
+from clearhead.tasks.translation.chunks import in_chunks
 from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
 from clearhead.tasks.translation.documents import Document, DocumentTranslator
 from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
@@ -172,7 +172,7 @@ class TranslationModel(DecodingModel):
         if batch_size < 1:
             raise SettingsError(f"batch_size: {batch_size} should be at least 1")
         done, unspelled = 0, Unspelled(self.tokenizer)
-        for chunk, problem in _chunks(iter(texts), batch_size):
+        for chunk, problem in in_chunks(iter(texts), batch_size):
             for number, text in enumerate(chunk, start=done + 1):
                 check_text(text, f"text {number}")
             encoded = self.encode(chunk)
@@ -440,19 +440,3 @@ class TranslationModel(DecodingModel):
         sources = [tag + ids if ids else [] for ids in encoded]
         found = search_all(self.engine, self.tokenizer, sources, options, before)
         return [Translation.of(text, best, self.tokenizer) for text, best in zip(texts, found, strict=True)]
-
-
-def _chunks(texts: Iterator[str], size: int) -> Iterator[tuple[list[str], ClearheadError | None]]:
-    """The texts in chunks; the last one comes with the error that ended the stream, if any."""
-    while True:
-        chunk: list[str] = []
-        problem = None
-        try:
-            for text in islice(texts, size):
-                chunk.append(text)
-        except ClearheadError as error:
-            problem = error
-        if chunk or problem:
-            yield chunk, problem
-        if problem or len(chunk) < size:
-            return
