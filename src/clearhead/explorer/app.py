@@ -20,6 +20,7 @@ from clearhead.explorer.arrays import Array
 from clearhead.explorer.distribution import SamplingFilter, next_token
 from clearhead.explorer.explorable import tokenize
 from clearhead.explorer.images import samples_of, thumbnail
+from clearhead.explorer.lessons import guide
 from clearhead.explorer.library import POLL_SECONDS, DisconnectedError, Library, TraceCache, UnknownTraceError
 from clearhead.explorer.limits import BodyLimit, SecurityHeaders
 from clearhead.explorer.measures import beam, contributions, filters, gradients, lens, relevance, summaries
@@ -61,6 +62,11 @@ def _add_model_routes(router: APIRouter, library: Library) -> None:
     def model(model: str | None = None) -> Response:
         with library.using(model) as (used, name):
             return JSONResponse(architecture(used, name))
+
+    @router.get("/lessons")
+    def lessons(model: str | None = None) -> Response:
+        with library.using(model) as (used, name):
+            return JSONResponse(guide(used, name))
 
     @router.get("/tokens")
     def tokens(text: str, model: str | None = None) -> Response:
