@@ -51,6 +51,7 @@ export class HttpSource implements TraceSource {
   private readonly known = new Map<string, Promise<unknown>>();
 
   models = () => this.get<never>("api/models", {});
+  lessons = (model: string) => this.get<never>("api/lessons", { model });
   samples = (model: string) => this.get<never>("api/images", { model });
   upload = async (file: File) =>
     (

@@ -105,6 +105,7 @@ export class InlinedSource implements TraceSource {
       },
     ],
   });
+  lessons = missing;
   samples = missing;
   upload = missing;
   trace = async () => this.file.manifest;

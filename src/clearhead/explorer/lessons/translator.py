@@ -338,7 +338,7 @@ def _training(facts: Facts) -> Lesson:
                 "updates "
                 "every matrix that you have seen."
             ),
-            Line("Here the model’s own output takes the place of the reference."),
+            Line("Here the model’s own output stands in for the reference."),
         ],
         worked=["loss at a position = −log p(next token)"],
         look=[
