@@ -72,7 +72,7 @@ export const VIEWS: View[] = [
   {
     id: "relevance",
     title: "Relevance",
-    says: "what decides the class",
+    says: "what supports the class",
     show: Relevance,
     has: part("relevance"),
   },
@@ -85,7 +85,7 @@ export const VIEWS: View[] = [
   },
   { id: "projections", title: "Q, K, V", says: "x · W with real numbers", show: Projections, has: part("projection") },
   { id: "softmax", title: "Scores → softmax", says: "one row as arithmetic", show: Softmax, has: attends },
-  { id: "heads", title: "Heads", says: "all of them, by role", show: Heads, has: attends },
+  { id: "heads", title: "Heads", says: "all heads, by role", show: Heads, has: attends },
   { id: "head", title: "One head", says: "lines, matrix, text", show: Head, has: attends },
   {
     id: "cross",
@@ -97,7 +97,7 @@ export const VIEWS: View[] = [
   {
     id: "residual",
     title: "Residual stream",
-    says: "who adds how much",
+    says: "what each sub-layer adds",
     show: Residual,
     has: (trace) => trace.tensors.some((one) => one.role === "stream"),
   },
@@ -134,7 +134,7 @@ export const VIEWS: View[] = [
   {
     id: "vectors",
     title: "Vectors",
-    says: "neighbours, in context",
+    says: "neighbours and context",
     show: Vectors,
     has: ({ model }, source) =>
       source.live &&
