@@ -228,6 +228,64 @@ export interface Projection {
   output: number[];
 }
 
+/** LayerNorm or RMSNorm of one vector. */
+export interface Norm {
+  kind: "layer" | "rms";
+  input: number[];
+  mean: number | null;
+  variance: number;
+  epsilon: number;
+  gain: number[];
+  bias: number[] | null;
+  output: number[];
+}
+
+/** One number of what a sub-layer adds, as a sum, and add & norm around it. */
+interface Added {
+  matrix: string;
+  row: number[];
+  bias: number | null;
+  product: number;
+  before: number[];
+  added: number[];
+  after: number[];
+  norm_position: "pre" | "post";
+  norm: Norm | null;
+}
+
+export interface AttentionOutput extends Added {
+  weights: number[];
+  values: number[];
+  head_output: number;
+  heads: number[][];
+}
+
+export interface FeedForward extends Added {
+  input: number[];
+  unit_weight: number[];
+  unit_bias: number | null;
+  unit_input: number;
+  unit_gate: number | null;
+  /** Of one unit at all positions, and of all units at one position. */
+  activations: number[];
+  hidden: number[];
+  active: number;
+  strongest: { unit: number; activation: number; tokens: { position: number; piece: string; activation: number }[] }[];
+}
+
+export interface Readout {
+  token: { id: number; piece: string };
+  norm: Norm | null;
+  state: number[];
+  row: number[];
+  bias: number | null;
+  product: number;
+  logit: number;
+  largest: number;
+  sum: number;
+  probability: number;
+}
+
 export interface HeadSummary {
   layer: number;
   head: number;
@@ -382,6 +440,15 @@ export interface TraceSource {
     trace: Manifest,
     query: { attention: string; layer: number; head: number; position: number; part: string; dimension: number },
   ): Promise<Projection>;
+  attentionOutput(
+    trace: Manifest,
+    query: { attention: string; layer: number; head: number; position: number; dimension: number; output: number },
+  ): Promise<AttentionOutput>;
+  feedforward(
+    trace: Manifest,
+    query: { stack: string; layer: number; position: number; unit: number; output: number },
+  ): Promise<FeedForward>;
+  readout(trace: Manifest, query: { position: number; token?: number }): Promise<Readout>;
   summaries(trace: Manifest): Promise<Summaries>;
   logits(
     trace: Manifest,

@@ -40,6 +40,11 @@ export interface Selected {
   /** Which projection, and which of its numbers. */
   part: string;
   dimension: number;
+  /** A unit of a feed-forward network, and a number of the stream. */
+  unit: number;
+  output: number;
+  /** The token whose logit is shown; -1: the next one. */
+  token: number;
   edits: Intervention[];
 }
 
@@ -71,6 +76,9 @@ const START: Selected = {
   show_top_p: 1,
   part: "queries",
   dimension: 0,
+  unit: -1,
+  output: 0,
+  token: -1,
   edits: [],
 };
 

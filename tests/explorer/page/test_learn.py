@@ -73,7 +73,7 @@ def test_a_click_on_the_map_stays_in_the_lesson(opened):
     page = opened.go("learn", lesson=1)
     title = page.locator("#lesson").inner_text()
     page.locator("nav.map").get_by_role("button", name="feed-forward").first.click()
-    opened.wait_until_idle("residual")
+    opened.wait_until_idle("feedforward")
     assert page.locator("#lesson").inner_text() == title
     assert "door=learn" in page.url
     page.get_by_role("button", name="Back to “Embedding + position”").click()
