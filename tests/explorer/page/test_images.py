@@ -18,9 +18,10 @@ from .test_access import reach
 from .test_numbers import POINTED_AT, number
 from .test_views import AXE
 
-BOTH = ("patches", "looks", "embedding", "projections", "softmax", "heads", "head", "residual")
+BOTH = ("patches", "looks", "embedding", "projections", "softmax", "mix", "heads", "head")
+BOTH += ("feedforward", "residual")
 OF_A_CLASSIFIER = (*BOTH, "relevance")
-OF_A_CAPTIONER = (*BOTH, "regions", "tokens", "gradient", "logits", "beam")
+OF_A_CAPTIONER = (*BOTH, "regions", "tokens", "gradient", "readout", "logits", "beam")
 
 
 @pytest.fixture(scope="module")
