@@ -62,3 +62,9 @@ def test_the_readout_equals_python(opened, box):
     second = int(explanation["logits"][2].topk(2).indices[1])
     assert f"token={second}" in page.url
     assert shown(page, "#logit") == pytest.approx(float(explanation["logits"][2, second]), abs=1e-2)
+    # Another model has another vocabulary, so the chosen token is forgotten.
+    page.locator("header select").select_option("writer")
+    page.wait_for_function("() => location.hash.includes('model=writer')")
+    opened.wait_until_idle("readout")
+    assert "token=" not in page.url
+    assert page.locator("[role=alert]").count() == 0
