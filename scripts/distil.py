@@ -11,12 +11,13 @@ For each direction, such as en-de, OUT gets `en-de.tsv.xz`, the sentences that h
 `en-de.new.tsv.xz`, those that had none. Held-out sentences are left out. `--direction` translates one
 direction, so that several processes can share a GPU. Several teachers with one tokenizer translate
 together: each token is chosen by the mean of their probabilities. Work done is kept in OUT/parts: after
-`--minutes`, or if it was killed, run it again.
+`--minutes`, when pairs of all lengths are in OUT, or if it was killed, run it again.
 """
 
 import argparse
 import lzma
 import math
+import random
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -62,9 +63,10 @@ def main() -> None:
         sources = list(sentences[direction.source])
         if options.most:
             sources = sources[:: -(-len(sources) // options.most)]
-        if not distil(model, direction, sources, options.beam, options.out / "parts", deadline):
-            sys.exit(f"{direction}: stopped after {options.minutes:g} minutes; run it again to go on")
+        is_done = distil(model, direction, sources, options.beam, options.out / "parts", deadline)
         join(direction, options.out, known[direction])
+        if not is_done:
+            sys.exit(f"{direction}: stopped after {options.minutes:g} minutes; run it again to go on")
 
 
 class EnsembleState:
@@ -129,10 +131,12 @@ def distil(
     deadline: float,
 ) -> bool:
     """Translates the sources part by part; False if time ran out."""
-    # Parts of sentences of similar length waste little; parts are named by what they contain.
+    # Parts of sentences of similar length waste little; parts are named by what they contain. Their order is
+    # random, so that a run that is stopped early has sentences of all lengths.
     sources = sorted(sources, key=len)
-    for number, start in enumerate(range(0, len(sources), PART)):
-        part = sources[start : start + PART]
+    numbers = range(-(-len(sources) // PART))
+    for number in random.Random(1).sample(numbers, len(numbers)):
+        part = sources[number * PART : (number + 1) * PART]
         file = parts / f"{direction}.{beam}.{len(sources)}.{number:04d}.tsv"
         if file.exists():
             continue

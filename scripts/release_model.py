@@ -1,6 +1,7 @@
-"""Turns a finished run into the built-in model: quantized, measured, described and copied to the package.
+"""Turns a run, or the best of several, into the built-in model: quantized, measured and described.
 
     python scripts/release_model.py runs/en-de-fr
+    python scripts/release_model.py runs/en-de-fr runs/en-de-fr-2    (the better one on validation data)
 
 scripts/built_in_translator makes the run and calls this script.
 
@@ -9,6 +10,7 @@ The card is release_model.md, filled in with scores on held-out sentences and wi
 """
 
 import argparse
+import math
 import re
 import shutil
 import sys
@@ -25,7 +27,7 @@ from clearhead.config import read_settings
 from clearhead.data.datasets import SHIPPED
 from clearhead.tasks.export import export_int8
 from clearhead.tasks.load import load_for
-from clearhead.tasks.records import TEST, add_final, read_metrics
+from clearhead.tasks.records import FINAL, TEST, add_final, read_metrics
 from clearhead.tasks.translation import evaluate
 from clearhead.tasks.translation.data import Corpus
 from clearhead.tasks.translation.directions import Direction, file_name
@@ -98,20 +100,30 @@ class DirectionReport:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("run", type=Path, help="folder of a finished run")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", help="folders of finished runs: the one with the lowest validation loss"
+    )
     parser.add_argument(
         "--out", type=Path, default=BUILT_IN["en-de-fr"], help="folder of the model; default: in the package"
     )
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
+    for run in options.runs:
+        say(f"{run}: validation loss {final_loss(run):.4f}")
     with tempfile.TemporaryDirectory() as temporary:
         model = Path(temporary) / "en-de-fr"
-        build(options.run, model, options.device)
+        build(min(options.runs, key=final_loss), model, options.device)
         if (size := folder_size(model)) > MAX_BYTES:
             sys.exit(f"{size:,} bytes; a built-in model may have {MAX_BYTES:,}")
         shutil.rmtree(options.out, ignore_errors=True)
         shutil.copytree(model, options.out)
     say(f"{options.out}: {size:,} bytes")
+
+
+def final_loss(run: Path) -> float:
+    """The validation loss of the finished model."""
+    losses = [line["loss"] for line in read_metrics(run) if line["kind"] == FINAL]
+    return losses[-1] if losses else math.inf
 
 
 def build(run: Path, out: Path, device: str) -> None:
@@ -217,6 +229,7 @@ def card(
         vocabulary=recipe.tokenizer.vocabulary,
         steps=last_step(recipe, run),
         seed=recipe.training.seed,
+        copying=recipe.training.copying,
     )
 
 

@@ -107,6 +107,21 @@ def number_model(tmp_path_factory: pytest.TempPathFactory, number_recipe) -> Pat
 
 
 @pytest.fixture(scope="session")
+def first_edition_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small untrained translator with a tokenizer from before byte fallback."""
+    from clearhead.checkpoint import save_checkpoint
+    from clearhead.models import Translator, TranslatorConfig
+    from clearhead.text.tokenizer import Tokenizer
+
+    folder = tmp_path_factory.mktemp("first_edition") / "old"
+    tokenizer = Tokenizer.load(Path(__file__).parent / "first_edition" / "en-de-fr.tokenizer.json")
+    config = TranslatorConfig.model_validate({"preset": "tiny", "max_length": 30})
+    settings = {"kind": "translation", "data": {"source": "en", "target": "fr"}}
+    save_checkpoint(folder, Translator(config, tokenizer.size), tokenizer, settings)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def gpt_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small untrained GPT; its vocabulary is the characters of one line."""
     import tomli_w

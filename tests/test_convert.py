@@ -9,12 +9,14 @@ import pytest
 import tomli_w
 
 from clearhead import assets
-from clearhead.checkpoint import SETTINGS, load_checkpoint
+from clearhead.checkpoint import SETTINGS, load_checkpoint, save_checkpoint
 from clearhead.config import read_toml
 from clearhead.errors import ModelError, SettingsError
+from clearhead.models import build, read_config
 from clearhead.retired import ALTERNATIVES, RETIRED_SETTINGS, RETIRED_VALUES, current_name
 from clearhead.tasks.recipe import parse_recipe
 from clearhead.tasks.run import resume, train
+from clearhead.text.tokenizer import Tokenizer
 from clearhead.training.tensors import read_tree, write_tree
 
 FIRST_EDITION = Path(__file__).parent / "first_edition"
@@ -22,10 +24,21 @@ MODELS = ("en-de-fr", "shakespeare")
 
 
 @pytest.fixture(params=MODELS)
-def old(request, tmp_path) -> Path:
-    """A shipped model as the first edition had it; only its settings differ."""
-    folder = Path(shutil.copytree(assets.path(f"models/{request.param}"), tmp_path / request.param))
-    shutil.copyfile(FIRST_EDITION / f"{request.param}.toml", folder / SETTINGS)
+def current(request, tmp_path) -> Path:
+    """A model of the first edition's settings under their current names, with random weights."""
+    settings = FIRST_EDITION / "converted" / f"{request.param}.toml"
+    tokenizer = Tokenizer.load(assets.path(f"models/{request.param}") / Tokenizer.FILE)
+    folder = tmp_path / "current" / request.param
+    save_checkpoint(folder, build(read_config(read_toml(settings)["model"]), tokenizer), tokenizer)
+    shutil.copyfile(settings, folder / SETTINGS)
+    return folder
+
+
+@pytest.fixture
+def old(current, tmp_path) -> Path:
+    """The same model as the first edition had it; only its settings differ."""
+    folder = Path(shutil.copytree(current, tmp_path / current.name))
+    shutil.copyfile(FIRST_EDITION / f"{current.name}.toml", folder / SETTINGS)
     return folder
 
 
@@ -37,24 +50,21 @@ def test_an_old_folder_is_refused_with_the_command_that_converts_it(old):
     )
 
 
-def test_converting_in_place_gives_the_shipped_model(old):
+def test_converting_in_place_changes_nothing_but_the_names_of_settings(old, current):
     convert.convert(old)
-    shipped = assets.path(f"models/{old.name}")
-    for path in shipped.iterdir():
+    for path in current.iterdir():
         assert (old / path.name).read_bytes() == path.read_bytes(), path.name
     load_checkpoint(old)
     assert convert.convert(old) == f"{old}: already up to date; nothing to convert"
 
 
-def test_converting_a_copy_leaves_the_original_alone(old, tmp_path, monkeypatch, capsys):
+def test_converting_a_copy_leaves_the_original_alone(old, current, tmp_path, monkeypatch, capsys):
     before = (old / SETTINGS).read_bytes()
     monkeypatch.setattr(sys, "argv", ["convert.py", str(old), "--out", str(tmp_path / "new")])
     convert.main()
     assert capsys.readouterr().out == f"{tmp_path / 'new'}: converted\n"
     assert (old / SETTINGS).read_bytes() == before
-    assert (tmp_path / "new" / SETTINGS).read_bytes() == (
-        assets.path(f"models/{old.name}") / SETTINGS
-    ).read_bytes()
+    assert (tmp_path / "new" / SETTINGS).read_bytes() == (current / SETTINGS).read_bytes()
     with pytest.raises(SystemExit, match="2"):
         convert.main()
     assert capsys.readouterr().err.startswith(f"{tmp_path / 'new'}: already exists and is not empty")
@@ -113,7 +123,7 @@ def test_every_retired_name_leads_to_a_current_one(name):
         assert "renamed to " in problem
     assert "recipe.toml: model.hidden: renamed to model.ffn_width" in caught.value.problems
     assert "recipe.toml: training.parallel: 'copy' was renamed to 'data_parallel'" in caught.value.problems
-    parse_recipe(read_toml(assets.path(f"models/{name}") / SETTINGS))
+    parse_recipe(read_toml(FIRST_EDITION / "converted" / f"{name}.toml"))
 
 
 def test_a_gpt_has_a_context_length_where_a_translator_has_a_maximum():

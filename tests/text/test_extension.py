@@ -1,11 +1,12 @@
 """An extended tokenizer spells new text, and old text as before."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.errors import SettingsError
-from clearhead.tasks.zoo import find
 from clearhead.text.extension import Extension, extend
 from clearhead.text.kinds import PLACEHOLDERS
 from clearhead.text.normalize import normalize
@@ -21,21 +22,23 @@ CZECH = [
     "Dva muži jsou u plotny a připravují jídlo.",
 ] * 10
 NEW = ("<2cs>", *PLACEHOLDERS)
+# Of the first built-in translator: without byte fallback and placeholders.
+OLD = Path(__file__).parents[1] / "first_edition" / "en-de-fr.tokenizer.json"
 
 
 @pytest.fixture(scope="module")
-def shipped() -> Tokenizer:
-    return Tokenizer.load(find("en-fr")[0] / Tokenizer.FILE)
+def old() -> Tokenizer:
+    return Tokenizer.load(OLD)
 
 
 @pytest.fixture(scope="module")
-def extension(shipped: Tokenizer) -> Extension:
-    return extend(shipped, iter(CZECH), NEW)
+def extension(old: Tokenizer) -> Extension:
+    return extend(old, iter(CZECH), NEW)
 
 
-def test_the_shipped_tokenizer_spells_czech_after_extension(shipped: Tokenizer, extension: Extension):
+def test_an_old_tokenizer_spells_czech_after_extension(old: Tokenizer, extension: Extension):
     tokenizer = extension.tokenizer
-    assert shipped.decode(shipped.encode(CZECH[0])) != CZECH[0]
+    assert old.decode(old.encode(CZECH[0])) != CZECH[0]
     for text in [*CZECH, "žluťoučký kůň 漢字 🙂 = _ * {x}"]:
         ids = tokenizer.encode(text)
         assert UNK not in ids
@@ -43,19 +46,19 @@ def test_the_shipped_tokenizer_spells_czech_after_extension(shipped: Tokenizer, 
     assert tokenizer.pieces(tokenizer.encode("Dva muži"))[-1] == "▁muži"
 
 
-def test_old_ids_stay(shipped: Tokenizer, extension: Extension):
+def test_old_ids_stay(old: Tokenizer, extension: Extension):
     new = extension.tokenizer.vocabulary()
-    assert extension.first == shipped.size
-    assert {token: new[token] for token in shipped.vocabulary()} == shipped.vocabulary()
-    assert sorted(new.values()) == list(range(shipped.size + len(extension.parts)))
+    assert extension.first == old.size
+    assert {token: new[token] for token in old.vocabulary()} == old.vocabulary()
+    assert sorted(new.values()) == list(range(old.size + len(extension.parts)))
     assert all(
         part < extension.first + index for index, parts in enumerate(extension.parts) for part in parts
     )
 
 
 @given(text=st.text(st.sampled_from(LETTERS + PUNCTUATION + "éèàç   \n")))
-def test_text_that_could_be_spelled_has_the_same_ids(shipped: Tokenizer, extension: Extension, text: str):
-    before = shipped.encode(text)
+def test_text_that_could_be_spelled_has_the_same_ids(old: Tokenizer, extension: Extension, text: str):
+    before = old.encode(text)
     if UNK not in before:
         assert extension.tokenizer.encode(text) == before
 
@@ -66,14 +69,14 @@ def test_every_normalized_text_comes_back(extension: Extension, text: str):
     assert tokenizer.decode(tokenizer.encode(text)) == normalize(normalize(text).replace("▁", "_"))
 
 
-def test_added_special_tokens_are_special(shipped: Tokenizer, extension: Extension):
+def test_added_special_tokens_are_special(old: Tokenizer, extension: Extension):
     tokenizer = extension.tokenizer
     tag = tokenizer.special_id("<2cs>")
     assert (tag, tokenizer.placeholder_ids) == (
-        shipped.size,
-        tuple(range(shipped.size + 1, shipped.size + 9)),
+        old.size,
+        tuple(range(old.size + 1, old.size + 9)),
     )
-    assert tokenizer.special_tokens == shipped.special_tokens
+    assert tokenizer.special_tokens == old.special_tokens
     ids = tokenizer.encode("Dva <2cs> muži <p0>")
     assert tokenizer.special_ids.isdisjoint(ids)
     assert tokenizer.decode([tag, *ids, tokenizer.placeholder_ids[0]]) == "Dva <2cs> muži <p0>"
@@ -107,27 +110,27 @@ def test_letters_start_from_their_base_letter_and_subwords_from_their_parts(exte
     assert tokens[left] + tokens[right] == "▁muži"
 
 
-def test_the_number_of_new_tokens_is_limited(shipped: Tokenizer):
-    bytes_only = extend(shipped, CZECH, new_tokens=0)
-    assert bytes_only.tokenizer.size == shipped.size + 256
+def test_the_number_of_new_tokens_is_limited(old: Tokenizer):
+    bytes_only = extend(old, CZECH, new_tokens=0)
+    assert bytes_only.tokenizer.size == old.size + 256
     assert bytes_only.tokenizer.decode(bytes_only.tokenizer.encode(CZECH[0])) == CZECH[0]
-    assert extend(shipped, CZECH, new_tokens=20).tokenizer.size == shipped.size + 256 + 20
+    assert extend(old, CZECH, new_tokens=20).tokenizer.size == old.size + 256 + 20
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "character", "bytes"])
 @pytest.mark.parametrize("byte_fallback", [True, False])
 def test_every_kind_with_bytes_can_be_extended(kind: str, byte_fallback: bool):
     settings = {"kind": kind, "vocabulary": 600, "byte_fallback": byte_fallback and kind != "bytes"}
-    old = Tokenizer.train(SENTENCES, TokenizerConfig.model_validate(settings), TAGS)
-    tokenizer = extend(old, CZECH, ["<2cs>"]).tokenizer
+    trained = Tokenizer.train(SENTENCES, TokenizerConfig.model_validate(settings), TAGS)
+    tokenizer = extend(trained, CZECH, ["<2cs>"]).tokenizer
     for text in CZECH:
         assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.encode_batch(SENTENCES) == old.encode_batch(SENTENCES)
-    assert tokenizer.special_id("<2cs>") == old.size
+    assert tokenizer.encode_batch(SENTENCES) == trained.encode_batch(SENTENCES)
+    assert tokenizer.special_id("<2cs>") == trained.size
 
 
 @pytest.mark.parametrize("kind", ["word", "whitespace", "wordpiece"])
 def test_other_kinds_cannot_be_extended(kind: str):
-    old = Tokenizer.train(SENTENCES, TokenizerConfig.model_validate({"kind": kind, "vocabulary": 600}))
+    trained = Tokenizer.train(SENTENCES, TokenizerConfig.model_validate({"kind": kind, "vocabulary": 600}))
     with pytest.raises(SettingsError, match=f"tokenizer: is of kind {kind} and cannot be extended"):
-        extend(old, CZECH)
+        extend(trained, CZECH)

@@ -64,9 +64,10 @@ class Constraints:
         return force(torch.where(free, self._suppress(adjusted.log_softmax(-1)), own), forced)
 
     def _suppress(self, log_probs: Logits) -> Logits:
+        """Rules the suppressed tokens out, in place."""
         if not len(self.suppressed_tokens):
             return log_probs
-        return log_probs.index_fill(1, self.suppressed_tokens, -torch.inf)
+        return log_probs.index_fill_(1, self.suppressed_tokens, -torch.inf)
 
 
 def check_finite(best: Float[Tensor, " rows"], sentences: Rows, step: int) -> None:

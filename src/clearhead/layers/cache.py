@@ -61,7 +61,8 @@ class KVCache:
         moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero().squeeze(1)
         if len(rows) == len(self._keys) and len(moved) < MOVED_SHARE * len(rows):
             for cached in (self._keys, self._values):
-                cached[moved, :, : self.length] = cached[rows[moved], :, : self.length]
+                used = cached[:, :, : self.length]
+                used.index_copy_(0, moved, used.index_select(0, rows[moved]))
             return
         self._keys, self._values = self._keys.index_select(0, rows), self._values.index_select(0, rows)
 

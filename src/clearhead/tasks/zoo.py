@@ -74,12 +74,20 @@ def is_folder(name: str) -> bool:
     return (Path(name) / SETTINGS).is_file()
 
 
+def is_model(folder: Path) -> bool:
+    """Whether a folder has both settings and weights."""
+    return (folder / SETTINGS).is_file() and (folder / WEIGHTS).is_file()
+
+
 def find_built_in(name: str) -> tuple[Path, str | None]:
     """The folder of a built-in model and its variant, ignoring folders of the same name."""
-    names = built_in_names()
-    if name in names:
-        return names[name]
-    if not names:
+    # One after the other, because the settings of each task take time to import.
+    if name in BUILT_IN and is_model(BUILT_IN[name]):
+        return BUILT_IN[name], None
+    for folder in BUILT_IN.values():
+        if (model := describe(folder)) and name in model.variants:
+            return folder, name
+    if not (names := built_in_names()):
         raise ModelError(f"{name}: no such model folder, and no model is built in; train one: {TRAIN}")
     raise ModelError(f"{name}: no such model folder; built-in models are {', '.join(names)}")
 
@@ -96,7 +104,7 @@ def built_in_names() -> dict[str, tuple[Path, str | None]]:
 
 def describe(folder: Path) -> ModelInfo | None:
     """The description of the model in a folder; None if there is none."""
-    if not (folder / SETTINGS).is_file() or not (folder / WEIGHTS).is_file():
+    if not is_model(folder):
         return None
     try:
         settings = read_toml(folder / SETTINGS)
