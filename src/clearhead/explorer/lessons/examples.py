@@ -40,8 +40,8 @@ ENGLISH = Examples(
     Meanings(
         "bank",
         "He sat on the bank of the river.",
-        "He put his money in the bank.",
-        "On the bank of the river he sat.",
+        "He borrowed money from the bank.",
+        "Yesterday he sat on the bank of the river.",
     ),
 )
 EXAMPLES = {
