@@ -4,12 +4,15 @@ import io
 import re
 import struct
 import xml.etree.ElementTree as ElementTree
+from itertools import combinations
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
+from matplotlib.text import Text
 
 from clearhead.decoding.tree import Node
 from clearhead.errors import SettingsError
@@ -24,7 +27,8 @@ from clearhead.inspection.pictures.lens import lens_picture
 from clearhead.inspection.pictures.neighbours import Neighbours, neighbours_picture
 from clearhead.inspection.pictures.picture import readable
 from clearhead.inspection.pictures.positions import positions_picture
-from clearhead.inspection.summaries import head_roles, logit_lens
+from clearhead.inspection.pictures.residual import residual_picture
+from clearhead.inspection.summaries import ResidualContribution, head_roles, logit_lens
 from clearhead.inspection.vectors import position_similarity
 from clearhead.layers.positions import make_position, make_relative
 
@@ -47,6 +51,26 @@ def texts(svg: bytes) -> list[str]:
     """The lines of text in an SVG."""
     root = ElementTree.fromstring(svg)
     return ["".join(one.itertext()).strip() for one in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def horizontal_overlaps(picture) -> list[tuple[str, str]]:
+    """Pairs of texts that overprint each other; slanted ones have boxes that say nothing."""
+    with picture._drawable("png"):
+        canvas = FigureCanvasAgg(picture.figure)
+        canvas.draw()
+        drawn = [one for one in picture.figure.findobj(Text) if one.get_visible() and one.get_text().strip()]
+        boxes = [
+            (one.get_text(), one.get_window_extent(canvas.get_renderer()))
+            for one in drawn
+            if one.get_rotation() in (0, 90)
+        ]
+    found = []
+    for (first, one), (second, other) in combinations(boxes, 2):
+        wide = min(one.x1, other.x1) - max(one.x0, other.x0)
+        high = min(one.y1, other.y1) - max(one.y0, other.y0)
+        if wide > 2 and high > 2:
+            found.append((first, second))
+    return found
 
 
 def numbers(svg: bytes) -> list[str]:
@@ -147,8 +171,32 @@ def test_numbers_along_the_axes_are_drawn_in_every_format():
     for kind in ("svg", "png"):
         with picture._drawable(kind):
             FigureCanvasAgg(picture.figure).draw()
-            labels = [label.get_text() for label in picture.figure.axes[0].get_yticklabels()]
-        assert "10" in labels
+            panels = picture.figure.axes[:4]
+            down, across = (
+                [[label.get_text() for label in labels(axes)] for axes in panels]
+                for labels in (Axes.get_yticklabels, Axes.get_xticklabels)
+            )
+        assert "10" in down[0]
+        assert "10" in down[2]
+        assert all("10" in labels for labels in across)
+        assert any("." in label for label in down[3])
+
+
+def test_the_residual_stream_has_numbers_along_its_axes():
+    values = torch.tensor([0.2, 0.4])
+    sublayers = [
+        ResidualContribution(f"decoder.blocks.{layer}.attention", layer, values * 100, values * 100, values)
+        for layer in range(2)
+    ]
+    picture = residual_picture(SUBJECT, "decoder", sublayers)
+    for kind in ("svg", "png"):
+        with picture._drawable(kind):
+            FigureCanvasAgg(picture.figure).draw()
+            above, below = (
+                [label.get_text() for label in axes.get_yticklabels()] for axes in picture.figure.axes
+            )
+        assert 0.2 in map(float, above)
+        assert 20 in map(float, below)
 
 
 def test_drawing_is_reproducible():
@@ -175,6 +223,22 @@ def test_an_atlas_has_all_heads_of_all_layers(layers, heads):
     assert f"{layers * heads} heads" in picture.alt
 
 
+@pytest.mark.parametrize(("layers", "heads", "turned"), [(6, 4, True), (3, 4, False), (24, 2, False)])
+def test_an_atlas_has_tokens_and_the_orientation_of_the_page(layers, heads, turned):
+    picture = atlas_picture(SUBJECT, [attention(heads=heads, layer=layer) for layer in range(layers)])
+    written = texts(picture.content("svg"))
+    rows, columns = (heads, layers) if turned else (layers, heads)
+    assert all(written.count(token) == rows + columns for token in TOKENS)
+    assert ("layers across, heads down" in picture.caption) == turned
+
+
+def test_an_atlas_of_a_long_text_leaves_out_tokens_that_would_overlap():
+    many = [f"t{number}" for number in range(60)]
+    picture = atlas_picture(SUBJECT, [attention(many, heads=2, layer=layer) for layer in range(2)])
+    assert horizontal_overlaps(picture) == []
+    assert "t0" in texts(picture.content("svg"))
+
+
 def test_many_tokens_are_drawn_as_a_matrix_only():
     picture = head_picture(SUBJECT, attention([f"t{number}" for number in range(200)], heads=1), 0)
     width, height = struct.unpack(">II", picture.content("png")[16:24])
@@ -198,6 +262,15 @@ def test_cross_attention_shows_links_between_words():
     assert "agreement 0.93" in picture.alt
     assert "where the word is the decoder's input" in picture.caption
     assert texts(picture.content("svg")).count("chien") == 2
+
+
+@pytest.mark.parametrize("words", [["Hi"], ["Hi", "."], ["I", "am", "tired", "."]])
+def test_labels_of_a_short_text_do_not_overlap(words):
+    merged = torch.eye(len(words)) * 0.9
+    path = "decoder.blocks.2.cross_attention"
+    aligned = WordAlignment(path, Aligner(2, 0, False, 0.9), words, words, merged, agreements(merged))
+    assert horizontal_overlaps(cross_picture(SUBJECT, aligned)) == []
+    assert horizontal_overlaps(head_picture(SUBJECT, attention(words), 0)) == []
 
 
 def arithmetic(keys: int, scores: torch.Tensor | None = None) -> Arithmetic:

@@ -485,3 +485,22 @@ def test_word_texts_are_the_words_of_the_text(kind: str):
 def test_an_unknown_word_keeps_its_text():
     tokenizer = tokenizer_of("bpe")
     assert tokenizer.word_texts(f"{SENTENCES[0]} 我们")[-1] == "我们"
+
+
+def test_words_stay_together_in_a_text_that_was_cut_off():
+    tokenizer = trained(SENTENCES, vocabulary=300)
+    for sentence in SENTENCES:
+        ids = tokenizer.encode(sentence)
+        (whole,) = tokenizer.words([ids])
+        for end in range(1, len(ids) + 1):
+            # All words of the whole text as far as the cut.
+            ends, expected = 0, []
+            for word in whole:
+                if ends < end:
+                    expected.append(word[: end - ends])
+                ends += len(word)
+            assert tokenizer.words_of(ids[:end]) == expected
+    # Letter by letter, encoding the text again gives other ids.
+    spelled = [one for word in ("▁", "H", "u", "n", "d", "▁", "i") if (one := tokenizer.id(word)) is not None]
+    assert tokenizer.words([spelled]) == [[[number] for number in spelled]]
+    assert [len(word) for word in tokenizer.words_of(spelled)] == [5, 2]

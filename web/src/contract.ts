@@ -1,10 +1,14 @@
 // The JSON types of docs/trace.md.
 
+import type { Selected } from "./selection.svelte";
+
 export interface Token {
   id: number;
   piece: string;
   word: number | null;
   special: boolean;
+  /** Not in the vocabulary. */
+  unknown: boolean;
   next?: number | null;
   generated?: boolean;
   log_prob?: number | null;
@@ -79,6 +83,35 @@ export interface Model {
 export interface Models {
   version: string;
   models: { name: string; kind: string; input: string; loaded: boolean }[];
+}
+
+/** A line of a lesson; some hold for the lesson's own text only. */
+export interface Line {
+  text: string;
+  any_text: boolean;
+}
+
+export interface Lesson {
+  title: string;
+  view: string;
+  /** What the model reads, unless the reader has typed another text. */
+  text: string;
+  /** From the lectures. */
+  quote: string;
+  says: Line[];
+  worked: string[];
+  look: Line[];
+  /** The selection with which it opens. */
+  pick: Partial<Selected>;
+  /** The role of the head to open with, or "aligner". */
+  head: string;
+}
+
+/** The tour of a model, and example texts in its language. */
+export interface Guide {
+  text: string;
+  meanings: { word: string; first: string; second: string; moved: string };
+  lessons: Lesson[];
 }
 
 export interface Tokenized {
@@ -195,6 +228,64 @@ export interface Projection {
   output: number[];
 }
 
+/** LayerNorm or RMSNorm of one vector. */
+export interface Norm {
+  kind: "layer" | "rms";
+  input: number[];
+  mean: number | null;
+  variance: number;
+  epsilon: number;
+  gain: number[];
+  bias: number[] | null;
+  output: number[];
+}
+
+/** One number of what a sub-layer adds, as a sum, and add & norm around it. */
+interface Added {
+  matrix: string;
+  row: number[];
+  bias: number | null;
+  product: number;
+  before: number[];
+  added: number[];
+  after: number[];
+  norm_position: "pre" | "post";
+  norm: Norm | null;
+}
+
+export interface AttentionOutput extends Added {
+  weights: number[];
+  values: number[];
+  head_output: number;
+  heads: number[][];
+}
+
+export interface FeedForward extends Added {
+  input: number[];
+  unit_weight: number[];
+  unit_bias: number | null;
+  unit_input: number;
+  unit_gate: number | null;
+  /** Of one unit at all positions, and of all units at one position. */
+  activations: number[];
+  hidden: number[];
+  active: number;
+  strongest: { unit: number; activation: number; tokens: { position: number; piece: string; activation: number }[] }[];
+}
+
+export interface Readout {
+  token: { id: number; piece: string };
+  norm: Norm | null;
+  state: number[];
+  row: number[];
+  bias: number | null;
+  product: number;
+  logit: number;
+  largest: number;
+  sum: number;
+  probability: number;
+}
+
 export interface HeadSummary {
   layer: number;
   head: number;
@@ -219,7 +310,8 @@ export interface Summaries {
   images: Record<string, { side: string; reader: string; weights: number[]; rollout: number[][]; even_distance: number }>;
   aligners: {
     how: string;
-    ranked: { layer: number; head: number; score: number }[];
+    /** `reads`: it looks for the source of the word that was read, not of the one being written. */
+    ranked: { layer: number; head: number; score: number; reads: boolean }[];
     words: { source: string[]; target: string[]; links: [number, number][] };
   } | null;
   residual: Record<string, ResidualStep[]>;
@@ -241,10 +333,13 @@ export interface Logits {
   vocabulary: number;
   entropy: number;
   temperature: number;
+  /** Whether top-k or top-p filters out tokens. */
+  cuts: boolean;
   kept: number;
   kept_mass: number;
   top: Candidate[];
-  next: { id: number; piece: string; logit: number | null; probability: number; rank: number } | null;
+  /** The log-probability does not depend on the temperature. */
+  next: { id: number; piece: string; logit: number | null; probability: number; rank: number; log_prob: number | null } | null;
 }
 
 export interface Lens {
@@ -331,6 +426,7 @@ export interface TraceSource {
   /** Whether it can run a model: edit, intervene, continue. */
   readonly live: boolean;
   models(): Promise<Models>;
+  lessons(model: string): Promise<Guide>;
   samples(model: string): Promise<{ samples: string[] }>;
   upload(file: File): Promise<{ image: string }>;
   tokenize(model: string, text: string): Promise<Tokenized>;
@@ -344,6 +440,15 @@ export interface TraceSource {
     trace: Manifest,
     query: { attention: string; layer: number; head: number; position: number; part: string; dimension: number },
   ): Promise<Projection>;
+  attentionOutput(
+    trace: Manifest,
+    query: { attention: string; layer: number; head: number; position: number; dimension: number; output: number },
+  ): Promise<AttentionOutput>;
+  feedforward(
+    trace: Manifest,
+    query: { stack: string; layer: number; position: number; unit: number; output: number },
+  ): Promise<FeedForward>;
+  readout(trace: Manifest, query: { position: number; token?: number }): Promise<Readout>;
   summaries(trace: Manifest): Promise<Summaries>;
   logits(
     trace: Manifest,

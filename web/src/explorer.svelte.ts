@@ -4,6 +4,8 @@ import {
   RequestError,
   UnavailableError,
   type Attention,
+  type Guide,
+  type Lesson,
   type Manifest,
   type Models,
   type Part,
@@ -16,8 +18,6 @@ import {
 } from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
-import { lessonsFor, textOf, type Lesson } from "./learn/lessons";
-import { PROMPT, sentencesFor } from "./learn/sentences";
 import { selection, update, type Selected } from "./selection.svelte";
 
 const inlined = document.getElementById("clearhead-trace");
@@ -26,10 +26,14 @@ export const source: TraceSource = inlined ? new InlinedSource(JSON.parse(inline
 
 class Explorer {
   models = $state.raw<Models | null>(null);
+  /** The tour of the selected model. */
+  guide = $state.raw<Guide | null>(null);
   trace = $state.raw<Manifest | null>(null);
   summaries = $state.raw<Summaries | null>(null);
   busy = $state(false);
   problem = $state<string | null>(null);
+  /** The part of the page that the problem belongs to. */
+  where = $state<"page" | "text" | "edits">("page");
   /** Whether trying again may help. */
   retryable = $state(false);
   private latest = 0;
@@ -42,6 +46,7 @@ class Explorer {
   async start(): Promise<void> {
     try {
       this.models = await source.models();
+      await this.prepare();
       // A link to a lesson opens it as a click would.
       await this.run(selection.text ? {} : this.lesson()?.pick);
     } catch (error) {
@@ -57,6 +62,7 @@ class Explorer {
     this.newest = new AbortController();
     try {
       if (!this.models) this.models = await source.models();
+      await this.prepare();
       if (await this.lacksImage()) {
         if (turn === this.latest) Object.assign(this, { trace: null, summaries: null, problem: null });
         return;
@@ -71,6 +77,11 @@ class Explorer {
     } finally {
       if (turn === this.latest) this.busy = false;
     }
+  }
+
+  /** Loads the tour of the selected model. */
+  private async prepare(): Promise<void> {
+    if (source.live && !this.seesImages()) this.guide = await source.lessons(selection.model);
   }
 
   /** Whether the model reads images, and there is none to start with. */
@@ -110,25 +121,41 @@ class Explorer {
       void this.run();
       return;
     }
-    this.problem = error instanceof Error ? error.message : String(error);
+    const message = error instanceof Error ? error.message : String(error);
+    // A language model calls its text a prompt.
+    const field = /^prompt 1(?=: )/.exec(message)?.[0] ?? (error instanceof RequestError ? (error.field ?? "") : "");
+    // The position of the message shows which field it is about.
+    const plainly = field && message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message;
+    this.where = /^(text|prompt 1)$/.test(field)
+      ? "text"
+      : this.trace && selection.door === "inspect" && /^(interventions|prefix|forced)/.test(field)
+        ? "edits"
+        : "page";
+    this.problem = this.where === "page" ? message : plainly.charAt(0).toUpperCase() + plainly.slice(1);
     this.retryable = error instanceof UnavailableError || !(error instanceof RequestError);
   }
 
-  /** The text to start with: the lesson's sentence, or the first of the lectures. */
+  /** Refuses an input before it is sent. */
+  refuse(problem: string): void {
+    Object.assign(this, { problem, where: "text", retryable: false });
+  }
+
+  /** The text to start with: the lesson's, or the first of the tour. */
   first(): string {
-    const model = selection.model || (this.models?.models[0]?.name ?? "");
-    const lesson = this.lesson();
-    if (lesson) return textOf(lesson, model);
-    return this.kind() === "gpt" ? PROMPT : sentencesFor(model).windows;
+    return this.lesson()?.text ?? this.guide?.text ?? "";
   }
 
-  private lesson(): Lesson | undefined {
-    return selection.door === "learn" && source.live ? lessonsFor(this.kind())[selection.lesson] : undefined;
+  /** The lesson on the page, if there is one. */
+  lesson(): Lesson | undefined {
+    const lessons = this.guide?.lessons ?? [];
+    return selection.door === "learn" && source.live
+      ? lessons[Math.max(0, Math.min(selection.lesson, lessons.length - 1))]
+      : undefined;
   }
 
-  kind(): string {
-    const known = this.models?.models.find((one) => one.name === selection.model) ?? this.models?.models[0];
-    return known?.kind ?? "";
+  /** The view on the page: the chosen one, or that of the lesson. */
+  view(): string {
+    return selection.view || this.lesson()?.view || "tokens";
   }
 
   /** Whether the selected model reads images. */
@@ -235,11 +262,11 @@ export async function numbers(trace: Manifest, entry: TensorEntry | undefined, p
   return source.tensor(trace, entry.name, part);
 }
 
-/** The tensor's name in Python, with an index. */
+/** The tensor in Python, as the copied code can read it, with an index. */
 export function pythonName(entry: TensorEntry | undefined, layer: number | null, ...at: number[]): string {
   if (!entry) return "";
   const name = layer === null ? entry.name : entry.name.replace("*", String(layer));
-  return at.length ? `${name}[0, ${at.join(", ")}]` : name;
+  return `explanation["${name}"]${at.length ? `[${at.join(", ")}]` : ""}`;
 }
 
 /** Which cells are masked: keys after the query if attention is causal, keys outside the window. */

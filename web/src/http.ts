@@ -51,6 +51,7 @@ export class HttpSource implements TraceSource {
   private readonly known = new Map<string, Promise<unknown>>();
 
   models = () => this.get<never>("api/models", {});
+  lessons = (model: string) => this.get<never>("api/lessons", { model });
   samples = (model: string) => this.get<never>("api/images", { model });
   upload = async (file: File) =>
     (
@@ -69,6 +70,9 @@ export class HttpSource implements TraceSource {
   tensor = (trace: Manifest, name: string, part: Part) =>
     this.slab(`api/trace/${trace.id}/t/${encodeURIComponent(name)}`, { dtype: "f32", ...part });
   projection = (trace: Manifest, query: Query) => this.part<never>(trace, "projection", query);
+  attentionOutput = (trace: Manifest, query: Query) => this.part<never>(trace, "attention_output", query);
+  feedforward = (trace: Manifest, query: Query) => this.part<never>(trace, "feedforward", query);
+  readout = (trace: Manifest, query: Query) => this.part<never>(trace, "readout", query);
   summaries = (trace: Manifest) => this.part<never>(trace, "summaries", {});
   logits = (trace: Manifest, query: Query) => this.part<never>(trace, "logits", query);
   lens = (trace: Manifest) => this.part<never>(trace, "lens", { top: 3 });

@@ -105,6 +105,7 @@ export class InlinedSource implements TraceSource {
       },
     ],
   });
+  lessons = missing;
   samples = missing;
   upload = missing;
   trace = async () => this.file.manifest;
@@ -116,6 +117,9 @@ export class InlinedSource implements TraceSource {
   filters = async () => this.file.filters ?? missing();
   tokenize = missing;
   projection = missing;
+  attentionOutput = missing;
+  feedforward = missing;
+  readout = missing;
   contributions = missing;
   step = missing;
   neighbours = missing;

@@ -6,6 +6,7 @@ export type Door = "learn" | "inspect";
 
 export interface Selected {
   door: Door;
+  /** Empty: that of the lesson, or the first. */
   view: string;
   lesson: number;
   model: string;
@@ -32,12 +33,24 @@ export interface Selected {
   /** Whose next token is shown. */
   position: number;
   node: number;
+  /** The sliders of the next token. */
+  show_temperature: number;
+  show_top_k: number;
+  show_top_p: number;
+  /** Which projection, and which of its numbers. */
+  part: string;
+  dimension: number;
+  /** A unit of a feed-forward network, and a number of the stream. */
+  unit: number;
+  output: number;
+  /** The token whose logit is shown; -1: the next one. */
+  token: number;
   edits: Intervention[];
 }
 
 const START: Selected = {
   door: "learn",
-  view: "tokens",
+  view: "",
   lesson: 0,
   model: "",
   text: "",
@@ -58,6 +71,14 @@ const START: Selected = {
   key: 1,
   position: 1,
   node: -1,
+  show_temperature: 1,
+  show_top_k: 0,
+  show_top_p: 1,
+  part: "queries",
+  dimension: 0,
+  unit: -1,
+  output: 0,
+  token: -1,
   edits: [],
 };
 
@@ -107,6 +128,16 @@ export function select(change: Partial<Selected>): void {
 export function update(change: Partial<Selected>): void {
   put(change, false);
 }
+
+/** Changes the selection while a slider moves; the URL follows when it rests, because browsers limit its changes. */
+export function slide(change: Partial<Selected>): void {
+  Object.assign(selection, change);
+  clearTimeout(resting);
+  resting = setTimeout(() => put({}, false), REST_MS);
+}
+
+const REST_MS = 150;
+let resting: ReturnType<typeof setTimeout> | undefined;
 
 function put(change: Partial<Selected>, moved: boolean): void {
   Object.assign(selection, change);

@@ -8,14 +8,17 @@ import Beam from "./views/Beam.svelte";
 import Cross from "./views/Cross.svelte";
 import Embedding from "./views/Embedding.svelte";
 import Gates from "./views/Gates.svelte";
+import FeedForward from "./views/FeedForward.svelte";
 import Generate from "./views/Generate.svelte";
 import Gradient from "./views/Gradient.svelte";
 import Head from "./views/Head.svelte";
 import Heads from "./views/Heads.svelte";
 import Looks from "./views/Looks.svelte";
 import Logits from "./views/Logits.svelte";
+import Mix from "./views/Mix.svelte";
 import Patches from "./views/Patches.svelte";
 import Projections from "./views/Projections.svelte";
+import Readout from "./views/Readout.svelte";
 import Regions from "./views/Regions.svelte";
 import Relevance from "./views/Relevance.svelte";
 import Residual from "./views/Residual.svelte";
@@ -72,7 +75,7 @@ export const VIEWS: View[] = [
   {
     id: "relevance",
     title: "Relevance",
-    says: "what decides the class",
+    says: "what supports the class",
     show: Relevance,
     has: part("relevance"),
   },
@@ -85,7 +88,14 @@ export const VIEWS: View[] = [
   },
   { id: "projections", title: "Q, K, V", says: "x · W with real numbers", show: Projections, has: part("projection") },
   { id: "softmax", title: "Scores → softmax", says: "one row as arithmetic", show: Softmax, has: attends },
-  { id: "heads", title: "Heads", says: "all of them, by role", show: Heads, has: attends },
+  {
+    id: "mix",
+    title: "Attention output",
+    says: "weights · V, W_O, add & norm",
+    show: Mix,
+    has: part("projection"),
+  },
+  { id: "heads", title: "Heads", says: "all heads, by role", show: Heads, has: attends },
   { id: "head", title: "One head", says: "lines, matrix, text", show: Head, has: attends },
   {
     id: "cross",
@@ -95,9 +105,16 @@ export const VIEWS: View[] = [
     has: (trace) => trace.model.attentions.some((one) => one.kind === "cross" && !trace.images[one.keys]),
   },
   {
+    id: "feedforward",
+    title: "Feed-forward",
+    says: "units and what excites them",
+    show: FeedForward,
+    has: (trace, source) => source.live && trace.parts.includes("feedforward"),
+  },
+  {
     id: "residual",
     title: "Residual stream",
-    says: "who adds how much",
+    says: "what each sub-layer adds",
     show: Residual,
     has: (trace) => trace.tensors.some((one) => one.role === "stream"),
   },
@@ -114,6 +131,13 @@ export const VIEWS: View[] = [
     says: "of each source word",
     show: Gradient,
     has: part("gradients"),
+  },
+  {
+    id: "readout",
+    title: "Readout",
+    says: "final norm, logit, softmax",
+    show: Readout,
+    has: (trace, source) => source.live && trace.parts.includes("readout"),
   },
   { id: "logits", title: "Next token", says: "logits, filters, logit lens", show: Logits, has: part("logits") },
   {
@@ -134,7 +158,7 @@ export const VIEWS: View[] = [
   {
     id: "vectors",
     title: "Vectors",
-    says: "neighbours, in context",
+    says: "neighbours and context",
     show: Vectors,
     has: ({ model }, source) =>
       source.live &&

@@ -17,7 +17,10 @@ from clearhead.cli.options import (
 
 def explore(
     model: Annotated[str | None, argument(f"{MODEL_HELP} Default: {TRANSLATOR}.", "MODEL")] = None,
-    port: Annotated[int, option("Port of the page; 0 picks a free one.", "PORT", name="--port")] = 0,
+    port: Annotated[
+        int | None,
+        option("Port of the page; 0 picks any. Default: 8765, or the next free one.", "PORT", name="--port"),
+    ] = None,
     browser: Annotated[bool, option("Open the page in the browser.")] = True,
     device: Device = "auto",
 ) -> None:

@@ -17,9 +17,11 @@ from clearhead import __version__
 from clearhead.errors import ClearheadError
 from clearhead.explorer.architecture import architecture, position_table
 from clearhead.explorer.arrays import Array
+from clearhead.explorer.block import attention_output, feedforward, readout
 from clearhead.explorer.distribution import SamplingFilter, next_token
 from clearhead.explorer.explorable import tokenize
 from clearhead.explorer.images import samples_of, thumbnail
+from clearhead.explorer.lessons import guide
 from clearhead.explorer.library import POLL_SECONDS, DisconnectedError, Library, TraceCache, UnknownTraceError
 from clearhead.explorer.limits import BodyLimit, SecurityHeaders
 from clearhead.explorer.measures import beam, contributions, filters, gradients, lens, relevance, summaries
@@ -42,6 +44,7 @@ def make_app(library: Library, cache_bytes: int = CACHE_BYTES, hosts: tuple[str,
     _add_model_routes(api, library)
     _add_image_routes(api, library)
     _add_trace_routes(api, library, traces)
+    _add_block_routes(api, library, traces)
     _add_measure_routes(api, library, traces)
     app.include_router(api)
     _add_page(app)
@@ -61,6 +64,11 @@ def _add_model_routes(router: APIRouter, library: Library) -> None:
     def model(model: str | None = None) -> Response:
         with library.using(model) as (used, name):
             return JSONResponse(architecture(used, name))
+
+    @router.get("/lessons")
+    def lessons(model: str | None = None) -> Response:
+        with library.using(model) as (used, name):
+            return JSONResponse(guide(used, name))
 
     @router.get("/tokens")
     def tokens(text: str, model: str | None = None) -> Response:
@@ -161,6 +169,31 @@ def _add_trace_routes(router: APIRouter, library: Library, traces: TraceCache) -
         session = traces.get(key).wait()
         with library.using(session.name):
             return JSONResponse(projection(session, attention, layer, head, position, part, dimension))
+
+
+def _add_block_routes(router: APIRouter, library: Library, traces: TraceCache) -> None:
+    @router.get("/trace/{key}/attention_output")
+    def one_attention_output(
+        key: str, attention: str, layer: int, head: int, position: int, dimension: int = 0, output: int = 0
+    ) -> Response:
+        session = traces.get(key).wait()
+        with library.using(session.name):
+            found = attention_output(session, attention, layer, head, position, dimension, output)
+            return JSONResponse(found)
+
+    @router.get("/trace/{key}/feedforward")
+    def one_feedforward(
+        key: str, stack: str, layer: int, position: int, unit: int = 0, output: int = 0
+    ) -> Response:
+        session = traces.get(key).wait()
+        with library.using(session.name):
+            return JSONResponse(feedforward(session, stack, layer, position, unit, output))
+
+    @router.get("/trace/{key}/readout")
+    def one_readout(key: str, position: int, token: int | None = None) -> Response:
+        session = traces.get(key).wait()
+        with library.using(session.name):
+            return JSONResponse(readout(session, position, token))
 
 
 def _add_measure_routes(router: APIRouter, library: Library, traces: TraceCache) -> None:

@@ -5,6 +5,8 @@ from itertools import chain
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from clearhead.explorer.arrays import Array, array_of
 from clearhead.explorer.explorable import DEFAULT_ABOUT, Explorable, about, input_of
@@ -108,8 +110,14 @@ def attentions(model: Any) -> list[dict[str, Any]]:
     return found
 
 
-@torch.no_grad()
 def position_table(model: Any, positions: int) -> tuple[str, Array]:
+    """The kind and the rows of `position_rows`."""
+    kind, table = position_rows(model, positions)
+    return kind, array_of(table)
+
+
+@torch.no_grad()
+def position_rows(model: Any, positions: int) -> tuple[str, Float[Tensor, "positions columns"]]:
     """The kind and one row per position: the vector that is added.
 
     Rotary positions give cosines and sines instead, ALiBi the penalty of each distance per head.
@@ -132,7 +140,7 @@ def position_table(model: Any, positions: int) -> tuple[str, Array]:
             assert embedding is not None
             empty = torch.zeros(1, len(numbers), width_of(model) or 0, device=device)
             table = embedding.position(empty, numbers, torch.tensor([len(numbers)], device=device))[0]
-    return kind, array_of(table)
+    return kind, table
 
 
 def _position_kind(model: Any, side: str) -> str:

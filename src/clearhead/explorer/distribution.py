@@ -33,8 +33,13 @@ class SamplingFilter:
             raise SettingsError(f"top: {self.top} should be from 1 to {MAX_TOP}")
         check_sampling(self.temperature or 1.0, self.top_k, self.top_p, 0.0)
 
+    @property
+    def cuts(self) -> bool:
+        """Whether it filters out tokens."""
+        return self.temperature == 0 or self.top_k is not None or self.top_p < 1
+
     def apply(self, log_probs: Tensor) -> Tensor:
-        """The probabilities to sample from; 0 for tokens that are filtered out."""
+        """The log-probabilities to sample from, not normalized; -∞ for tokens that are filtered out."""
         rows = log_probs[None]
         if self.temperature == 0:
             rows = keep_top_k(rows, 1)
@@ -42,7 +47,7 @@ class SamplingFilter:
             rows = keep_top_k(rows, self.top_k)
         if self.top_p < 1:
             rows = keep_top_p(rows, self.top_p)
-        return rows[0].softmax(-1)
+        return rows[0]
 
 
 def distribution(
@@ -52,11 +57,16 @@ def distribution(
     following: int | None,
     suppressed_tokens: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """One position's logits as JSON; `following` is the next token. Suppressed tokens are never sampled."""
+    """One position's logits as JSON; `following` is the next token. Suppressed tokens are never sampled.
+
+    All probabilities are at the temperature; the log-probability of the next token is the model's own.
+    """
     logits = logits.float()
     log_probs = (logits / (chosen.temperature or 1.0)).log_softmax(-1)
     never = torch.tensor(suppressed_tokens, dtype=torch.long, device=log_probs.device)
-    probabilities, kept = log_probs.exp(), chosen.apply(log_probs.index_fill(0, never, -torch.inf))
+    left = chosen.apply(log_probs.index_fill(0, never, -torch.inf))
+    # Not by probability: at a low temperature, that of a token which no filter cuts may round to 0.
+    probabilities, kept, sampling = log_probs.exp(), left > -torch.inf, left.softmax(-1)
     best = probabilities.topk(min(chosen.top, len(logits))).indices.tolist()
 
     def token(number: int) -> dict[str, Any]:
@@ -67,16 +77,20 @@ def distribution(
             "probability": float(probabilities[number]),
         }
 
-    sampled = {one: {"sampling_probability": float(kept[one]), "kept": bool(kept[one] > 0)} for one in best}
-    rank = None if following is None else int((logits > logits[following]).sum())
+    sampled = {one: {"sampling_probability": float(sampling[one]), "kept": bool(kept[one])} for one in best}
+    following_token = None
+    if following is not None:
+        rank, log_prob = int((logits > logits[following]).sum()), logits.log_softmax(-1)[following]
+        following_token = {**token(following), "rank": rank, "log_prob": finite(float(log_prob))}
     return {
         "vocabulary": len(logits),
         "entropy": float(entropy(probabilities)),
         "temperature": chosen.temperature,
-        "kept": int((kept > 0).sum()),
-        "kept_mass": min(float(probabilities[kept > 0].sum()), 1.0),
+        "cuts": chosen.cuts,
+        "kept": int(kept.sum()),
+        "kept_mass": min(float(probabilities[kept].sum()), 1.0),
         "top": [{**token(one), **sampled[one]} for one in best],
-        "next": None if following is None else {**token(following), "rank": rank},
+        "next": following_token,
     }
 
 

@@ -67,7 +67,13 @@ def tokenize(model: Explorable, text: str) -> dict[str, Any]:
         "text": text,
         "normalized": tokenizer.normalized(text),
         "tokens": [
-            {"id": one.id, "piece": one.piece, "word": one.word, "special": one.special}
+            {
+                "id": one.id,
+                "piece": one.piece,
+                "word": one.word,
+                "special": one.special,
+                "unknown": one.unknown,
+            }
             for one in text_tokens(tokenizer, ids)
         ],
         "count": len(ids),

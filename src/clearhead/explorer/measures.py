@@ -20,8 +20,9 @@ from clearhead.inspection.summaries import entropy, mean_distance, role_strength
 from clearhead.models.anatomy import AttentionPart
 
 HOW = (
-    "Heads are ranked by how far the words of both texts choose each other in a head’s weights, with "
-    "subwords merged and special tokens left out: 1 if words pair off, near 0 if the head attends evenly."
+    "A head ranks high if the words of both texts choose each other by its weights: 1 if they pair off, "
+    "near 0 "
+    "if it attends evenly. Subwords are merged and special tokens left out."
 )
 MAX_ROLLOUT = 128
 """The most positions for which rollout is sent as JSON."""

@@ -6,7 +6,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 import uvicorn
@@ -18,6 +18,9 @@ from clearhead.explorer.library import Library
 from clearhead.explorer.limits import MAX_BYTES
 
 HOST = "127.0.0.1"
+PORT = 8765
+"""The port of the page unless another is given; if it is taken, the next free one."""
+NEXT_PORTS = 100
 MAX_PORT = 65_535
 START_SECONDS = 30
 """Time limit for a background server to start."""
@@ -45,10 +48,10 @@ class Server(uvicorn.Server):
 
 
 def serve(
-    models: Models, device: torch.device | str, port: int, ready: Callable[[str], None], browser: bool
+    models: Models, device: torch.device | str, port: int | None, ready: Callable[[str], None], browser: bool
 ) -> None:
-    """Serves until interrupted; `ready` receives the page's address."""
-    with bind(port) as listener:
+    """Serves until interrupted, at `PORT` or the next free one by default; `ready` receives the address."""
+    with bind_next(PORT) if port is None else bind(port) as listener:
         address = _address(listener)
 
         def opened() -> None:
@@ -103,10 +106,19 @@ def bind(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen()
     except OSError as error:
         listener.close()
         raise SettingsError(f"--port {port}: {error.strerror}; choose another, or 0 for any") from None
     return listener
+
+
+def bind_next(port: int) -> socket.socket:
+    """A socket on loopback at this port, or at the next free one."""
+    for number in range(port, port + NEXT_PORTS):
+        with suppress(SettingsError):
+            return bind(number)
+    return bind(0)
 
 
 def _address(listener: socket.socket) -> str:

@@ -224,6 +224,8 @@ class TraceSession:
             "beam": explanation.tree is not None,
             "contributions": predicts and "weights" in roles,
             "projection": {"embedding", "stream"} <= roles,
+            "feedforward": {"embedding", "stream"} <= roles and _has_feedforward(self.model),
+            "readout": {"embedding", "stream", "states"} <= roles and hasattr(self.model, "readout_weight"),
             "relevance": explanation.relevance is not None,
             "filters": found.patch_embedding is not None,
         }
@@ -253,6 +255,13 @@ class TraceSession:
                 for one in getattr(found, "nbest", ())
             ],
         }
+
+
+def _has_feedforward(model: Any) -> bool:
+    """Whether the blocks of all stacks have feed-forward networks with two matrices."""
+    blocks = [model.get_submodule(stack.path).blocks[0] for stack in model.anatomy().stacks]
+    networks = [getattr(block, "feedforward", None) for block in blocks]
+    return all(hasattr(one, "inner") and hasattr(one, "outer") for one in networks)
 
 
 def _predicted(explanation: Explanation) -> list[Token]:

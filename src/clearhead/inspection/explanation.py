@@ -39,6 +39,8 @@ class Token:
     """Of the next token."""
     generated: bool = False
     """Whether the model generated it."""
+    unknown: bool = False
+    """Whether it stands for text that is not in the vocabulary."""
 
     @property
     def special(self) -> bool:
@@ -243,9 +245,13 @@ def text_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     specials = {*tokenizer.special_ids, tokenizer.bos_id, *tokenizer.eos_ids} - {UNK}
     first = next((position for position, number in enumerate(ids) if number not in specials), len(ids))
     words: list[int | None] = [None] * first
-    for number, word in enumerate(tokenizer.words([ids[first:]])[0]):
+    for number, word in enumerate(tokenizer.words_of(ids[first:])):
         words += [None if one in specials else number for one in word]
-    return [Token(*each) for each in zip(ids, tokenizer.pieces(ids), words, strict=True)]
+    pieces = tokenizer.pieces(ids)
+    return [
+        Token(number, piece, word, unknown=number == UNK)
+        for number, piece, word in zip(ids, pieces, words, strict=True)
+    ]
 
 
 def patch_tokens(image: PatchImage) -> list[Token]:

@@ -259,6 +259,40 @@ class Tokenizer:
         grouped = [_grouped(ids, one.ids, one.word_ids) for ids, one in zip(expanded, encoded, strict=True)]
         return [[self._collapsed(word) for word in words] for words in grouped]
 
+    def words_of(self, ids: Sequence[int]) -> list[list[int]]:
+        """Ids grouped by word, even if encoding their text gives other ids, as for a text that was cut off.
+
+        Words are those of the encoding as far as both agree. After that a word begins with a space, and
+        punctuation is a word.
+        """
+        special = self.special_ids
+        (grouped,) = self.words([ids])
+        if len(grouped) < len(ids):
+            return grouped
+        text = self._inner.decode([number for number in ids if number not in special])
+        encoded = self._inner.encode(text, add_special_tokens=False)
+        again, numbers = encoded.ids, encoded.word_ids
+        groups: list[list[int]] = []
+        agrees = True
+        for position, number in enumerate(ids):
+            agrees = agrees and again[position : position + 1] == [number]
+            if position == 0:
+                new = True
+            elif agrees:
+                new = numbers[position] != numbers[position - 1]
+            else:
+                last = ids[position - 1]
+                new = last in special or number in special or self._begins_word(last, number)
+            if new:
+                groups.append([])
+            groups[-1].append(number)
+        return groups
+
+    def _begins_word(self, last: int, number: int) -> bool:
+        """Whether a token begins a word after another: with a space, or where punctuation begins or ends."""
+        before, piece = self.piece(last).lstrip("▁ "), self.piece(number)
+        return piece.startswith(("▁", " ")) or (bool(before) and before[-1].isalnum() != piece[:1].isalnum())
+
     def split_words(self, text: str) -> list[str]:
         """The words of a text before they are split into tokens, in the form that tokens have."""
         inner = self._inner

@@ -41,7 +41,7 @@ def test_a_text_that_is_too_long_is_refused_and_the_next_one_works(opened):
 def test_a_text_of_any_length_is_counted_while_typing(opened):
     page = opened.go(view="tokens", text="I am tired.")
     page.locator("#raw").fill("word " * 20_000)
-    page.get_by_text("20000 tokens, at most 254").wait_for()
+    page.get_by_text("20,000 tokens, at most 254").wait_for()
     assert page.locator("[role=alert]").count() == 0
 
 

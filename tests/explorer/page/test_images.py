@@ -18,9 +18,10 @@ from .test_access import reach
 from .test_numbers import POINTED_AT, number
 from .test_views import AXE
 
-BOTH = ("patches", "looks", "embedding", "projections", "softmax", "heads", "head", "residual")
+BOTH = ("patches", "looks", "embedding", "projections", "softmax", "mix", "heads", "head")
+BOTH += ("feedforward", "residual")
 OF_A_CLASSIFIER = (*BOTH, "relevance")
-OF_A_CAPTIONER = (*BOTH, "regions", "tokens", "gradient", "logits", "beam")
+OF_A_CAPTIONER = (*BOTH, "regions", "tokens", "gradient", "readout", "logits", "beam")
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +157,7 @@ def test_a_map_under_the_pointer_shows_the_weights_of_python(opened, models, sam
         expected = weights[0, position] if before else weights.mean(0)[position]
         assert value == pytest.approx(float(expected), abs=6e-5)
         pointed = page.locator(".hint code").inner_text()
-        assert pointed.startswith(f"{path}.1.attention.weights[0, 1")
+        assert pointed.startswith(f'explanation["{path}.1.attention.weights"][1')
 
 
 def test_rollout_and_distances_on_the_page_equal_python(opened, models, samples):
@@ -239,7 +240,7 @@ def test_the_region_of_each_written_word_is_that_of_python(opened, models, sampl
     page.mouse.move(box["x"] + box["width"] * 2.5 / 4, box["y"] + box["height"] * 0.5 / 4)
     name, value = page.wait_for_function(POINTED_AT, arg=None).json_value()
     assert number(value) == pytest.approx(float(weights[:, 1, 2].mean()), abs=6e-5)
-    assert name == "mean over heads of decoder.blocks.1.cross_attention.weights"
+    assert name == 'mean over heads of explanation["decoder.blocks.1.cross_attention.weights"]'
 
 
 def test_a_file_of_an_image_opens_without_a_server(browser, models, samples, tmp_path, watched):

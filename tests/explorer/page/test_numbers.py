@@ -46,18 +46,20 @@ def test_weights_on_the_page_equal_python(opened, box, attention, path):
 
 
 def test_the_tooltip_has_four_digits_and_the_python_name(opened, box):
-    explanation = box.explain(TEXT)
+    names = {"explanation": box.explain(TEXT)}
     page = opened.go(view="head", text=TEXT, attention="cross", layer=2, head=1)
-    box_of_matrix = page.locator("[data-view=head] canvas").first.bounding_box()
+    matrix = page.locator("[data-view=head] canvas").first
+    matrix.scroll_into_view_if_needed()
+    box_of_matrix = matrix.bounding_box()
     pointed = None
     for part in (0.3, 0.45, 0.6, 0.75):
         x = box_of_matrix["x"] + part * box_of_matrix["width"]
         page.mouse.move(x, box_of_matrix["y"] + part * box_of_matrix["height"])
         pointed, value = page.wait_for_function(POINTED_AT, arg=pointed).json_value()
-        name, at = pointed.split("[0, ")
-        index = tuple(int(one) for one in at.removesuffix("]").split(", "))
         assert len(value.split(".")[1]) == 4
-        assert number(value) == pytest.approx(float(explanation[name][index]), abs=6e-5)
+        # The name is Python that works after the copied code.
+        assert number(value) == pytest.approx(float(eval(pointed, names)), abs=6e-5)
+        assert "explanation = model.explain(" in page.locator("#python").text_content()
 
 
 def test_the_output_and_the_next_probability_equal_python(opened, box):
@@ -80,7 +82,7 @@ def test_gates_on_the_page_equal_python(opened):
     gate = recurrent_translator(cell="lstm").explain("the dog runs")["encoder.layers.1.forget_gate"][1, 2]
     assert number(page.locator("#gate-mean").inner_text()) == pytest.approx(float(gate.mean()), abs=6e-5)
     shown = page.locator("[data-view=gates] .readout")
-    assert shown.locator("code").inner_text() == "encoder.layers.1.forget_gate[0, 1, 2, 0]"
+    assert shown.locator("code").inner_text() == 'explanation["encoder.layers.1.forget_gate"][1, 2, 0]'
     assert number(shown.locator("b").inner_text()) == pytest.approx(float(gate[0]), abs=6e-5)
 
 

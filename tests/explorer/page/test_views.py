@@ -14,7 +14,8 @@ from ..test_without_attention import BigramsInUse
 TEXT = "The dog runs through the big garden."
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 LONG = " ".join(f"word{number % 100}" for number in range(511))
-BOTH = ("tokens", "embedding", "projections", "softmax", "heads", "head", "residual", "logits", "generate")
+BOTH = ("tokens", "embedding", "projections", "softmax", "mix", "heads", "head", "feedforward", "residual")
+BOTH += ("readout", "logits", "generate")
 OF_A_TRANSLATOR = (*BOTH, "cross", "gradient", "beam", "vectors")
 WITHOUT_STACKS = ("tokens", "embedding", "gates", "gradient", "logits", "beam", "generate")
 CASES = {

@@ -13,6 +13,10 @@ export const percent = (value: number): string => {
   return `${share >= 10 ? share.toFixed(1) : share >= 0.1 ? share.toFixed(2) : share.toPrecision(2)} %`;
 };
 
+/** A number with its noun: 1 token, 2 tokens. */
+export const counted = (count: number, one: string, several = `${one}s`): string =>
+  `${count.toLocaleString("en")} ${count === 1 ? one : several}`;
+
 export const dot = (a: ArrayLike<number>, b: ArrayLike<number>): number => {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i] * b[i];

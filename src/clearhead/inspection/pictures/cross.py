@@ -11,9 +11,11 @@ from clearhead.inspection.pictures.context import AttentionView, PictureContext,
 from clearhead.inspection.pictures.head import CELL, draw_head
 from clearhead.inspection.pictures.matrix import MAX_NUMBERED
 from clearhead.inspection.pictures.picture import Picture, make_picture
-from clearhead.inspection.pictures.style import HEADS, SMALL, TINY
+from clearhead.inspection.pictures.style import FAINT, HEADS, SMALL, TINY
 
 MARK = "#d55e00"
+MIN_WIDTH = 6.6
+"""Inches that hold the title beside the legend."""
 MAX_CURVED = 40
 """Longer texts are drawn as a matrix only."""
 
@@ -35,7 +37,7 @@ def cross_picture(subject: Subject, words: WordAlignment) -> Picture:
     def draw(figure: Figure) -> None:
         attention = AttentionView(words.name, words.weights[None], words.target, words.source)
         axes = draw_head(figure, words.weights, attention, HEADS[aligner.head % len(HEADS)], curved)
-        axes.set_ylabel("target word ↓ attends to source word →", fontsize=SMALL)
+        axes.set_xlabel("target word ↓ attends to source word →", fontsize=SMALL, color=FAINT)
         _mark(axes, words)
         figure.legend(handles=_legend(), loc="outside upper right", fontsize=TINY, frameon=False)
 
@@ -47,7 +49,7 @@ def cross_picture(subject: Subject, words: WordAlignment) -> Picture:
     )
     alt = f"Word alignment by {words.name}, agreement {aligner.agreement:.2f}: {str(words) or 'no links'}."
     size = (
-        max(CELL * columns + 1.7, 2.6) + (2.8 if curved else 0.8),
+        max(CELL * columns + 1.7 + (2.8 if curved else 0.8), MIN_WIDTH),
         max(3.0, CELL * max(rows, 0.7 * columns) + 1.8),
     )
     return make_picture(f"{words.name}: words aligned", draw, size, caption, alt)

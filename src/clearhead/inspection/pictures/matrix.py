@@ -74,7 +74,8 @@ def label_tokens(axes: Axes, queries: Sequence[str], keys: Sequence[str]) -> Non
         step = max(1, -(-count // MAX_LABELS))
         for position, tick in enumerate(axis.get_ticklabels()):
             tick.set_visible(position % step == 0)
-    axes.set_ylabel("query ↓ attends to key →", fontsize=style.SMALL, color=style.FAINT)
+    # Below, where it has room even if the matrix is low.
+    axes.set_xlabel("query ↓ attends to key →", fontsize=style.SMALL, color=style.FAINT)
 
 
 def write_numbers(axes: Axes, weights: Cells, masked: Masked | None) -> None:

@@ -85,6 +85,7 @@ def positions_picture(model: str, table: PositionSimilarity | None) -> Picture:
         _curves(panels[1], table, column)
         panels[1].set_xlabel(f"{row} →", fontsize=SMALL)
         _heat(figure, panels[2], table.similarity)
+        panels[2].set_ylabel("position ↓", fontsize=SMALL)
         panels[2].set_title(f"{measure} between positions", fontsize=SMALL, color=FAINT)
         _from_positions(panels[3], table)
         for axes in panels:
