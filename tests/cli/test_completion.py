@@ -63,5 +63,6 @@ def test_models_are_the_built_in_ones_and_those_of_this_folder_and_runs(tmp_path
     assert completions("translate", "--model", "runs/", folder=tmp_path) == ["runs/first"]
 
 
-def test_the_completion_script_is_shown(call):
+def test_the_completion_script_is_shown(call, monkeypatch):
+    monkeypatch.setattr("shellingham.detect_shell", lambda *_: ("bash", "/bin/bash"))
     assert "_CLEARHEAD_COMPLETE=complete_" in call("--show-completion").out

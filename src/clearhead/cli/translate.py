@@ -114,7 +114,8 @@ def translate(
     batch_size = 1 if interactive and not texts else batch_size
     lines = utf8_arguments(texts, "text") if texts else read_lines()
     translations = translator.stream(lines, to, batch_size=batch_size, options=options)
-    if nbest == 1 and not prefix and not sampling:
+    # A model without placeholders may have learned to change numbers, such as 3 to three.
+    if nbest == 1 and not prefix and not sampling and translator.tokenizer.placeholder_ids:
         from clearhead.tasks.translation.lines import with_items
 
         translations = with_items(translations, translator, to, options, batch_size)

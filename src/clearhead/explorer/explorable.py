@@ -59,10 +59,15 @@ def tokenizer_of(model: Explorable) -> Tokenizer:
     return tokenizer
 
 
+def text_ids(model: Explorable, text: str) -> list[int]:
+    """The ids of a text as the model reads it: a translator without white space at its ends."""
+    own = getattr(model, "text_ids", None)
+    return own(text) if own else tokenizer_of(model).encode(text)
+
+
 def tokenize(model: Explorable, text: str) -> dict[str, Any]:
     """The tokens of a text, whether it fits the model or not."""
-    tokenizer = tokenizer_of(model)
-    ids = tokenizer.encode(text)
+    tokenizer, ids = tokenizer_of(model), text_ids(model, text)
     return {
         "text": text,
         "normalized": tokenizer.normalized(text),

@@ -16,7 +16,7 @@ from clearhead.explorer.architecture import architecture, device_of
 from clearhead.explorer.arrays import Array, array_of, max_pool, select
 from clearhead.explorer.catalogue import Entry, catalogue, pattern_of
 from clearhead.explorer.distribution import SamplingFilter, distribution
-from clearhead.explorer.explorable import Explorable, about, explain_options, input_of
+from clearhead.explorer.explorable import Explorable, about, explain_options, input_of, text_ids
 from clearhead.explorer.images import ImageStore, find_image
 from clearhead.explorer.interventions import Edits, as_python, parse_edits
 from clearhead.explorer.pending import PendingTrace
@@ -335,5 +335,5 @@ def check_length(model: Explorable, text: str) -> None:
     tokenizer, limit = getattr(model, "tokenizer", None), about(model)["max_tokens"]
     if tokenizer is None or limit is None:
         return
-    if (length := len(tokenizer.encode(text))) > limit:
+    if (length := len(text_ids(model, text))) > limit:
         raise TextError(f"text: {length} tokens, but the model takes at most {limit}; shorten it")

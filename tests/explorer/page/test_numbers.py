@@ -131,7 +131,7 @@ def python_of(page) -> str:
 
 
 def test_muting_changes_the_translation_undo_restores_it_and_python_does_the_same(opened, box):
-    page = opened.go(view="head", text="I closed the windows.", attention="cross", layer=0)
+    page = opened.go(view="head", text="I have never been so tired in my life.", attention="cross", layer=0)
     plain = page.locator("#output").inner_text()
     for head in range(4):
         page.get_by_role("button", name=f"mute head {head}", exact=True).click()

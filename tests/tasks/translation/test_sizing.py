@@ -125,7 +125,7 @@ def test_a_run_that_starts_from_a_model_has_its_architecture_and_tokenizer(tmp_p
     start = load_checkpoint(BUILT_IN["en-de-fr"])
     assert fitted.recipe.model == start.model.config.model_copy(update={"dropout": 0.2})
     assert fitted.recipe.tokenizer == start.processor.config
-    assert "model: width 256, ffn_width 1024, 6 + 3 layers, 4 heads, dropout 0.2" in fitted.choices()
+    assert f"model: {start.model.config.summary}, dropout 0.2" in fitted.choices()
 
 
 @pytest.mark.parametrize(

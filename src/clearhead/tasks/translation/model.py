@@ -93,6 +93,10 @@ class TranslationModel(DecodingModel):
         """The ids of texts, which are normalized as the training pairs were; without a tag."""
         return self.tokenizer.encode_batch(list(map(normalize, texts)))
 
+    def text_ids(self, text: str) -> list[int]:
+        """The ids of a text of any length, without a tag."""
+        return self.encode([text])[0]
+
     @overload
     def translate(
         self,
