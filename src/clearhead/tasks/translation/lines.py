@@ -10,7 +10,7 @@ from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.options import TranslateOptions
 from clearhead.tasks.translation.search import Translation
 from clearhead.text.capitals import in_capitals
-from clearhead.text.inline import MARKS, Core, find_parts, take_apart
+from clearhead.text.inline import MARKS, find_parts, take_apart
 from clearhead.text.placeholders import Written
 
 # Only letters, spaces and common punctuation: nothing that could get lost.
@@ -39,6 +39,7 @@ def with_items(
 
 
 def _needs_care(translation: Translation) -> bool:
+    """Whether a translation lost an item or a mark, or its source is in capitals."""
     source = translation.source
     if _PLAIN.fullmatch(source) and source.upper() != source:
         return False
@@ -46,8 +47,8 @@ def _needs_care(translation: Translation) -> bool:
     items = tuple(part for part in parts if part.role not in MARKS)
     marks = (part.text for part in parts if part.role in MARKS)
     is_lost = bool(Written(source, (), items).missing(translation.text))
-    return is_lost or any(mark not in translation.text for mark in marks) or in_capitals(_core(source))
-
-
-def _core(text: str) -> Core:
-    return take_apart(text, find_parts(text))
+    return (
+        is_lost
+        or any(mark not in translation.text for mark in marks)
+        or in_capitals(take_apart(source, parts))
+    )
