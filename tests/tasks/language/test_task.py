@@ -7,16 +7,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from clearhead.assets import recipe_path
 from clearhead.checkpoint import WEIGHTS
-from clearhead.config import apply_overrides
+from clearhead.config import apply_overrides, read_toml
 from clearhead.data.batching.crops import PackedTexts, TextBatchingConfig
 from clearhead.data.delimited import DelimitedDocuments
+from clearhead.data.sources.corpus import read_pairs
 from clearhead.data.sources.documents import read_documents
 from clearhead.data.store import PairStore, TextStore
 from clearhead.errors import DataError, SettingsError, TextError
 from clearhead.models import GPT, GPTConfig
 from clearhead.tasks.events import Note, Started, Validation
-from clearhead.tasks.language.data import Instructions
+from clearhead.tasks.language.data import Instructions, TextCorpus
 from clearhead.tasks.language.evaluate import text_perplexity
 from clearhead.tasks.language.recipe import LanguageRecipe, TextConfig
 from clearhead.tasks.language.task import language_loss
@@ -336,3 +338,26 @@ def test_too_little_text_is_refused(tmp_path):
     data = {"train": [str(tmp_path / "one.jsonl")], "template": "{prompt}{answer}"}
     with pytest.raises(DataError, match="only 1 distinct prompts with answers; add more"):
         finish(train(recipe(data), tmp_path / "other"))
+
+
+def test_of_shipped_pairs_each_english_sentence_is_a_document_once():
+    languages = {"phrases-en-de": ("en", "de"), "phrases-en-fr": ("en", "fr")}
+    pairs = [pair for name, both in languages.items() for pair in read_pairs(name, both)]
+    data = TextConfig.model_validate({"train": list(languages), "hold_out": {"share": 0.1}})
+    corpus = TextCorpus(data, seed=1)
+    train, held_out = ([piece.text for piece in corpus.pieces(part)] for part in ("train", "validation"))
+    assert sorted(train + held_out) == sorted({pair.source for pair in pairs})
+    assert len(train) > len(held_out) > 0
+    assert not data.is_few_texts
+
+
+def test_the_recipe_of_the_built_in_word_level_gpt_trains(tmp_path: Path):
+    settings = {"data": {"train": ["phrases-en-de"]}, "training": TRAINING, "batches": {"tokens": 256}}
+    changes = ["tokenizer.vocabulary=600", "model.width=16", "model.ffn_width=32", "model.attention.heads=2"]
+    written = read_toml(recipe_path("language/sentences"))
+    small = parse_recipe(apply_overrides({**written, **settings}, changes))
+    finish(train(small, tmp_path / "run"))
+    language = load_for("language", tmp_path / "run")
+    assert language.prompt_format.start == (language.tokenizer.bos_id,)
+    text = "Where  is\tthe 漢?"
+    assert language.tokenizer.decode(language.tokenizer.encode(text)) == text

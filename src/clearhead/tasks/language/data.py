@@ -12,8 +12,9 @@ import numpy as np
 
 from clearhead.data.build import cached_store, cached_texts
 from clearhead.data.cache import cache_folder
+from clearhead.data.datasets import SHIPPED, is_shipped, shipped_file
 from clearhead.data.pair import Pair, TaggedPair
-from clearhead.data.sources.documents import files, read_all_documents, texts_hash
+from clearhead.data.sources.documents import files, read_all_documents, read_column, texts_hash
 from clearhead.data.sources.plain_text import BLANK, TextChunk
 from clearhead.data.sources.prompts import ANSWER, PROMPT, read_prompts
 from clearhead.data.splits import HeldOut, Split, UnsplitCorpus, hold_out
@@ -83,8 +84,19 @@ class TextCorpus(Corpus[PlainTextConfig]):
         return (chunk for chunk in self.all_documents(names) if chunk != BLANK)
 
     def all_documents(self, names: Sequence[str]) -> Iterator[TextChunk]:
-        """The documents of files; a blank one is the chunk `BLANK`."""
-        return read_all_documents(names, self.config.field)
+        """The documents of files; a blank one is the chunk `BLANK`.
+
+        Of shipped pairs, each sentence of the first column is a document, once: it has several translations.
+        """
+        seen = set[str]()
+        for name in names:
+            if not is_shipped(name, SHIPPED):
+                yield from read_all_documents([name], self.config.field)
+                continue
+            for chunk in read_column(shipped_file(name), 0):
+                if chunk.text not in seen:
+                    seen.add(chunk.text)
+                    yield chunk
 
     def store(self, part: Part, tokenizer: Tokenizer, max_length: int) -> TextStore:
         return cached_texts(

@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeInt, field_validator, model_validator
 
 from clearhead.config import Settings
 from clearhead.data.batching.crops import TextBatchingConfig
-from clearhead.data.datasets import SHIPPED_TEXTS, Dataset, absolute_path
+from clearhead.data.datasets import SHIPPED, SHIPPED_TEXTS, Dataset, absolute_path, is_shipped
 from clearhead.data.sources.documents import files
 from clearhead.data.sources.prompts import ANSWER, PROMPT
 from clearhead.data.sources.streams import suffix
@@ -74,7 +74,9 @@ class PlainTextConfig(Settings):
 
 
 class TextConfig(PlainTextConfig):
-    """The training text."""
+    """The training text: of shipped pairs, the distinct sentences of the first column."""
+
+    SHIPPED: ClassVar = SHIPPED | SHIPPED_TEXTS
 
     template: str | None = None
     """Text with {prompt} and then {answer}, for files of such pairs; the loss covers only the answers."""
@@ -104,7 +106,7 @@ class TextConfig(PlainTextConfig):
     @property
     def is_few_texts(self) -> bool:
         """Whether the data is a few plain text files, to be cropped instead of packed."""
-        if self.template:
+        if self.template or any(is_shipped(name, SHIPPED) for name in self.train):
             return False
         found = [path for name in self.train for path in files(name)]
         return len(found) < FEW_DOCUMENTS and all(

@@ -124,7 +124,7 @@ def fit_text(
     """
     requested = apply_overrides({"data": {"train": list(paths)}}, changes)
     data = parse_settings(TextConfig, requested["data"], group="data")
-    check_texts(data.paths)
+    check_texts(data.paths, data.SHIPPED)
     if data.template is None and data.field is None and data.columns is None:
         templates = {usual_template(path) for path in data.train}
         data = data.model_copy(update={"template": templates.pop() if len(templates) == 1 else None})
