@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clearhead.explorer.block import attention_output, feedforward, readout
+from clearhead.explorer.block import attention_output, feedforward, readout, units
 from clearhead.explorer.trace_session import start_trace
 from clearhead.tasks.load import load_built_in
 
@@ -62,6 +62,9 @@ def test_a_unit_is_a_sum_and_the_units_make_what_is_added(session):
         assert total == pytest.approx(found["product"], abs=1e-3)
         assert found["product"] == pytest.approx(found["added"][5], abs=1e-3, rel=1e-4)
         check_residual(found)
+        assert units(session, stack.path, stack.layers - 1)[2].tolist() == found["hidden"]
+        strongest = feedforward(session, stack.path, stack.layers - 1, 2, unit=None, output=5)
+        assert strongest["unit"] == found["strongest"][0]["unit"]
         for one in found["strongest"]:
             assert one["activation"] == pytest.approx(found["hidden"][one["unit"]])
             values = [token["activation"] for token in one["tokens"]]
@@ -82,6 +85,9 @@ def test_the_logit_is_the_last_state_times_a_row_of_the_readout(session):
     assert found["probability"] == pytest.approx(float(logits.softmax(-1)[token]), rel=1e-4)
     exponential = torch.tensor(found["logit"] - found["largest"]).exp() / found["sum"]
     assert float(exponential) == pytest.approx(found["probability"], rel=1e-4)
+    candidates = [one["id"] for one in found["candidates"]]
+    assert token in candidates
+    assert found["logits"] == session.values("logits")[:, candidates].tolist()
     if found["norm"]:
         check_norm(found["norm"])
         assert found["norm"]["output"] == pytest.approx(found["state"], abs=1e-4)

@@ -262,6 +262,8 @@ export interface AttentionOutput extends Added {
 
 export interface FeedForward extends Added {
   input: number[];
+  /** The unit written out. */
+  unit: number;
   unit_weight: number[];
   unit_bias: number | null;
   unit_input: number;
@@ -284,6 +286,9 @@ export interface Readout {
   largest: number;
   sum: number;
   probability: number;
+  /** The most probable tokens, and their logits at every position. */
+  candidates: { id: number; piece: string }[];
+  logits: number[][];
 }
 
 export interface HeadSummary {
@@ -425,6 +430,8 @@ export interface Contexts {
 export interface TraceSource {
   /** Whether it can run a model: edit, intervene, continue. */
   readonly live: boolean;
+  /** How many numbers of each vector can be written out as sums; a file has few of the weights. */
+  readonly numbers: number;
   models(): Promise<Models>;
   lessons(model: string): Promise<Guide>;
   samples(model: string): Promise<{ samples: string[] }>;
@@ -446,8 +453,10 @@ export interface TraceSource {
   ): Promise<AttentionOutput>;
   feedforward(
     trace: Manifest,
-    query: { stack: string; layer: number; position: number; unit: number; output: number },
+    query: { stack: string; layer: number; position: number; unit?: number; output: number },
   ): Promise<FeedForward>;
+  /** The units of a feed-forward network at every position. */
+  units(trace: Manifest, query: { stack: string; layer: number }): Promise<Slab>;
   readout(trace: Manifest, query: { position: number; token?: number }): Promise<Readout>;
   summaries(trace: Manifest): Promise<Summaries>;
   logits(

@@ -20,6 +20,8 @@ import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
 import { selection, update, type Selected } from "./selection.svelte";
 
+export { tensorOf } from "./block";
+
 const inlined = document.getElementById("clearhead-trace");
 
 export const source: TraceSource = inlined ? new InlinedSource(JSON.parse(inlined.textContent!)) : new HttpSource();
@@ -246,16 +248,6 @@ export const outputSide = (trace: Manifest): string => trace.model.output_side;
 
 /** Whether the output continues the text, as that of a language model. */
 export const continues = (trace: Manifest): boolean => trace.model.generates && Object.keys(trace.sides).length === 1;
-
-export function tensorOf(
-  trace: Manifest,
-  role: string,
-  of: Partial<Pick<TensorEntry, "attention" | "side" | "stack" | "sublayer" | "recurrence">> = {},
-): TensorEntry | undefined {
-  return trace.tensors.find(
-    (one) => one.role === role && Object.entries(of).every(([key, wanted]) => one[key as keyof typeof of] === wanted),
-  );
-}
 
 export async function numbers(trace: Manifest, entry: TensorEntry | undefined, part: Part = {}): Promise<Slab> {
   if (!entry) throw new RequestError("This trace does not have these numbers.");

@@ -48,6 +48,7 @@ function numbers(dtype: string, bytes: ArrayBuffer): Float32Array | Uint8Array {
 
 export class HttpSource implements TraceSource {
   readonly live = true;
+  readonly numbers = Infinity;
   private readonly known = new Map<string, Promise<unknown>>();
 
   models = () => this.get<never>("api/models", {});
@@ -72,6 +73,7 @@ export class HttpSource implements TraceSource {
   projection = (trace: Manifest, query: Query) => this.part<never>(trace, "projection", query);
   attentionOutput = (trace: Manifest, query: Query) => this.part<never>(trace, "attention_output", query);
   feedforward = (trace: Manifest, query: Query) => this.part<never>(trace, "feedforward", query);
+  units = (trace: Manifest, query: Query) => this.slab(`api/trace/${trace.id}/units`, query);
   readout = (trace: Manifest, query: Query) => this.part<never>(trace, "readout", query);
   summaries = (trace: Manifest) => this.part<never>(trace, "summaries", {});
   logits = (trace: Manifest, query: Query) => this.part<never>(trace, "logits", query);

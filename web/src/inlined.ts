@@ -12,15 +12,11 @@ import {
   type Relevance,
   type Slab,
   type Summaries,
+  type TensorEntry,
   type TraceSource,
 } from "./contract";
+import { InlinedBlock, type BlockFile, type Packed } from "./inlined_block";
 import { weightIndex } from "./drawing/scales";
-
-interface Packed {
-  dtype: "f32" | "f16";
-  shape: number[];
-  data: string;
-}
 
 interface File {
   manifest: Manifest;
@@ -32,6 +28,7 @@ interface File {
   beam: Beam | null;
   logits: Record<string, Logits>;
   tensors: Record<string, Packed>;
+  block: BlockFile | null;
   positions?: { kind: string; shape: number[]; data: string };
 }
 
@@ -90,9 +87,15 @@ const missing = () => Promise.reject(new RequestError("This file has no model. U
 
 export class InlinedSource implements TraceSource {
   readonly live = false;
-  private readonly unpacked = new Map<string, Slab>();
+  readonly numbers: number;
+  private readonly unpacked = new Map<Packed, Slab>();
+  private readonly block: InlinedBlock | null;
 
-  constructor(private readonly file: File) {}
+  constructor(private readonly file: File) {
+    this.numbers = file.block?.numbers ?? 0;
+    const read = (entry: TensorEntry, part: Part) => this.slice(entry, part);
+    this.block = file.block && new InlinedBlock(file.block, (packed) => this.once(packed), read);
+  }
 
   models = async () => ({
     version: "",
@@ -116,10 +119,11 @@ export class InlinedSource implements TraceSource {
   relevance = async () => this.file.relevance ?? missing();
   filters = async () => this.file.filters ?? missing();
   tokenize = missing;
-  projection = missing;
-  attentionOutput = missing;
-  feedforward = missing;
-  readout = missing;
+  projection: TraceSource["projection"] = async (trace, query) => this.block!.projection(trace, query);
+  attentionOutput: TraceSource["attentionOutput"] = async (trace, query) => this.block!.attentionOutput(trace, query);
+  feedforward: TraceSource["feedforward"] = async (trace, query) => this.block!.feedforward(trace, query);
+  units: TraceSource["units"] = async (_, query) => this.block!.units(query);
+  readout: TraceSource["readout"] = async (trace, query) => this.block!.readout(trace, query);
   contributions = missing;
   step = missing;
   neighbours = missing;
@@ -139,8 +143,17 @@ export class InlinedSource implements TraceSource {
   }
 
   async tensor(trace: Manifest, name: string, part: Part): Promise<Slab> {
-    const entry = trace.tensors.find((one) => one.name === name)!;
-    let slab = this.slab(name);
+    const slab = this.slice(
+      trace.tensors.find((one) => one.name === name)!,
+      part,
+    );
+    return part.dtype === "u8s" ? { shape: slab.shape, values: Uint8Array.from(slab.values, weightIndex) } : slab;
+  }
+
+  private slice(entry: TensorEntry, part: Part): Slab {
+    const packed = this.file.tensors[entry.name];
+    if (!packed) throw new RequestError(`${entry.name} is not in this file.`);
+    let slab = this.once(packed);
     let axes = entry.axes;
     for (const [wanted, index] of [
       ["layers", part.layer],
@@ -153,17 +166,14 @@ export class InlinedSource implements TraceSource {
       slab = pick(slab, axis, index);
       axes = axes.toSpliced(axis, 1);
     }
-    if (part.pool) slab = pool(slab, part.pool);
-    return part.dtype === "u8s" ? { shape: slab.shape, values: Uint8Array.from(slab.values, weightIndex) } : slab;
+    return part.pool ? pool(slab, part.pool) : slab;
   }
 
-  private slab(name: string): Slab {
-    const known = this.unpacked.get(name);
+  private once(packed: Packed): Slab {
+    const known = this.unpacked.get(packed);
     if (known) return known;
-    const packed = this.file.tensors[name];
-    if (!packed) throw new RequestError(`${name} is not in this file.`);
     const slab = unpack(packed);
-    this.unpacked.set(name, slab);
+    this.unpacked.set(packed, slab);
     return slab;
   }
 }

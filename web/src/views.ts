@@ -32,6 +32,8 @@ export interface View {
   says: string;
   show: Component<{ trace: Manifest }>;
   has?: (trace: Manifest, source: TraceSource) => boolean;
+  /** Runs the model again, so a saved file cannot show it. */
+  live?: boolean;
 }
 
 const part =
@@ -109,7 +111,7 @@ export const VIEWS: View[] = [
     title: "Feed-forward",
     says: "units and what excites them",
     show: FeedForward,
-    has: (trace, source) => source.live && trace.parts.includes("feedforward"),
+    has: part("feedforward"),
   },
   {
     id: "residual",
@@ -137,7 +139,7 @@ export const VIEWS: View[] = [
     title: "Readout",
     says: "final norm, logit, softmax",
     show: Readout,
-    has: (trace, source) => source.live && trace.parts.includes("readout"),
+    has: part("readout"),
   },
   { id: "logits", title: "Next token", says: "logits, filters, logit lens", show: Logits, has: part("logits") },
   {
@@ -153,19 +155,17 @@ export const VIEWS: View[] = [
     title: "Generate",
     says: "one token at a time",
     show: Generate,
-    has: (trace, source) => source.live && trace.model.generates,
+    has: (trace) => trace.model.generates,
+    live: true,
   },
   {
     id: "vectors",
     title: "Vectors",
     says: "neighbours and context",
     show: Vectors,
-    has: ({ model }, source) =>
-      source.live &&
-      model.input === "text" &&
-      model.width !== null &&
-      model.tokenizer !== null &&
-      model.tokenizer !== "character",
+    live: true,
+    has: ({ model }) =>
+      model.input === "text" && model.width !== null && model.tokenizer !== null && model.tokenizer !== "character",
   },
 ];
 

@@ -16,8 +16,8 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from clearhead import __version__
 from clearhead.errors import ClearheadError
 from clearhead.explorer.architecture import architecture, position_table
-from clearhead.explorer.arrays import Array
-from clearhead.explorer.block import attention_output, feedforward, readout
+from clearhead.explorer.arrays import Array, array_of
+from clearhead.explorer.block import attention_output, feedforward, readout, units
 from clearhead.explorer.distribution import SamplingFilter, next_token
 from clearhead.explorer.explorable import tokenize
 from clearhead.explorer.images import samples_of, thumbnail
@@ -183,11 +183,17 @@ def _add_block_routes(router: APIRouter, library: Library, traces: TraceCache) -
 
     @router.get("/trace/{key}/feedforward")
     def one_feedforward(
-        key: str, stack: str, layer: int, position: int, unit: int = 0, output: int = 0
+        key: str, stack: str, layer: int, position: int, unit: int | None = None, output: int = 0
     ) -> Response:
         session = traces.get(key).wait()
         with library.using(session.name):
             return JSONResponse(feedforward(session, stack, layer, position, unit, output))
+
+    @router.get("/trace/{key}/units")
+    def all_units(key: str, stack: str, layer: int) -> Response:
+        session = traces.get(key).wait()
+        with library.using(session.name):
+            return _array_response(array_of(units(session, stack, layer)))
 
     @router.get("/trace/{key}/readout")
     def one_readout(key: str, position: int, token: int | None = None) -> Response:

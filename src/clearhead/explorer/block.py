@@ -17,6 +17,8 @@ STRONGEST = 12
 """How many units of a feed-forward network are listed."""
 EXCITING = 3
 """How many tokens are named for each unit."""
+CANDIDATES = 6
+"""How many of the most probable tokens the readout lists."""
 
 
 @torch.no_grad()
@@ -57,30 +59,23 @@ def attention_output(
 
 @torch.no_grad()
 def feedforward(
-    session: TraceSession, name: str, layer: int, position: int, unit: int, output: int
+    session: TraceSession, name: str, layer: int, position: int, unit: int | None, output: int
 ) -> dict[str, Any]:
-    """One position in a feed-forward network: its units, one of them as a sum, one number of its output."""
-    known = {stack.path: stack for stack in session.explanation.anatomy.stacks}
-    if name not in known:
-        raise SettingsError(f"stack: {name!r:.80} is not one of {', '.join(known)}")
-    stack = known[name]
-    _check(layer=(layer, stack.layers))
+    """One position in a feed-forward network: its units, one unit and one number of its output as sums.
+
+    Without a unit, the strongest one is written out.
+    """
+    stack, network, given = _network(session, name, layer)
     session.check_position(position, stack.side)
-    path = f"{stack.path}.blocks.{layer}"
-    network: Any = session.model.get_submodule(f"{path}.feedforward")
-    residual = session.model.get_submodule(f"{path}.{RESIDUALS['feedforward']}")
-    stream = _before(session, stack, layer, "feedforward").to(session.device)
-    given = residual.norm(stream) if isinstance(residual, PreNorm) else stream
     inner, hidden = _hidden(network, given)
+    strongest = _strongest(network, hidden, position, session.explanation.sides[stack.side])
+    unit = int(strongest[0]["unit"]) if unit is None else unit
     _check(unit=(unit, hidden.shape[-1]), output=(output, network.outer.weight.shape[0]))
     outer = network.outer.weight[output].float()
     bias = 0.0 if network.outer.bias is None else float(network.outer.bias[output])
-    tokens = session.explanation.sides[stack.side]
-    # A unit counts by how much it adds: its activation times the norm of its column.
-    strength = hidden[position].abs() * network.outer.weight.norm(dim=0)
-    strongest = strength.topk(min(STRONGEST, len(strength))).indices.tolist()
     return {
         "input": given[position].tolist(),
+        "unit": unit,
         "unit_weight": network.inner.weight[unit].tolist(),
         "unit_bias": None if network.inner.bias is None else float(network.inner.bias[unit]),
         "unit_input": float(inner[position, unit]),
@@ -88,20 +83,28 @@ def feedforward(
         "activations": hidden[:, unit].tolist(),
         "hidden": hidden[position].tolist(),
         "active": int((hidden[position] != 0).sum()),
-        "strongest": [
-            {
-                "unit": one,
-                "activation": float(hidden[position, one]),
-                "tokens": _exciting(hidden[:, one], tokens),
-            }
-            for one in strongest
-        ],
-        "matrix": f"{path}.feedforward.outer.weight",
+        "strongest": strongest,
+        "matrix": f"{stack.path}.blocks.{layer}.feedforward.outer.weight",
         "row": outer.tolist(),
         "bias": None if network.outer.bias is None else bias,
-        "product": float(hidden[position] @ outer) + bias,
+        "product": float(hidden[position] @ outer.cpu()) + bias,
         **_residual(session, stack, layer, "feedforward", position),
     }
+
+
+@torch.no_grad()
+def units(session: TraceSession, name: str, layer: int) -> Tensor:
+    """The units of a feed-forward network after their activation: (positions, ffn_width)."""
+    _, network, given = _network(session, name, layer)
+    return _hidden(network, given)[1]
+
+
+@torch.no_grad()
+def strongest_units(session: TraceSession, name: str, layer: int) -> list[list[dict[str, Any]]]:
+    """The strongest units at every position, and the tokens that excite them."""
+    stack, network, given = _network(session, name, layer)
+    hidden, tokens = _hidden(network, given)[1], session.explanation.sides[stack.side]
+    return [_strongest(network, hidden, position, tokens) for position in range(len(hidden))]
 
 
 @torch.no_grad()
@@ -109,7 +112,8 @@ def readout(session: TraceSession, position: int, token: int | None) -> dict[str
     """The logit of a token, by default the next one, as a dot product of the last state; its softmax."""
     session.check_position(position)
     anatomy, explanation = session.explanation.anatomy, session.explanation
-    stack, logits = anatomy.stacks[-1], session.values("logits")[position].float()
+    stack, all_logits = anatomy.stacks[-1], session.values("logits").float()
+    logits = all_logits[position]
     if token is None:
         following = explanation.target[position].next
         token = int(logits.argmax()) if following is None else following
@@ -119,6 +123,9 @@ def readout(session: TraceSession, position: int, token: int | None) -> dict[str
     model: Any = session.model
     row, bias = model.readout_weight[token].float().cpu(), getattr(model, "readout_bias", None)
     most = float(logits.max())
+    # The most probable tokens of this position, and the token itself if it is not one of them.
+    likely = logits.topk(min(CANDIDATES, len(logits))).indices.tolist()
+    candidates = likely if token in likely else [*likely, token]
     return {
         "token": {"id": token, "piece": explanation.piece(token)},
         "norm": _norm(model.get_submodule(stack.path).norm, last),
@@ -130,7 +137,23 @@ def readout(session: TraceSession, position: int, token: int | None) -> dict[str
         "largest": most,
         "sum": float((logits - most).exp().sum()),
         "probability": float(logits.softmax(-1)[token]),
+        "candidates": [{"id": one, "piece": explanation.piece(one)} for one in candidates],
+        "logits": all_logits[:, candidates].tolist(),
     }
+
+
+def _network(session: TraceSession, name: str, layer: int) -> tuple[StackPart, Any, Tensor]:
+    """A stack, the feed-forward network of a layer, and the network's input: (positions, width)."""
+    known = {stack.path: stack for stack in session.explanation.anatomy.stacks}
+    if name not in known:
+        raise SettingsError(f"stack: {name!r:.80} is not one of {', '.join(known)}")
+    stack = known[name]
+    _check(layer=(layer, stack.layers))
+    path = f"{stack.path}.blocks.{layer}"
+    residual = session.model.get_submodule(f"{path}.{RESIDUALS['feedforward']}")
+    stream = _before(session, stack, layer, "feedforward").to(session.device)
+    given = residual.norm(stream) if isinstance(residual, PreNorm) else stream
+    return stack, session.model.get_submodule(f"{path}.feedforward"), given
 
 
 def _hidden(network: Any, given: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,6 +169,15 @@ def _gate(network: Any, given: Tensor, position: int, unit: int) -> float | None
     if not isinstance(network, SwiGLU):
         return None
     return float(nn.functional.silu(network.gate(given[position]))[unit])
+
+
+def _strongest(network: Any, hidden: Tensor, position: int, tokens: Sequence[Any]) -> list[dict[str, Any]]:
+    """The units that add most at a position: their activation times the norm of their column."""
+    strength = hidden[position].abs() * network.outer.weight.float().cpu().norm(dim=0)
+    return [
+        {"unit": one, "activation": float(hidden[position, one]), "tokens": _exciting(hidden[:, one], tokens)}
+        for one in strength.topk(min(STRONGEST, len(strength))).indices.tolist()
+    ]
 
 
 def _exciting(activations: Tensor, tokens: Sequence[Any]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 from clearhead.errors import ModelError
 from clearhead.explorer.architecture import module_map, position_table
 from clearhead.explorer.arrays import array_of
+from clearhead.explorer.block_file import block_data, block_parts
 from clearhead.explorer.distribution import SamplingFilter
 from clearhead.explorer.measures import beam, filters, gradients, lens, relevance, summaries
 from clearhead.explorer.trace_session import FORMAT, ON_REQUEST, TraceSession
@@ -42,11 +43,13 @@ def data_of(session: TraceSession) -> dict[str, Any]:
     dtype = "f32" if size <= EXACT_BYTES else "f16"
     tree = None if session.explanation.tree is None else beam(session)
     manifest = session.manifest()
+    manifest["model"] |= {"generates": hasattr(session.model, "step")}
     if tree:
         manifest["model"] |= {"beam": tree["beam"], "length_penalty": tree["length_penalty"]}
     manifest["tensors"] = [entry.record() for entry in kept.values()]
     stored = {"summaries", "logits", "lens", "gradients", "beam", "relevance", "filters"}
-    manifest["parts"] = [part for part in manifest["parts"] if part in stored]
+    block = block_parts(session, kept, 2 * EXACT_BYTES - size)
+    manifest["parts"] = [part for part in manifest["parts"] if part in stored or part in block]
     kind, table = position_table(session.model, max(map(len, session.explanation.sides.values())))
     has_logits = "logits" in manifest["parts"]
     positions = range(len(session.explanation.target)) if has_logits else ()
@@ -62,6 +65,7 @@ def data_of(session: TraceSession) -> dict[str, Any]:
         "logits": {str(position): session.logits(position, SamplingFilter()) for position in positions},
         "tensors": {name: array_of(session.values(name), dtype).record() for name in kept},
         "positions": {"kind": kind, **table.record()},
+        "block": block_data(session, block) if block else None,
     }
 
 

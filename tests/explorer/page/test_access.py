@@ -4,8 +4,9 @@ from ..test_recurrent import recurrent_translator
 
 TEXT = "The dog runs through the big garden."
 
-IN_A_FILE = ("tokens", "embedding", "softmax", "heads", "head", "cross")
-IN_A_FILE += ("residual", "gradient", "logits", "beam")
+IN_A_FILE = ("tokens", "embedding", "projections", "softmax", "mix", "heads", "head", "cross", "feedforward")
+IN_A_FILE += ("residual", "gradient", "readout", "logits", "beam")
+LIVE_ONLY = ("generate", "vectors")
 
 
 def reach(page, name: str, most: int = 120) -> None:
@@ -52,6 +53,10 @@ def test_a_file_opens_without_a_server_or_a_network(browser, box, saved, watched
     for view in IN_A_FILE:
         opened.turn(view)
         assert page.locator("[role=alert]").count() == 0
+    for view in LIVE_ONLY:
+        opened.turn(view)
+        assert "needs a server" in page.locator(f"[data-view={view}] p").inner_text()
+    assert page.locator("nav.views button").count() == len(IN_A_FILE) + len(LIVE_ONLY)
     assert page.locator("#output").inner_text() == box.translate(TEXT).text
     opened.go(view="softmax", attention="cross", layer=1, head=2, query=2)
     page.wait_for_selector("[data-alpha]")

@@ -13,6 +13,11 @@ def shown(page, selector: str) -> float:
     return number(page.locator(selector).first.inner_text())
 
 
+def cell(page, title: str) -> float:
+    """The number of the chosen cell in the matrix of this name."""
+    return shown(page, f"[data-beside='{title}'] .readout b")
+
+
 @pytest.mark.parametrize(("attention", "path"), [("encoder", "attention"), ("cross", "cross_attention")])
 def test_what_attention_outputs_equals_python(opened, box, attention, path):
     explanation = box.explain(TEXT)
@@ -31,6 +36,17 @@ def test_what_attention_outputs_equals_python(opened, box, attention, path):
         float(explanation[f"{block}.{residual}.stream"][3, 11]), abs=1e-2
     )
     assert page.locator("[data-view=mix] .heads .strip").count() == 4
+    # The number at the end of each sum is the marked cell of the matrix beside it.
+    assert cell(page, "weights · V of head 2") == pytest.approx(shown(page, "#mixed"), abs=2e-4)
+    assert cell(page, "added by attention") == pytest.approx(shown(page, "#added"), abs=2e-4)
+    assert cell(page, "output of the norm") == pytest.approx(shown(page, "[data-norm]"), abs=2e-4)
+    page.locator("[data-beside='weights · V of head 2'] [role=application]").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    opened.wait_until_idle()
+    expected = float(explanation[f"{block}.{path}.head_output"][2, 4, 8])
+    assert cell(page, "weights · V of head 2") == pytest.approx(expected, abs=1e-4)
+    assert shown(page, "#mixed") == pytest.approx(expected, abs=1e-3)
 
 
 def test_the_feed_forward_network_equals_python(opened, box):
@@ -45,6 +61,9 @@ def test_the_feed_forward_network_equals_python(opened, box):
     assert shown(page, "#added") == pytest.approx(float(added), abs=1e-2)
     norm = block.feedforward_residual.norm(stream)[3, 11].detach()
     assert shown(page, "[data-norm]") == pytest.approx(float(norm), abs=1e-3)
+    assert cell(page, "units") == pytest.approx(float(inner.relu()[5]), abs=1e-3)
+    assert cell(page, "added by the feed-forward network") == pytest.approx(float(added), abs=1e-4)
+    assert cell(page, "output of the norm") == pytest.approx(float(norm), abs=1e-3)
     # Without a choice it opens with the strongest unit.
     page = opened.go(view="feedforward", text=TEXT, attention="encoder", layer=2, key=3)
     assert page.locator("tbody tr").first.locator("button[aria-pressed=true]").count() == 1
@@ -57,6 +76,9 @@ def test_the_readout_equals_python(opened, box):
     assert shown(page, "#logit") == pytest.approx(float(explanation["logits"][2, token]), abs=1e-2)
     probability = explanation["logits"][2].softmax(-1)[token]
     assert shown(page, "#probability") == pytest.approx(float(probability), abs=1e-3)
+    assert cell(page, "logits") == pytest.approx(float(explanation["logits"][2, token]), abs=1e-3)
+    state = explanation["decoder.states"][2, 0]
+    assert cell(page, "output of the norm") == pytest.approx(float(state), abs=1e-4)
     page.locator("[data-view=readout] .segmented button").nth(1).click()
     opened.wait_until_idle()
     second = int(explanation["logits"][2].topk(2).indices[1])

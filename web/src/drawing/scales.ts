@@ -70,3 +70,9 @@ export function largestOf(values: ArrayLike<number>): number {
   }
   return largest;
 }
+
+/** The size that a share of the numbers do not exceed; never 0. */
+export function percentile(values: ArrayLike<number>, share: number): number {
+  const sizes = Float32Array.from(values, Math.abs).sort();
+  return sizes[Math.floor(sizes.length * share)] || sizes.at(-1) || 1;
+}
