@@ -77,6 +77,42 @@ def test_single_steps_equal_generation(client, language, temperature, seed):
     assert language.tokenizer.decode(generated) == whole.text
 
 
+def test_sampled_steps_name_their_reason_and_equal_generation(client, language):
+    options = {"temperature": 0.9, "top_k": 12, "top_p": 0.95, "min_p": 0.02, "seed": 5}
+    whole = language.generate("to be", tokens=20, **options)  # pyright: ignore
+    numbers = torch.rand(20, generator=torch.Generator().manual_seed(5)).tolist()
+    generated: list[int] = []
+    for step, number in enumerate(numbers):
+        body = {"model": "babbler", "text": "to be", "generated": generated, **options}
+        data = client.post("/api/step", json=body).json()
+        chosen, (begin, end) = data["next"], data["draw"]["parts"][str(data["next"]["id"])]
+        assert data["draw"]["number"] == pytest.approx(number)
+        assert begin <= number < end
+        assert end - begin == pytest.approx(chosen["sampling_probability"], abs=1e-6)
+        assert chosen["kept"]
+        if data["ended"]:
+            break
+        assert chosen["log_prob"] == pytest.approx(whole.log_probs[step], abs=1e-4)
+        assert chosen["rank"] == sum(one["logit"] > chosen["logit"] for one in data["top"])
+        generated.append(chosen["id"])
+        assert data["read"].startswith("to be")
+    assert language.tokenizer.decode(generated) == whole.text
+
+
+def test_a_cut_token_names_the_filter_that_cut_it(make_trace, get_json):
+    trace = make_trace("to be", model="babbler")
+    path, chosen = f"trace/{trace['id']}/logits", {"position": 1, "top": 200}
+    own = get_json(path, **chosen)
+    assert not own["cuts"]
+    assert {one["cut_by"] for one in own["top"]} == {None}
+    limit = own["top"][2]["probability"] / own["top"][0]["probability"]
+    found = get_json(path, **chosen, top_k=5, min_p=limit * 0.999)
+    assert [one["cut_by"] for one in found["top"][:6]] == [None] * 3 + ["min-p"] * 2 + ["top-k"]
+    assert found["kept"] == 3
+    assert sum(one["sampling_probability"] for one in found["top"]) == pytest.approx(1)
+    assert found["next"]["log_prob"] == own["next"]["log_prob"]
+
+
 def test_single_steps_of_a_translator_equal_greedy_search(client, translator):
     generated: list[int] = []
     while True:

@@ -154,6 +154,7 @@ export interface TraceRequest {
   temperature?: number;
   top_k?: number | null;
   top_p?: number;
+  min_p?: number;
   seed?: number;
   interventions?: Intervention[];
 }
@@ -328,9 +329,19 @@ export interface Candidate {
   piece: string;
   /** Null for minus infinity. */
   logit: number | null;
+  /** The model's own, and at the temperature. */
+  own_probability: number;
   probability: number;
   sampling_probability: number;
   kept: boolean;
+  /** The filter that cut it. */
+  cut_by: string | null;
+}
+
+export interface NextToken extends Candidate {
+  rank: number;
+  /** It does not depend on the temperature. */
+  log_prob: number | null;
 }
 
 export interface Logits {
@@ -338,13 +349,12 @@ export interface Logits {
   vocabulary: number;
   entropy: number;
   temperature: number;
-  /** Whether top-k or top-p filters out tokens. */
+  /** Whether a filter cuts tokens. */
   cuts: boolean;
   kept: number;
   kept_mass: number;
   top: Candidate[];
-  /** The log-probability does not depend on the temperature. */
-  next: { id: number; piece: string; logit: number | null; probability: number; rank: number; log_prob: number | null } | null;
+  next: NextToken | null;
 }
 
 export interface Lens {
@@ -398,8 +408,12 @@ export interface Beam {
 }
 
 export interface Step {
-  next: { id: number; piece: string; probability: number };
+  next: NextToken;
   top: Candidate[];
+  /** The random number of a sampled token, and the part of 0 to 1 that picks each token, by id. */
+  draw: { number: number; parts: Record<string, [number, number]> } | null;
+  /** The text without the next token, and with it. */
+  read: string;
   text: string;
   ended: boolean;
   positions: number;
@@ -461,7 +475,7 @@ export interface TraceSource {
   summaries(trace: Manifest): Promise<Summaries>;
   logits(
     trace: Manifest,
-    query: { position: number; top: number; temperature?: number; top_k?: number; top_p?: number },
+    query: { position: number; top: number; temperature?: number; top_k?: number; top_p?: number; min_p?: number },
   ): Promise<Logits>;
   lens(trace: Manifest): Promise<Lens>;
   gradients(trace: Manifest): Promise<Gradients>;

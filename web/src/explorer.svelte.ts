@@ -167,12 +167,12 @@ class Explorer {
   }
 
   private request(): TraceRequest {
-    const { model, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits } = selection;
+    const { model, to, prefix, forced, target, tokens, temperature, top_k, top_p, min_p, seed, edits } = selection;
     const given = this.seesImages()
       ? { text: "", image: selection.image || undefined }
       : { text: selection.text || this.first() };
     // A model ignores the fields of other families.
-    const generating = { tokens, temperature, top_k: top_k || null, top_p, seed };
+    const generating = { tokens, temperature, top_k: top_k || null, top_p, min_p, seed };
     const translating = { ...(forced.length ? { forced } : { prefix }), to: to || undefined, target: target || null };
     return {
       ...{ model: model || undefined, ...given, interventions: edits },
@@ -208,8 +208,8 @@ class Explorer {
 
 /** The part of the selection that determines a trace. */
 function requested(): Partial<Selected> {
-  const { model, text, image, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits } = selection;
-  return { model, text, image, to, prefix, forced, target, tokens, temperature, top_k, top_p, seed, edits };
+  const { model, text, image, to, prefix, forced, target, tokens, temperature, top_k, top_p, min_p, seed, edits } = selection;
+  return { model, text, image, to, prefix, forced, target, tokens, temperature, top_k, top_p, min_p, seed, edits };
 }
 
 /** A wanted selection, limited to the layers, heads and positions that a trace has. */

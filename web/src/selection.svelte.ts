@@ -24,6 +24,7 @@ export interface Selected {
   temperature: number;
   top_k: number;
   top_p: number;
+  min_p: number;
   seed: number;
   attention: string;
   layer: number;
@@ -37,6 +38,7 @@ export interface Selected {
   show_temperature: number;
   show_top_k: number;
   show_top_p: number;
+  show_min_p: number;
   /** Which projection, and which of its numbers. */
   part: string;
   dimension: number;
@@ -63,6 +65,7 @@ const START: Selected = {
   temperature: 0,
   top_k: 0,
   top_p: 1,
+  min_p: 0,
   seed: 0,
   attention: "",
   layer: 0,
@@ -74,6 +77,7 @@ const START: Selected = {
   show_temperature: 1,
   show_top_k: 0,
   show_top_p: 1,
+  show_min_p: 0,
   part: "queries",
   dimension: 0,
   unit: -1,

@@ -48,7 +48,7 @@ def sampler(
     check_sampling(temperature, top_k, top_p, min_p)
     if len(seeds) != constraints.sentences:
         raise SettingsError(f"seeds: {len(seeds)} seeds for {constraints.sentences} sentences; give one each")
-    uniforms = _uniforms(seeds, constraints.max_length).to(constraints.device)
+    numbers = uniforms(seeds, constraints.max_length).to(constraints.device)
 
     def choose(log_probs: Logits, rows: Rows, position: int) -> Rows:
         scores = log_probs / temperature
@@ -58,7 +58,7 @@ def sampler(
             scores = keep_top_p(scores, top_p)
         if min_p > 0:
             scores = keep_min_p(scores, min_p)
-        return inverse_cdf(scores.softmax(-1), uniforms[rows, position])
+        return inverse_cdf(scores.softmax(-1), numbers[rows, position])
 
     return choose
 
@@ -92,8 +92,11 @@ def inverse_cdf(probs: Logits, uniforms: Float[Tensor, " rows"]) -> Rows:
     return torch.searchsorted(summed, marks, right=True).squeeze(1).clamp(max=probs.shape[1] - 1)
 
 
-def _uniforms(seeds: Sequence[int], max_length: int) -> Float[Tensor, "sentences max_length"]:
-    """Random numbers of one generator per sentence, on the CPU so that all devices agree."""
+def uniforms(seeds: Sequence[int], max_length: int) -> Float[Tensor, "sentences max_length"]:
+    """Random numbers in [0, 1) of one generator per sentence, on the CPU so that all devices agree.
+
+    A longer row starts with the numbers of a shorter one.
+    """
     generator = torch.Generator()
     rows = [torch.rand(max_length, generator=generator.manual_seed(seed)) for seed in seeds]
     return torch.stack(rows) if rows else torch.empty(0, max_length)

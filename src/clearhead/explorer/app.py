@@ -83,7 +83,7 @@ def _add_model_routes(router: APIRouter, library: Library) -> None:
 
     @router.post("/step")
     def step(body: StepRequest) -> Response:
-        chosen = SamplingFilter(body.top, body.temperature, body.top_k, body.top_p)
+        chosen = SamplingFilter(body.top, body.temperature, body.top_k, body.top_p, body.min_p)
         with library.using(body.model) as (used, _):
             return JSONResponse(next_token(used, body.text, body.generated, body.to, chosen, body.seed))
 

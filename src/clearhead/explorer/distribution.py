@@ -1,6 +1,6 @@
-"""The next token: its full softmax, what temperature, top-k and top-p leave of it, and the choice."""
+"""The next token: its full softmax, what the temperature and the filters leave of it, and the choice."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clearhead.decoding import MAX_SEED, Constraints, check_sampling, most_probable, sampler
-from clearhead.decoding.sampling import keep_top_k, keep_top_p
+from clearhead.decoding.sampling import keep_min_p, keep_top_k, keep_top_p, uniforms
 from clearhead.errors import SettingsError
 from clearhead.explorer.explorable import Explorable, tokenizer_of
 from clearhead.inspection.explanation import finite
@@ -27,27 +27,41 @@ class SamplingFilter:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
+    min_p: float = 0.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.top <= MAX_TOP:
             raise SettingsError(f"top: {self.top} should be from 1 to {MAX_TOP}")
-        check_sampling(self.temperature or 1.0, self.top_k, self.top_p, 0.0)
+        check_sampling(self.temperature or 1.0, self.top_k, self.top_p, self.min_p)
 
     @property
     def cuts(self) -> bool:
         """Whether it filters out tokens."""
-        return self.temperature == 0 or self.top_k is not None or self.top_p < 1
+        return bool(list(self.filters()))
 
-    def apply(self, log_probs: Tensor) -> Tensor:
-        """The log-probabilities to sample from, not normalized; -∞ for tokens that are filtered out."""
-        rows = log_probs[None]
+    def filters(self) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
+        """The filters by name, in the order of `sampler`."""
         if self.temperature == 0:
-            rows = keep_top_k(rows, 1)
+            yield "greedy", lambda rows: keep_top_k(rows, 1)
         if self.top_k is not None:
-            rows = keep_top_k(rows, self.top_k)
+            yield "top-k", lambda rows: keep_top_k(rows, self.top_k or 1)
         if self.top_p < 1:
-            rows = keep_top_p(rows, self.top_p)
-        return rows[0]
+            yield "top-p", lambda rows: keep_top_p(rows, self.top_p)
+        if self.min_p > 0:
+            yield "min-p", lambda rows: keep_min_p(rows, self.min_p)
+
+    def apply(self, log_probs: Tensor) -> tuple[Tensor, dict[int, str]]:
+        """The log-probabilities to sample from, not normalized, and the filter that cut each other token.
+
+        They are -∞ for tokens that are cut.
+        """
+        cut_by: dict[int, str] = {}
+        for name, keep in self.filters():
+            left = keep(log_probs[None])[0]
+            for one in ((log_probs > -torch.inf) & (left == -torch.inf)).nonzero().flatten().tolist():
+                cut_by[one] = name
+            log_probs = left
+        return log_probs, cut_by
 
 
 def distribution(
@@ -59,12 +73,13 @@ def distribution(
 ) -> dict[str, Any]:
     """One position's logits as JSON; `following` is the next token. Suppressed tokens are never sampled.
 
-    All probabilities are at the temperature; the log-probability of the next token is the model's own.
+    `probability` is at the temperature; `own_probability` and the log-probability are the model's own.
     """
     logits = logits.float()
+    own = logits.log_softmax(-1)
     log_probs = (logits / (chosen.temperature or 1.0)).log_softmax(-1)
     never = torch.tensor(suppressed_tokens, dtype=torch.long, device=log_probs.device)
-    left = chosen.apply(log_probs.index_fill(0, never, -torch.inf))
+    left, cut_by = chosen.apply(log_probs.index_fill(0, never, -torch.inf))
     # Not by probability: at a low temperature, that of a token which no filter cuts may round to 0.
     probabilities, kept, sampling = log_probs.exp(), left > -torch.inf, left.softmax(-1)
     best = probabilities.topk(min(chosen.top, len(logits))).indices.tolist()
@@ -74,14 +89,17 @@ def distribution(
             "id": number,
             "piece": pieces([number])[0],
             "logit": finite(float(logits[number])),
+            "own_probability": float(own[number].exp()),
             "probability": float(probabilities[number]),
+            "sampling_probability": float(sampling[number]),
+            "kept": bool(kept[number]),
+            "cut_by": cut_by.get(number),
         }
 
-    sampled = {one: {"sampling_probability": float(sampling[one]), "kept": bool(kept[one])} for one in best}
     following_token = None
     if following is not None:
-        rank, log_prob = int((logits > logits[following]).sum()), logits.log_softmax(-1)[following]
-        following_token = {**token(following), "rank": rank, "log_prob": finite(float(log_prob))}
+        rank = int((logits > logits[following]).sum())
+        following_token = {**token(following), "rank": rank, "log_prob": finite(float(own[following]))}
     return {
         "vocabulary": len(logits),
         "entropy": float(entropy(probabilities)),
@@ -89,7 +107,7 @@ def distribution(
         "cuts": chosen.cuts,
         "kept": int(kept.sum()),
         "kept_mass": min(float(probabilities[kept].sum()), 1.0),
-        "top": [{**token(one), **sampled[one]} for one in best],
+        "top": [token(one) for one in best],
         "next": following_token,
     }
 
@@ -105,12 +123,21 @@ def next_token(
     shown = distribution(tokenizer.pieces, logits, chosen, token, suppressed)
     ends, anatomy = tokenizer.eos_ids, model.model.anatomy()
     one_side = len(anatomy.embeddings) <= 1
-    output = [one for one in (*generated, token) if one not in ends]
+
+    def written(ids: Sequence[int]) -> str:
+        output = [one for one in ids if one not in ends]
+        return continued(tokenizer, text, output) if one_side else tokenizer.decode(output)
+
+    listed = [token, *(one["id"] for one in shown["top"])]
     return {
-        "next": {name: shown["next"][name] for name in ("id", "piece", "probability")},
+        "next": shown["next"],
         "top": shown["top"],
         "kept": shown["kept"],
-        "text": continued(tokenizer, text, output) if one_side else tokenizer.decode(output),
+        "draw": _draw(logits, len(generated), chosen, seed, suppressed, listed)
+        if chosen.temperature
+        else None,
+        "read": written(generated),
+        "text": written([*generated, token]),
         "ended": token in ends,
         "positions": positions,
         "cache": _cache(model.model, positions, logits.element_size()) if anatomy.stacks else None,
@@ -151,13 +178,35 @@ def _check(model: Explorable, generated: Sequence[int], seed: int) -> Any:
     return tokenizer
 
 
+def _draw(
+    logits: Tensor,
+    position: int,
+    chosen: SamplingFilter,
+    seed: int,
+    suppressed: Sequence[int],
+    listed: Sequence[int],
+) -> dict[str, Any]:
+    """The random number of a position, and the part of [0, 1) in which it picks each of these tokens.
+
+    The parts follow each other in the order of the ids.
+    """
+    never = torch.tensor(suppressed, dtype=torch.long, device=logits.device)
+    scores = (logits.float() / chosen.temperature).log_softmax(-1).index_fill(0, never, -torch.inf)
+    ends = chosen.apply(scores)[0].softmax(-1).double().cumsum(-1)
+    ends = [0.0, *(ends / ends[-1]).tolist()]
+    return {
+        "number": float(uniforms([seed], position + 1)[0, position]),
+        "parts": {str(one): [ends[one], ends[one + 1]] for one in listed},
+    }
+
+
 def _choose(
     logits: Tensor, position: int, chosen: SamplingFilter, seed: int, suppressed: Sequence[int]
 ) -> int:
     """The token that a continuation of the text would have at this position."""
     start = torch.tensor([BOS], device=logits.device)
     constraints = Constraints(start, EOS, position + 1, suppressed_tokens=suppressed)
-    sampling = (chosen.temperature, chosen.top_k, chosen.top_p)
+    sampling = (chosen.temperature, chosen.top_k, chosen.top_p, chosen.min_p)
     choose = sampler(constraints, [seed], *sampling) if chosen.temperature else most_probable
     rows = torch.zeros(1, dtype=torch.long, device=logits.device)
     log_probs = constraints.log_probs(logits[None], rows[None, :0], rows)

@@ -66,6 +66,7 @@ class Sampling(Body):
     temperature: FiniteFloat = 0.0
     top_k: int | None = None
     top_p: FiniteFloat = 1.0
+    min_p: FiniteFloat = 0.0
     seed: int = 0
 
 

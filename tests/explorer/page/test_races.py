@@ -112,11 +112,11 @@ def test_a_token_that_arrives_after_going_back_is_discarded(opened):
     page = opened.go(view="generate", model="writer", text="Once upon")
     forward = page.get_by_role("button", name="Next token", exact=True)
     forward.click()
-    page.wait_for_selector(".piece")
+    page.wait_for_selector(".generated .piece")
     routes = held(page, "**/api/step")
     forward.click()
     until(page, routes)
     page.get_by_role("button", name="Start over").click()
     let_go(page, "**/api/step", routes)
     opened.wait_until_idle()
-    assert page.locator(".piece").count() == 0
+    assert page.locator(".generated .piece").count() == 0

@@ -33,6 +33,18 @@ CASES = {
 FIRST_SECONDS, VIEW_SECONDS = 10.0, 3.0
 
 
+def violations(page) -> list[tuple]:
+    """The serious accessibility violations of a page, by axe."""
+    page.evaluate(AXE)
+    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [
+        (one["id"], node["target"], node.get("failureSummary"))
+        for one in found
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
 @pytest.mark.parametrize("model", CASES)
 def test_every_view_opens_in_time(opened, model):
     selection, views = CASES[model]
@@ -92,17 +104,10 @@ def test_headings_and_times_are_aligned(opened):
 def test_no_view_has_a_serious_accessibility_violation(opened, model):
     selection, views = CASES[model]
     page = opened.go(model=model, view="tokens", **selection)
-    page.evaluate(AXE)
     serious = []
     for view in views:
         opened.turn(view)
-        found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
-        serious += [
-            (view, one["id"], node["target"], node.get("failureSummary"))
-            for one in found
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"]
-        ]
+        serious += [(view, *one) for one in violations(page)]
     assert serious == []
 
 

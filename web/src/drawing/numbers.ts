@@ -10,6 +10,7 @@ export function digits(value: number | null | undefined, decimals = 4): string {
 export const percent = (value: number): string => {
   const share = value * 100;
   if (share >= 99.95) return "100 %";
+  if (share > 0 && share < 0.001) return "<0.001 %";
   return `${share >= 10 ? share.toFixed(1) : share >= 0.1 ? share.toFixed(2) : share.toPrecision(2)} %`;
 };
 

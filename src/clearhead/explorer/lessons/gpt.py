@@ -201,6 +201,9 @@ def _generate(facts: Facts) -> Lesson:
         ],
         look=[
             Line("Click “Next token” and watch the cache grow by one position.", "cache"),
-            Line("Take another token than the model did: it continues from there.", "instead"),
+            Line(
+                "Click another token than the one that the model would take: it continues from there.",
+                "instead",
+            ),
         ],
     )

@@ -311,7 +311,7 @@ class LanguageModel(DecodingModel):
         tokens = request.get("tokens", 0)
         if not tokens or not request.get("temperature"):
             return {"tokens": tokens}
-        names = [name for name in ("temperature", "top_k", "top_p", "seed") if name in request]
+        names = [name for name in ("temperature", "top_k", "top_p", "min_p", "seed") if name in request]
         return {"tokens": tokens, **{name: request[name] for name in names}}
 
     @torch.inference_mode()
