@@ -63,6 +63,8 @@ export interface Model {
   norm_position: string | null;
   activation: string | null;
   score: string | null;
+  /** Where a recurrent decoder attends: "before" or "after" its cell, "none". */
+  attend: string | null;
   tied: string | null;
   /** What it reads: "text" or "image". */
   input: string;

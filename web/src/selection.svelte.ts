@@ -47,6 +47,8 @@ export interface Selected {
   output: number;
   /** The token whose logit is shown; -1: the next one. */
   token: number;
+  /** Of the route through the overview; -1: not started. */
+  step: number;
   edits: Intervention[];
 }
 
@@ -83,6 +85,7 @@ const START: Selected = {
   unit: -1,
   output: 0,
   token: -1,
+  step: -1,
   edits: [],
 };
 

@@ -17,7 +17,7 @@ from clearhead.layers.scores import ProductScore
 from clearhead.models.anatomy import AttentionPart, StackPart
 from clearhead.text.tokenizer import Tokenizer
 
-SETTINGS = ("ffn_width", "position", "norm", "norm_position", "activation", "tied")
+SETTINGS = ("ffn_width", "position", "norm", "norm_position", "activation", "attend", "tied")
 RECURRENCE = ("side", "layers", "cell", "directions")
 
 

@@ -1,0 +1,363 @@
+// What happens to the followed token at a step, in the numbers of the trace.
+
+import type { Attention, Manifest, Slab, Stack, Token } from "../contract";
+import { argmax, counted, largest, norm } from "../drawing/numbers";
+import { positionName } from "../drawing/patches";
+import { numbers, plain, pythonName, shown, source, tensorOf } from "../explorer.svelte";
+import { cellName, normName, SUBLAYERS } from "./graph";
+import { followed, type Step } from "./route";
+
+/** A number of the trace; the rest of a sentence is text. */
+export interface Fact {
+  key: string;
+  value: number;
+  decimals: number;
+}
+export type Sentence = (string | Fact)[];
+
+export interface Facts {
+  says: Sentence;
+  /** A vector of the trace. */
+  strip?: { values: ArrayLike<number>; label: string; name: (dimension: number) => string };
+  /** The tokens that are attended to. */
+  weights?: { tokens: Token[]; values: ArrayLike<number>; label: string; name: (key: number) => string };
+  bars?: { label: string; value: number }[];
+}
+
+/** A family of models need not record every tensor. */
+class Missing extends Error {}
+
+const TOP = 3;
+const fact = (key: string, value: number, decimals = 4): Fact => ({ key, value, decimals });
+const range = (from: number, to: number) => (from === to ? `Layer ${from}` : `Layers ${from} to ${to}`);
+
+export function nameOf(trace: Manifest, side: string, position = followed(trace, side)): string {
+  const image = trace.images[side];
+  return image ? positionName(image, position) : `“${shown(trace.sides[side][position], position)}”`;
+}
+
+/** The vector of a role at the followed position, and the Python that reads it. */
+async function vector(
+  trace: Manifest,
+  role: string,
+  of: { side?: string; stack?: string; sublayer?: string },
+  side: string,
+  label: string,
+  layer?: number,
+): Promise<NonNullable<Facts["strip"]>> {
+  const entry = tensorOf(trace, role, of);
+  if (!entry) throw new Missing();
+  const query = followed(trace, side);
+  const { values } = await numbers(trace, entry, { layer, query });
+  return { values, label, name: (dimension) => pythonName(entry, layer ?? null, query, dimension) };
+}
+
+/** The stream that a sub-layer reads: after the one before it, or the input of the stack. */
+function streamInto(trace: Manifest, stack: Stack, sublayer: string, layer: number): ReturnType<typeof vector> {
+  const at = stack.sublayers.indexOf(sublayer) - 1;
+  if (at < 0 && layer === 0) return vector(trace, "embedding", { side: stack.side }, stack.side, "stream");
+  const before = stack.sublayers.at(at)!;
+  return streamAfter(trace, stack, before, at < 0 ? layer - 1 : layer);
+}
+
+const streamAfter = (trace: Manifest, stack: Stack, sublayer: string, layer: number) =>
+  vector(trace, "stream", { stack: stack.name, sublayer }, stack.side, "stream", layer);
+
+const added = (trace: Manifest, stack: Stack, sublayer: string, layer: number) =>
+  vector(trace, "added", { stack: stack.name, sublayer }, stack.side, "added", layer);
+
+/** The sum around a sub-layer; where a norm follows, the stream of the trace is the one after it. */
+async function sumAfter(trace: Manifest, stack: Stack, sublayer: string, layer: number): ReturnType<typeof vector> {
+  if (trace.model.norm_position !== "post") return streamAfter(trace, stack, sublayer, layer);
+  const [before, more] = await Promise.all([streamInto(trace, stack, sublayer, layer), added(trace, stack, sublayer, layer)]);
+  const values = Float32Array.from(before.values, (one, i) => one + more.values[i]);
+  return { values, label: "sum", name: (at) => `${before.name(at)} + ${more.name(at)}` };
+}
+
+/** The weights of every head at the followed position: heads × keys. */
+async function weightsAt(trace: Manifest, attention: Attention, layer: number): Promise<Slab> {
+  const query = followed(trace, attention.queries);
+  return numbers(trace, tensorOf(trace, "weights", { attention: attention.name }), { layer, query });
+}
+
+async function attends(trace: Manifest, { node, layer }: Step): Promise<Facts> {
+  const attention = node.attention!;
+  const { values, shape } = await weightsAt(trace, attention, layer);
+  const keys = shape[1];
+  const best = argmax(values);
+  const head = Math.floor(best / keys);
+  const key = best % keys;
+  const row = values.slice(head * keys, (head + 1) * keys);
+  const entry = tensorOf(trace, "weights", { attention: attention.name });
+  const query = followed(trace, attention.queries);
+  const says: Sentence = [
+    `${counted(attention.heads, "head")} mix vectors of ${attention.kind === "cross" ? `the ${attention.keys}` : attention.causal ? "this token and those before it" : "all tokens"}. The largest weight is on ${nameOf(trace, attention.keys, key)}: head ${head}, α = `,
+    fact("alpha", values[best]),
+    ".",
+  ];
+  if (attention.kind === "cross" && followed(trace, attention.keys) !== key)
+    says.push(` On ${nameOf(trace, attention.keys)} it is `, fact("alpha-followed", row[followed(trace, attention.keys)]), ".");
+  if (node.stack) {
+    const { values: sum } = await added(trace, node.stack, node.sublayer!, layer);
+    says.push(" All heads together give a vector of norm ", fact("added", norm(sum)), ".");
+  }
+  return {
+    says,
+    weights: {
+      tokens: trace.sides[attention.keys],
+      values: row,
+      label: `weights of head ${head}`,
+      name: (at) => pythonName(entry, layer, head, query, at),
+    },
+  };
+}
+
+/** What a sub-layer adds to the stream, and its share. */
+async function adds(trace: Manifest, { node, layer }: Step): Promise<Facts> {
+  const { stack, side } = node;
+  if (!stack) {
+    const sum = await vector(trace, "embedding", { side }, side, "token + position");
+    const position = await vector(trace, "position_embeddings", { side }, side, "position");
+    const kind = trace.model.stacks.find((one) => one.side === side)?.position ?? trace.model.position;
+    return {
+      says: [
+        `The vector of position ${followed(trace, side)} (${kind}), of norm `,
+        fact("position", norm(position.values)),
+        ", is added. The sum has norm ",
+        fact("norm", norm(sum.values)),
+        ".",
+      ],
+      strip: sum,
+    };
+  }
+  const sum = await sumAfter(trace, stack, node.sublayer!, layer);
+  const { residual } = await source.summaries(trace);
+  const step = residual[stack.name]?.find((one) => one.layer === layer && one.sublayer === node.sublayer);
+  const says: Sentence = [`The shortcut carries the stream past ${SUBLAYERS[node.sublayer!] ?? node.sublayer}; both are added. `];
+  if (step) says.push("New in the sum: ", fact("share", 100 * step.share[followed(trace, side)], 1), " %. ");
+  says.push("Norm of the sum: ", fact("norm", norm(sum.values)), ".");
+  return { says, strip: sum };
+}
+
+async function normalizes(trace: Manifest, { node, layer }: Step): Promise<Facts> {
+  const { stack, side } = node;
+  if (!stack) {
+    const name = node.id.slice(side.length + 1).replace(/\.states$/, "");
+    const states = await vector(trace, "states", { stack: name }, side, "output of the stack");
+    return {
+      says: [
+        `${normName(trace)} after the last layer. The output of the stack has norm `,
+        fact("norm", norm(states.values)),
+        ".",
+      ],
+      strip: states,
+    };
+  }
+  const name = SUBLAYERS[node.sublayer!] ?? node.sublayer!;
+  const reader = name.charAt(0).toUpperCase() + name.slice(1);
+  const pre = trace.model.norm_position === "pre";
+  const stream = await (pre ? streamInto : streamAfter)(trace, stack, node.sublayer!, layer);
+  return {
+    says: pre
+      ? [
+          `${reader} reads a copy of the stream, scaled by ${normName(trace)}. The stream itself, of norm `,
+          fact("norm", norm(stream.values)),
+          ", stays as it is.",
+        ]
+      : [`${normName(trace)} scales the sum. Norm of the stream now: `, fact("norm", norm(stream.values)), "."],
+    strip: stream,
+  };
+}
+
+/** The layers before or after the one that is drawn. */
+async function others(trace: Manifest, { kind, node, layer }: Step): Promise<Facts> {
+  const stack = node.stack!;
+  const [from, to] = kind === "earlier" ? [0, layer - 1] : [layer + 1, stack.layers - 1];
+  const stream = await streamAfter(trace, stack, stack.sublayers.at(-1)!, to);
+  const verb = from === to ? "does" : "do";
+  return {
+    says: [
+      kind === "earlier"
+        ? `${range(from, to)} ${verb} the same before layer ${layer}. After ${from === to ? "it" : "them"} the stream has norm `
+        : `${range(from, to)} ${verb} the same. At the end the stream has norm `,
+      fact("norm", norm(stream.values)),
+      ".",
+    ],
+    strip: stream,
+  };
+}
+
+async function hands(trace: Manifest, step: Step): Promise<Facts> {
+  const { node, layer } = step;
+  const side = step.from!.side;
+  if (!node.attention) return { says: [`The ${node.title} sees only the last state of the ${side}.`] };
+  const { values, shape } = await weightsAt(trace, node.attention, layer);
+  const key = followed(trace, side);
+  const own = Array.from({ length: shape[0] }, (_, head) => values[head * shape[1] + key]);
+  const head = argmax(own);
+  const reads = node.stack ? "Every layer of the decoder makes" : "The attention of the decoder makes";
+  return {
+    says: [
+      `${reads} keys and values from this vector. At ${nameOf(trace, node.side)}${node.stack ? `, layer ${layer}` : " it"} gives ${nameOf(trace, side)} up to α = `,
+      fact("alpha", own[head]),
+      ` (head ${head}).`,
+    ],
+  };
+}
+
+async function predicts(trace: Manifest, { kind, node }: Step): Promise<Facts> {
+  const { top, next, entropy, vocabulary } = await source.logits(trace, { position: followed(trace, node.side), top: 20 });
+  const [first] = top;
+  const all = `${vocabulary.toLocaleString("en")} tokens`;
+  if (kind === "output")
+    return next
+      ? {
+          says: [
+            `Next is “${plain(next.piece, true)}”: rank ${next.rank + 1} of ${all}, probability `,
+            fact("probability", next.probability),
+            trace.model.beam ? ". The search keeps the paths with the best sums of log-probabilities." : ".",
+          ],
+        }
+      : { says: ["Nothing is generated after this token yet."] };
+  const bars = top.slice(0, TOP);
+  return kind === "readout"
+    ? {
+        says: [
+          `The last vector becomes one logit for each of ${all}. The largest is that of “${plain(first.piece, true)}”: `,
+          fact("logit", first.logit ?? -Infinity),
+          ".",
+        ],
+      }
+    : {
+        says: [
+          `${trace.model.width ? "Softmax turns the logits into probabilities" : "One probability for each token"}. “${plain(first.piece, true)}” has `,
+          fact("probability", first.probability),
+          "; the entropy is ",
+          fact("entropy", entropy, 2),
+          " bits.",
+        ],
+        bars: bars.map((one) => ({ label: plain(one.piece, true), value: one.probability })),
+      };
+}
+
+/** A layer of a recurrence reads one token after the other. */
+async function recurs(trace: Manifest, { node }: Step): Promise<Facts> {
+  const part = trace.model.recurrences.find((one) => one.name === node.recurrence)!;
+  const entry = tensorOf(trace, "hidden", { recurrence: part.name });
+  if (!entry) throw new Missing();
+  const { values, shape } = await numbers(trace, entry, { layer: part.layers - 1, query: followed(trace, node.side) });
+  const state = values.slice(0, shape.at(-1)!);
+  return {
+    says: [
+      `The ${cellName(part.cell)} updates its state with this token. The state of layer ${part.layers - 1} has norm `,
+      fact("norm", norm(state)),
+      ".",
+    ],
+    strip: {
+      values: state,
+      label: "hidden state",
+      name: (at) => pythonName(entry, part.layers - 1, 0, followed(trace, node.side), at),
+    },
+  };
+}
+
+async function embeds(trace: Manifest, { node: { side } }: Step): Promise<Facts> {
+  const role = tensorOf(trace, "token_embeddings", { side }) ? "token_embeddings" : "embedding";
+  const found = await vector(trace, role, { side }, side, "embedding");
+  const what = trace.images[side] ? "The pixels of the patch become" : "The token becomes its row of the embedding table:";
+  return {
+    says: [`${what} ${counted(found.values.length, "number")} of norm `, fact("norm", norm(found.values)), "."],
+    strip: found,
+  };
+}
+
+async function counts(trace: Manifest, { node: { side } }: Step): Promise<Facts> {
+  const entry = tensorOf(trace, "orders");
+  const { values } = await numbers(trace, entry, { query: followed(trace, side) });
+  return {
+    says: ["The prediction mixes counts of n-grams: each order adds what longer ones leave open."],
+    bars: Array.from(values, (value, order) => ({ label: order ? counted(order, "word") : "any word", value })),
+  };
+}
+
+export interface Trail {
+  label: string;
+  strip: NonNullable<Facts["strip"]>;
+}
+
+/** The vector of the followed token at every step of its lane at which it changes, up to a step. */
+export async function trailOf(trace: Manifest, steps: Step[], number: number): Promise<Trail[]> {
+  const { side } = steps[number].node;
+  const taken = steps.slice(0, number + 1).filter((one) => one.node.side === side && CHANGES.includes(one.kind));
+  const all = await Promise.all(taken.map((one) => factsOf(trace, one)));
+  return taken.flatMap(({ kind, node, layer }, i) => {
+    const { strip } = all[i];
+    const sublayer = node.sublayer ? `${layer} ${SUBLAYERS[node.sublayer] ?? node.sublayer}` : strip?.label;
+    const label = kind === "later" || kind === "earlier" ? `${kind} layers` : sublayer;
+    return strip ? [{ label: label!, strip }] : [];
+  });
+}
+const CHANGES: Step["kind"][] = ["embedding", "add", "earlier", "later", "recurrence"];
+
+export async function factsOf(trace: Manifest, step: Step): Promise<Facts> {
+  try {
+    return await found(trace, step);
+  } catch (error) {
+    if (error instanceof Missing) return { says: ["This trace has no numbers for this step."] };
+    throw error;
+  }
+}
+
+async function found(trace: Manifest, step: Step): Promise<Facts> {
+  const { kind, node } = step;
+  const { side } = node;
+  switch (kind) {
+    case "embedding":
+      return embeds(trace, step);
+    case "add":
+      return adds(trace, step);
+    case "norm":
+      return normalizes(trace, step);
+    case "attention":
+      return attends(trace, step);
+    case "feedforward": {
+      const sum = await added(trace, node.stack!, node.sublayer!, step.layer);
+      const units = node.stack!.ffn_width;
+      const how = units ? `${counted(units, "unit")} read this token alone` : "This sub-layer reads the token";
+      return { says: [`${how} and give a vector of norm `, fact("added", norm(sum.values)), "."], strip: sum };
+    }
+    case "earlier":
+    case "later":
+      return others(trace, step);
+    case "handed":
+      return hands(trace, step);
+    case "recurrence":
+      return recurs(trace, step);
+    case "ngrams":
+      return counts(trace, step);
+    case "class": {
+      const all = Object.entries(trace.output.probabilities!).map(([label, value]) => ({ label, value }));
+      const first = largest(
+        all.map((one) => one.value),
+        TOP,
+      ).map((i) => all[i]);
+      return {
+        says: [`The most probable class is “${first[0].label}”: `, fact("probability", first[0].value), "."],
+        bars: first,
+      };
+    }
+    case "readout":
+    case "softmax":
+    case "output":
+      return trace.parts.includes("logits") ? predicts(trace, step) : { says: [] };
+    default: {
+      const at = followed(trace, side);
+      const token = trace.sides[side][at];
+      return {
+        says: trace.images[side]
+          ? [`${nameOf(trace, side)} of the image, position ${at}.`]
+          : [`${nameOf(trace, side)} is token ${at} of ${trace.sides[side].length}: id `, fact("id", token.id, 0), "."],
+      };
+    }
+  }
+}
