@@ -71,9 +71,13 @@ function drawHidden(context: CanvasRenderingContext2D, cells: Cells, x: number, 
   }
 }
 
-/** Sizes a canvas for the screen's resolution. */
-export function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
-  const ratio = Math.min(2, window.devicePixelRatio || 1);
+/** Sizes a canvas for the screen's resolution, or a given one. */
+export function prepare(
+  canvas: HTMLCanvasElement,
+  width: number,
+  height: number,
+  ratio = Math.min(2, window.devicePixelRatio || 1),
+): CanvasRenderingContext2D {
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   canvas.style.width = `${width}px`;
