@@ -1,18 +1,22 @@
-"""The explorer's response times in Chromium at 12, 128 and 512 tokens; its first picture beside its peers'.
+"""The explorer's response times in Chromium at 12, 128 and 512 tokens, its frames per second, its peers.
 
     python benchmarks/explorer.py [--chromium /usr/bin/chromium] [--rounds 20] [--libraries FOLDER]
+        [--json FILE]
 
 The model has the paper's base size (6 + 6 layers, 8 heads, width 512) and is untrained, because times do not
 depend on the weights. Its translations are given, because its own would never end.
 """
 
 import argparse
+import json
 import os
+import platform
 import re
 import shutil
 import statistics
 import tempfile
 import time
+from datetime import date
 from pathlib import Path
 from unittest.mock import patch
 from urllib.parse import urlencode
@@ -42,7 +46,14 @@ BUDGETS = {
     "change head, cached": (50, 50, 50),
     "exact row": (80, 80, 80),
     "atlas of heads": (250, 250, 250),
+    # The views of a block as the atlas; at 512 tokens they draw whole matrices of up to 6 MB.
+    "Attention output": (250, 250, 500),
+    "Feed-forward": (250, 250, 500),
+    "Readout": (250, 250, 500),
 }
+BLOCK_VIEWS = ("Attention output", "Feed-forward", "Readout")
+MIN_FRAMES_PER_SECOND = 50
+ANIMATION_MS = 6000
 # Counts open requests, to find the end of a reaction. Waiting is event-driven: a polling loop would take a
 # core from the server and leave garbage for the page to collect.
 COUNT = """
@@ -115,6 +126,14 @@ async (url) => {
   return performance.now() - started;
 }
 """
+# Intervals between frames while the page is animated.
+FRAMES = """
+async (duration) => {
+  const times = [await new Promise(requestAnimationFrame)];
+  while (times.at(-1) - times[0] < duration) times.push(await new Promise(requestAnimationFrame));
+  return times.slice(1).map((time, i) => time - times[i]);
+}
+"""
 ROW = "t/encoder.blocks.3.attention.weights?head=2&query=5&dtype=f32"
 
 
@@ -170,7 +189,9 @@ def reactions(browser: Browser, address: str, length: int, rounds: int) -> dict[
         for head in range(2, 9):
             found[f"change head, {kind}"].append(page.evaluate(REACTION, chosen.format(head)))
     found["exact row"] += timed(page, address, rounds, ROW)
-    found["atlas of heads"] += atlas(page, rounds)
+    found["atlas of heads"] += opening(page, "Heads", rounds)
+    for view in BLOCK_VIEWS:
+        found[view] += opening(page, view, rounds)
     for _ in range(max(rounds // 5, 3)):
         found["new trace"].append(page.evaluate(REACTION, "button.main"))
         quiet(page)
@@ -184,17 +205,39 @@ def timed(page: Page, address: str, rounds: int, path: str) -> list[float]:
     return [page.evaluate(FETCH, f"{address}api/trace/{key}/{path}") for _ in range(rounds)]
 
 
-def atlas(page: Page, rounds: int) -> list[float]:
-    """Milliseconds to switch to the atlas, with all thumbnails drawn."""
-    heads, residual = (f"nav.views button:nth-of-type({number})" for number in (5, 1))
+def opening(page: Page, title: str, rounds: int) -> list[float]:
+    """Milliseconds to switch to a view from the list of tokens, with everything drawn."""
+    titles = page.locator("nav.views button b").all_inner_texts()
+    view, tokens = (
+        f"nav.views button:nth-of-type({titles.index(one) + 1})" for one in (title, "Text → tokens")
+    )
     times = []
     for _ in range(max(rounds // 3, 5)):
-        page.evaluate(REACTION, residual)
-        times.append(page.evaluate(REACTION, heads))
+        page.evaluate(REACTION, tokens)
+        times.append(page.evaluate(REACTION, view))
     return times
 
 
-def peers(browser: Browser, address: str, model: TranslationModel, libraries: Path | None) -> None:
+def frames(browser: Browser, address: str) -> dict[str, float]:
+    """Frames while a token goes through the overview, at each speed."""
+    text = text_of(LENGTHS[0])
+    page, found = opened(browser, address, view="head", text=text, target=text), {}
+    quiet(page)
+    for speed in ("1", "4"):
+        page.get_by_label("speed").select_option(speed)
+        page.get_by_role("button", name="Play").click()
+        intervals = page.evaluate(FRAMES, ANIMATION_MS)
+        assert page.locator("[data-step]").count(), "the animation does not run"
+        page.get_by_role("button", name="Pause").click()
+        found[f"per second at speed {speed}"] = 1000 * len(intervals) / sum(intervals)
+        found[f"longest at speed {speed}, ms"] = max(intervals)
+    page.close()
+    return found
+
+
+def peers(
+    browser: Browser, address: str, model: TranslationModel, libraries: Path | None
+) -> dict[str, float]:
     """Seconds from the weights to their first picture: 6 layers of 8 heads over 256 tokens.
 
     The explorer's time starts with a new tab and includes the pass that computes the weights.
@@ -237,6 +280,7 @@ def peers(browser: Browser, address: str, model: TranslationModel, libraries: Pa
             print(f"  {name:12}{type(error).__name__}: {str(error).partition(chr(10))[0][:90]}")
             continue
         print(f"  {name:12}{seconds[name]:8.2f} s{seconds[name] / seconds['clearhead']:8.1f}x")
+    return seconds
 
 
 def rendered(browser: Browser, text: str, libraries: Path | None, started: float) -> float:
@@ -272,6 +316,7 @@ def main() -> None:
     options.add_argument(
         "--libraries", type=Path, help="folder with require.js, d3.js and jquery.js for BertViz"
     )
+    options.add_argument("--json", type=Path, help="write the figures to this file")
     chosen = options.parse_args()
     model = base_model()
     freeze_memory()
@@ -283,8 +328,33 @@ def main() -> None:
         for name, budgets in BUDGETS.items():
             cells = [cell(row[name], budget) for row, budget in zip(rows, budgets, strict=True)]
             print(f"  {name:24}" + "".join(cells))
-        peers(browser, address, model, chosen.libraries)
+        moving = frames(browser, address)
+        print(
+            f"\nframes of the animation at {LENGTHS[0]} tokens (at least {MIN_FRAMES_PER_SECOND} per second)"
+        )
+        for name, value in moving.items():
+            print(f"  {name:32}{value:8.1f}")
+        seconds = peers(browser, address, model, chosen.libraries)
+        version = browser.version
         browser.close()
+    about = f"{date.today()}, {processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    found = {
+        "about": f"{about}, torch {torch.__version__}, Chromium {version}",
+        "milliseconds": {
+            name: {str(length): row[name] for length, row in zip(LENGTHS, rows, strict=True)}
+            for name in BUDGETS
+        },
+        "frames": moving,
+        "seconds to the first picture of 256 tokens": seconds,
+    }
+    if chosen.json:
+        chosen.json.write_text(json.dumps(found) + "\n", encoding="utf-8")
+
+
+def processor() -> str:
+    """The name of the processor, where the system says it."""
+    found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    return found[1] if found else platform.machine()
 
 
 def cell(times: list[float], budget: int) -> str:

@@ -342,6 +342,19 @@ def test_a_box_opens_its_view_at_the_followed_token(opened):
     opened.wait_until_idle("residual")
 
 
+def test_where_the_drawing_would_be_tall_it_starts_closed(browser, address, watched):
+    for width, height, is_open in (
+        (1280, 720, True),
+        (1280, 500, False),
+        (1100, 900, False),
+        (390, 844, False),
+    ):
+        context = browser.new_context(viewport={"width": width, "height": height})
+        page = watched(context.new_page(), address).go(view="tokens", text=TEXT)
+        assert page.locator("nav.map details").evaluate("one => one.open") == is_open, width
+        context.close()
+
+
 def test_a_stack_of_48_layers_is_drawn_once_and_any_layer_can_be_chosen(opened):
     page = opened.go(view="tokens", model="deep", text="Once upon")
     assert page.locator("nav.map .label").text_content() == "decoder × 48, layer 0"
@@ -407,7 +420,6 @@ def test_a_file_without_a_server_has_the_whole_route(browser, box, saved, watche
     assert close(found["target.softmax", "softmax"]["probability"], probability)
     opened.page.locator("[data-node='source.encoder.feedforward']").click()
     opened.wait_until_idle("feedforward")
-    # A box whose view needs the model opens the nearest one that does not.
     opened.page.locator("[data-node='target.output']").click()
     opened.wait_until_idle("beam")
     context.close()

@@ -46,8 +46,8 @@ const BOW = 10;
 const EDGE = 2;
 const ATTACHED = 3;
 const MARK = 60;
-/** Room between lanes for the arrows that cross it. */
-const BETWEEN = { across: 12, up: 26 };
+/** Room between lanes for the arrows that cross it; on a phone there is little. */
+const between = (flow: Flow, room: number) => (flow === "across" ? 12 : room < 600 ? 26 : 60);
 const GAPS = { across: [11, 30], up: [8, 8] } as const;
 /** From the middle of a sum to the position that is added. */
 const BESIDE = { across: TALL.across / 2 + 4, up: ROUND / 2 + 14 };
@@ -137,12 +137,13 @@ class Drawing {
     private readonly graph: Graph,
     private readonly flow: Flow,
     private readonly gap: number,
+    private readonly between: number,
   ) {
     // The name of the followed token is on the inner side of a lane that runs upwards.
     this.wide = flow === "up" && graph.lanes.length === 1 ? MARK : EDGE;
     for (const lane of graph.lanes) this.lane(lane);
     for (const { from, to } of graph.links.filter((one) => one.kind === "cross")) this.cross(from, to);
-    this.wide += EDGE - BETWEEN[flow];
+    this.wide += EDGE - this.between;
   }
 
   private lane(lane: Lane): void {
@@ -160,7 +161,7 @@ class Drawing {
     const middle = this.wide + (outward > 0 ? inner : room);
     this.edges.set(lane, this.wide);
     this.free[lane.side] = -outward;
-    this.wide = middle + (outward > 0 ? room : inner) + BETWEEN[flow];
+    this.wide = middle + (outward > 0 ? room : inner) + this.between;
     this.long = Math.max(this.long, end);
     const stacks = [...new Set(lane.nodes.flatMap((node) => node.stack ?? []))];
     blocks.forEach(([from, to], i) => {
@@ -213,14 +214,14 @@ class Drawing {
     const box = this.extents.get(to)!;
     const lane = this.graph.lanes.find((one) => one.nodes.some((node) => node.id === to))!;
     const out = start.u + start.long + Math.min(this.gap, 12);
-    const between = this.edges.get(lane)! - BETWEEN[this.flow] / 2;
+    const middle = this.edges.get(lane)! - this.between / 2;
     const at = box.u + box.long / 2;
     this.long = Math.max(this.long, out + EDGE);
     this.arrow("cross", from, to, [
       [start.u + start.long, start.v],
       [out, start.v],
-      [out, between],
-      [at, between],
+      [out, middle],
+      [at, middle],
       [at, box.v - box.wide / 2],
     ]);
   }
@@ -233,7 +234,7 @@ class Drawing {
 export const arrowName = (from: string, to: string, kind: Arrow["kind"]): string => `${kind} ${from} ${to}`;
 
 export function layoutOf(graph: Graph, flow: Flow, room: number): Layout {
-  const drawing = new Drawing(graph, flow, gapFor(graph, flow, room));
+  const drawing = new Drawing(graph, flow, gapFor(graph, flow, room), between(flow, room));
   const { long, wide } = drawing;
   const turned = ([u, v]: Point): Point => (flow === "across" ? [u, v] : [v, long - u]);
   const box = (one: Extent): Box =>
