@@ -9,6 +9,8 @@ export default defineConfig({
     outDir: "../src/clearhead/explorer/page",
     emptyOutDir: true,
     target: "es2022",
+    // light-dark() stays as it is, so that the page can switch by `color-scheme`.
+    cssTarget: ["chrome123", "firefox120", "safari17.5"],
     modulePreload: false,
     cssCodeSplit: false,
     assetsInlineLimit: 0,

@@ -1,19 +1,34 @@
 // Masked is not small: masked cells are hatched, with different patterns for causal and padding.
 
+import { theme } from "../theme.svelte";
+
 export type Hidden = "causal" | "padding";
 
 const SIZE = 8;
-const patterns = new Map<Hidden, CanvasPattern>();
+const patterns = new Map<string, CanvasPattern>();
+// Ground and lines, in light and in dark.
+const COLOURS = {
+  causal: [
+    ["#f1efea", "#c4bfb3"],
+    ["#262b38", "#5f6470"],
+  ],
+  padding: [
+    ["#e9edf1", "#a9b6c3"],
+    ["#222c38", "#566677"],
+  ],
+} as const;
 
 export function hatch(context: CanvasRenderingContext2D, kind: Hidden): CanvasPattern {
-  const known = patterns.get(kind);
+  const key = `${kind} ${theme.dark}`;
+  const known = patterns.get(key);
   if (known) return known;
   const tile = document.createElement("canvas");
   tile.width = tile.height = SIZE;
   const ink = tile.getContext("2d")!;
-  ink.fillStyle = kind === "causal" ? "#f1efea" : "#e9edf1";
+  const [ground, line] = COLOURS[kind][theme.dark ? 1 : 0];
+  ink.fillStyle = ground;
   ink.fillRect(0, 0, SIZE, SIZE);
-  ink.strokeStyle = kind === "causal" ? "#c4bfb3" : "#a9b6c3";
+  ink.strokeStyle = line;
   ink.lineWidth = 1.2;
   const lines =
     kind === "causal"
@@ -34,6 +49,6 @@ export function hatch(context: CanvasRenderingContext2D, kind: Hidden): CanvasPa
     ink.stroke();
   }
   const pattern = context.createPattern(tile, "repeat")!;
-  patterns.set(kind, pattern);
+  patterns.set(key, pattern);
   return pattern;
 }

@@ -21,7 +21,7 @@ function indexer(cells: Cells): (value: number) => number {
 }
 
 function image(cells: Cells): HTMLCanvasElement {
-  const table = cells.kind === "signed" ? signedRamp : weightRamp;
+  const table = cells.kind === "signed" ? signedRamp() : weightRamp();
   const index = indexer(cells);
   const small = document.createElement("canvas");
   small.width = cells.columns;

@@ -1,7 +1,10 @@
 // The colours of the page: weights in one hue, signed numbers in two, heads in eight.
 
+import { theme } from "../theme.svelte";
+
 type Colour = [number, number, number];
 
+// The end of a scale at zero is the colour of the page's cards, in light and in dark.
 const WEIGHT: Colour[] = [
   [255, 255, 255],
   [205, 221, 249],
@@ -20,10 +23,33 @@ const SIGNED: Colour[] = [
   [163, 69, 6],
 ];
 
-/** Eight colours for numbered heads, then again from the first. */
-export const HEADS = ["#1d4fbf", "#b4500b", "#157347", "#8a2a8f", "#b3261e", "#0c6b78", "#6b5a00", "#5b3fc4"];
+const DARK_WEIGHT: Colour[] = [
+  [24, 31, 46],
+  [38, 58, 110],
+  [54, 94, 190],
+  [106, 152, 245],
+  [180, 206, 255],
+  [242, 247, 255],
+];
+const DARK_SIGNED: Colour[] = [
+  [158, 205, 255],
+  [72, 132, 214],
+  [38, 66, 110],
+  [24, 31, 46],
+  [98, 58, 28],
+  [214, 120, 46],
+  [255, 196, 132],
+];
+
+/** Eight colours for numbered heads, then again from the first; app.css has one of each for light and dark. */
+export const HEADS = Array.from({ length: 8 }, (_, i) => `var(--head-${i})`);
 
 export const headColour = (head: number): string => HEADS[head % HEADS.length];
+
+/** Colours on a canvas, where the palette of app.css cannot be used. */
+export const CHOSEN = "#e8590c";
+export const labelInk = (): string => (theme.dark ? "#c8d0e0" : "#3a4256");
+export const frame = (): string => (theme.dark ? "#434e66" : "#d5d8e0");
 
 function ramp(stops: Colour[]): Uint8ClampedArray {
   const table = new Uint8ClampedArray(256 * 4);
@@ -36,8 +62,10 @@ function ramp(stops: Colour[]): Uint8ClampedArray {
   return table;
 }
 
-export const weightRamp = ramp(WEIGHT);
-export const signedRamp = ramp(SIGNED);
+const ramps = [WEIGHT, SIGNED, DARK_WEIGHT, DARK_SIGNED].map(ramp);
+
+export const weightRamp = (): Uint8ClampedArray => ramps[theme.dark ? 2 : 0];
+export const signedRamp = (): Uint8ClampedArray => ramps[theme.dark ? 3 : 1];
 
 /** A weight's index on its ramp; the square root spreads small weights. */
 export const weightIndex = (alpha: number): number => Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, alpha))));
@@ -48,8 +76,8 @@ export const signedIndex = (value: number, largest: number): number =>
 
 const css = (table: Uint8ClampedArray, i: number): string => `rgb(${table[i * 4]},${table[i * 4 + 1]},${table[i * 4 + 2]})`;
 
-export const weightColour = (alpha: number): string => css(weightRamp, weightIndex(alpha));
-export const signedColour = (value: number, largest: number): string => css(signedRamp, signedIndex(value, largest));
+export const weightColour = (alpha: number): string => css(weightRamp(), weightIndex(alpha));
+export const signedColour = (value: number, largest: number): string => css(signedRamp(), signedIndex(value, largest));
 
 function luminance(table: Uint8ClampedArray, i: number): number {
   const part = (c: number) => ((table[i * 4 + c] / 255 + 0.055) / 1.055) ** 2.4;
@@ -59,8 +87,8 @@ function luminance(table: Uint8ClampedArray, i: number): number {
 /** Black or white, whichever is more readable on a colour of this ramp. */
 const ink = (table: Uint8ClampedArray, i: number): string => (luminance(table, i) < 0.179 ? "#fff" : "#000");
 
-export const inkOnWeight = (alpha: number): string => ink(weightRamp, weightIndex(alpha));
-export const inkOnSigned = (value: number, largest: number): string => ink(signedRamp, signedIndex(value, largest));
+export const inkOnWeight = (alpha: number): string => ink(weightRamp(), weightIndex(alpha));
+export const inkOnSigned = (value: number, largest: number): string => ink(signedRamp(), signedIndex(value, largest));
 
 export function largestOf(values: ArrayLike<number>): number {
   let largest = 0;
