@@ -9,6 +9,8 @@ export interface Token {
   special: boolean;
   /** Not in the vocabulary. */
   unknown: boolean;
+  /** Never part of a longer word; set by the page. */
+  whole?: boolean;
   next?: number | null;
   generated?: boolean;
   log_prob?: number | null;

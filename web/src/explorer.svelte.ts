@@ -1,5 +1,6 @@
 // The trace on the page, and the source it comes from.
 
+import { getContext } from "svelte";
 import {
   RequestError,
   UnavailableError,
@@ -18,7 +19,7 @@ import {
 } from "./contract";
 import { HttpSource } from "./http";
 import { InlinedSource } from "./inlined";
-import { selection, update, type Selected } from "./selection.svelte";
+import { limitBy, selection, update, type Selected } from "./selection.svelte";
 
 export { tensorOf } from "./block";
 
@@ -32,6 +33,8 @@ class Explorer {
   guide = $state.raw<Guide | null>(null);
   trace = $state.raw<Manifest | null>(null);
   summaries = $state.raw<Summaries | null>(null);
+  /** The trace that the one on the page is compared with, and the id of the latter. */
+  other = $state.raw<{ of: string; trace: Manifest; summaries: Summaries | null } | null>(null);
   busy = $state(false);
   problem = $state<string | null>(null);
   /** The part of the page that the problem belongs to. */
@@ -166,7 +169,7 @@ class Explorer {
     return known?.input === "image";
   }
 
-  private request(): TraceRequest {
+  request(): TraceRequest {
     const { model, to, prefix, forced, target, tokens, temperature, top_k, top_p, min_p, seed, edits } = selection;
     const given = this.seesImages()
       ? { text: "", image: selection.image || undefined }
@@ -181,10 +184,16 @@ class Explorer {
     };
   }
 
+  /** Shows another trace beside the one on the page; the selection is then limited to both. */
+  showOther(other: NonNullable<Explorer["other"]>): void {
+    this.other = { ...other, trace: marked(other.trace) };
+    update({});
+  }
+
   private show(trace: Manifest, pick: Partial<Selected>): void {
     this.problem = null;
     this.summaries = null;
-    this.trace = trace;
+    this.trace = marked(trace);
     update({ model: trace.model.name, text: trace.text, image: trace.image ?? "", ...inside(trace, pick) });
     this.answered = JSON.stringify(this.request());
     this.accepted = requested();
@@ -197,7 +206,7 @@ class Explorer {
     const current = () => this.trace?.id === trace.id && !signal.aborted;
     try {
       const whole = await source.whole(trace, signal);
-      if (current()) this.trace = whole;
+      if (current()) this.trace = marked(whole);
       const summaries = current() ? await source.summaries(trace) : null;
       if (current()) this.summaries = summaries;
     } catch (error) {
@@ -230,6 +239,42 @@ export function inside(trace: Manifest, wanted: Partial<Selected> = {}): Partial
 }
 
 export const explorer = new Explorer();
+
+/** The numbers of the selection that both of two compared traces have. */
+limitBy((change) => {
+  const { trace, other } = explorer;
+  if (!trace || other?.of !== trace.id) return change;
+  const both = [trace, other.trace];
+  const first = inside(trace, change);
+  const { layer, head, query, key, position } = inside(other.trace, first);
+  const least = (size: (one: Manifest) => number | null | undefined, wanted: number) =>
+    Math.min(wanted, ...both.map((one) => (size(one) ?? Infinity) - 1));
+  const all = { ...selection, ...change };
+  return {
+    ...change,
+    ...{ layer, head, query, key, position },
+    dimension: least((one) => one.model.head_size, all.dimension),
+    output: least((one) => one.model.width, all.output),
+    unit: least((one) => one.model.ffn_width, all.unit),
+  };
+});
+
+/** The summaries of a trace, or of the one beside it. */
+export const summariesOf = (trace: Manifest): Summaries | null =>
+  explorer.other?.trace.id === trace.id ? explorer.other.summaries : explorer.summaries;
+
+/** The context in which a view is not that of the trace on the page, and must not change it. */
+export const ACTS = Symbol("acts");
+
+/** Whether a view may run the model with other inputs; call it in a component's setup. */
+export const mayAct = (): boolean => source.live && getContext(ACTS) !== false;
+
+/** Says of every token whether its tokenizer splits words. */
+function marked(trace: Manifest): Manifest {
+  const whole = !hasSubwords(trace.model.tokenizer);
+  for (const tokens of Object.values(trace.sides)) for (const token of tokens) token.whole = whole;
+  return trace;
+}
 
 /** An attention by name, or the first; views that need one are hidden without attention. */
 export function attentionOf(trace: Manifest, name: string): Attention {
@@ -271,7 +316,9 @@ export function hides(attention: Attention): ((query: number, key: number) => "c
 /** A piece for display: without the space marker; `·` where it continues a word. */
 export function shown(token: Token | undefined, at = 1): string {
   if (!token) return "";
-  return token.special ? token.piece : plain(token.piece, at === 0 || !hasSubwords(explorer.trace?.model.tokenizer));
+  return token.special
+    ? token.piece
+    : plain(token.piece, at === 0 || (token.whole ?? !hasSubwords(explorer.trace?.model.tokenizer)));
 }
 
 /** Whether a tokenizer splits words, so that a token may continue one. */

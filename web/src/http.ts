@@ -50,6 +50,8 @@ export class HttpSource implements TraceSource {
   readonly live = true;
   readonly numbers = Infinity;
   private readonly known = new Map<string, Promise<unknown>>();
+  /** The traces on the page: at most two, side by side. */
+  private recent: string[] = [];
 
   models = () => this.get<never>("api/models", {});
   lessons = (model: string) => this.get<never>("api/lessons", { model });
@@ -62,8 +64,10 @@ export class HttpSource implements TraceSource {
   positions = async (model: string, positions: number) => this.slab("api/positions", { model, positions });
   trace = async (request: TraceRequest, signal?: AbortSignal) => {
     const trace = await this.post<Manifest>("api/trace", request, signal);
-    // The page shows one trace, so responses about the previous one are dropped.
-    for (const url of this.known.keys()) if (url.startsWith("api/trace/")) this.known.delete(url);
+    this.recent = [...this.recent.slice(-1), trace.id];
+    // Responses about earlier traces are dropped.
+    for (const url of this.known.keys())
+      if (url.startsWith("api/trace/") && !this.recent.includes(url.split("/")[2])) this.known.delete(url);
     return trace;
   };
   whole = async (trace: Manifest, signal?: AbortSignal) =>

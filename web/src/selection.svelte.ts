@@ -50,6 +50,9 @@ export interface Selected {
   /** Of the route through the overview; -1: not started. */
   step: number;
   edits: Intervention[];
+  /** What the trace is compared with, and the other text, model or translation. */
+  compare: string;
+  other: string;
 }
 
 const START: Selected = {
@@ -87,6 +90,8 @@ const START: Selected = {
   token: -1,
   step: -1,
   edits: [],
+  compare: "",
+  other: "",
 };
 
 function read(hash: string): Selected {
@@ -125,7 +130,7 @@ export const selection = $state<Selected>(read(location.hash));
 
 /** Changes the selection. Going to another part of the page adds to the browser's history; a detail does not. */
 export function select(change: Partial<Selected>): void {
-  const moved = (["door", "view", "lesson", "model", "text", "image"] as const).some(
+  const moved = (["door", "view", "lesson", "model", "text", "image", "compare", "other"] as const).some(
     (name) => name in change && change[name] !== selection[name],
   );
   put(change, moved);
@@ -146,8 +151,15 @@ export function slide(change: Partial<Selected>): void {
 const REST_MS = 150;
 let resting: ReturnType<typeof setTimeout> | undefined;
 
+/** Limits every change of the selection. */
+export function limitBy(limiter: (change: Partial<Selected>) => Partial<Selected>): void {
+  limit = limiter;
+}
+
+let limit = (change: Partial<Selected>): Partial<Selected> => change;
+
 function put(change: Partial<Selected>, moved: boolean): void {
-  Object.assign(selection, change);
+  Object.assign(selection, limit(change));
   const address = write(selection);
   // In a notebook's frame there is no URL to write to.
   if (address === location.hash || location.protocol === "about:") return;
