@@ -391,6 +391,19 @@ def test_the_drawing_zooms_and_stands_upright(opened):
     assert page.locator("nav.map .trail [role=img]").count() > 3
 
 
+def test_upright_it_says_what_each_head_attends_to_most(opened, box):
+    page = opened.go(view="tokens", text=TEXT, position=TARGET, step=18)
+    for step in range(18, 29):
+        if at_step(opened, step)[1] == "target.decoder.cross_attention":
+            break
+        page.get_by_label("Forward one step").click()
+    page.get_by_role("button", name="Upright").click()
+    page.wait_for_selector("nav.map .heads [data-amount]")
+    shown = [number(one) for one in page.locator("nav.map .heads [data-amount]").all_inner_texts()]
+    weights = box.explain(TEXT)["decoder.blocks.0.cross_attention.weights"][:, TARGET]
+    assert shown == pytest.approx(weights.max(-1).values.tolist(), abs=1e-3)
+
+
 def test_the_route_fits_a_phone_and_150_percent_and_has_no_accessibility_violation(browser, address, watched):
     for width, height in ((1280, 720), (390, 844), (853, 480)):
         context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")

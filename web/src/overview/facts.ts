@@ -1,11 +1,12 @@
 // What happens to the followed token at a step, in the numbers of the trace.
 
-import type { Attention, Manifest, Slab, Stack, Token } from "../contract";
+import type { Manifest, Token } from "../contract";
 import { argmax, counted, largest, norm } from "../drawing/numbers";
 import { positionName } from "../drawing/patches";
 import { numbers, plain, pythonName, shown, source, tensorOf } from "../explorer.svelte";
 import { cellName, normName, SUBLAYERS } from "./graph";
 import { followed, type Step } from "./route";
+import { added, MissingError, streamAfter, streamInto, sumAfter, vector, weightsAt, type Vector } from "./vectors";
 
 /** A number of the trace; the rest of a sentence is text. */
 export interface Fact {
@@ -18,14 +19,13 @@ export type Sentence = (string | Fact)[];
 export interface Facts {
   says: Sentence;
   /** A vector of the trace. */
-  strip?: { values: ArrayLike<number>; label: string; name: (dimension: number) => string };
+  strip?: Vector;
   /** The tokens that are attended to. */
   weights?: { tokens: Token[]; values: ArrayLike<number>; label: string; name: (key: number) => string };
   bars?: { label: string; value: number }[];
+  /** The largest weight of each head. */
+  heads?: { label: string; value: number }[];
 }
-
-/** A family of models need not record every tensor. */
-class Missing extends Error {}
 
 const TOP = 3;
 const fact = (key: string, value: number, decimals = 4): Fact => ({ key, value, decimals });
@@ -34,50 +34,6 @@ const range = (from: number, to: number) => (from === to ? `Layer ${from}` : `La
 export function nameOf(trace: Manifest, side: string, position = followed(trace, side)): string {
   const image = trace.images[side];
   return image ? positionName(image, position) : `“${shown(trace.sides[side][position], position)}”`;
-}
-
-/** The vector of a role at the followed position, and the Python that reads it. */
-async function vector(
-  trace: Manifest,
-  role: string,
-  of: { side?: string; stack?: string; sublayer?: string },
-  side: string,
-  label: string,
-  layer?: number,
-): Promise<NonNullable<Facts["strip"]>> {
-  const entry = tensorOf(trace, role, of);
-  if (!entry) throw new Missing();
-  const query = followed(trace, side);
-  const { values } = await numbers(trace, entry, { layer, query });
-  return { values, label, name: (dimension) => pythonName(entry, layer ?? null, query, dimension) };
-}
-
-/** The stream that a sub-layer reads: after the one before it, or the input of the stack. */
-function streamInto(trace: Manifest, stack: Stack, sublayer: string, layer: number): ReturnType<typeof vector> {
-  const at = stack.sublayers.indexOf(sublayer) - 1;
-  if (at < 0 && layer === 0) return vector(trace, "embedding", { side: stack.side }, stack.side, "stream");
-  const before = stack.sublayers.at(at)!;
-  return streamAfter(trace, stack, before, at < 0 ? layer - 1 : layer);
-}
-
-const streamAfter = (trace: Manifest, stack: Stack, sublayer: string, layer: number) =>
-  vector(trace, "stream", { stack: stack.name, sublayer }, stack.side, "stream", layer);
-
-const added = (trace: Manifest, stack: Stack, sublayer: string, layer: number) =>
-  vector(trace, "added", { stack: stack.name, sublayer }, stack.side, "added", layer);
-
-/** The sum around a sub-layer; where a norm follows, the stream of the trace is the one after it. */
-async function sumAfter(trace: Manifest, stack: Stack, sublayer: string, layer: number): ReturnType<typeof vector> {
-  if (trace.model.norm_position !== "post") return streamAfter(trace, stack, sublayer, layer);
-  const [before, more] = await Promise.all([streamInto(trace, stack, sublayer, layer), added(trace, stack, sublayer, layer)]);
-  const values = Float32Array.from(before.values, (one, i) => one + more.values[i]);
-  return { values, label: "sum", name: (at) => `${before.name(at)} + ${more.name(at)}` };
-}
-
-/** The weights of every head at the followed position: heads × keys. */
-async function weightsAt(trace: Manifest, attention: Attention, layer: number): Promise<Slab> {
-  const query = followed(trace, attention.queries);
-  return numbers(trace, tensorOf(trace, "weights", { attention: attention.name }), { layer, query });
 }
 
 async function attends(trace: Manifest, { node, layer }: Step): Promise<Facts> {
@@ -101,8 +57,14 @@ async function attends(trace: Manifest, { node, layer }: Step): Promise<Facts> {
     const { values: sum } = await added(trace, node.stack, node.sublayer!, layer);
     says.push(" All heads together give a vector of norm ", fact("added", norm(sum)), ".");
   }
+  const heads = Array.from({ length: shape[0] }, (_, one) => {
+    const all = values.slice(one * keys, (one + 1) * keys);
+    const most = argmax(all);
+    return { label: `head ${one}: ${nameOf(trace, attention.keys, most)}`, value: all[most] };
+  });
   return {
     says,
+    heads,
     weights: {
       tokens: trace.sides[attention.keys],
       values: row,
@@ -133,8 +95,9 @@ async function adds(trace: Manifest, { node, layer }: Step): Promise<Facts> {
   const sum = await sumAfter(trace, stack, node.sublayer!, layer);
   const { residual } = await source.summaries(trace);
   const step = residual[stack.name]?.find((one) => one.layer === layer && one.sublayer === node.sublayer);
-  const says: Sentence = [`The shortcut carries the stream past ${SUBLAYERS[node.sublayer!] ?? node.sublayer}; both are added. `];
-  if (step) says.push("New in the sum: ", fact("share", 100 * step.share[followed(trace, side)], 1), " %. ");
+  const name = SUBLAYERS[node.sublayer!] ?? node.sublayer;
+  const says: Sentence = [`The stream goes past ${name} unchanged, and the result is added to it. `];
+  if (step) says.push(`Share of ${name}: `, fact("share", 100 * step.share[followed(trace, side)], 1), " %. ");
   says.push("Norm of the sum: ", fact("norm", norm(sum.values)), ".");
   return { says, strip: sum };
 }
@@ -244,7 +207,7 @@ async function predicts(trace: Manifest, { kind, node }: Step): Promise<Facts> {
 async function recurs(trace: Manifest, { node }: Step): Promise<Facts> {
   const part = trace.model.recurrences.find((one) => one.name === node.recurrence)!;
   const entry = tensorOf(trace, "hidden", { recurrence: part.name });
-  if (!entry) throw new Missing();
+  if (!entry) throw new MissingError();
   const { values, shape } = await numbers(trace, entry, { layer: part.layers - 1, query: followed(trace, node.side) });
   const state = values.slice(0, shape.at(-1)!);
   return {
@@ -280,30 +243,11 @@ async function counts(trace: Manifest, { node: { side } }: Step): Promise<Facts>
   };
 }
 
-export interface Trail {
-  label: string;
-  strip: NonNullable<Facts["strip"]>;
-}
-
-/** The vector of the followed token at every step of its lane at which it changes, up to a step. */
-export async function trailOf(trace: Manifest, steps: Step[], number: number): Promise<Trail[]> {
-  const { side } = steps[number].node;
-  const taken = steps.slice(0, number + 1).filter((one) => one.node.side === side && CHANGES.includes(one.kind));
-  const all = await Promise.all(taken.map((one) => factsOf(trace, one)));
-  return taken.flatMap(({ kind, node, layer }, i) => {
-    const { strip } = all[i];
-    const sublayer = node.sublayer ? `${layer} ${SUBLAYERS[node.sublayer] ?? node.sublayer}` : strip?.label;
-    const label = kind === "later" || kind === "earlier" ? `${kind} layers` : sublayer;
-    return strip ? [{ label: label!, strip }] : [];
-  });
-}
-const CHANGES: Step["kind"][] = ["embedding", "add", "earlier", "later", "recurrence"];
-
 export async function factsOf(trace: Manifest, step: Step): Promise<Facts> {
   try {
     return await found(trace, step);
   } catch (error) {
-    if (error instanceof Missing) return { says: ["This trace has no numbers for this step."] };
+    if (error instanceof MissingError) return { says: ["This trace has no numbers for this step."] };
     throw error;
   }
 }

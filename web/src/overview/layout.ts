@@ -1,5 +1,6 @@
 // Where the boxes and arrows of the architecture are: lanes run to the right, or upwards as in the paper.
 
+import { widthOf } from "../export/scene";
 import type { Graph, Lane, Node } from "./graph";
 
 export type Flow = "across" | "up";
@@ -35,8 +36,6 @@ export interface Layout {
   free: Record<string, number>;
 }
 
-const TITLE = "600 13px";
-const DETAIL = "12px";
 const ROUND = 20;
 const SMALL = 20;
 const TALL = { across: 36, up: 33 };
@@ -60,23 +59,13 @@ interface Extent {
   wide: number;
 }
 
-const measured = new Map<string, number>();
-
 /** The width of a text in the font of the page. */
-export function textWidth(text: string, font = DETAIL): number {
-  const key = `${font} ${text}`;
-  if (!measured.has(key)) {
-    ink ??= document.createElement("canvas").getContext("2d")!;
-    ink.font = `${font} ${getComputedStyle(document.documentElement).fontFamily}`;
-    measured.set(key, Math.ceil(ink.measureText(text).width));
-  }
-  return measured.get(key)!;
-}
-let ink: CanvasRenderingContext2D | undefined;
+export const textWidth = (text: string, size = 12, weight = "400"): number =>
+  Math.ceil(widthOf(text, { size, weight, style: "normal", family: getComputedStyle(document.documentElement).fontFamily }));
 
 function extentOf(node: Node, flow: Flow, u = 0, v = 0): Extent {
   const { kind, title, detail } = node;
-  const letters = Math.max(textWidth(title, TITLE), textWidth(detail)) + 14;
+  const letters = Math.max(textWidth(title, 13, "600"), textWidth(detail)) + 14;
   const small = textWidth(title) + 10;
   const [width, height] =
     kind === "add" ? [ROUND, ROUND] : kind === "norm" || kind === "position" ? [small, SMALL] : [letters, TALL[flow]];

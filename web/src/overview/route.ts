@@ -32,7 +32,7 @@ export function routeOf(graph: Graph, layerOf: (stack: Stack) => number): Step[]
       const layer = node.stack ? layerOf(node.stack) : 0;
       const put = (kind: Step["kind"], at: Node, from: Node | null, arrows: string[] = []) =>
         steps.push({ kind, node: at, from, layer, arrows });
-      const into = graph.links.filter((one) => one.to === node.id && one.kind !== "cross");
+      const into = graph.links.filter((one) => one.to === node.id && (one.kind !== "cross" || node.kind === "attention"));
       const arrows = into.map((one) => arrowName(one.from, one.to, one.kind));
       if (before && !node.attached) arrows.unshift(arrowName(before.id, node.id, "flow"));
       const waits = node.stack && node.stack !== before?.stack && layer > 0;
@@ -64,9 +64,9 @@ export function wayTo(step: Step, layout: Layout): Point[] {
   return [centre(layout.boxes[step.from.id]), ...crossing, end];
 }
 
-/** The same along the shortcut around a sub-layer, if the step ends one. */
-export function shortcutTo(step: Step, layout: Layout): Point[] {
-  const id = step.arrows.find((one) => one.startsWith("residual") || one.startsWith("position"));
+/** What else arrives at a step: the stream past a sub-layer, a position, or what the encoder has written. */
+export function arrivalAt(step: Step, layout: Layout): Point[] {
+  const id = step.kind === "handed" ? "" : step.arrows.find((one) => /^(residual|position|cross) /.test(one));
   return layout.arrows.find((one) => one.id === id)?.points ?? [];
 }
 
