@@ -9,6 +9,8 @@ export interface Selected {
   /** Empty: that of the lesson, or the first. */
   view: string;
   lesson: number;
+  /** 1 in presenter mode. */
+  present: number;
   model: string;
   text: string;
   /** A sample of the model, or the key of an uploaded image. */
@@ -59,6 +61,7 @@ const START: Selected = {
   door: "learn",
   view: "",
   lesson: 0,
+  present: 0,
   model: "",
   text: "",
   image: "",
@@ -130,7 +133,7 @@ export const selection = $state<Selected>(read(location.hash));
 
 /** Changes the selection. Going to another part of the page adds to the browser's history; a detail does not. */
 export function select(change: Partial<Selected>): void {
-  const moved = (["door", "view", "lesson", "model", "text", "image", "compare", "other"] as const).some(
+  const moved = (["door", "view", "lesson", "present", "model", "text", "image", "compare", "other"] as const).some(
     (name) => name in change && change[name] !== selection[name],
   );
   put(change, moved);
