@@ -1,5 +1,6 @@
 """The overview: the architecture as a drawing, and one token on its way through it."""
 
+import json
 import math
 import re
 
@@ -389,6 +390,19 @@ def test_the_drawing_zooms_and_stands_upright(opened):
     assert box_of["target.softmax"]["y"] < box_of["target.tokens"]["y"]
     assert box_of["source.tokens"]["x"] < box_of["target.tokens"]["x"]
     assert page.locator("nav.map .trail [role=img]").count() > 3
+
+
+def test_a_muted_head_is_not_the_strongest(opened, box):
+    weights = box.explain(TEXT)["encoder.blocks.0.attention.weights"][:, SOURCE].max(-1).values
+    strongest = int(weights.argmax())
+    mute = [{"kind": "mute", "attention": "encoder.blocks.0.attention", "heads": [strongest]}]
+    page = opened.go(view="tokens", text=TEXT, key=SOURCE, step=4, edits=json.dumps(mute))
+    kind, node, numbers = at_step(opened, 4)
+    assert (kind, node) == ("attention", "source.encoder.attention")
+    assert close(numbers["alpha"], weights.topk(2).values[1])
+    mute[0]["heads"] = list(range(len(weights)))
+    page = opened.go(view="tokens", text=TEXT, key=SOURCE, step=4, edits=json.dumps(mute))
+    assert "All heads are muted" in page.locator("[data-step]").inner_text()
 
 
 def test_upright_it_says_what_each_head_attends_to_most(opened, box):

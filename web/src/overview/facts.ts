@@ -1,12 +1,12 @@
 // What happens to the followed token at a step, in the numbers of the trace.
 
 import type { Manifest, Token } from "../contract";
-import { argmax, counted, largest, norm } from "../drawing/numbers";
+import { counted, largest, norm } from "../drawing/numbers";
 import { positionName } from "../drawing/patches";
 import { numbers, plain, pythonName, shown, source, tensorOf } from "../explorer.svelte";
 import { cellName, normName, SUBLAYERS } from "./graph";
 import { followed, type Step } from "./route";
-import { added, MissingError, streamAfter, streamInto, sumAfter, vector, weightsAt, type Vector } from "./vectors";
+import { added, MissingError, headsAt, streamAfter, streamInto, strongest, sumAfter, vector, type Vector } from "./vectors";
 
 /** A number of the trace; the rest of a sentence is text. */
 export interface Fact {
@@ -38,36 +38,36 @@ export function nameOf(trace: Manifest, side: string, position = followed(trace,
 
 async function attends(trace: Manifest, { node, layer }: Step): Promise<Facts> {
   const attention = node.attention!;
-  const { values, shape } = await weightsAt(trace, attention, layer);
-  const keys = shape[1];
-  const best = argmax(values);
-  const head = Math.floor(best / keys);
-  const key = best % keys;
-  const row = values.slice(head * keys, (head + 1) * keys);
-  const entry = tensorOf(trace, "weights", { attention: attention.name });
-  const query = followed(trace, attention.queries);
+  const all = await headsAt(trace, attention, layer);
+  const best = strongest(all, (one) => one.key);
+  const heads = all.map(({ head, muted, key, weights }) => ({
+    label: `head ${head}: ${nameOf(trace, attention.keys, key)}${muted ? " (muted)" : ""}`,
+    value: weights[key],
+  }));
+  if (!best) return { says: ["All heads are muted, so no other token has an effect here."], heads };
+  const { head, key, weights } = best;
+  const keys =
+    attention.kind === "cross" ? `the ${attention.keys}` : attention.causal ? "this token and those before it" : "all tokens";
   const says: Sentence = [
-    `${counted(attention.heads, "head")} mix vectors of ${attention.kind === "cross" ? `the ${attention.keys}` : attention.causal ? "this token and those before it" : "all tokens"}. The largest weight is on ${nameOf(trace, attention.keys, key)}: head ${head}, α = `,
-    fact("alpha", values[best]),
+    `${counted(attention.heads, "head")} mix vectors of ${keys}. The largest weight is on ${nameOf(trace, attention.keys, key)}: head ${head}, α = `,
+    fact("alpha", weights[key]),
     ".",
   ];
-  if (attention.kind === "cross" && followed(trace, attention.keys) !== key)
-    says.push(` On ${nameOf(trace, attention.keys)} it is `, fact("alpha-followed", row[followed(trace, attention.keys)]), ".");
+  const other = followed(trace, attention.keys);
+  if (attention.kind === "cross" && other !== key)
+    says.push(` On ${nameOf(trace, attention.keys)} it is `, fact("alpha-followed", weights[other]), ".");
   if (node.stack) {
-    const { values: sum } = await added(trace, node.stack, node.sublayer!, layer);
-    says.push(" All heads together give a vector of norm ", fact("added", norm(sum)), ".");
+    const { values } = await added(trace, node.stack, node.sublayer!, layer);
+    says.push(" All heads together give a vector of norm ", fact("added", norm(values)), ".");
   }
-  const heads = Array.from({ length: shape[0] }, (_, one) => {
-    const all = values.slice(one * keys, (one + 1) * keys);
-    const most = argmax(all);
-    return { label: `head ${one}: ${nameOf(trace, attention.keys, most)}`, value: all[most] };
-  });
+  const entry = tensorOf(trace, "weights", { attention: attention.name });
+  const query = followed(trace, attention.queries);
   return {
     says,
     heads,
     weights: {
       tokens: trace.sides[attention.keys],
-      values: row,
+      values: weights,
       label: `weights of head ${head}`,
       name: (at) => pythonName(entry, layer, head, query, at),
     },
@@ -81,9 +81,11 @@ async function adds(trace: Manifest, { node, layer }: Step): Promise<Facts> {
     const sum = await vector(trace, "embedding", { side }, side, "token + position");
     const position = await vector(trace, "position_embeddings", { side }, side, "position");
     const kind = trace.model.stacks.find((one) => one.side === side)?.position ?? trace.model.position;
+    const at = followed(trace, side);
+    const moved = trace.interventions.find((one) => one.kind === "position" && one.side === side && one.position === at);
     return {
       says: [
-        `The vector of position ${followed(trace, side)} (${kind}), of norm `,
+        `The vector of position ${moved?.kind === "position" ? moved.to : at} (${kind}), of norm `,
         fact("position", norm(position.values)),
         ", is added. The sum has norm ",
         fact("norm", norm(sum.values)),
@@ -154,18 +156,17 @@ async function hands(trace: Manifest, step: Step): Promise<Facts> {
   const { node, layer } = step;
   const side = step.from!.side;
   if (!node.attention) return { says: [`The ${node.title} sees only the last state of the ${side}.`] };
-  const { values, shape } = await weightsAt(trace, node.attention, layer);
   const key = followed(trace, side);
-  const own = Array.from({ length: shape[0] }, (_, head) => values[head * shape[1] + key]);
-  const head = argmax(own);
+  const best = strongest(await headsAt(trace, node.attention, layer), () => key);
   const reads = node.stack ? "Every layer of the decoder makes" : "The attention of the decoder makes";
-  return {
-    says: [
-      `${reads} keys and values from this vector. At ${nameOf(trace, node.side)}${node.stack ? `, layer ${layer}` : " it"} gives ${nameOf(trace, side)} up to α = `,
-      fact("alpha", own[head]),
-      ` (head ${head}).`,
-    ],
-  };
+  const says: Sentence = [`${reads} keys and values from this vector.`];
+  if (best)
+    says.push(
+      ` At ${nameOf(trace, node.side)}${node.stack ? `, layer ${layer}` : " it"} gives ${nameOf(trace, side)} up to α = `,
+      fact("alpha", best.weights[key]),
+      ` (head ${best.head}).`,
+    );
+  return { says };
 }
 
 async function predicts(trace: Manifest, { kind, node }: Step): Promise<Facts> {

@@ -1,8 +1,10 @@
 // The vectors and weights of the followed token.
 
 import { before } from "../block";
-import type { Attention, Manifest, Slab, Stack, TensorEntry } from "../contract";
+import type { Attention, Manifest, Stack, TensorEntry } from "../contract";
+import { argmax } from "../drawing/numbers";
 import { numbers, pythonName, tensorOf } from "../explorer.svelte";
+import { isMuted } from "../intervene/edits.svelte";
 import { followed } from "./route";
 
 export interface Vector {
@@ -60,8 +62,27 @@ export async function sumAfter(trace: Manifest, stack: Stack, sublayer: string, 
   return { values, label: "sum", name: (at) => `${earlier.name(at)} + ${more.name(at)}` };
 }
 
-/** The weights of every head at the followed position: heads × keys. */
-export async function weightsAt(trace: Manifest, attention: Attention, layer: number): Promise<Slab> {
-  const query = followed(trace, attention.queries);
-  return numbers(trace, tensorOf(trace, "weights", { attention: attention.name }), { layer, query });
+export interface HeadWeights {
+  head: number;
+  /** Without effect on the output. */
+  muted: boolean;
+  weights: ArrayLike<number>;
+  /** The key with the largest weight. */
+  key: number;
+}
+
+/** The weights of every head at the followed position. */
+export async function headsAt(trace: Manifest, attention: Attention, layer: number): Promise<HeadWeights[]> {
+  const entry = tensorOf(trace, "weights", { attention: attention.name });
+  const { values, shape } = await numbers(trace, entry, { layer, query: followed(trace, attention.queries) });
+  return Array.from({ length: shape[0] }, (_, head) => {
+    const weights = values.slice(head * shape[1], (head + 1) * shape[1]);
+    return { head, muted: isMuted(trace, attention, layer, head), weights, key: argmax(weights) };
+  });
+}
+
+/** The head that gives a key the largest weight, without muted ones; undefined if all are. */
+export function strongest(heads: HeadWeights[], keyOf: (head: HeadWeights) => number): HeadWeights | undefined {
+  const heard = heads.filter((one) => !one.muted);
+  return heard[argmax(heard.map((one) => one.weights[keyOf(one)]))];
 }
