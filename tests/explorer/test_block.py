@@ -8,7 +8,12 @@ from clearhead.explorer.trace_session import start_trace
 from clearhead.tasks.load import load_built_in
 
 TEXTS = {"numbers": "three one four one", "babbler": "to be"}
-BUILT_IN = {"en-de": "I closed the windows.", "shakespeare": "Once upon", "masked-en": "I closed the <mask>."}
+BUILT_IN = {
+    "en-de": "I closed the windows.",
+    "shakespeare": "Once upon",
+    "sentences": "Once upon",
+    "masked-en": "I closed the <mask>.",
+}
 
 
 @pytest.fixture(scope="module", params=[*TEXTS, *BUILT_IN])

@@ -129,8 +129,9 @@ def _(shown: Shown):
 
 @claim("prompt ids")
 def _(shown: Shown):
-    tokens = shown.session.explanation.target
+    tokens = [one for one in shown.session.explanation.target if not one.special]
     assert f"{len(tokens)} tokens, {', '.join(str(one.id) for one in tokens[:4])}" in shown.line
+    assert ("start token" in shown.line) == shown.session.explanation.target[0].special
     assert [one.id for one in tokens[:4]] != [12805, 5304, 264, 892]
 
 
@@ -314,6 +315,13 @@ def _(shown: Shown):
     roles = {one["role"] for one in shown.summaries["attentions"][shown.attention["name"]]["heads"]}
     assert len(roles - {None}) >= 2
     assert roles & {"previous", "self", "first"}
+
+
+@claim("untagged")
+def _(shown: Shown):
+    roles = {one["role"] for one in shown.summaries["attentions"][shown.attention["name"]]["heads"]}
+    assert None in roles
+    assert roles - {None}
 
 
 @claim("entropy order")

@@ -1,5 +1,6 @@
 """A run becomes the built-in model, and the built-in model is as good as its card says."""
 
+import json
 import runpy
 import subprocess
 import sys
@@ -8,9 +9,12 @@ from pathlib import Path
 import pytest
 
 import clearhead
-from clearhead.checkpoint import CARD
+from clearhead.checkpoint import CARD, SETTINGS
+from clearhead.config import read_toml
 from clearhead.data.sources.corpus import Pair
 from clearhead.evaluation.bleu import bleu
+from clearhead.tasks.language.data import TextCorpus
+from clearhead.tasks.language.recipe import TextConfig
 from clearhead.tasks.zoo import BUILT_IN, built_in
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +102,24 @@ def test_the_built_in_model_is_small_and_names_the_source_of_its_data():
     card = (BUILT_IN["en-de-fr"] / CARD).read_text(encoding="utf-8")
     assert "https://creativecommons.org/licenses/by/2.0/fr/" in card
     assert "tatoeba.org" in card
+
+
+@pytest.mark.skipif(not BUILT_IN["sentences"].exists(), reason="no built-in model")
+def test_the_built_in_model_of_sentences_is_as_good_and_as_small_as_its_card_says():
+    folder = BUILT_IN["sentences"]
+    report = clearhead.load("sentences").evaluate(folder).record
+    card = (folder / CARD).read_text(encoding="utf-8")
+    assert f"perplexity {report['perplexity']:.2f} per token (loss {report['loss']:.4f})" in card
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    assert size <= 6_000_000
+    assert f"{size / 1e6:.1f} MB with all files" in card
+    assert "https://creativecommons.org/licenses/by/2.0/fr/" in card
+    [model] = [one for one in built_in() if one.folder == str(folder)]
+    assert "tatoeba.org" in str(model.licence)
+    held_out = (json.loads(line)["text"] for line in (folder / "validation.jsonl").read_text().splitlines())
+    data = TextConfig.model_validate(read_toml(folder / SETTINGS)["data"])
+    train = {piece.text for piece in TextCorpus(data, seed=1).pieces("train")}
+    assert train.isdisjoint(held_out)
 
 
 @pytest.mark.skipif(not BUILT_IN["masked-en"].exists(), reason="no built-in model")

@@ -119,3 +119,17 @@ def test_the_built_in_language_model_generates_and_is_small():
     )
     assert model.generate("ROMEO", tokens=1, temperature=0.0).text == ":"
     assert sum(file.stat().st_size for file in find("shakespeare")[0].iterdir()) < 6_000_000
+
+
+def test_the_built_in_model_of_sentences_completes_them_word_by_word():
+    model = load_for("language", "sentences")
+    for seed in range(5):
+        found = model.generate("She opened the", tokens=40, seed=seed)
+        assert found.ended == "end"
+        assert found.text.endswith((".", "?", "!", '"'))
+    best = model.explain("She opened the")["logits"][-1].topk(3).indices.tolist()
+    assert {" door", " box", " window"} == {model.tokenizer.decode([one]) for one in best}
+    words = "I would like to know where the nearest station is."
+    assert len(model.tokenizer.encode(words)) == len(words.split()) + 1  # the full stop
+    text = "Tom  said:\t漢字!\n"
+    assert model.tokenizer.decode(model.tokenizer.encode(text)) == text

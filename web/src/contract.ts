@@ -9,7 +9,7 @@ export interface Token {
   special: boolean;
   /** Not in the vocabulary. */
   unknown: boolean;
-  /** Never part of a longer word; set by the page. */
+  /** Whether it cannot continue a word; set by the page. */
   whole?: boolean;
   next?: number | null;
   generated?: boolean;

@@ -269,10 +269,11 @@ export const ACTS = Symbol("acts");
 /** Whether a view may run the model with other inputs; call it in a component's setup. */
 export const mayAct = (): boolean => source.live && getContext(ACTS) !== false;
 
-/** Says of every token whether its tokenizer splits words. */
+/** Says of every token whether it begins a word for sure: always if words are not split, and at the start of a text. */
 function marked(trace: Manifest): Manifest {
   const whole = !hasSubwords(trace.model.tokenizer);
-  for (const tokens of Object.values(trace.sides)) for (const token of tokens) token.whole = whole;
+  for (const tokens of Object.values(trace.sides))
+    for (const [i, token] of tokens.entries()) token.whole = whole || !i || tokens[i - 1].special;
   return trace;
 }
 
@@ -318,7 +319,7 @@ export function shown(token: Token | undefined, at = 1): string {
   if (!token) return "";
   return token.special
     ? token.piece
-    : plain(token.piece, at === 0 || (token.whole ?? !hasSubwords(explorer.trace?.model.tokenizer)));
+    : plain(token.piece, token.whole ?? (at === 0 || !hasSubwords(explorer.trace?.model.tokenizer)));
 }
 
 /** Whether a tokenizer splits words, so that a token may continue one. */

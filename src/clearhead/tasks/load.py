@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 Translators = Literal["en-de", "de-en", "en-fr", "fr-en", "en-de-fr"]
-LanguageModels = Literal["shakespeare"]
+LanguageModels = Literal["shakespeare", "sentences"]
 MaskedModels = Literal["masked-en"]
 
 

@@ -13,7 +13,9 @@ from clearhead.errors import ModelError, SettingsError
 from clearhead.tasks.recipe import DEFAULT_TASK
 from clearhead.tasks.records import FINAL, TEST, read_metrics
 
-BUILT_IN = {name: assets.path(f"models/{name}") for name in ("en-de-fr", "shakespeare", "masked-en")}
+BUILT_IN = {
+    name: assets.path(f"models/{name}") for name in ("en-de-fr", "shakespeare", "sentences", "masked-en")
+}
 """Folders in the package, by name; a translator can also be loaded by a direction."""
 TRAIN = "clearhead train quickstart --out runs/quickstart"
 

@@ -22,9 +22,10 @@ def share(text: str) -> float:
     return float(text.removesuffix(" %").removeprefix("<")) / 100
 
 
-@pytest.mark.parametrize("door", ["learn", "inspect"])
-def test_the_page_opens_with_the_most_probable_next_tokens(opened, gpt, door):
-    page = opened.go(door, model="shakespeare")
+@pytest.mark.parametrize(("door", "name"), [("learn", "sentences"), ("inspect", "shakespeare")])
+def test_the_page_opens_with_the_most_probable_next_tokens(opened, door, name):
+    gpt = load(name)
+    page = opened.go(door, model=name)
     text = page.locator("#text").input_value()
     best = gpt.explain(text)["logits"][-1].softmax(-1).topk(6)
     page.wait_for_selector("[aria-label='most probable next tokens'] button")
@@ -36,6 +37,14 @@ def test_the_page_opens_with_the_most_probable_next_tokens(opened, gpt, door):
     chips.first.click()
     longer = text + piece.replace("▁", " ").replace("↵", "\n")
     page.wait_for_function("text => document.getElementById('text').value === text", arg=longer)
+
+
+def test_next_tokens_of_the_model_of_sentences_are_words(opened):
+    page = opened.go(view="tokens", model="sentences", text="She opened the")
+    chips = page.get_by_role("group", name="most probable next tokens").get_by_role("button")
+    assert chips.locator("b").all_inner_texts()[:3] == ["door", "box", "window"]
+    tokens = page.get_by_role("group", name="tokens of the text").locator(".token > span").all_inner_texts()
+    assert tokens == ["<s>", "She", "opened", "the"]
 
 
 def test_sliders_change_the_distribution_but_not_the_loss(opened, gpt):

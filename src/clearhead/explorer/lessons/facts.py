@@ -29,7 +29,7 @@ class Facts:
     nearby: bool
     """Whether nearby positions have more similar encodings than distant ones."""
     before: int
-    """The positions before the text: 1 for the tag of a target language."""
+    """The positions before the text: 1 for the tag of a target language or a start token."""
 
     @property
     def kind(self) -> str:
@@ -123,12 +123,13 @@ def facts_of(model: Explorable, name: str) -> Facts:
     """The facts about a model in use."""
     tokenizer, about = getattr(model, "tokenizer", None), architecture(model, name)
     tag: Any = getattr(model, "tag", None)
+    start = getattr(getattr(model, "prompt_format", None), "start", ())
     targets = [one["target"] for one in about["languages"]]
     return Facts(
         about,
         tokenizer if isinstance(tokenizer, Tokenizer) else None,
         _nearby(model),
-        len(tag(targets[0])) if tag and targets else 0,
+        len(tag(targets[0])) if tag and targets else len(start),
     )
 
 

@@ -36,6 +36,7 @@ def _tokens(facts: Facts) -> Lesson:
     assert facts.tokenizer is not None
     ids = facts.tokenizer.encode(PROMPT)
     begin = ", ".join(map(str, ids[:4])) + (" …" if len(ids) > 4 else ".")
+    start = " A start token comes before them, as before every text in training." if facts.before else ""
     made = {"character": "Each character is a token", "word": "Each word is a token"}.get(
         facts.unit, "Frequent words are one token, rare ones are split"
     )
@@ -48,7 +49,7 @@ def _tokens(facts: Facts) -> Lesson:
             Line(f"{made}. The vocabulary has {facts.about['vocabulary']:,} tokens.", "vocabulary"),
             Line(
                 "The lecture’s GPT gives these four words the ids 12805, 5304, 264 and 892. This model has "
-                f"another vocabulary, so its ids differ: {len(ids)} tokens, {begin}",
+                f"another vocabulary, so its ids differ: {len(ids)} tokens, {begin}{start}",
                 "prompt ids",
                 any_text=False,
             ),
@@ -133,7 +134,7 @@ def _heads(facts: Facts) -> Lesson:
         ],
         look=[
             Line("Sort by entropy: the sharpest heads come first.", "entropy order"),
-            Line("A head without a tag has no clear role. Click a head to enlarge it.", "tags"),
+            Line("A head without a tag has no clear role. Click a head to enlarge it.", "untagged"),
         ],
     )
 

@@ -185,7 +185,7 @@ def _heads(facts: Facts) -> Lesson:
         ],
         look=[
             Line("Sort by entropy: the sharpest heads come first.", "entropy order"),
-            Line("A head without a tag has no clear role. Click a head to enlarge it.", "tags"),
+            Line("A head without a tag has no clear role. Click a head to enlarge it.", "untagged"),
         ],
         pick={"attention": "encoder"},
     )
