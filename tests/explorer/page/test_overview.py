@@ -78,7 +78,7 @@ def test_the_drawing_has_the_parts_and_sizes_of_a_translator(opened, box):
         f"softmax, over {vocabulary:,}",
     ):
         assert drawing.get_by_role("button", name=name, exact=True).count() >= 1, name
-    labels = drawing.locator(".label").all_text_contents()
+    labels = drawing.locator(".stack-name").all_text_contents()
     assert [one.split(",")[0] for one in labels] == [
         f"encoder × {len(model.encoder.blocks)}",
         f"decoder × {len(model.decoder.blocks)}",
@@ -358,9 +358,9 @@ def test_where_the_drawing_would_be_tall_it_starts_closed(browser, address, watc
 
 def test_a_stack_of_48_layers_is_drawn_once_and_any_layer_can_be_chosen(opened):
     page = opened.go(view="tokens", model="deep", text="Once upon")
-    assert page.locator("nav.map .label").text_content() == "decoder × 48, layer 0"
+    assert page.locator("nav.map .stack-name").text_content() == "decoder × 48, layer 0"
     page.get_by_label("layer of the decoder").select_option("47")
-    assert page.locator("nav.map .label").text_content() == "decoder × 48, layer 47"
+    assert page.locator("nav.map .stack-name").text_content() == "decoder × 48, layer 47"
     found = [kind for kind, _, _ in all_steps(opened)]
     assert "earlier" in found
     assert "later" not in found
@@ -390,6 +390,32 @@ def test_the_drawing_zooms_and_stands_upright(opened):
     assert box_of["target.softmax"]["y"] < box_of["target.tokens"]["y"]
     assert box_of["source.tokens"]["x"] < box_of["target.tokens"]["x"]
     assert page.locator("nav.map .trail [role=img]").count() > 3
+
+
+@pytest.mark.parametrize("door", ["learn", "inspect"])
+def test_presenting_it_is_one_line_until_its_token_moves_and_then_has_the_room(opened, door):
+    page = opened.go(door, text=TEXT, present=1)
+    shown, drawing = page.locator("main [data-view]"), page.locator("nav.map svg")
+    assert not drawing.is_visible()
+    assert page.locator("nav.map").bounding_box()["height"] < 50
+    page.get_by_role("button", name="Play").click()
+    at_step(opened, 0)
+    page.get_by_role("button", name="Pause").click()
+    assert drawing.bounding_box()["width"] > 1100
+    assert not shown.is_visible()
+    assert page.locator("[data-step]").evaluate("one => parseFloat(getComputedStyle(one).fontSize)") >= 18
+    # The focus is in the overview, so arrow keys move its token and not the lesson.
+    url = page.url
+    page.keyboard.press("ArrowRight")
+    at_step(opened, 1)
+    assert page.url == url.replace("step=0", "step=1")
+    assert page.locator(".presenter").is_visible()
+    page.get_by_label("Back to the start").click()
+    shown.wait_for()
+    page.get_by_label("Forward one step").click()
+    at_step(opened, 0)
+    page.locator("[data-node='target.readout']").click()
+    opened.wait_until_idle("readout")
 
 
 def test_a_muted_head_is_not_the_strongest(opened, box):
