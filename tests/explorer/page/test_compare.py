@@ -83,6 +83,7 @@ def test_weights_of_two_texts_differ_by_pythons_numbers(opened, box):
         in page.locator("[aria-label=Difference]").inner_text()
     )
     assert sides(page) == [TEXT, OTHER]
+    assert page.get_by_role("button", name="SVG").count() == 2
 
 
 def test_losses_of_a_reference_equal_those_of_python(opened, box):
@@ -204,7 +205,8 @@ def test_models_of_different_kinds_show_the_views_that_they_have(opened):
     page = opened.go(view="cross", text=TEXT, compare="model", other="shakespeare")
     wait_for_both(opened, "cross")
     assert (
-        "shakespeare (gpt) has no view “Cross-attention”." in page.locator("[data-pane=right]").inner_text()
+        "shakespeare (gpt) has no view “Cross-attention” here."
+        in page.locator("[data-pane=right]").inner_text()
     )
     assert page.locator("[data-largest]").count() == 0
     opened.turn("embedding")
