@@ -11,8 +11,9 @@ from jaxtyping import Float, Int
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from clearhead.accel import kernels
 from clearhead.config import Settings
-from clearhead.layers.mask import Causal, Mask
+from clearhead.layers.mask import Causal, KeyMask, Mask
 from clearhead.layers.norm import RMSNorm
 from clearhead.layers.positions import Positions, Relative
 from clearhead.layers.scores import Additive, ProductScore, ScoreKind, make_score
@@ -52,6 +53,23 @@ class AttentionConfig(Settings):
 
 
 @dataclass(frozen=True)
+class Lookup:
+    """Which keys each row of queries attends to, where several rows share what is stored."""
+
+    rows: Int[Tensor, "rows keys"]
+    """The stored row of each key: key p of row r is keys[rows[r, p], :, p]."""
+    firsts: Int[Tensor, " rows"]
+    """The position of the first key of each row; those before it are padding."""
+    lengths: Int[Tensor, " rows"]
+    """The position after the last key of each row."""
+
+    @property
+    def mask(self) -> Mask:
+        keys = torch.arange(self.rows.shape[1], device=self.rows.device)
+        return KeyMask((keys >= self.firsts[:, None]) & (keys < self.lengths[:, None]))
+
+
+@dataclass(frozen=True)
 class KeyValues:
     """Keys and values for one attention.
 
@@ -65,6 +83,14 @@ class KeyValues:
     queries: Queries | None = None
     prepared: Keys | None = None
     """What the score makes of the keys alone, if it was made ahead."""
+    lookup: Lookup | None = None
+    """Where each row finds its keys and values; by default, in the same row."""
+
+    def looked_up(self, lookup: Lookup) -> "KeyValues":
+        """A copy in which every row has its own keys and values."""
+        positions = torch.arange(lookup.rows.shape[1], device=lookup.rows.device)
+        keys, values = (kept[lookup.rows, :, positions].transpose(1, 2) for kept in (self.keys, self.values))
+        return KeyValues(keys, values)
 
     def with_queries(self, queries: Queries) -> list[Projected]:
         """Queries, keys and values as kernels take them, in as few tensors as possible."""
@@ -157,12 +183,32 @@ class Attention(nn.Module):
         return replace(kv, prepared=self.score.prepare_keys(self._repeat_kv(kv.keys)))
 
     def forward(self, queries: Queries, kv: KeyValues, mask: Mask) -> Float[Tensor, "batch queries width"]:
-        """What each query gathers from the values of the keys that the mask allows."""
+        """What each query gathers from the values of the keys that the mask allows.
+
+        If the keys have a lookup, it says which are allowed, and there is one query per row.
+        """
+        if kv.lookup is not None:
+            head_output = self._from_lookup(queries, kv, kv.lookup)
+            if head_output is not None:
+                return self.output(head_output.transpose(1, 2).flatten(2))
+            kv, mask = kv.looked_up(kv.lookup), kv.lookup.mask
         if self.tap is None and isinstance(self.score, ProductScore) and not self._has_few(queries):
             head_output = self._fused(self.score, queries, kv, mask)
         else:
             head_output = self._explicit(self.tap or (lambda name, value: value), queries, kv, mask)
         return self.output(head_output.transpose(1, 2).flatten(2))
+
+    def _from_lookup(self, queries: Queries, kv: KeyValues, lookup: Lookup) -> Queries | None:
+        """What each query gathers, by a kernel that reads keys where they are; None if it cannot."""
+        if self.tap is not None or not isinstance(self.score, ProductScore) or not kernels.decodes(queries):
+            return None
+        prepared, keys = self.score.prepare(queries, kv.keys)
+        if keys is not kv.keys:
+            return None
+        from clearhead.accel.kernels.cached_attention import cached_attention
+
+        found = (lookup.rows, lookup.firsts, lookup.lengths)
+        return cached_attention(prepared, keys, kv.values, *found, self.score.scale)
 
     def _has_few(self, queries: Queries) -> bool:
         """Whether the explicit products are faster: on a CPU, for few queries per row."""

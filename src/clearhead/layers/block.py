@@ -130,7 +130,7 @@ class Block(nn.Module):
                 kv = self.cross_attention.project_kv(source)
             else:
                 kv = cast(KeyValues, source)
-            rows, sources = y.shape[0], kv.keys.shape[0]
+            rows, sources = y.shape[0], kv.keys.shape[0] if kv.lookup is None else y.shape[0]
             if rows != sources:
                 # The tokens of several hypotheses become several queries to the source that they share.
                 y = y.reshape(sources, rows // sources, -1)

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from clearhead.layers.attention import KeyValues
+from clearhead.accel import kernels
+from clearhead.layers.attention import KeyValues, Lookup
 
 # If fewer rows move, they are copied in place; if more do, all rows are copied to new memory.
 MOVED_SHARE = 0.75
@@ -84,8 +85,40 @@ class KVCache:
         return larger
 
 
+class SlotKVCache:
+    """A cache of fixed tensors for CUDA graphs: each row has its own length and shares keys by a lookup.
+
+    The newest key of a row is the last of its lookup, and it is stored in that row.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, lookup: Lookup):
+        self.keys, self.values, self.lookup = keys, values, lookup
+
+    def extend(self, new: KeyValues) -> KeyValues:
+        """Stores one key and value per row, and returns all with their lookup."""
+        if kernels.decodes(self.keys):
+            from clearhead.accel.kernels.cached_attention import store
+
+            store(new.keys, new.values, self.keys, self.values, self.lookup.lengths)
+        else:
+            rows = torch.arange(len(self.keys), device=self.keys.device)
+            for kept, one in ((self.keys, new.keys), (self.values, new.values)):
+                kept[rows, :, self.lookup.lengths - 1] = one[:, :, 0]
+        return KeyValues(self.keys, self.values, lookup=self.lookup)
+
+    def contents(self, length: int) -> KeyValues:
+        """The first `length` positions, as stored."""
+        return KeyValues(self.keys[:, :, :length], self.values[:, :, :length])
+
+    def load(self, cached: KeyValues) -> None:
+        """Copies the contents of another cache to the first positions."""
+        length = cached.keys.shape[2]
+        self.keys[:, :, :length] = cached.keys
+        self.values[:, :, :length] = cached.values
+
+
 class StaticKVCache:
-    """A cache of fixed tensors for CUDA graphs and traces; a tensor holds the position of the next token."""
+    """A cache of fixed tensors for traces; a tensor holds the position of the next token."""
 
     def __init__(self, keys: Tensor, values: Tensor, position: Int[Tensor, "1"]):
         self.keys, self.values, self.position = keys, values, position
@@ -95,13 +128,3 @@ class StaticKVCache:
         self.keys.index_copy_(2, self.position, new.keys)
         self.values.index_copy_(2, self.position, new.values)
         return KeyValues(self.keys, self.values)
-
-    def contents(self, length: int) -> KeyValues:
-        """The first `length` positions."""
-        return KeyValues(self.keys[:, :, :length], self.values[:, :, :length])
-
-    def load(self, cached: KeyValues) -> None:
-        """Copies the contents of another cache to the first positions."""
-        length = cached.keys.shape[2]
-        self.keys[:, :, :length] = cached.keys
-        self.values[:, :, :length] = cached.values

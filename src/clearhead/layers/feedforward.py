@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.accel import kernels
+from clearhead.accel import enabled, kernels
+from clearhead.accel.torch_private import linear_and_activation
 from clearhead.layers.choices import OneOf
 
 Activation = Callable[[Tensor], Tensor]
@@ -37,6 +38,8 @@ ACTIVATIONS: dict[str, Activation] = {
 KERNELS: dict[Activation, str] = {
     ACTIVATIONS[name]: name for name in ("relu", "gelu", "gelu_tanh", "squared_relu")
 }
+# Activations that a GPU's matrix product applies to its own result.
+FUSED = ("relu", "gelu_tanh")
 
 
 class FeedForward(nn.Module):
@@ -55,7 +58,17 @@ class FeedForward(nn.Module):
             from clearhead.accel.kernels.feedforward import feedforward
 
             return feedforward(x, inner.weight, inner.bias, outer.weight, outer.bias, self.kernel)
+        if self._is_fusable(x):
+            return outer(linear_and_activation(x, inner.weight, inner.bias, self.kernel == "gelu_tanh"))
         return outer(self.activation(inner(x)))
+
+    def _is_fusable(self, x: Stream) -> bool:
+        """Whether the GPU's matrix product can apply the activation: while decoding, in one precision."""
+        inner = self.inner
+        if not x.is_cuda or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda") or not enabled():
+            return False
+        plain = type(inner) is nn.Linear and inner.bias is not None and not kernels.has_hooks(inner)
+        return plain and self.kernel in FUSED and x.dtype == inner.weight.dtype
 
 
 class SwiGLU(nn.Module):

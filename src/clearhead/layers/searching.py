@@ -61,6 +61,11 @@ def listening() -> Iterator[SearchListener]:
         _listeners.reset(token)
 
 
+def is_listened_to() -> bool:
+    """Whether a capture listens to the searches that run now."""
+    return bool(_listeners.get())
+
+
 def begin_step() -> None:
     """Tells listeners that a search computes its next step."""
     for listener in _listeners.get():

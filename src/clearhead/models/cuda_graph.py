@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from clearhead.accel.graphs import GraphedStep
 from clearhead.accel.torch_private import has_hooks
-from clearhead.layers.attention import KeyValues
-from clearhead.layers.cache import StaticKVCache
-from clearhead.layers.mask import KeyMask, Mask
+from clearhead.layers.attention import KeyValues, Lookup
+from clearhead.layers.cache import SlotKVCache
+from clearhead.layers.mask import Mask
 from clearhead.layers.positions import check_length
 from clearhead.models.causal import CausalModel, Lengths, Tokens
 from clearhead.models.state import GPTState, Rows
@@ -34,20 +34,22 @@ class GraphSlot:
         heads, device = config.attention.kv_heads or config.attention.heads, like.device
         # Inference tensors could not be written to outside of inference mode.
         with torch.inference_mode(False):
-            self.position = torch.zeros(1, dtype=torch.long, device=device)
-            self.padding = torch.zeros(rows, dtype=torch.long, device=device)
-            self.tokens = torch.zeros(rows, dtype=torch.long, device=device)
+            self.lengths = torch.ones(rows, dtype=torch.long, device=device)
+            """The positions of each row, that of the next token included."""
+            self.padding = torch.zeros_like(self.lengths)
+            self.tokens = torch.zeros_like(self.lengths)
             keys, values = like.new_zeros(2, config.layers, rows, heads, capacity, config.head_size)
-            self.caches = [StaticKVCache(*both, self.position) for both in zip(keys, values, strict=True)]
+            own = torch.arange(rows, device=device)[:, None].expand(-1, capacity)
+        lookup = Lookup(own, self.padding, self.lengths)
+        self.caches = [SlotKVCache(*both, lookup) for both in zip(keys, values, strict=True)]
         self._graphed = GraphedStep(self._advance, self._retreat, device)
 
     @property
     def mask(self) -> Mask:
-        positions = torch.arange(self.capacity, device=self.position.device)
-        return KeyMask((positions >= self.padding[:, None]) & (positions <= self.position))
+        return Mask()
 
     def positions(self, count: int, device: torch.device) -> Int[Tensor, "rows 1"]:
-        return self.position - self.padding[:, None]
+        return (self.lengths - 1 - self.padding)[:, None]
 
     def step(self, tokens: Rows) -> Logits:
         """The logits after these tokens, valid until the next step."""
@@ -56,11 +58,11 @@ class GraphSlot:
 
     def _advance(self) -> Logits:
         logits = self.model.step(self.tokens, self)
-        self.position += 1
+        self.lengths += 1
         return logits
 
     def _retreat(self) -> None:
-        self.position -= 1
+        self.lengths -= 1
 
 
 class CudaGraphState:
@@ -103,7 +105,7 @@ class CudaGraphState:
     def _fill(self, contents: list[KeyValues]) -> None:
         for cache, kept in zip(self.slot.caches, contents, strict=bool(contents)):
             cache.load(kept)
-        self.slot.position.fill_(self.cached)
+        self.slot.lengths.fill_(self.cached + 1)
         self.slot.padding.zero_()
         if self._padding is not None:
             self.slot.padding.copy_(self._padding)
@@ -137,7 +139,8 @@ class CudaGraphGPT:
             return self.model.step(tokens, state)
         check_length(state.length + 1, self.config.max_positions)
         state.reserve()
-        logits = state.slot.step(tokens).clone()
+        # A copy, because the next step overwrites them; searches compute in fp32.
+        logits = state.slot.step(tokens).to(torch.float32, copy=True)
         state.cached += 1
         return logits
 

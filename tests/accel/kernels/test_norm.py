@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from clearhead.layers.norm import make_norm
 
@@ -45,3 +46,20 @@ def test_a_fork_with_narrow_weights_is_as_exact_as_the_norm(device, kind):
     exact = [out, *torch.autograd.grad(out, [x, norm.weight], gradient)]
     for one, other, right in zip(mine, others, exact, strict=True):
         assert (one - right).norm() <= 1.1 * (other - right).norm()
+
+
+@pytest.mark.parametrize("centred", [True, False], ids=["layer", "rms"])
+@pytest.mark.parametrize("rows", [1, 5, 1030])
+@pytest.mark.parametrize("width", [48, 512])
+def test_a_norm_without_gradients_equals_torch(device, centred, rows, width):
+    from clearhead.accel.kernels.norm import norm
+
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(rows, width, device=device), *torch.randn(2, width, device=device)
+    if centred:
+        expected = F.layer_norm(x, (width,), weight, bias, 1e-5)
+        torch.testing.assert_close(norm(x, weight, None, 1e-5, True), F.layer_norm(x, (width,), weight))
+    else:
+        expected = F.rms_norm(x, (width,), weight, 1e-5)
+    found = norm(x, weight, bias if centred else None, 1e-5, centred)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

@@ -8,7 +8,7 @@ from torch import Tensor
 from clearhead.accel import enabled
 from clearhead.accel.torch_private import has_hooks
 
-__all__ = ["HAS_TRITON", "NARROW", "compilable", "has_hooks", "supports"]
+__all__ = ["HAS_TRITON", "NARROW", "compilable", "decodes", "has_hooks", "supports"]
 
 NARROW: tuple[torch.dtype, ...] = (torch.bfloat16, torch.float16)
 HAS_TRITON = enabled() and find_spec("triton") is not None and torch.version.cuda is not None
@@ -24,3 +24,8 @@ def compilable() -> bool:
 def supports(x: Tensor) -> bool:
     """Whether there are kernels for a tensor of this kind; if not, use torch's own."""
     return HAS_TRITON and x.is_cuda and x.dtype in NARROW
+
+
+def decodes(x: Tensor) -> bool:
+    """Whether there are kernels for decoding with a tensor like this; they are exact in any precision."""
+    return x.is_cuda and compilable()

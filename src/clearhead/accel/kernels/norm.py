@@ -19,6 +19,8 @@ from torch import Tensor
 
 # Programs that share the rows in a backward pass, each with its own sums for weight and bias.
 PROGRAMS = 1056
+# From this many rows on, a program of a norm takes several.
+MANY_ROWS = 1024
 # Numbers per warp in the backward pass of a fork. Both were measured for it.
 SHARE = 2048
 
@@ -89,9 +91,48 @@ def _backward(
     tl.store(own + width, tl.sum(bias_sum, 0), mask=column < width)
 
 
+@triton.jit
+def _norm(
+    x_base, weight, bias, out, count, eps,
+    centred: tl.constexpr, biased: tl.constexpr, width: tl.constexpr, tile: tl.constexpr, rows: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0) * rows + tl.arange(0, rows), tl.arange(0, tile)
+    valid = (row < count)[:, None] & (column < width)[None, :]
+    at = row.to(tl.int64)[:, None] * width + column[None, :]
+    x = tl.load(x_base + at, mask=valid, other=0.0).to(tl.float32)
+    if centred:
+        x = tl.where(valid, x - tl.sum(x, 1)[:, None] / width, 0.0)
+    x = x * tl.rsqrt(tl.sum(x * x, 1) / width + eps)[:, None]
+    x = x * tl.load(weight + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    if biased:
+        x = x + tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    tl.store(out + at, x.to(out.dtype.element_ty), mask=valid)
+
+
+def norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, centred: bool) -> Tensor:
+    """The layer norm of each row, or its RMS norm if not centred; without gradients."""
+    x = x.contiguous()
+    out, (count, width, tile) = torch.empty_like(x), _shape(x)
+    rows = max(1, 2048 // tile) if count >= MANY_ROWS else 1
+    _norm[(triton.cdiv(count, rows),)](
+        x,
+        weight,
+        weight if bias is None else bias,
+        out,
+        count,
+        eps,
+        centred,
+        bias is not None,
+        width,
+        tile,
+        rows,
+    )
+    return out
+
+
 def add_and_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, dropout: float, eps: float) -> Tensor:
     """norm(x + dropout(y))."""
-    seed = torch.randint(1 << 31, (1,), device=x.device, dtype=torch.int64) if dropout else x.new_zeros(1)
+    seed = torch.randint(1 << 31, (1,), device=x.device, dtype=torch.int64) if dropout else x.new_empty(1)
     return _add_and_norm(x, y, weight, bias, seed, dropout, eps)
 
 
