@@ -5,7 +5,16 @@ from itertools import product
 import pytest
 import torch
 
-from clearhead.decoding import Constraints, beam_search, greedy_search, length_normalizer, no_repeat_ngrams
+from clearhead.decoding import (
+    Constraints,
+    beam_search,
+    greedy_search,
+    length_normalizer,
+    loop,
+    most_probable,
+    no_repeat_ngrams,
+    sampler,
+)
 from clearhead.decoding.beam import in_parents_rows
 from clearhead.errors import ModelError, SettingsError
 
@@ -45,6 +54,26 @@ def every_sentence(vocabulary, max_length):
     for length in range(max_length):
         yield from ((list(one), True) for one in product(tokens, repeat=length))
     yield from ((list(one), False) for one in product(tokens, repeat=max_length))
+
+
+@pytest.mark.parametrize("filters", [None, (1.3, 3, 0.9, 0.05)], ids=["greedy", "sampling"])
+def test_a_step_ahead_changes_nothing(toy, monkeypatch, filters):
+    """On a GPU the loop computes the next position before it looks at this one."""
+    found = []
+    for ahead in (0, 1):
+        monkeypatch.setattr(loop, "_steps_ahead", lambda device, ahead=ahead: ahead)
+        model, limits = toy(SEEDS), torch.tensor([1 + number % 12 for number in SEEDS])
+        constraints = Constraints(starts(len(SEEDS)), END, limits, adjust=[no_repeat_ngrams(2)])
+        choose = sampler(constraints, SEEDS, *filters) if filters else most_probable
+        decoding = loop.DecodeLoop(model.step, model, constraints, choose, alternatives=2)
+        positions = []
+        for position in decoding:
+            positions.append(position)
+            if position == 2:
+                decoding.stop([5, 30])
+        found.append((decoding.hypotheses(), positions, decoding.alternatives, len(model.rows_stepped)))
+    assert found[0][:3] == found[1][:3]
+    assert found[0][3] <= found[1][3] <= found[0][3] + 1
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 3.0])

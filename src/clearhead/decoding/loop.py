@@ -1,13 +1,17 @@
 """The decoding loop with one hypothesis per sentence; the choice of tokens is passed in."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from clearhead.decoding.constraints import Constraints, check_finite
 from clearhead.decoding.penalties import length_normalizer
 from clearhead.decoding.step import Hypothesis, Logits, Rows, StateT, Step
-from clearhead.layers.searching import begin_step, end_search, rows_moved
+from clearhead.layers.searching import begin_step, end_search, is_listened_to, rows_moved
 
 Choose = Callable[[Logits, Rows, int], Rows]
 """From log-probabilities, the sentence of each row and the position to one token per row."""
@@ -16,11 +20,39 @@ Choose = Callable[[Logits, Rows, int], Rows]
 IDLE_SHARE = 0.25
 
 
+@dataclass(frozen=True)
+class _Chosen:
+    """The tokens chosen at a position, on their way to the host."""
+
+    log_probs: Logits
+    rows: Rows
+    position: int
+    copy: Float[Tensor, "2 rows"]
+    ready: torch.cuda.Event | None
+
+    @staticmethod
+    def of(log_probs: Logits, tokens: Rows, rows: Rows, position: int) -> "_Chosen":
+        log_prob = log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
+        # One tensor, for a single copy; a double represents token ids exactly.
+        both, ready = torch.stack([tokens.double(), log_prob.double()]), None
+        if both.is_cuda:
+            both = torch.empty_like(both, device="cpu", pin_memory=True).copy_(both, non_blocking=True)
+            ready = torch.cuda.Event()
+            ready.record()
+        return _Chosen(log_probs, rows, position, both, ready)
+
+    def on_host(self) -> Float[Tensor, "2 rows"]:
+        """The tokens and their log-probabilities, once they have arrived."""
+        if self.ready is not None:
+            self.ready.synchronize()
+        return self.copy
+
+
 class DecodeLoop:
     """Decodes one hypothesis per sentence; iterate over the positions, and `stop` sentences early.
 
     With `alternatives`, it keeps that many of the most probable tokens at each position. Results are kept on
-    the CPU; the loop waits for a GPU once per step.
+    the CPU. A GPU is one position ahead, so that it need not wait for the host.
     """
 
     def __init__(
@@ -56,14 +88,22 @@ class DecodeLoop:
         rows = torch.arange(constraints.sentences)
         device_rows, last = rows.to(constraints.device), constraints.first
         history = self.tokens.to(constraints.device, copy=True)
-        for position in range(constraints.max_length):
-            begin_step()
-            logits = self._step(last, self._state)
-            log_probs = constraints.log_probs(logits, history[device_rows, :position], device_rows)
-            last = self._choose(log_probs, device_rows, position)
-            history[device_rows, position] = last
-            self._record(log_probs, last, rows, position)
-            yield position
+        steps_ahead = _steps_ahead(constraints.device)
+        chosen: deque[_Chosen] = deque()
+        for position in range(constraints.max_length + steps_ahead):
+            if position < constraints.max_length:
+                begin_step()
+                logits = self._step(last, self._state)
+                # Until sentences are dropped, a view is enough.
+                at = slice(None) if len(rows) == constraints.sentences else device_rows
+                log_probs = constraints.log_probs(logits, history[at, :position], device_rows)
+                last = self._choose(log_probs, device_rows, position)
+                history[at, position] = last
+                chosen.append(_Chosen.of(log_probs, last, rows, position))
+            if position < steps_ahead or not chosen:
+                continue
+            self._record(chosen.popleft())
+            yield position - steps_ahead
             running = self.is_open[rows]
             count = int(running.sum())
             if count == 0:
@@ -76,10 +116,9 @@ class DecodeLoop:
         lengths = self.lengths.tolist()
         end_search(max(lengths, default=0), list(zip(lengths, self.rows.tolist(), strict=True)))
 
-    def _record(self, log_probs: Logits, chosen: Rows, rows: Rows, position: int) -> None:
-        log_prob = log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1)
-        # One tensor, for a single wait; a double represents token ids exactly.
-        tokens, chosen_log_probs = torch.stack([chosen.double(), log_prob.double()]).cpu()
+    def _record(self, one: "_Chosen") -> None:
+        rows, position, log_probs = one.rows, one.position, one.log_probs
+        tokens, chosen_log_probs = one.on_host()
         running = self.is_open[rows]
         check_finite(chosen_log_probs[running], rows[running], position + 1)
         self.tokens[rows, position] = tokens.long()
@@ -92,7 +131,8 @@ class DecodeLoop:
             best = log_probs.topk(min(self._alternatives, log_probs.shape[1]))
             ranked = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             possible = [[one for one in zip(*row, strict=True) if one[1] > -torch.inf] for row in ranked]
-            self.alternatives.append(dict(zip(rows.tolist(), possible, strict=True)))
+            numbered = zip(rows.tolist(), possible, running.tolist(), strict=True)
+            self.alternatives.append({row: found for row, found, is_open in numbered if is_open})
 
     def hypotheses(self, length_penalty: float = 0.0) -> list[Hypothesis]:
         """The hypothesis of each sentence so far."""
@@ -105,6 +145,11 @@ class DecodeLoop:
             tokens = tokens[:-1] if complete else tokens
             found.append(Hypothesis(tokens, score, sum_log_prob, log_probs, complete, last))
         return found
+
+
+def _steps_ahead(device: torch.device) -> int:
+    """A GPU computes the next position while the host looks at this one; listeners expect them in turn."""
+    return 1 if device.type == "cuda" and not is_listened_to() else 0
 
 
 def decode(
