@@ -60,6 +60,21 @@ def test_a_loaded_model_is_ready_for_use(number_model):
     assert all(torch.equal(stored[name], value) for name, value in weights(loaded.model).items())
 
 
+def test_a_model_too_large_for_its_device_runs_on_the_cpu(number_model, monkeypatch, caplog):
+    move = torch.nn.Module.to
+
+    def to(self, device):
+        if device != "cpu":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return move(self, device)
+
+    monkeypatch.setattr(torch.nn.Module, "to", to)
+    loaded = load_checkpoint(number_model, "meta").model
+    assert next(loaded.parameters()).device.type == "cpu"
+    (record,) = caplog.records
+    assert record.getMessage() == f"{number_model}: too large for the memory of meta; it runs on the CPU"
+
+
 def test_loading_leaves_the_random_generator_untouched(number_model):
     before = torch.get_rng_state()
     load_checkpoint(number_model)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -23,6 +24,7 @@ from clearhead.files import atomic_path, check_new_folder, write_text
 from clearhead.models import MODELS, build, read_config
 from clearhead.retired import is_first_edition
 
+log = logging.getLogger(__name__)
 SETTINGS, WEIGHTS, CARD = "config.toml", "model.safetensors", "README.md"
 # The settings file of Hugging Face's transformers.
 HUGGINGFACE_SETTINGS = "config.json"
@@ -72,7 +74,16 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
             f"{folder / kind.FILE}: not the file that {WEIGHTS} was trained with; "
             "the files belong to different models"
         )
-    return Checkpoint(model.to(device).eval(), processor, settings)
+    return Checkpoint(_moved(model, device, folder).eval(), processor, settings)
+
+
+def _moved(model: nn.Module, device: torch.device | str, folder: Path) -> Any:
+    """The model on the device, or on the CPU if the device has too little memory."""
+    try:
+        return model.to(device)
+    except torch.OutOfMemoryError:
+        log.warning("%s: too large for the memory of %s; it runs on the CPU", folder, device)
+        return model.to("cpu")
 
 
 def check_model_folder(folder: Path) -> None:
