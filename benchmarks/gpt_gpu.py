@@ -1,8 +1,8 @@
 """A GPT with 124 million parameters on a GPU, compared with nanoGPT and Hugging Face in one run.
 
 Training: rows of 1024 tokens, batches of 32 and 64, bf16 autocast, AdamW, gradient clipping, no dropout; the
-peers are compiled. Decoding: one greedy text in bf16; its peak is the speed of reading all weights once per
-token. Hugging Face runs as it comes, and compiled with a static cache.
+peers are compiled. Decoding: one greedy text and 64 in bf16; the peak is the speed of reading all weights
+once per step. Hugging Face runs as it comes, and compiled with a static cache.
 
     python benchmarks/gpt_gpu.py [--nanogpt CHECKOUT] [--json FILE] [--parts train decode]
     python benchmarks/gpt_gpu.py --small          (a smoke test on the CPU)
@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from measuring import OURS, Step, Turns, about, peak, speed, table
+from measuring import OURS, Step, Turns, about, memory_bandwidth, peak, table
 from torch import nn
 
 from clearhead.data.batch import CropBatch
@@ -48,6 +48,7 @@ class Bench:
     positions: int
     vocabulary: int
     decoded: int
+    texts: tuple[int, ...]
 
     def config(self, **settings: Any) -> GPTConfig:
         shape = {
@@ -59,8 +60,10 @@ class Bench:
         return GPTConfig.model_validate({**shape, "attention": {"heads": self.heads}, **settings})
 
 
-FULL = Bench(Turns(torch.device("cuda"), 5, 10), (32, 64), 12, 12, 768, 1024, 50_304, decoded=256)
-SMALL = Bench(Turns(torch.device("cpu"), 2, 1), (2,), 1, 2, 32, 32, 300, decoded=16)
+FULL = Bench(
+    Turns(torch.device("cuda"), 5, 10), (32, 64), 12, 12, 768, 1024, 50_304, decoded=256, texts=(1, 64)
+)
+SMALL = Bench(Turns(torch.device("cpu"), 2, 1), (2,), 1, 2, 32, 32, 300, decoded=16, texts=(1, 2))
 Maker = Callable[[], Step]
 
 
@@ -194,58 +197,46 @@ def peer(
     return step
 
 
-def decode(bench: Bench, peak: float, checkout: Path | None) -> dict:
-    """Tokens per second of one text, relative to memory bandwidth."""
+def decode(bench: Bench, peak: float, checkout: Path | None) -> list[dict]:
+    """Tokens per second of one text and of many, relative to memory bandwidth."""
     weights = bench.layers * 12 * bench.width**2 + bench.vocabulary * bench.width
     turns = Turns(bench.turns.device, bench.turns.rounds, 1)
-    makers: dict[str, Maker] = {
-        OURS: lambda: our_decoding(bench),
-        "Hugging Face, as it comes": lambda: huggingface_decoding(bench),
-        "Hugging Face, static, compiled": lambda: huggingface_decoding(bench, cache_implementation="static"),
-    }
-    return table(
-        "decoding one text in bf16 (peak: memory bandwidth)",
-        turns,
-        makers,
-        memory_bandwidth(bench),
-        2.0 * weights,
-    )
+    tables = []
+    for rows in bench.texts:
+        makers: dict[str, Maker] = {
+            OURS: lambda rows=rows: our_decoding(bench, rows),
+            "Hugging Face, as it comes": lambda rows=rows: huggingface_decoding(bench, rows),
+            "Hugging Face, static, compiled": lambda rows=rows: huggingface_decoding(
+                bench, rows, cache_implementation="static"
+            ),
+        }
+        title = f"decoding in bf16, batch {rows} (peak: memory bandwidth)"
+        tables.append(table(title, turns, makers, memory_bandwidth(bench.turns), 2.0 * weights / rows))
+    return tables
 
 
-def memory_bandwidth(bench: Bench) -> float:
-    """Bytes per second that a copy reads and writes."""
-    size = 1 << (30 if bench.turns.device.type == "cuda" else 20)
-    source, target = (torch.empty(size, dtype=torch.int8, device=bench.turns.device) for _ in range(2))
-
-    def copy() -> int:
-        target.copy_(source)
-        return 2 * size
-
-    copy()
-    return speed(copy, bench.turns)
-
-
-def our_decoding(bench: Bench) -> Step:
+def our_decoding(bench: Bench, rows: int) -> Step:
     model = CudaGraphGPT(GPT(bench.config(), bench.vocabulary).to(bench.turns.device, torch.bfloat16).eval())
-    prompt = torch.zeros(1, 8, dtype=torch.long, device=bench.turns.device)
+    prompt = torch.zeros(rows, 8, dtype=torch.long, device=bench.turns.device)
 
     @torch.inference_mode()
     def step() -> int:
         state = model.start(prompt[:, :-1], capacity=bench.decoded + 8)
         constraints = Constraints(prompt[:, -1:], end=-1, max_length=bench.decoded)
-        return sum(1 for _ in DecodeLoop(model.step, state, constraints, most_probable))
+        return rows * sum(1 for _ in DecodeLoop(model.step, state, constraints, most_probable))
 
     return step
 
 
-def huggingface_decoding(bench: Bench, **settings: Any) -> Step:
+def huggingface_decoding(bench: Bench, rows: int, **settings: Any) -> Step:
     model = huggingface_gpt2(bench).to(bench.turns.device, torch.bfloat16).eval()
-    prompt = torch.zeros(1, 8, dtype=torch.long, device=bench.turns.device)
+    prompt = torch.zeros(rows, 8, dtype=torch.long, device=bench.turns.device)
     limits = {"max_new_tokens": bench.decoded, "min_new_tokens": bench.decoded, "do_sample": False}
 
     def step() -> int:
         mask = torch.ones_like(prompt)
-        return model.generate(prompt, attention_mask=mask, **limits, **settings).shape[1] - prompt.shape[1]
+        found = model.generate(prompt, attention_mask=mask, **limits, **settings)
+        return rows * (found.shape[1] - prompt.shape[1])
 
     return step
 

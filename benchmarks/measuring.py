@@ -125,3 +125,16 @@ def peak(turns: Turns) -> float:
     for _ in range(3):
         product()
     return 2 * size**3 * statistics.median(speed(product, turns) for _ in range(5))
+
+
+def memory_bandwidth(turns: Turns) -> float:
+    """Bytes per second that a copy reads and writes."""
+    size = 1 << (30 if turns.device.type == "cuda" else 20)
+    source, target = (torch.empty(size, dtype=torch.int8, device=turns.device) for _ in range(2))
+
+    def copy() -> int:
+        target.copy_(source)
+        return 2 * size
+
+    copy()
+    return speed(copy, turns)

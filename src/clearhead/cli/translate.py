@@ -65,7 +65,9 @@ def translate(
     top_p: Annotated[float | None, option("Sample from the top tokens of total probability P.", "P")] = None,
     min_p: Annotated[float | None, option("Skip tokens below P times the top probability.", "P")] = None,
     seed: Annotated[int | None, option("Random seed for sampling; default: 0.", "N")] = None,
-    batch_size: Annotated[int, option("Lines of stdin to translate together.", "N", min=1)] = 512,
+    batch_size: Annotated[
+        int | None, option("Lines of stdin to translate together; default: 512, on a GPU 4096.", "N", min=1)
+    ] = None,
     device: Device = "auto",
     precision: PrecisionName = "fp32",
     json: Json = False,
@@ -98,6 +100,7 @@ def translate(
         to = to or TRANSLATOR.split("-")[1]
     else:
         translator = load_for("translation", model, device_named(device), precision_named(precision))
+    chunk: int = batch_size or translator.default_batch_size
     filters = given(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     sampling = Sampling(seed=seed or 0, **filters) if filters else None
     if seed is not None and not sampling:
@@ -108,17 +111,17 @@ def translate(
 
         threshold = LOW_CONFIDENCE if mark_below is None else mark_below
         marks = threshold if mark or mark_below is not None else None
-        translate_document(translator, document, to, out, marks, options, batch_size, json)
+        translate_document(translator, document, to, out, marks, options, chunk, json)
         return
     interactive = bool(sys.stdin) and sys.stdin.isatty()
-    batch_size = 1 if interactive and not texts else batch_size
+    chunk = 1 if interactive and not texts else chunk
     lines = utf8_arguments(texts, "text") if texts else read_lines()
-    translations = translator.stream(lines, to, batch_size=batch_size, options=options)
+    translations = translator.stream(lines, to, batch_size=chunk, options=options)
     # A model without placeholders may have learned to change numbers, such as 3 to three.
     if nbest == 1 and not prefix and not sampling and translator.tokenizer.placeholder_ids:
         from clearhead.tasks.translation.lines import with_items
 
-        translations = with_items(translations, translator, to, options, batch_size)
+        translations = with_items(translations, translator, to, options, chunk)
     if not texts and not interactive and not sys.stdout.isatty():
         translations = _tracked(translations)
     for translation in translations:

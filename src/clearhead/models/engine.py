@@ -12,6 +12,7 @@ from clearhead.layers.block import BlockConfig
 from clearhead.models.causal import CausalModel
 from clearhead.models.cuda_graph import CudaGraphGPT, is_tapped
 from clearhead.models.encoder_decoder import TransformerDecoding
+from clearhead.models.slots import SlotEngine
 from clearhead.models.static_step import StepEngine, supports_static_caches
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,9 @@ class Engine:
             return copy
         if copy.readout_weight.device.type == "cpu":
             return StepEngine(copy)
-        return CudaGraphGPT(copy) if isinstance(copy, CausalModel) else copy
+        if isinstance(copy, CausalModel):
+            return CudaGraphGPT(copy)
+        return SlotEngine(copy) if config.attention.score in ("dot", "scaled") else copy
 
 
 def check_precision(precision: Any) -> Precision:

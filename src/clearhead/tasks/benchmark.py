@@ -26,7 +26,7 @@ from clearhead.tasks.speed import Batch, Case, Decode, Round, batches, measure
 from clearhead.tasks.translation.evaluate import held_out_pairs
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.options import TranslateOptions
-from clearhead.tasks.translation.search import EXTRA_TOKENS, search
+from clearhead.tasks.translation.search import EXTRA_TOKENS, search_all
 from clearhead.tasks.zoo import find
 from clearhead.text.tokenizer import EOS
 
@@ -97,8 +97,7 @@ class TranslationSpeed:
 
     def decode(self, batch: Batch, beam: int, limits: tuple[int, int]) -> list[list[int]]:
         options = TranslateOptions(beam, length_penalty=0.0).resolved(self.model.search)
-        numbers = list(range(len(batch)))
-        found = search(self.model.engine, self.model.tokenizer, list(batch), numbers, options)
+        found = search_all(self.model.engine, self.model.tokenizer, batch, options)
         return [best[0].tokens for best in found]
 
 

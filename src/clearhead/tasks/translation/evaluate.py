@@ -244,7 +244,7 @@ def _translations(
     progress, generated = callbacks
     progress(0, len(sources))
     translations = []
-    for one in model.translations(sources, to, batch_size=256, options=options):
+    for one in model.translations(sources, to, options=options):
         translations.append(one)
         generated(len(one.ids))
         progress(len(translations), len(sources))

@@ -157,22 +157,29 @@ class TranslationModel(DecodingModel):
         found = self._translate(several, encoded, tag, options)
         return found[0] if isinstance(texts, str) else found
 
+    @property
+    def default_batch_size(self) -> int:
+        """How many texts of a stream are translated together; a GPU is busy only with many."""
+        return 512 if self.model.readout_weight.device.type == "cpu" else 4096
+
     def translations(
         self,
         texts: Iterable[str],
         to: str | None = None,
         *,
-        batch_size: int = 512,
+        batch_size: int | None = None,
         options: TranslateOptions | None = None,
     ) -> Iterator[Translation]:
         """Translations in the order of the texts, which may be an endless stream.
 
-        A text that is too long for the model has an empty translation, marked `too_long`. If reading a text
-        fails, the translations of all texts before it come first.
+        `batch_size` texts are translated together, by default `default_batch_size`. A text that is too long
+        for the model has an empty translation, marked `too_long`. If reading a text fails, the translations
+        of all texts before it come first.
         """
         tag, options = self.tag(to), (options or TranslateOptions()).resolved(self.search)
         if isinstance(texts, str):
             raise TextError(f"texts: {texts!r:.40} is one text; give a list, or use translate")
+        batch_size = self.default_batch_size if batch_size is None else batch_size
         if batch_size < 1:
             raise SettingsError(f"batch_size: {batch_size} should be at least 1")
         done, unspelled = 0, Unspelled(self.tokenizer)
@@ -219,7 +226,7 @@ class TranslationModel(DecodingModel):
         texts: Iterable[str],
         to: str | None = None,
         *,
-        batch_size: int = 512,
+        batch_size: int | None = None,
         options: TranslateOptions | None = None,
     ) -> Iterator[Translation]:
         """Like `translations`, but raises a TextError at the end if any text was too long."""

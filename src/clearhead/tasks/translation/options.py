@@ -78,6 +78,11 @@ class TranslateOptions(Options):
             raise SettingsError(f"no_repeat: {self.no_repeat} should be at least 0 (0 allows any)")
         self.adjustments()
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a search for the best translation without constraints."""
+        return self.nbest == 1 and not self.prefix and not self.sampling and not self.adjustments()
+
     def adjustments(self) -> list[Adjust]:
         """The penalties on the logits."""
         adjustments = []

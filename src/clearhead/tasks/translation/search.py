@@ -9,8 +9,10 @@ from clearhead.data.batch import PairBatch
 from clearhead.decoding import Constraints, Hypothesis, Tree, beam_search, greedy_search, sample
 from clearhead.errors import SettingsError
 from clearhead.models import EncoderDecoder
+from clearhead.models.slots import SlotEngine
 from clearhead.tasks.scoring import by_length
 from clearhead.tasks.translation.options import TranslateOptions
+from clearhead.tasks.translation.slots import search_all_in_slots
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
@@ -77,6 +79,8 @@ def search_all(
 
     `before` counts earlier sources, for the seed of each.
     """
+    if isinstance(model, SlotEngine) and options.is_plain:
+        return search_in_slots(model, sources, options)
     found: list[list[Hypothesis]] = [[] for _ in sources]
     budget = BATCH_TOKENS if model.readout_weight.device.type == "cpu" else GPU_BATCH_TOKENS
     for rows in by_length([len(ids) for ids in sources], budget):
@@ -85,6 +89,16 @@ def search_all(
         for row, best in zip(rows, hypotheses, strict=True):
             found[row] = best
     return found
+
+
+@torch.inference_mode()
+def search_in_slots(
+    engine: SlotEngine, sources: Sequence[list[int]], options: TranslateOptions
+) -> list[list[Hypothesis]]:
+    """The best hypothesis of each source, by a search that keeps the GPU busy."""
+    most = engine.config.max_tokens
+    limits = [min(len(source) + 1 + EXTRA_TOKENS, most) for source in sources]
+    return search_all_in_slots(engine, sources, limits, options.beam or 1, options.length_penalty or 0.0)
 
 
 @torch.inference_mode()
