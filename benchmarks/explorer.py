@@ -224,7 +224,7 @@ def frames(browser: Browser, address: str) -> dict[str, float]:
     page, found = opened(browser, address, view="head", text=text, target=text), {}
     quiet(page)
     for speed in ("1", "4"):
-        page.get_by_label("speed").select_option(speed)
+        page.get_by_label("speed").select_option(f"{speed} ×")
         page.get_by_role("button", name="Play").click()
         intervals = page.evaluate(FRAMES, ANIMATION_MS)
         assert page.locator("[data-step]").count(), "the animation does not run"

@@ -219,7 +219,7 @@ def test_a_sum_before_its_norm_equals_python(browser, watched):
 
 def test_buttons_and_arrow_keys_step_and_play_goes_on(opened):
     page = opened.go(view="tokens", text=TEXT)
-    page.get_by_label("speed").select_option("4")
+    page.get_by_label("speed").select_option("4 ×")
     reach(page, "▶ Play")
     page.keyboard.press("ArrowRight")
     at_step(opened, 0)
@@ -246,7 +246,7 @@ def test_a_link_opens_a_step_and_the_last_step_ends_the_all_steps(opened):
     last = int(page.locator("[data-step]").get_attribute("data-step"))
     assert page.get_by_label("Forward one step").is_disabled()
     page = opened.go(view="tokens", text=TEXT, step=last - 2)
-    page.get_by_label("speed").select_option("4")
+    page.get_by_label("speed").select_option("4 ×")
     page.get_by_role("button", name="Play").click()
     at_step(opened, last - 1)
     page.get_by_role("button", name="Play").wait_for()
@@ -265,7 +265,7 @@ def test_the_token_moves_along_the_arrows_unless_the_reader_wants_no_motion(
     context = browser.new_context(reduced_motion="reduce", viewport={"width": 1280, "height": 900})
     still = watched(context.new_page(), address)
     page = still.go(view="tokens", text=TEXT, step=3)
-    page.get_by_label("speed").select_option("4")
+    page.get_by_label("speed").select_option("4 ×")
     page.get_by_role("button", name="Play").click()
     for step in (4, 5):
         at_step(still, step)
@@ -280,7 +280,7 @@ def test_the_token_moves_along_the_arrows_unless_the_reader_wants_no_motion(
 
 def test_another_model_during_the_route_starts_anew(opened):
     page = opened.go(view="tokens", text=TEXT, step=6)
-    page.get_by_label("speed").select_option("4")
+    page.get_by_label("speed").select_option("4 ×")
     page.get_by_role("button", name="Play").click()
     at_step(opened, 8)
     page.locator("header select").select_option("writer")
@@ -295,7 +295,7 @@ def test_another_model_during_the_route_starts_anew(opened):
 
 def test_a_window_resized_during_the_route_keeps_the_token_in_its_box(opened):
     page = opened.go(view="tokens", text=TEXT, step=4)
-    page.get_by_label("speed").select_option("4")
+    page.get_by_label("speed").select_option("4 ×")
     page.get_by_role("button", name="Play").click()
     for step, width in ((5, 390), (7, 853), (9, 1280)):
         at_step(opened, step)
@@ -309,7 +309,7 @@ def test_a_window_resized_during_the_route_keeps_the_token_in_its_box(opened):
 
 def test_new_text_during_the_route_goes_on(opened, box):
     page = opened.go(view="tokens", text="The dog runs through the big garden.", key=7, step=0)
-    page.get_by_label("speed").select_option("4")
+    page.get_by_label("speed").select_option("4 ×")
     page.get_by_role("button", name="Play").click()
     submit(page, "The cat.")
     page.wait_for_function("() => location.hash.includes('cat')")
