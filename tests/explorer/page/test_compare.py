@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from clearhead.tasks.load import load
 
 from .test_access import reach
 from .test_numbers import number
-from .test_views import OF_A_TRANSLATOR, violations
+from .test_views import LONG, OF_A_TRANSLATOR, violations
 
 TEXT, OTHER = "I closed the windows.", "I closed the old door."
 REFERENCE = "Ich habe die Fenster zugemacht."
@@ -267,6 +268,18 @@ def test_the_other_trace_cannot_be_edited(opened):
     wait_for_both(opened, "logits")
     assert page.locator("[data-pane=left] .bars button").count() > 0
     assert page.locator("[data-pane=right] .bars button").count() == 0
+
+
+def test_long_texts_are_compared_in_time(opened):
+    other = LONG.replace("word7 ", "word8 ")
+    page = opened.go(view="head", model="long", text=LONG, target=LONG, compare="text", other=other)
+    for view in ("head", "heads", "residual", "logits"):
+        started = time.perf_counter()
+        opened.turn(view)
+        wait_for_both(opened, view)
+        # Far above the design's budgets, because test machines are busy.
+        assert time.perf_counter() - started < 10, view
+        assert page.locator("[role=alert]").count() == 0, (view, opened.alert())
 
 
 def test_a_comparison_works_with_the_keyboard_alone(opened):

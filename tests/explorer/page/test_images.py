@@ -15,8 +15,9 @@ from clearhead.tasks.samples import sample_images
 from ..test_classifier import TEXT, review_classifier
 from ..test_images import file_of, image_models, model_folder
 from .test_access import reach
+from .test_compare import largest, wait_for_both
 from .test_numbers import POINTED_AT, number
-from .test_views import AXE
+from .test_views import violations
 
 BOTH = ("patches", "looks", "embedding", "projections", "softmax", "mix", "heads", "head")
 BOTH += ("feedforward", "residual")
@@ -58,18 +59,29 @@ def test_every_view_of_an_image_opens_and_fits_a_phone(phone, model, views):
 )
 def test_no_view_of_an_image_has_a_serious_accessibility_violation(opened, model, views):
     page = opened.go(model=model, view="patches")
-    page.evaluate(AXE)
-    serious = []
     for view in views:
         opened.turn(view)
-        found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
-        serious += [
-            (view, one["id"], node["target"], node.get("failureSummary"))
-            for one in found
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"]
-        ]
-    assert serious == []
+        assert violations(page) == [], view
+
+
+@pytest.mark.parametrize(("model", "views"), [("vit", OF_A_CLASSIFIER), ("captions", OF_A_CAPTIONER)])
+def test_an_image_is_compared_with_and_without_a_hidden_patch(opened, models, samples, model, views):
+    side = next(iter(models[model].explain(samples["0-cat"]).images))
+    edits = f'[{{"kind":"hide","side":"{side}","patches":[[0,1]]}}]'
+    page = opened.go(model=model, view=views[0], image="0-cat", edits=edits, compare="edits")
+    for view in views:
+        opened.turn(view)
+        wait_for_both(opened, view)
+        assert page.locator("[role=alert]").count() == 0, (view, opened.alert())
+    opened.turn("embedding")
+    wait_for_both(opened, "embedding")
+    # Only the embedding of the hidden patch differs.
+    whole = models[model].explain(samples["0-cat"])
+    name = next(one for one in whole.trace if one.endswith("embedding.stream"))
+    pixels = next(one for one in whole.trace if one.endswith(".pixels"))
+    with intervene(models[model].model, {pixels: HidePatches(((0, 1),))}):
+        hidden = models[model].explain(samples["0-cat"])
+    assert largest(page) == pytest.approx(float((hidden[name] - whole[name]).abs().max()), abs=6e-5)
 
 
 def test_a_click_hides_a_patch_and_changes_the_probabilities(opened, models, samples):
