@@ -86,6 +86,8 @@ export interface Model {
 
 export interface Models {
   version: string;
+  /** What tooltips explain. */
+  glossary: Record<string, { term: string; formula: string; meaning: string }>;
   models: { name: string; kind: string; input: string; loaded: boolean }[];
 }
 

@@ -8,6 +8,7 @@ import {
   type Lens,
   type Logits,
   type Manifest,
+  type Models,
   type Part,
   type Relevance,
   type Slab,
@@ -20,6 +21,7 @@ import { weightIndex } from "./drawing/scales";
 
 interface File {
   manifest: Manifest;
+  glossary: Models["glossary"];
   summaries: Summaries;
   lens: Lens | null;
   gradients: Gradients | null;
@@ -99,6 +101,7 @@ export class InlinedSource implements TraceSource {
 
   models = async () => ({
     version: "",
+    glossary: this.file.glossary,
     models: [
       {
         name: this.file.manifest.model.name,

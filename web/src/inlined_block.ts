@@ -58,6 +58,7 @@ const RESIDUALS: Record<string, string> = {
   feedforward: "feedforward_residual",
 };
 const PARTS = ["queries", "keys", "values"];
+const named = (trace: Manifest, attention: string) => trace.model.attentions.find((one) => one.name === attention)!;
 const silu = (x: number) => x / (1 + Math.exp(-x));
 
 export class InlinedBlock {
@@ -72,7 +73,7 @@ export class InlinedBlock {
     query: { attention: string; layer: number; head: number; position: number; part: string; dimension: number },
   ): Projection {
     const { layer, head, position, part, dimension } = query;
-    const attention = trace.model.attentions.find((one) => one.name === query.attention)!;
+    const attention = named(trace, query.attention);
     const path = attention.path.replace("*", String(layer));
     const rows = this.file.rows[`${path}.project`];
     const at = PARTS.indexOf(part);
@@ -92,7 +93,7 @@ export class InlinedBlock {
     query: { attention: string; layer: number; head: number; position: number; dimension: number; output: number },
   ): AttentionOutput {
     const { layer, head, position, dimension } = query;
-    const attention = trace.model.attentions.find((one) => one.name === query.attention)!;
+    const attention = named(trace, query.attention);
     const of = { attention: attention.name };
     const path = attention.path.replace("*", String(layer));
     const values = this.tensor(trace, "values", of, { layer, head });
@@ -158,7 +159,7 @@ export class InlinedBlock {
     const id = token !== undefined && all.index.includes(token) ? token : next;
     const logits = this.unpack(all.logits);
     const column = (one: number) => all.index.indexOf(one);
-    const named = (one: number) => ({ id: one, piece: all.pieces[column(one)] });
+    const piece = (one: number) => ({ id: one, piece: all.pieces[column(one)] });
     const shown = candidates.includes(id) ? candidates : [...candidates, id];
     const stack = trace.model.stacks.at(-1)!;
     const last = this.tensor(
@@ -171,7 +172,7 @@ export class InlinedBlock {
     const { weight, bias, product } = this.sum(all, id, state);
     const logit = rowOf(logits, position)[column(id)];
     return {
-      token: named(id),
+      token: piece(id),
       norm: this.norm(`${stack.name}.norm`, rowOf(last, position)),
       state,
       row: weight,
@@ -181,7 +182,7 @@ export class InlinedBlock {
       largest,
       sum,
       probability: Math.exp(logit - largest) / sum,
-      candidates: shown.map(named),
+      candidates: shown.map(piece),
       logits: Array.from({ length: logits.shape[0] }, (_, i) => shown.map((one) => rowOf(logits, i)[column(one)])),
     };
   }
@@ -225,7 +226,7 @@ export class InlinedBlock {
   }
 
   private attentionInput(trace: Manifest, name: string, layer: number, part: string, position: number): Float32Array {
-    const attention = trace.model.attentions.find((one) => one.name === name)!;
+    const attention = named(trace, name);
     if (attention.kind === "cross" && part !== "queries") {
       const source = trace.model.stacks.find((one) => one.side === attention.keys)!;
       return rowOf(this.tensor(trace, "states", { stack: source.name }, {}), position);

@@ -20,6 +20,7 @@ from clearhead.explorer.arrays import Array, array_of
 from clearhead.explorer.block import attention_output, feedforward, readout, units
 from clearhead.explorer.distribution import SamplingFilter, next_token
 from clearhead.explorer.explorable import tokenize
+from clearhead.explorer.glossary import GLOSSARY
 from clearhead.explorer.images import samples_of, thumbnail
 from clearhead.explorer.lessons import guide
 from clearhead.explorer.library import POLL_SECONDS, DisconnectedError, Library, TraceCache, UnknownTraceError
@@ -58,7 +59,7 @@ def make_app(library: Library, cache_bytes: int = CACHE_BYTES, hosts: tuple[str,
 def _add_model_routes(router: APIRouter, library: Library) -> None:
     @router.get("/models")
     def models() -> Response:
-        return JSONResponse({"version": __version__, "models": library.records()})
+        return JSONResponse({"version": __version__, "models": library.records(), "glossary": GLOSSARY})
 
     @router.get("/model")
     def model(model: str | None = None) -> Response:

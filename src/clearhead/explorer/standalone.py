@@ -13,6 +13,7 @@ from clearhead.explorer.architecture import module_map, position_table
 from clearhead.explorer.arrays import array_of
 from clearhead.explorer.block_file import block_data, block_parts
 from clearhead.explorer.distribution import SamplingFilter
+from clearhead.explorer.glossary import GLOSSARY
 from clearhead.explorer.measures import beam, filters, gradients, lens, relevance, summaries
 from clearhead.explorer.trace_session import FORMAT, ON_REQUEST, TraceSession
 from clearhead.inspection.explanation import Explanation
@@ -55,6 +56,7 @@ def data_of(session: TraceSession) -> dict[str, Any]:
     positions = range(len(session.explanation.target)) if has_logits else ()
     return {
         "format": FORMAT,
+        "glossary": GLOSSARY,
         "manifest": manifest,
         "summaries": summaries(session),
         "lens": lens(session, 3) if "lens" in manifest["parts"] else None,

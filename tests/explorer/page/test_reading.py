@@ -145,7 +145,7 @@ def test_empty_text_is_refused_and_not_replaced(opened):
     page.fill("#text", "  ")
     page.press("#text", "Enter")
     page.wait_for_selector("[role=alert]")
-    assert opened.alert() == "There is no text. Type one, then try again."
+    assert opened.alert() == "There is no text. Type some and try again."
     assert page.locator("#text").input_value() == "  "
     assert page.locator("#output").inner_text() == before
 

@@ -20,11 +20,11 @@ export interface Rectangle extends Common {
   y: number;
   width: number;
   height: number;
-  radius: number;
-  fill: string | null;
-  stroke: string | null;
-  line: number;
-  dashed: boolean;
+  radius?: number;
+  fill?: string | null;
+  stroke?: string | null;
+  line?: number;
+  dashed?: boolean;
 }
 /** A text; its position is on the baseline, before `matrix`. */
 export interface Text extends Common {
@@ -33,12 +33,12 @@ export interface Text extends Common {
   full?: string;
   x: number;
   y: number;
-  align: "left" | "right" | "center";
-  rightToLeft: boolean;
-  matrix: DOMMatrix | null;
+  align?: "left" | "right" | "center";
+  rightToLeft?: boolean;
+  matrix?: DOMMatrix;
   font: Font;
   fill: string;
-  struck: boolean;
+  struck?: boolean;
 }
 export interface Shape extends Common {
   kind: "path";
@@ -125,7 +125,11 @@ export class Reader {
   private element(element: HTMLElement | SVGSVGElement, outer: State): void {
     const style = getComputedStyle(element);
     const box = element.getBoundingClientRect();
-    if (!element.checkVisibility({ visibilityProperty: true }) || !box.width || element.matches("[data-noexport], .hidden"))
+    if (
+      !element.checkVisibility({ visibilityProperty: true }) ||
+      !box.width ||
+      element.matches("[data-noexport], .hidden, [type=range]")
+    )
       return;
     if (outer.clip && (box.bottom < outer.clip.top || box.top > outer.clip.bottom)) return;
     const state = {
@@ -135,8 +139,7 @@ export class Reader {
     };
     if (!outer.clip) this.right = Math.max(this.right, box.right);
     // An inline element has a box on each of its lines.
-    if (!(element instanceof HTMLInputElement && element.type === "range"))
-      for (const one of style.display === "inline" ? element.getClientRects() : [box]) this.box(style, one, state);
+    for (const one of style.display === "inline" ? element.getClientRects() : [box]) this.box(style, one, state);
     if (element instanceof SVGSVGElement) {
       this.marks.push(...svgMarks(element, this.origin, state.opacity));
       return;
@@ -188,8 +191,7 @@ export class Reader {
         [x, y + height - line, width, line],
         [x, y, line, height],
       ][i];
-      const size = { x: at[0], y: at[1], width: at[2], height: at[3] };
-      this.marks.push({ kind: "rectangle", ...size, radius: 0, fill: colour, stroke: null, line: 0, dashed: false, opacity });
+      this.marks.push({ kind: "rectangle", x: at[0], y: at[1], width: at[2], height: at[3], fill: colour, opacity });
     });
   }
 
@@ -209,8 +211,7 @@ export class Reader {
     const [size, ...family] = font.split(" ");
     const own = { size: parseFloat(size), family: family.join(" "), weight: "400", style: "normal" };
     const matrix = new DOMMatrix().translate(left + x, top + y).rotate((angle * 180) / Math.PI);
-    const at = { x: 0, y: own.size * 0.35, align, matrix };
-    this.marks.push({ kind: "text", text, full, ...at, font: own, fill, opacity, rightToLeft: false, struck: false });
+    this.marks.push({ kind: "text", text, full, x: 0, y: own.size * 0.35, align, matrix, font: own, fill, opacity });
   }
 
   private control(
@@ -219,7 +220,6 @@ export class Reader {
     box: DOMRect,
     { opacity }: State,
   ): void {
-    if (control.type === "range") return this.slider(control as HTMLInputElement, box, opacity);
     const font = fontOf(style);
     const checkable = control.type === "checkbox" || control.type === "radio";
     const text = checkable
@@ -231,16 +231,7 @@ export class Reader {
         : control.value;
     const x = box.x - this.origin.x + (checkable ? 0 : parseFloat(style.paddingLeft) || 0);
     const y = box.y - this.origin.y + baseline(font, box.height);
-    const rest = { align: "left", matrix: null, rightToLeft: false, struck: false, opacity } as const;
-    this.marks.push({ kind: "text", text, x, y, font, fill: style.color, ...rest });
-  }
-
-  private slider(control: HTMLInputElement, box: DOMRect, opacity: number): void {
-    const share = (control.valueAsNumber - Number(control.min)) / (Number(control.max) - Number(control.min) || 1);
-    const [x, y] = [box.x - this.origin.x, box.y - this.origin.y + box.height / 2];
-    const rest = { kind: "rectangle", fill: "#8a93a8", stroke: null, line: 0, dashed: false, opacity } as const;
-    this.marks.push({ ...rest, x, y: y - 2, width: box.width, height: 4, radius: 2 });
-    this.marks.push({ ...rest, x: x + share * (box.width - 14), y: y - 7, width: 14, height: 14, radius: 7 });
+    this.marks.push({ kind: "text", text, x, y, font, fill: style.color, opacity });
   }
 
   /** A text node, line by line. */
@@ -258,7 +249,7 @@ export class Reader {
         text: shorten(text, font, room),
         x: (rightToLeft ? box.right : box.left) - this.origin.x,
         y: box.top - this.origin.y + baseline(font, box.height),
-        ...{ align: "left", matrix: null, font, fill: style.color, opacity, rightToLeft },
+        ...{ font, fill: style.color, opacity, rightToLeft },
         struck: style.textDecorationLine.includes("line-through"),
       });
     }

@@ -6,7 +6,7 @@ import { fontOf, visible, type Mark } from "./scene";
 export function svgMarks(svg: SVGSVGElement, origin: DOMRect, opacity: number): Mark[] {
   const marks: Mark[] = [];
   const onPage = new DOMMatrix().translate(-origin.x, -origin.y);
-  for (const element of svg.querySelectorAll<SVGGraphicsElement>("path,line,rect,circle,polyline,polygon,text")) {
+  for (const element of svg.querySelectorAll<SVGGraphicsElement>("path,line,rect,circle,text")) {
     const style = getComputedStyle(element);
     const seen = opacityOf(element, svg) * opacity;
     const matrix = element.getScreenCTM();
@@ -46,8 +46,8 @@ function texts(element: SVGTextElement, matrix: DOMMatrix, opacity: number): Mar
     const { x, y } = element.getStartPositionOfChar(start);
     start += text.length;
     const centred = /middle|central/.test(style.dominantBaseline);
-    const rest = { align: "left", rightToLeft: false, struck: false, matrix, font, opacity } as const;
-    marks.push({ kind: "text", text, x, y: y + (centred ? font.size * 0.35 : 0), fill: style.fill, ...rest });
+    const down = centred ? font.size * 0.35 : 0;
+    marks.push({ kind: "text", text, x, y: y + down, fill: style.fill, matrix, font, opacity });
   }
   return marks;
 }
@@ -60,12 +60,8 @@ function outline(element: SVGGraphicsElement): string {
     const [x, y, r] = [number("cx"), number("cy"), number("r")];
     return `M${x - r},${y}a${r},${r},0,1,0,${2 * r},0a${r},${r},0,1,0,${-2 * r},0Z`;
   }
-  if (element instanceof SVGRectElement) {
-    const [x, y, w, h] = ["x", "y", "width", "height"].map(number);
-    const r = Math.min(number("rx"), w / 2, h / 2);
-    const turn = (dx: number, dy: number) => (r ? `a${r},${r},0,0,1,${dx * r},${dy * r}` : "");
-    return `M${x + r},${y}h${w - 2 * r}${turn(1, 1)}v${h - 2 * r}${turn(-1, 1)}h${2 * r - w}${turn(-1, -1)}v${2 * r - h}${turn(1, -1)}Z`;
-  }
-  const points = (element.getAttribute("points") ?? "").trim().split(/\s+/).join("L");
-  return points ? `M${points}${element instanceof SVGPolygonElement ? "Z" : ""}` : "";
+  const [x, y, w, h] = ["x", "y", "width", "height"].map(number);
+  const r = Math.min(number("rx"), w / 2, h / 2);
+  const turn = (dx: number, dy: number) => `a${r},${r},0,0,1,${dx * r},${dy * r}`;
+  return `M${x + r},${y}h${w - 2 * r}${turn(1, 1)}v${h - 2 * r}${turn(-1, 1)}h${2 * r - w}${turn(-1, -1)}v${2 * r - h}${turn(1, -1)}Z`;
 }

@@ -22,12 +22,12 @@ function tag(name: string, attributes: Attributes, inside = ""): string {
   return inside ? `<${name}${written}>${inside}</${name}>` : `<${name}${written}/>`;
 }
 
-const transform = (matrix: DOMMatrix | null): string | null =>
+const transform = (matrix?: DOMMatrix): string | null =>
   matrix && !matrix.isIdentity
     ? `matrix(${[matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f].map((one) => Math.round(one * 1e4) / 1e4).join(",")})`
     : null;
 
-const ANCHORS = { left: null, right: "end", center: "middle" } as const;
+const ANCHORS = { left: "", right: "end", center: "middle" };
 
 function written(mark: Mark): string {
   const opacity = mark.opacity < 1 ? mark.opacity : null;
@@ -53,7 +53,7 @@ function written(mark: Mark): string {
     "font-style": font.style !== "normal" && font.style,
   };
   const more = {
-    "text-anchor": ANCHORS[align],
+    "text-anchor": ANCHORS[align ?? "left"],
     direction: rightToLeft && "rtl",
     "text-decoration": struck && "line-through",
     "xml:space": "preserve",
@@ -104,7 +104,7 @@ function draw(context: CanvasRenderingContext2D, mark: Mark): void {
     if (matrix) context.transform(matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f);
     context.font = cssFont(mark.font);
     context.fillStyle = mark.fill;
-    context.textAlign = mark.rightToLeft ? "right" : mark.align;
+    context.textAlign = mark.rightToLeft ? "right" : (mark.align ?? "left");
     context.fillText(mark.text, mark.x, mark.y);
     const width = context.measureText(mark.text).width;
     if (mark.struck) context.fillRect(mark.x, mark.y - mark.font.size * 0.3, width, 1);
@@ -127,7 +127,7 @@ function draw(context: CanvasRenderingContext2D, mark: Mark): void {
   }
   if (mark.stroke) {
     context.strokeStyle = mark.stroke;
-    context.lineWidth = mark.line;
+    context.lineWidth = mark.line ?? 1;
     context.stroke(path);
   }
 }

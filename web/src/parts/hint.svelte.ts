@@ -10,7 +10,7 @@ export interface Hint {
 
 export const hint = $state<{ now: Hint | null }>({ now: null });
 
-export function pointAt(event: PointerEvent | MouseEvent, title: string, value?: string, name?: string): void {
+export function pointAt(event: { clientX: number; clientY: number }, title: string, value?: string, name?: string): void {
   hint.now = { x: event.clientX, y: event.clientY, title, value, name };
 }
 
