@@ -1,40 +1,54 @@
 """Continuous batching: new sentences take the slots of finished ones, so a file keeps the batch full."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
-from clearhead.decoding.slots import SlotSearch
+from clearhead.decoding.slots import Finished, SlotSearch
 from clearhead.decoding.step import Hypothesis
 
 # Steps between two looks of the host, which waits for the device then.
 STEPS = 4
-# Free slots are filled when they are this share of all, because encoding few sentences takes as long as many.
+# Slots are filled when this share of them is free, because encoding few sentences takes as long as many.
 FREE_SHARE = 0.25
 
-Fill = Callable[[list[int], list[int]], None]
-"""Begins the sentences of these numbers in these slots."""
+Begin = Callable[[list[int], int], None]
+"""Begins sentences in these slots, from the sentence of this number on."""
 
 
 @torch.no_grad()
-def search_in_slots(search: SlotSearch, sources: Sequence[int], fill: Fill) -> dict[int, Hypothesis]:
-    """The hypothesis of each source, by its number; sources take slots in the given order."""
-    slots, device = search.state.slots, search.limits.device
-    waiting, found = list(reversed(sources)), {}
+def search_in_slots(search: SlotSearch, count: int, begin: Begin) -> list[Hypothesis]:
+    """The hypotheses of sentences 0 to count - 1, which take slots in this order.
+
+    The host reads results while the device computes the next steps.
+    """
+    device, refill = search.limits.device, max(1, int(FREE_SHARE * search.state.slots))
+    found: dict[int, Hypothesis] = {}
     holds: dict[int, int] = {}
-    free = list(reversed(range(slots)))
-    while waiting or holds:
-        if waiting and (len(free) >= min(FREE_SHARE * slots, len(waiting)) or not holds):
-            count = min(len(free), len(waiting))
-            numbers, taken = ([pile.pop() for _ in range(count)] for pile in (waiting, free))
-            holds.update(zip(taken, numbers, strict=True))
-            fill(taken, numbers)
+    free, first = list(range(search.state.slots)), 0
+    results: tuple[list[int], Finished] | None = None
+    while first < count or holds:
+        while first < count and (taken := _taken(len(free), count - first, refill, not holds)):
+            slots, free = free[:taken], free[taken:]
+            begin(slots, first)
+            holds.update(zip(slots, range(first, first + taken), strict=True))
+            first += taken
         for _ in range(STEPS):
             search.advance()
-        running = search.running.tolist()
-        done = [slot for slot in holds if not running[slot]]
-        if done:
-            for slot, one in zip(done, search.hypotheses(torch.tensor(done, device=device)), strict=True):
-                found[holds.pop(slot)] = one
-            free += reversed(done)
-    return found
+        if results:
+            found.update(zip(results[0], results[1].hypotheses(), strict=True))
+        running, results = search.running.tolist(), None
+        if done := [slot for slot in holds if not running[slot]]:
+            results = [holds.pop(slot) for slot in done], search.finished(torch.tensor(done, device=device))
+            free += done
+    if results:
+        found.update(zip(results[0], results[1].hypotheses(), strict=True))
+    return [found[number] for number in range(count)]
+
+
+def _taken(free: int, waiting: int, refill: int, is_empty: bool) -> int:
+    """How many sentences begin now: as many as fit at first, then equally many each time."""
+    if is_empty:
+        return min(free, waiting)
+    taken = min(refill, waiting)
+    return taken if free >= taken else 0

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
+from clearhead.accel.host import HostCopy
 from clearhead.decoding.constraints import Constraints, check_finite
 from clearhead.decoding.penalties import length_normalizer
 from clearhead.decoding.step import Hypothesis, Logits, Rows, StateT, Step
@@ -27,25 +26,14 @@ class _Chosen:
     log_probs: Logits
     rows: Rows
     position: int
-    copy: Float[Tensor, "2 rows"]
-    ready: torch.cuda.Event | None
+    copy: HostCopy
 
     @staticmethod
     def of(log_probs: Logits, tokens: Rows, rows: Rows, position: int) -> "_Chosen":
         log_prob = log_probs.gather(1, tokens.unsqueeze(1)).squeeze(1)
         # One tensor, for a single copy; a double represents token ids exactly.
-        both, ready = torch.stack([tokens.double(), log_prob.double()]), None
-        if both.is_cuda:
-            both = torch.empty_like(both, device="cpu", pin_memory=True).copy_(both, non_blocking=True)
-            ready = torch.cuda.Event()
-            ready.record()
-        return _Chosen(log_probs, rows, position, both, ready)
-
-    def on_host(self) -> Float[Tensor, "2 rows"]:
-        """The tokens and their log-probabilities, once they have arrived."""
-        if self.ready is not None:
-            self.ready.synchronize()
-        return self.copy
+        both = torch.stack([tokens.double(), log_prob.double()])
+        return _Chosen(log_probs, rows, position, HostCopy(both))
 
 
 class DecodeLoop:
@@ -118,7 +106,7 @@ class DecodeLoop:
 
     def _record(self, one: "_Chosen") -> None:
         rows, position, log_probs = one.rows, one.position, one.log_probs
-        tokens, chosen_log_probs = one.on_host()
+        tokens, chosen_log_probs = one.copy.wait()
         running = self.is_open[rows]
         check_finite(chosen_log_probs[running], rows[running], position + 1)
         self.tokens[rows, position] = tokens.long()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from clearhead.accel import kernels
 from clearhead.accel.graphs import GraphedStep
+from clearhead.accel.host import HostCopy
 from clearhead.decoding.beam import Candidates, best_candidates
 from clearhead.decoding.penalties import length_normalizer
 from clearhead.decoding.step import Hypothesis, Logits, Rows
@@ -105,21 +106,11 @@ class SlotSearch:
         """One step of all slots; those that do not run stay as they are."""
         self._graphed()
 
-    def hypotheses(self, slots: Int[Tensor, " finished"]) -> list[Hypothesis]:
-        """The results of slots that no longer run."""
-        # One tensor, for a single wait; a double represents token ids exactly.
+    def finished(self, slots: Int[Tensor, " finished"]) -> "Finished":
+        """The results of slots that no longer run; the slots are free for other sentences."""
+        # A double represents token ids exactly.
         columns = [field[slots].double().view(len(slots), -1) for field in (self.broken, *self.best)]
-        rows = torch.cat(columns, 1).cpu()
-        if rows[:, 0].any():
-            raise ModelError("the model's output is NaN; its weights or its precision are broken")
-        longest, capacity, found = int(rows[:, 3].max()), self.state.capacity, []
-        tokens = rows[:, 5 : 5 + longest].long().tolist()
-        log_probs = rows[:, 5 + capacity : 5 + capacity + longest].tolist()
-        numbers = rows[:, 1:5].tolist()
-        for (score, total, length, complete), written, steps in zip(numbers, tokens, log_probs, strict=True):
-            end = int(length)
-            found.append(Hypothesis(written[: end - int(complete)], score, total, steps[:end], complete > 0))
-        return found
+        return Finished(HostCopy(torch.cat(columns, 1)), self.state.capacity)
 
     def _advance(self) -> Tensor:
         logits = self.step(self.last, self.state)
@@ -197,3 +188,24 @@ class SlotSearch:
         )
         for kept, value in zip(best, new, strict=True):
             kept.copy_(torch.where(chosen if kept.ndim == 1 else chosen[:, None], value, kept))
+
+
+class Finished:
+    """Results on their way to the host."""
+
+    def __init__(self, copy: HostCopy, capacity: int):
+        self._copy, self._capacity = copy, capacity
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """The hypothesis of each slot; raises ModelError if the model's output was NaN."""
+        rows, capacity = self._copy.wait(), self._capacity
+        if rows[:, 0].any():
+            raise ModelError("the model's output is NaN; its weights or its precision are broken")
+        most, found = int(rows[:, 3].max()), []
+        tokens = rows[:, 5 : 5 + most].long().tolist()
+        log_probs = rows[:, 5 + capacity : 5 + capacity + most].tolist()
+        numbers = rows[:, 1:5].tolist()
+        for (score, total, length, complete), written, steps in zip(numbers, tokens, log_probs, strict=True):
+            end = int(length)
+            found.append(Hypothesis(written[: end - int(complete)], score, total, steps[:end], complete > 0))
+        return found

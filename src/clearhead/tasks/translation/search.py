@@ -1,7 +1,7 @@
 """The search for translations: from the ids of sources to hypotheses, in batches of similar length."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -46,18 +46,12 @@ class Translation:
         """The translation of a source by its hypotheses; without any, a blank one."""
         if not found:
             return cls(source, "", 0.0)
-        nbest = tuple(
-            cls(
-                source,
-                tokenizer.decode(one.tokens),
-                one.score,
-                one.sum_log_prob,
-                one.complete,
-                ids=tuple(one.tokens),
-            )
-            for one in found
-        )
-        return replace(nbest[0], nbest=nbest)
+        made = [
+            (source, tokenizer.decode(one.tokens), one.score, one.sum_log_prob, one.complete) for one in found
+        ]
+        ids = [tuple(one.tokens) for one in found]
+        nbest = tuple(cls(*fields, ids=tokens) for fields, tokens in zip(made, ids, strict=True))
+        return cls(*made[0], nbest=nbest, ids=ids[0])
 
     def __str__(self) -> str:
         return self.text

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from clearhead.accel.graphs import GraphedStep
@@ -15,15 +18,16 @@ from clearhead.models.slots import SlotEngine, Slots
 from clearhead.text.tokenizer import BOS, EOS, PAD
 
 # Rows that are decoded together at most, if their caches fit this share of the free memory.
-MAX_ROWS, MEMORY_SHARE = 4096, 0.4
+MAX_ROWS, MEMORY_SHARE = 8192, 0.4
 # Positions of the smallest slots; larger ones have a power of two times as many.
 MIN_CAPACITY = 64
 # Source tokens, padding included, that are encoded at a time.
 ENCODED = 65536
 # Lengths are padded to a multiple of this, so that there are few.
 WIDTH = 8
-# Up to this many sources at a time, encoding is recorded as a graph: more keep the GPU busy anyway.
-GRAPHED = 64
+# Up to this many sources at a time, their number is padded to a power of two.
+SMALL = 64
+# Sizes for which encoding is kept as a graph.
 MAX_BEGINNINGS = 16
 # Searches kept for the next texts, each with its caches and its graph.
 MAX_KEPT = 4
@@ -41,34 +45,41 @@ def search_all_in_slots(
     for capacity, numbers in groups.items():
         # The longest come first, so that no long sentence is left alone at the end.
         numbers.sort(key=lambda number: len(sources[number]), reverse=True)
-        slots = _slots(engine, len(numbers), beam, capacity)
-        search = _search(engine, slots, beam, capacity, length_penalty)
-        fill = partial(_fill, engine, search, sources, limits)
-        for number, best in search_in_slots(search, numbers, fill).items():
+        search = _search(engine, _slots(engine, len(numbers), beam, capacity), beam, capacity, length_penalty)
+        table = _table([sources[number] for number in numbers], [limits[number] for number in numbers])
+        begin = partial(_begin, engine, search, table)
+        for number, best in zip(numbers, search_in_slots(search, len(numbers), begin), strict=True):
             found[number] = [best]
     return found
 
 
-def _fill(
-    engine: SlotEngine,
-    search: SlotSearch,
-    sources: Sequence[list[int]],
-    limits: Sequence[int],
-    slots: list[int],
-    numbers: list[int],
-) -> None:
-    """Begins sentences, the longest first, in these slots."""
-    step = max(1, ENCODED // (len(sources[numbers[0]]) + 1))
-    for first in range(0, len(numbers), step):
-        part = numbers[first : first + step]
-        rows = [[*sources[number], EOS] for number in part]
-        width = min(-(-len(rows[0]) // WIDTH) * WIDTH, engine.config.max_positions)
-        about = zip(slots[first : first + step], [limits[number] for number in part], rows, strict=True)
-        given = [[slot, limit, len(row), *row, *[PAD] * (width - len(row))] for slot, limit, row in about]
+def _table(sources: Sequence[list[int]], limits: Sequence[int]) -> Tensor:
+    """A row for each source: a slot to fill in, maximum length, source length, and the padded source."""
+    lengths = np.array([len(source) for source in sources])
+    table = np.full((len(sources), 4 + lengths.max()), PAD, dtype=np.int64)
+    tokens = table[:, 3:]
+    is_token = np.arange(tokens.shape[1]) < lengths[:, None]
+    tokens[is_token] = np.fromiter(chain.from_iterable(sources), np.int64, int(lengths.sum()))
+    tokens[np.arange(len(sources)), lengths] = EOS
+    table[:, 1], table[:, 2] = limits, lengths + 1
+    return torch.from_numpy(table)
+
+
+def _begin(engine: SlotEngine, search: SlotSearch, table: Tensor, slots: list[int], first: int) -> None:
+    """Begins the sentences of the table from `first` on in these slots."""
+    length = int(table[first, 2])
+    width = min(-(-length // WIDTH) * WIDTH, engine.config.max_positions)
+    step = max(1, ENCODED // width)
+    for start in range(0, len(slots), step):
+        some = slots[start : start + step]
+        rows = table[first + start : first + start + len(some), : 3 + width]
+        given = F.pad(rows, (0, 3 + width - rows.shape[1]), value=PAD).clone()
+        given[:, 0] = torch.tensor(some)
         # Repeated rows change nothing, and there are fewer sizes.
-        if len(given) <= GRAPHED:
-            given += given[-1:] * (min(_power_of_two(len(given)), search.state.slots) - len(given))
-        _beginning(engine, search, len(given), width)(torch.tensor(given))
+        if len(given) <= SMALL:
+            missing = min(_power_of_two(len(given)), search.state.slots) - len(given)
+            given = torch.cat([given, given[-1:].expand(missing, -1)])
+        _beginning(engine, search, len(given), width)(given)
 
 
 class Beginning:
@@ -85,7 +96,7 @@ class Beginning:
         """Begins sentences: a row has slot, maximum length, source length and source."""
         self._given.copy_(given)
         self._calls += 1
-        if len(given) > GRAPHED or self._calls == 1:
+        if self._calls == 1:
             self._begin()
         else:
             self._graphed()
@@ -99,9 +110,9 @@ class Beginning:
 
 
 def _beginning(engine: SlotEngine, search: SlotSearch, count: int, width: int) -> Beginning:
-    """What begins so many sentences, kept from earlier texts or new; large ones are not worth keeping."""
+    """What begins so many sentences, kept from earlier texts or new; odd numbers do not come again."""
     kept: dict[Any, Beginning] = search.kept
-    if count > GRAPHED:
+    if count != _power_of_two(count):
         return Beginning(engine, search, count, width)
     if (count, width) not in kept:
         for oldest in list(kept)[: max(0, 1 + len(kept) - MAX_BEGINNINGS)]:
@@ -131,8 +142,10 @@ def _slots(engine: SlotEngine, sentences: int, beam: int, capacity: int) -> int:
     most = max(1, MAX_ROWS // beam)
     if like.is_cuda:
         position = 2 * layers * heads * config.head_size * like.element_size()
+        # The logits of all rows, and the caches of all rows and of the source.
+        sentence = 2 * beam * like.nbytes // config.width + position * capacity * (beam + 1)
         free = torch.cuda.mem_get_info(like.device)[0]
-        most = min(most, max(1, int(MEMORY_SHARE * free / (position * capacity * (beam + 1)))))
+        most = min(most, max(1, int(MEMORY_SHARE * free / sentence)))
     return min(_power_of_two(sentences), _power_of_two(most + 1) // 2)
 
 
