@@ -282,6 +282,15 @@ def test_long_texts_are_compared_in_time(opened):
         assert page.locator("[role=alert]").count() == 0, (view, opened.alert())
 
 
+def test_a_comparison_fills_the_screen_of_a_presenter(opened):
+    page = opened.go(view="head", text=TEXT, compare="text", other=OTHER, present=1)
+    wait_for_both(opened, "head")
+    boxes = [page.locator(f"[data-pane={side}]").bounding_box() for side in ("left", "right")]
+    assert boxes[0]["y"] == boxes[1]["y"]
+    assert min(box["width"] for box in boxes) > 550
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
 def test_a_comparison_works_with_the_keyboard_alone(opened):
     page = opened.go(view="head", text=TEXT)
     reach(page, "another text")
