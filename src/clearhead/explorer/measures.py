@@ -20,9 +20,8 @@ from clearhead.inspection.summaries import entropy, mean_distance, role_strength
 from clearhead.models.anatomy import AttentionPart
 
 HOW = (
-    "A head ranks high if the words of both texts choose each other by its weights: 1 if they pair off, "
-    "near 0 "
-    "if it attends evenly. Subwords are merged and special tokens left out."
+    "A head ranks high if the words of both texts choose each other: 1 if every word finds its partner, "
+    "near 0 if attention is even. Subwords are merged; special tokens do not count."
 )
 MAX_ROLLOUT = 128
 """The most positions for which rollout is sent as JSON."""

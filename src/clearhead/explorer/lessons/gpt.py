@@ -108,7 +108,7 @@ def _mask(facts: Facts) -> Lesson:
             )
         ],
         look=[
-            Line("See the hatched triangle: the first token can only attend to itself.", "causal"),
+            Line("Look at the hatched triangle: the first token can only attend to itself.", "causal"),
             Line("Of all heads, this one attends most to the previous token.", "clearest head"),
         ],
         pick={"query": QUERY, "key": 0},
@@ -153,7 +153,7 @@ def _residual(facts: Facts) -> Lesson:
         ],
         look=[
             Line(
-                "The bars show how much each sub-layer adds at the chosen token. Every one adds something.",
+                "The bars show how much each sub-layer adds at the chosen token. Each adds something.",
                 "shares",
             )
         ],
@@ -203,7 +203,7 @@ def _generate(facts: Facts) -> Lesson:
         look=[
             Line("Click “Next token” and watch the cache grow by one position.", "cache"),
             Line(
-                "Click another token than the one that the model would take: it continues from there.",
+                "Click a token that the model would not take: it continues from there.",
                 "instead",
             ),
         ],

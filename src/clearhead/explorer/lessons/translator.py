@@ -80,7 +80,7 @@ def _embedding(facts: Facts) -> Lesson:
                 "numbers that were learned in training.",
                 "width",
             ),
-            Line("The map above shows the whole model. You have now seen its first two boxes."),
+            Line("The overview shows the whole model. You have now seen its first two boxes."),
         ],
         look=[
             Line("Click another token: its strip changes.", "strips"),
@@ -208,7 +208,9 @@ def _mask(facts: Facts) -> Lesson:
             )
         ],
         look=[
-            Line("See the hatched triangle in matrices 3 and 4. Masked is not the same as small.", "causal"),
+            Line(
+                "Look at the hatched triangle in matrices 3 and 4. Masked is not the same as small.", "causal"
+            ),
             Line("In the table, masked keys have score −∞ and weight 0.", "masked"),
         ],
         pick={"attention": "decoder", "layer": 0, "head": 0, "query": 3, "key": 1},
@@ -266,7 +268,7 @@ def _encoder(facts: Facts) -> Lesson:
         ],
         look=[
             Line(
-                "The bars show how much each sub-layer adds at the chosen token. Every one adds something.",
+                "The bars show how much each sub-layer adds at the chosen token. Each adds something.",
                 "shares",
             ),
             Line("Click another token: its bars differ.", "other shares"),
