@@ -1,4 +1,4 @@
-"""Writes docs/explorer/*.png: six views of the packaged model for README and docs. Needs Chromium."""
+"""Writes docs/explorer/*.png: views of the packaged model for README and docs. Needs Chromium."""
 
 import sys
 from pathlib import Path
@@ -16,9 +16,15 @@ VIEWS = {
     "learn": {"door": "learn", "lesson": 5},
     "heads": {"view": "heads", "attention": "encoder"},
     "softmax": {"view": "softmax", "attention": "cross", "layer": 2, "head": 0, "query": 4, "key": 5},
-    "cross": {"view": "cross", "attention": "cross", "layer": 0, "head": 0},
+    "mix": {"view": "mix", "attention": "cross", "layer": 2, "head": 0, "query": 4},
+    "cross": {"view": "cross", "attention": "cross", "layer": 0, "head": 2, "query": 5},
     "logits": {"view": "logits", "position": 2},
     "beam": {"view": "beam"},
+    "compare": {
+        **{"view": "head", "attention": "encoder", "layer": 2, "head": 1},
+        **{"compare": "text", "other": "I sold an old book for my little sister."},
+    },
+    "present": {"door": "learn", "lesson": 5, "present": 1},
 }
 
 
