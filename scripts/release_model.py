@@ -255,7 +255,9 @@ def phrases(reports: list[DirectionReport]) -> str:
 
 def teacher(recipe: TranslationRecipe) -> str:
     """What the model learned from, if it had a teacher."""
-    began = "It began with the weights of an earlier version of itself.\n\n" if recipe.training.init_from else ""
+    began = (
+        "It began with the weights of an earlier version of itself.\n\n" if recipe.training.init_from else ""
+    )
     if not recipe.training.distillation:
         return began
     folder = Path(recipe.training.distillation.teacher)
