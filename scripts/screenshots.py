@@ -12,6 +12,7 @@ from clearhead.explorer.server import in_background
 
 OUT = Path(__file__).parents[1] / "docs" / "explorer"
 TEXT = "I bought a new book for my little sister."
+OTHER = "I sold an old book for my little sister."
 VIEWS = {
     "learn": {"door": "learn", "lesson": 5},
     "heads": {"view": "heads", "attention": "encoder"},
@@ -20,10 +21,7 @@ VIEWS = {
     "cross": {"view": "cross", "attention": "cross", "layer": 0, "head": 2, "query": 5},
     "logits": {"view": "logits", "position": 2},
     "beam": {"view": "beam"},
-    "compare": {
-        **{"view": "head", "attention": "encoder", "layer": 2, "head": 1},
-        **{"compare": "text", "other": "I sold an old book for my little sister."},
-    },
+    "compare": {"view": "head", "attention": "encoder", "layer": 2, "compare": "text", "other": OTHER},
     "present": {"door": "learn", "lesson": 5, "present": 1},
 }
 
