@@ -64,10 +64,12 @@ def test_arrow_keys_lead_through_the_lessons_and_escape_leaves(opened):
 
 def test_arrow_keys_lead_through_the_views_but_not_out_of_a_field_or_a_matrix(opened):
     page = opened.go(view="tokens", text=TEXT, present=1)
+    assert page.get_by_text("compare with").count() == 0
     page.keyboard.press("ArrowRight")
     opened.wait_until_idle("embedding")
     page.locator("#text").focus()
     page.keyboard.press("ArrowRight")
+    opened.wait_until_idle("embedding")
     opened.go(view="head", text=TEXT, present=1, attention="encoder", query=1, key=1)
     page.locator(".matrix [role=application]").first.focus()
     page.keyboard.press("ArrowRight")
