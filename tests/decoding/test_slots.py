@@ -1,5 +1,7 @@
 """Searching in slots gives what greedy and beam search give, whatever the order, beam and number of slots."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -100,6 +102,15 @@ def test_old_searches_are_dropped():
     for beam in range(1, 7):
         search_all_in_slots(engine, sources_of(1), [5], beam, 0.0)
     assert len(engine.kept) == translation_slots.MAX_KEPT
+
+
+def test_threads_do_not_share_a_search():
+    """As a server's requests would."""
+    engine, sources = SlotEngine(model_of("cpu")), sources_of(12)
+    expected = [[one.tokens for (one,) in search_all_in_slots(engine, sources, [9] * 12, 3, 0.6)]] * 6
+    with ThreadPoolExecutor(3) as pool:
+        runs = pool.map(lambda _: search_all_in_slots(engine, sources, [9] * 12, 3, 0.6), range(6))
+        assert [[one.tokens for (one,) in found] for found in runs] == expected
 
 
 def test_empty_sources_have_no_hypothesis():

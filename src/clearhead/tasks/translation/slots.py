@@ -1,6 +1,7 @@
 """Translating on a GPU in slots: any number of sources, sorted by length, in graphs of a few sizes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -45,11 +46,12 @@ def search_all_in_slots(
     for capacity, numbers in groups.items():
         # The longest come first, so that no long sentence is left alone at the end.
         numbers.sort(key=lambda number: len(sources[number]), reverse=True)
-        search = _search(engine, _slots(engine, len(numbers), beam, capacity), beam, capacity, length_penalty)
         table = _table([sources[number] for number in numbers], [limits[number] for number in numbers])
-        begin = partial(_begin, engine, search, table)
-        for number, best in zip(numbers, search_in_slots(search, len(numbers), begin), strict=True):
-            found[number] = [best]
+        slots = _slots(engine, len(numbers), beam, capacity)
+        with _searching(engine, slots, beam, capacity, length_penalty) as search:
+            best = search_in_slots(search, len(numbers), partial(_begin, engine, search, table))
+        for number, one in zip(numbers, best, strict=True):
+            found[number] = [one]
     return found
 
 
@@ -121,17 +123,21 @@ def _beginning(engine: SlotEngine, search: SlotSearch, count: int, width: int) -
     return kept[count, width]
 
 
-def _search(engine: SlotEngine, slots: int, beam: int, capacity: int, length_penalty: float) -> SlotSearch:
-    """A search of this size, kept from earlier texts or new."""
+@contextmanager
+def _searching(
+    engine: SlotEngine, slots: int, beam: int, capacity: int, length_penalty: float
+) -> Iterator[SlotSearch]:
+    """A search of this size, kept from earlier texts or new; no other thread has it meanwhile."""
     key = (slots, beam, capacity, length_penalty)
     search = engine.kept.pop(key, None)
     if search is None:
-        for oldest in list(engine.kept)[: max(0, 1 + len(engine.kept) - MAX_KEPT)]:
-            del engine.kept[oldest]
         state = Slots(engine.model, slots, beam, capacity)
         search = SlotSearch(engine.step, state, BOS, EOS, length_penalty)
+    yield search
+    # After an error, its slots may hold unfinished sentences: it is dropped.
     engine.kept[key] = search
-    return search
+    for oldest in list(engine.kept)[:-MAX_KEPT]:
+        engine.kept.pop(oldest, None)
 
 
 def _slots(engine: SlotEngine, sentences: int, beam: int, capacity: int) -> int:
