@@ -7,17 +7,17 @@ import torch
 from clearhead.decoding.slots import Finished, SlotSearch
 from clearhead.decoding.step import Hypothesis
 
-# Steps between two looks of the host, which waits for the device then.
+# Steps between two checks by the host, which then waits for the device.
 STEPS = 4
 # Slots are filled when this share of them is free, because encoding few sentences takes as long as many.
 FREE_SHARE = 0.25
 
-Begin = Callable[[list[int], int], None]
-"""Begins sentences in these slots, from the sentence of this number on."""
+Prefill = Callable[[list[int], int], None]
+"""Starts sentences in these slots, from the sentence of this number on."""
 
 
 @torch.no_grad()
-def search_in_slots(search: SlotSearch, count: int, begin: Begin) -> list[Hypothesis]:
+def search_in_slots(search: SlotSearch, count: int, prefill: Prefill) -> list[Hypothesis]:
     """The hypotheses of sentences 0 to count - 1, which take slots in this order.
 
     The host reads results while the device computes the next steps.
@@ -30,7 +30,7 @@ def search_in_slots(search: SlotSearch, count: int, begin: Begin) -> list[Hypoth
     while first < count or holds:
         while first < count and (taken := _taken(len(free), count - first, refill, not holds)):
             slots, free = free[:taken], free[taken:]
-            begin(slots, first)
+            prefill(slots, first)
             holds.update(zip(slots, range(first, first + taken), strict=True))
             first += taken
         for _ in range(STEPS):
@@ -47,7 +47,7 @@ def search_in_slots(search: SlotSearch, count: int, begin: Begin) -> list[Hypoth
 
 
 def _taken(free: int, waiting: int, refill: int, is_empty: bool) -> int:
-    """How many sentences begin now: as many as fit at first, then equally many each time."""
+    """How many sentences start now: at first as many as fit, later the same number each time."""
     if is_empty:
         return min(free, waiting)
     taken = min(refill, waiting)

@@ -1,4 +1,4 @@
-"""Greedy and beam search on a GPU: one step is one CUDA graph, and the host looks at results now and then.
+"""Greedy and beam search on a GPU: one step is one CUDA graph, and the host checks for results now and then.
 
 The search is that of `beam_search` with `nbest` 1 and no constraints but maximum lengths; a beam of 1 is
 greedy search. Sentences have slots of fixed shape; see `clearhead.decoding.continuous` for their refilling.
@@ -47,7 +47,7 @@ class Best(NamedTuple):
 
 
 class SlotSearch:
-    """A search over the slots of a state; `fill` begins sentences, `advance` computes a step of all."""
+    """A search over the slots of a state; `fill` starts sentences, `advance` computes a step of all slots."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class SlotSearch:
                 0, torch.zeros(1, dtype=torch.long, device=device), 0.0
             )
         self.kept: dict[Any, Any] = {}
-        """What those who fill the slots keep for the next texts."""
+        """A cache for the code that fills the slots, such as CUDA graphs by size."""
         self._graphed = GraphedStep(self._advance, lambda: None, device)
 
     def fill(self, slots: Int[Tensor, " filled"], limits: Int[Tensor, " filled"]) -> None:
-        """Begins a new sentence in each of these slots; their sources are in the state already."""
+        """Starts a new sentence in each of these slots; their sources are in the state already."""
         beam = self.state.beam
         rows = (slots[:, None] * beam + torch.arange(beam, device=slots.device)).flatten()
         # Plain assignments would copy numbers from the host, which a graph cannot.
@@ -114,7 +114,7 @@ class SlotSearch:
 
     def _advance(self) -> Tensor:
         logits = self.step(self.last, self.state)
-        if kernels.decodes(logits):
+        if kernels.supports_decoding(logits):
             from clearhead.accel.kernels import beam
 
             if beam.fits(logits.shape[1], self.state.beam):

@@ -54,7 +54,7 @@ class AttentionConfig(Settings):
 
 @dataclass(frozen=True)
 class Lookup:
-    """Which keys each row of queries attends to, where several rows share what is stored."""
+    """Which stored keys each row of queries attends to, so that beams can share them (cache indirection)."""
 
     rows: Int[Tensor, "rows keys"]
     """The stored row of each key: key p of row r is keys[rows[r, p], :, p]."""
@@ -200,7 +200,11 @@ class Attention(nn.Module):
 
     def _from_lookup(self, queries: Queries, kv: KeyValues, lookup: Lookup) -> Queries | None:
         """What each query gathers, by a kernel that reads keys where they are; None if it cannot."""
-        if self.tap is not None or not isinstance(self.score, ProductScore) or not kernels.decodes(queries):
+        if (
+            self.tap is not None
+            or not isinstance(self.score, ProductScore)
+            or not kernels.supports_decoding(queries)
+        ):
             return None
         prepared, keys = self.score.prepare(queries, kv.keys)
         if keys is not kv.keys:

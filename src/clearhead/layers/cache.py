@@ -86,7 +86,7 @@ class KVCache:
 
 
 class SlotKVCache:
-    """A cache of fixed tensors for CUDA graphs: each row has its own length and shares keys by a lookup.
+    """A cache of fixed tensors for CUDA graphs: each row has its own length and finds its keys by a lookup.
 
     The newest key of a row is the last of its lookup, and it is stored in that row.
     """
@@ -96,7 +96,7 @@ class SlotKVCache:
 
     def extend(self, new: KeyValues) -> KeyValues:
         """Stores one key and value per row, and returns all with their lookup."""
-        if kernels.decodes(self.keys):
+        if kernels.supports_decoding(self.keys):
             from clearhead.accel.kernels.cached_attention import store
 
             store(new.keys, new.values, self.keys, self.values, self.lookup.lengths)

@@ -22,7 +22,7 @@ class LayerNorm(nn.LayerNorm):
     """LayerNorm (Ba et al. 2016) in the precision of its weights; the result has the input's type."""
 
     def forward(self, input: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-        if _decodes(input):
+        if _uses_kernel(input):
             from clearhead.accel.kernels.norm import norm
 
             return norm(input, self.weight, self.bias, self.eps, centred=True)
@@ -33,15 +33,15 @@ class RMSNorm(nn.RMSNorm):
     """RMSNorm (Zhang and Sennrich 2019) in the precision of its weights; the result has the input's type."""
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-        if self.eps is not None and _decodes(x):
+        if self.eps is not None and _uses_kernel(x):
             from clearhead.accel.kernels.norm import norm
 
             return norm(x, self.weight, None, self.eps, centred=False)
         return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 
-def _decodes(x: Tensor) -> bool:
-    """Whether a kernel normalises these rows: without gradients. Torch's own is slower for few rows."""
+def _uses_kernel(x: Tensor) -> bool:
+    """Whether a kernel normalises these rows: without gradients. It is faster than torch for few rows."""
     return not torch.is_grad_enabled() and kernels.supports(x) and x.shape[-1] <= MAX_KERNEL_WIDTH
 
 

@@ -1,7 +1,7 @@
 """Translators on a GPU: slots for sentences that are decoded together, each with the rows of its beam.
 
-A slot is filled again as soon as its sentence is finished, so that steps always have the same shapes and can
-be CUDA graphs. The rows of a sentence share its source, and share cached keys by a table of rows.
+Finished sentences give their slots to new ones, so that steps always have the same shapes and can
+be CUDA graphs. The rows of a sentence share its source, and find shared keys in a table of rows.
 """
 
 from collections.abc import Sequence
@@ -78,11 +78,12 @@ class Slots:
 
 
 class SlotEngine:
-    """The `start` and `step` of a model, and `kept`: what searches keep for the next texts."""
+    """The `start` and `step` of a model, with searches to reuse."""
 
     def __init__(self, model: TransformerDecoding):
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
         self.kept: dict[Any, Any] = {}
+        """Searches of earlier texts, by size."""
 
     def start(self, *inputs: Any) -> Any:
         return self.model.start(*inputs)

@@ -8,7 +8,7 @@ from torch import Tensor
 from clearhead.accel import enabled
 from clearhead.accel.torch_private import has_hooks
 
-__all__ = ["HAS_TRITON", "NARROW", "compilable", "decodes", "has_hooks", "supports"]
+__all__ = ["HAS_TRITON", "NARROW", "compilable", "has_hooks", "supports", "supports_decoding"]
 
 NARROW: tuple[torch.dtype, ...] = (torch.bfloat16, torch.float16)
 HAS_TRITON = enabled() and find_spec("triton") is not None and torch.version.cuda is not None
@@ -26,6 +26,6 @@ def supports(x: Tensor) -> bool:
     return HAS_TRITON and x.is_cuda and x.dtype in NARROW
 
 
-def decodes(x: Tensor) -> bool:
-    """Whether there are kernels for decoding with a tensor like this; they are exact in any precision."""
+def supports_decoding(x: Tensor) -> bool:
+    """Whether the kernels for decoding can run on this tensor; they take any precision."""
     return x.is_cuda and compilable()

@@ -159,7 +159,7 @@ class TranslationModel(DecodingModel):
 
     @property
     def default_batch_size(self) -> int:
-        """How many texts of a stream are translated together; a GPU is busy only with many."""
+        """How many texts of a stream are translated together; a GPU needs many to be busy."""
         return 512 if self.model.readout_weight.device.type == "cpu" else 4096
 
     def translations(

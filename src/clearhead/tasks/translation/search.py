@@ -74,7 +74,7 @@ def search_all(
     `before` counts earlier sources, for the seed of each.
     """
     if isinstance(model, SlotEngine) and options.is_plain:
-        return search_in_slots(model, sources, options)
+        return _best_in_slots(model, sources, options)
     found: list[list[Hypothesis]] = [[] for _ in sources]
     budget = BATCH_TOKENS if model.readout_weight.device.type == "cpu" else GPU_BATCH_TOKENS
     for rows in by_length([len(ids) for ids in sources], budget):
@@ -86,10 +86,10 @@ def search_all(
 
 
 @torch.inference_mode()
-def search_in_slots(
+def _best_in_slots(
     engine: SlotEngine, sources: Sequence[list[int]], options: TranslateOptions
 ) -> list[list[Hypothesis]]:
-    """The best hypothesis of each source, by a search that keeps the GPU busy."""
+    """The best hypothesis of each source, with continuous batching."""
     most = engine.config.max_tokens
     limits = [min(len(source) + 1 + EXTRA_TOKENS, most) for source in sources]
     return search_all_in_slots(engine, sources, limits, options.beam or 1, options.length_penalty or 0.0)

@@ -28,8 +28,8 @@ ENCODED = 65536
 WIDTH = 8
 # Up to this many sources at a time, their number is padded to a power of two.
 SMALL = 64
-# Sizes for which encoding is kept as a graph.
-MAX_BEGINNINGS = 16
+# Prefills kept as CUDA graphs, one per batch size and padded length.
+MAX_PREFILLS = 16
 # Searches kept for the next texts, each with its caches and its graph.
 MAX_KEPT = 4
 
@@ -37,7 +37,7 @@ MAX_KEPT = 4
 def search_all_in_slots(
     engine: SlotEngine, sources: Sequence[list[int]], limits: Sequence[int], beam: int, length_penalty: float
 ) -> list[list[Hypothesis]]:
-    """The best hypothesis of each source, of at most so many tokens; of an empty source none."""
+    """The best hypothesis of each source, within its maximum length; none for an empty source."""
     found: list[list[Hypothesis]] = [[] for _ in sources]
     groups: dict[int, list[int]] = {}
     for number, (source, limit) in enumerate(zip(sources, limits, strict=True)):
@@ -49,7 +49,7 @@ def search_all_in_slots(
         table = _table([sources[number] for number in numbers], [limits[number] for number in numbers])
         slots = _slots(engine, len(numbers), beam, capacity)
         with _searching(engine, slots, beam, capacity, length_penalty) as search:
-            best = search_in_slots(search, len(numbers), partial(_begin, engine, search, table))
+            best = search_in_slots(search, len(numbers), partial(_prefill, engine, search, table))
         for number, one in zip(numbers, best, strict=True):
             found[number] = [one]
     return found
@@ -67,8 +67,8 @@ def _table(sources: Sequence[list[int]], limits: Sequence[int]) -> Tensor:
     return torch.from_numpy(table)
 
 
-def _begin(engine: SlotEngine, search: SlotSearch, table: Tensor, slots: list[int], first: int) -> None:
-    """Begins the sentences of the table from `first` on in these slots."""
+def _prefill(engine: SlotEngine, search: SlotSearch, table: Tensor, slots: list[int], first: int) -> None:
+    """Encodes the sources of the table from row `first` on, and starts their searches in these slots."""
     length = int(table[first, 2])
     width = min(-(-length // WIDTH) * WIDTH, engine.config.max_positions)
     step = max(1, ENCODED // width)
@@ -81,29 +81,29 @@ def _begin(engine: SlotEngine, search: SlotSearch, table: Tensor, slots: list[in
         if len(given) <= SMALL:
             missing = min(_power_of_two(len(given)), search.state.slots) - len(given)
             given = torch.cat([given, given[-1:].expand(missing, -1)])
-        _beginning(engine, search, len(given), width)(given)
+        _prefill_of(engine, search, len(given), width)(given)
 
 
-class Beginning:
-    """Encodes sources of one padded length and begins their search; a CUDA graph if used again."""
+class Prefill:
+    """Encodes sources of one padded length and starts their searches; a CUDA graph from call two on."""
 
     def __init__(self, engine: SlotEngine, search: SlotSearch, count: int, width: int):
         self._engine, self._search, self._calls = engine, search, 0
         device = engine.readout_weight.device
         with torch.inference_mode(False):
             self._given = torch.zeros(count, 3 + width, dtype=torch.long, device=device)
-        self._graphed = GraphedStep(self._begin, lambda: None, device)
+        self._graphed = GraphedStep(self._run, lambda: None, device)
 
     def __call__(self, given: Tensor) -> None:
-        """Begins sentences: a row has slot, maximum length, source length and source."""
+        """Starts sentences: each row holds slot, maximum length, source length and source tokens."""
         self._given.copy_(given)
         self._calls += 1
         if self._calls == 1:
-            self._begin()
+            self._run()
         else:
             self._graphed()
 
-    def _begin(self) -> Tensor:
+    def _run(self) -> Tensor:
         (slots, limits, lengths), source = self._given[:, :3].unbind(1), self._given[:, 3:]
         started = self._engine.start(source, lengths)
         self._search.state.fill(slots, started.source.blocks, lengths)  # pyright: ignore
@@ -111,15 +111,15 @@ class Beginning:
         return self._search.running
 
 
-def _beginning(engine: SlotEngine, search: SlotSearch, count: int, width: int) -> Beginning:
-    """What begins so many sentences, kept from earlier texts or new; odd numbers do not come again."""
-    kept: dict[Any, Beginning] = search.kept
+def _prefill_of(engine: SlotEngine, search: SlotSearch, count: int, width: int) -> Prefill:
+    """A kept or new prefill of this size; only powers of two are kept, because other sizes rarely recur."""
+    kept: dict[Any, Prefill] = search.kept
     if count != _power_of_two(count):
-        return Beginning(engine, search, count, width)
+        return Prefill(engine, search, count, width)
     if (count, width) not in kept:
-        for oldest in list(kept)[: max(0, 1 + len(kept) - MAX_BEGINNINGS)]:
+        for oldest in list(kept)[: max(0, 1 + len(kept) - MAX_PREFILLS)]:
             del kept[oldest]
-        kept[count, width] = Beginning(engine, search, count, width)
+        kept[count, width] = Prefill(engine, search, count, width)
     return kept[count, width]
 
 
@@ -127,21 +127,21 @@ def _beginning(engine: SlotEngine, search: SlotSearch, count: int, width: int) -
 def _searching(
     engine: SlotEngine, slots: int, beam: int, capacity: int, length_penalty: float
 ) -> Iterator[SlotSearch]:
-    """A search of this size, kept from earlier texts or new; no other thread has it meanwhile."""
+    """A kept or new search of this size, for this thread alone."""
     key = (slots, beam, capacity, length_penalty)
     search = engine.kept.pop(key, None)
     if search is None:
         state = Slots(engine.model, slots, beam, capacity)
         search = SlotSearch(engine.step, state, BOS, EOS, length_penalty)
     yield search
-    # After an error, its slots may hold unfinished sentences: it is dropped.
+    # Not reached after an error: the slots may then hold unfinished sentences.
     engine.kept[key] = search
     for oldest in list(engine.kept)[:-MAX_KEPT]:
         engine.kept.pop(oldest, None)
 
 
 def _slots(engine: SlotEngine, sentences: int, beam: int, capacity: int) -> int:
-    """How many sentences to decode together: all, as far as their caches fit."""
+    """How many sentences to decode together: all, if their caches fit into memory."""
     config, like = engine.config, engine.readout_weight
     heads = config.attention.kv_heads or config.attention.heads
     layers = len(engine.model.decoder.blocks)
