@@ -255,11 +255,11 @@ def phrases(reports: list[DirectionReport]) -> str:
 
 def teacher(recipe: TranslationRecipe) -> str:
     """What the model learned from, if it had a teacher."""
-    began = (
-        "It began with the weights of an earlier version of itself.\n\n" if recipe.training.init_from else ""
+    initialized = (
+        "Its weights were initialized from an earlier version.\n\n" if recipe.training.init_from else ""
     )
     if not recipe.training.distillation:
-        return began
+        return initialized
     folder = Path(recipe.training.distillation.teacher)
     shape = read_settings(TranslationRecipe, folder / SETTINGS).model
     layers = f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers"
@@ -267,7 +267,7 @@ def teacher(recipe: TranslationRecipe) -> str:
         f"Two teachers of width {shape.width} with {layers}, trained on the same pairs with\n"
         "different seeds, together translated all training sentences in all directions (Kim and Rush\n"
         "2016). The model learned from these translations beside the human ones, and from the\n"
-        f"probabilities of one teacher at each token.\n\n{began}"
+        f"probabilities of one teacher at each token.\n\n{initialized}"
     )
 
 

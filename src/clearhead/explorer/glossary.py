@@ -19,7 +19,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
     "weight": {
         "term": "attention weight (α)",
         "formula": "α = softmax(q · k ÷ √d)",
-        "meaning": "The share of a key in what a query reads. The weights of one query sum to 1.",
+        "meaning": "The share of a key's value in what a query reads. The weights of one query sum to 1.",
     },
     "softmax": {
         "term": "softmax",
@@ -29,7 +29,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
     "entropy": {
         "term": "entropy",
         "formula": "H = −Σ p · log₂ p",
-        "meaning": "How spread out a distribution is, in bits: 0 for one sure choice, log₂ n for n equal.",
+        "meaning": "How spread out a distribution is, in bits: 0 if one is certain, log₂ n if n are equal.",
     },
     "logit": {
         "term": "logit",
