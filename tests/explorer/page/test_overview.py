@@ -241,7 +241,7 @@ def test_buttons_and_arrow_keys_step_and_play_goes_on(opened):
     assert "step=" not in page.url
 
 
-def test_a_link_opens_a_step_and_the_last_step_ends_the_all_steps(opened):
+def test_a_link_opens_a_step_and_the_route_ends_at_the_last_step(opened):
     page = opened.go(view="tokens", text=TEXT, step=999)
     last = int(page.locator("[data-step]").get_attribute("data-step"))
     assert page.get_by_label("Forward one step").is_disabled()
@@ -393,7 +393,7 @@ def test_the_drawing_zooms_and_stands_upright(opened):
 
 
 @pytest.mark.parametrize("door", ["learn", "inspect"])
-def test_presenting_it_is_one_line_until_its_token_moves_and_then_has_the_room(opened, door):
+def test_in_presenter_mode_it_is_one_line_until_its_token_moves_and_then_fills_the_page(opened, door):
     page = opened.go(door, text=TEXT, present=1)
     shown, drawing = page.locator("main [data-view]"), page.locator("nav.map svg")
     assert not drawing.is_visible()

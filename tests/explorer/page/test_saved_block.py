@@ -8,15 +8,13 @@ from clearhead.explorer.standalone import standalone_page
 from clearhead.explorer.trace_session import start_trace
 from clearhead.tasks.load import load_built_in
 
+from .test_numbers import number
+
 TEXTS = {
     "en-de": "The dog runs through the big garden.",
     "shakespeare": "Once upon",
     "masked-en": "I closed the <mask>.",
 }
-
-
-def number(text: str) -> float:
-    return float(text.replace("−", "-"))
 
 
 @pytest.mark.parametrize("name", TEXTS)
