@@ -25,7 +25,7 @@ CANDIDATES = 6
 def attention_output(
     session: TraceSession, name: str, layer: int, head: int, position: int, dimension: int, output: int
 ) -> dict[str, Any]:
-    """From the weights of a head to the stream: weights · V, heads side by side, W_O, add & norm."""
+    """From the weights of a head to the stream: weights · V, concatenated heads, W_O, add & norm."""
     anatomy = session.explanation.anatomy
     known = {part.name: part for part in anatomy.attentions if part.stack is not None}
     if name not in known:

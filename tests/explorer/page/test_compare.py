@@ -40,7 +40,7 @@ def losses(page, side: str) -> list[float]:
 def wait_for_both(opened, view: str) -> None:
     for pane in ("left", "right"):
         opened.page.wait_for_selector(f"[data-pane={pane}][data-view={view}]")
-    opened.page.wait_for_selector("text=running the other", state="detached")
+    opened.page.wait_for_selector("text=comparing …", state="detached")
     opened.wait_until_idle(view)
 
 
@@ -176,8 +176,7 @@ def test_only_positions_of_both_texts_can_be_chosen(opened):
     page = opened.go(view="head", text=OTHER, compare="text", other="Go.", query=6, key=6)
     wait_for_both(opened, "head")
     assert page.get_by_text("You can choose the positions, layers and heads that both have.").count() == 1
-    shorter = page.locator("[data-pane=right] .lines .heads").count()
-    assert shorter == 1
+    assert page.locator("[data-pane=right] .lines .heads").count() == 1
     assert page.locator("[role=alert]").count() == 0
     opened.turn("tokens")
     page.locator("[data-pane=left] .token").nth(5).click()

@@ -98,7 +98,7 @@ async function adds(trace: Manifest, { node, layer }: Step): Promise<Facts> {
   const { residual } = await source.summaries(trace);
   const step = residual[stack.name]?.find((one) => one.layer === layer && one.sublayer === node.sublayer);
   const name = SUBLAYERS[node.sublayer!] ?? node.sublayer;
-  const says: Sentence = [`The stream goes past ${name} unchanged, and the result is added to it. `];
+  const says: Sentence = [`The residual connection adds the output of ${name} to the stream. `];
   if (step) says.push(`Share of ${name}: `, fact("share", 100 * step.share[followed(trace, side)], 1), " %. ");
   says.push("Norm of the sum: ", fact("norm", norm(sum.values)), ".");
   return { says, strip: sum };
