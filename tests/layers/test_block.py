@@ -7,7 +7,7 @@ from clearhead.config import Settings, parse_settings
 from clearhead.errors import SettingsError
 from clearhead.layers.attention import KeyValues
 from clearhead.layers.block import Stack
-from clearhead.layers.cache import KVCache
+from clearhead.layers.cache import KVCache, RowMoves
 from clearhead.layers.feedforward import FeedForward, SwiGLU, make_feedforward
 from clearhead.layers.mask import Causal, LengthMask, Mask
 from clearhead.layers.norm import PostNorm, PreNorm, make_norm, make_residual
@@ -144,13 +144,13 @@ def test_a_cache_seldom_reallocates():
     assert len(buffers) <= 6
 
 
-@pytest.mark.parametrize("rows", [[2, 0], [1, 1, 1, 0], [0, 1, 2], [2]])
+@pytest.mark.parametrize("rows", [[2, 0], [1, 1, 1, 0], [0, 1, 2], [0, 0, 2], [1, 0, 2], [1, 2, 0], [2]])
 def test_select_keeps_the_chosen_rows_of_a_cache(rows: list[int]):
     cache = KVCache()
-    cache.select(torch.tensor(rows))
+    cache.select(RowMoves(torch.tensor(rows)))
     first, chosen = KeyValues(*torch.randn(2, ROWS, HEADS, 5, SIZE).unbind()), torch.tensor(rows)
     cache.extend(first)
-    cache.select(chosen)
+    cache.select(RowMoves(chosen))
     new = KeyValues(*torch.randn(2, len(rows), HEADS, 1, SIZE).unbind())
     cached = cache.extend(new)
     assert torch.equal(cached.keys, torch.cat([first.keys[chosen], new.keys], dim=2))

@@ -7,6 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from clearhead.accel import kernels
+from clearhead.accel.torch_private import copy_all_
 from clearhead.layers.attention import KeyValues, Lookup
 
 # If fewer rows move, they are copied in place; if more do, all rows are copied to new memory.
@@ -20,6 +21,18 @@ class Cache(Protocol):
     def extend(self, new: KeyValues, /) -> KeyValues:
         """Stores new keys and values and returns all that are cached."""
         ...
+
+
+class RowMoves:
+    """Which row each row continues after a step of a search, worked out once for all caches."""
+
+    def __init__(self, rows: Int[Tensor, " rows"]):
+        self.rows = rows
+        numbers = rows.tolist()
+        self.moved = [row for row, source in enumerate(numbers) if row != source]
+        self.sources = [numbers[row] for row in self.moved]
+        self.are_apart = not set(self.moved) & set(self.sources)
+        """Whether no row is read after another was copied into it."""
 
 
 class KVCache:
@@ -55,17 +68,22 @@ class KVCache:
         assert self._values is not None
         return KeyValues(self._keys[:, :, : self.length], self._values[:, :, : self.length])
 
-    def select(self, rows: Int[Tensor, " rows"]) -> None:
+    def select(self, moves: "RowMoves") -> None:
         """Keeps these rows, in this order; rows may repeat."""
-        if self._keys is None or self._values is None:
+        rows = moves.rows
+        if self._keys is None or self._values is None or (len(rows) == len(self._keys) and not moves.moved):
             return
-        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero().squeeze(1)
-        if len(rows) == len(self._keys) and len(moved) < MOVED_SHARE * len(rows):
-            for cached in (self._keys, self._values):
-                used = cached[:, :, : self.length]
+        if len(rows) != len(self._keys) or len(moves.moved) >= MOVED_SHARE * len(rows):
+            self._keys, self._values = self._keys.index_select(0, rows), self._values.index_select(0, rows)
+            return
+        for cached in (self._keys, self._values):
+            used = cached[:, :, : self.length]
+            if moves.are_apart and not used.is_cuda:
+                parts = used.unbind(0)
+                copy_all_([parts[row] for row in moves.moved], [parts[row] for row in moves.sources])
+            else:
+                moved = torch.tensor(moves.moved, device=rows.device, dtype=torch.long)
                 used.index_copy_(0, moved, used.index_select(0, rows[moved]))
-            return
-        self._keys, self._values = self._keys.index_select(0, rows), self._values.index_select(0, rows)
 
     def _appended(self, cached: Tensor | None, new: Tensor) -> Tensor:
         positions = new.shape[2]

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.layers.block import Source
-from clearhead.layers.cache import Cache, KVCache
+from clearhead.layers.cache import Cache, KVCache, RowMoves
 from clearhead.layers.mask import Causal, KeyMask, LeftPadding, Mask
 from clearhead.layers.recurrent import State as RecurrentState
 
@@ -64,8 +64,9 @@ class GPTState:
 
     def select(self, rows: Int[Tensor, " chosen"]) -> None:
         """Keeps these rows, in this order; rows may repeat."""
+        moves = RowMoves(rows)
         for cache in self.caches:
-            cache.select(rows)
+            cache.select(moves)
         if self.padding is not None:
             self.padding = self.padding[rows]
             self.shared_padding = int(self.padding.min()) if len(rows) else 0
@@ -148,8 +149,9 @@ class TranslatorState(SourceState):
 
     def select(self, rows: Int[Tensor, " chosen"]) -> None:
         """Keeps these rows, in this order; rows may repeat."""
+        moves = RowMoves(rows)
         for cache in self.caches:
-            cache.select(rows)
+            cache.select(moves)
         self.select_source(rows)
 
 
