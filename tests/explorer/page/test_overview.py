@@ -5,6 +5,7 @@ import math
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from clearhead.explorer.server import in_background
 
@@ -77,7 +78,7 @@ def test_the_drawing_has_the_parts_and_sizes_of_a_translator(opened, box):
         f"readout, {width} → {vocabulary:,}",
         f"softmax, over {vocabulary:,}",
     ):
-        assert drawing.get_by_role("button", name=name, exact=True).count() >= 1, name
+        expect(drawing.get_by_role("button", name=name, exact=True).first, name).to_be_attached()
     labels = drawing.locator(".stack-name").all_text_contents()
     assert [one.split(",")[0] for one in labels] == [
         f"encoder × {len(model.encoder.blocks)}",
@@ -304,7 +305,7 @@ def test_a_window_resized_during_the_route_keeps_the_token_in_its_box(opened):
         page.wait_for_function(f"() => ({MOVING})() === 0")
         assert page.evaluate(ASTRAY) < 2, width
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.get_by_role("button", name="Pause").count() == 1
+    expect(page.get_by_role("button", name="Pause")).to_have_count(1)
 
 
 def test_new_text_during_the_route_goes_on(opened, box):
@@ -389,7 +390,7 @@ def test_the_drawing_zooms_and_stands_upright(opened):
     }
     assert box_of["target.softmax"]["y"] < box_of["target.tokens"]["y"]
     assert box_of["source.tokens"]["x"] < box_of["target.tokens"]["x"]
-    assert page.locator("nav.map .trail [role=img]").count() > 3
+    expect(page.locator("nav.map .trail [role=img]").nth(3)).to_be_attached()
 
 
 @pytest.mark.parametrize("door", ["learn", "inspect"])

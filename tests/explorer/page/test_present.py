@@ -1,6 +1,7 @@
 """Presenter mode: large type, picture beside text, arrow keys, full screen, a way out."""
 
 import pytest
+from playwright.sync_api import expect
 
 from .test_views import AXE
 
@@ -55,7 +56,7 @@ def test_arrow_keys_lead_through_the_lessons_and_escape_leaves(opened):
     assert page.locator("#lesson").inner_text() == first
     page.reload()
     opened.wait_until_idle()
-    assert page.locator(".presenter").count() == 1
+    expect(page.locator(".presenter")).to_have_count(1)
     page.keyboard.press("Escape")
     page.locator("header").wait_for()
     assert page.locator(".presenter").count() == 0
@@ -87,7 +88,7 @@ def test_full_screen_is_a_button_and_a_key(opened):
     page.wait_for_selector("button[aria-pressed=true]:has-text('Full screen')")
     page.keyboard.press("f")
     page.wait_for_function("() => document.fullscreenElement === null")
-    assert page.locator(".presenter").count() == 1
+    expect(page.locator(".presenter")).to_have_count(1)
 
 
 def test_presenter_mode_fits_a_phone_and_works_in_a_file(phone, browser, saved, watched):

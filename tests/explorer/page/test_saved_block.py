@@ -1,6 +1,7 @@
 """The block in a saved file: the page computes it from a few rows of the weights, as the server does."""
 
 import pytest
+from playwright.sync_api import expect
 
 from clearhead.explorer.block import attention_output, feedforward, readout
 from clearhead.explorer.projection import projection
@@ -57,6 +58,6 @@ def test_sums_in_a_file_equal_the_servers(browser, watched, tmp_path, name):
     # A number whose weights are not in the file is not offered, and the page says so.
     opened.go(view="mix", **{**chosen, "output": 200})
     assert "first 4 numbers" in page.locator("[role=note]").first.inner_text()
-    assert page.get_by_role("heading", name="Add: number 3 of the stream").count() == 1
+    expect(page.get_by_role("heading", name="Add: number 3 of the stream")).to_have_count(1)
     context.close()
     assert opened.problems == []
