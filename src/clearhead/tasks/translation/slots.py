@@ -47,7 +47,7 @@ def search_all_in_slots(
         # The longest come first, so that no long sentence is left alone at the end.
         numbers.sort(key=lambda number: len(sources[number]), reverse=True)
         table = _table([sources[number] for number in numbers], [limits[number] for number in numbers])
-        slots = _slots(engine, len(numbers), beam, capacity)
+        slots = _slots(engine, len(numbers), beam, capacity, length_penalty)
         with _searching(engine, slots, beam, capacity, length_penalty) as search:
             best = search_in_slots(search, len(numbers), partial(_prefill, engine, search, table))
         for number, one in zip(numbers, best, strict=True):
@@ -140,19 +140,20 @@ def _searching(
         engine.kept.pop(oldest, None)
 
 
-def _slots(engine: SlotEngine, sentences: int, beam: int, capacity: int) -> int:
-    """How many sentences to decode together: all, if their caches fit into memory."""
+def _slots(engine: SlotEngine, sentences: int, beam: int, capacity: int, length_penalty: float) -> int:
+    """How many sentences to decode together: all, if a search of this size is kept or fits into memory."""
     config, like = engine.config, engine.readout_weight
+    slots = min(_power_of_two(sentences), _power_of_two(MAX_ROWS // beam + 1) // 2) or 1
+    if not like.is_cuda:
+        return slots
     heads = config.attention.kv_heads or config.attention.heads
-    layers = len(engine.model.decoder.blocks)
-    most = max(1, MAX_ROWS // beam)
-    if like.is_cuda:
-        position = 2 * layers * heads * config.head_size * like.element_size()
-        # The logits of all rows, and the caches of all rows and of the source.
-        sentence = 2 * beam * like.nbytes // config.width + position * capacity * (beam + 1)
-        free = torch.cuda.mem_get_info(like.device)[0]
-        most = min(most, max(1, int(MEMORY_SHARE * free / sentence)))
-    return min(_power_of_two(sentences), _power_of_two(most + 1) // 2)
+    position = 2 * len(engine.model.decoder.blocks) * heads * config.head_size * like.element_size()
+    # The logits of all rows, and the caches of all rows and of the source.
+    sentence = 2 * beam * like.nbytes // config.width + position * capacity * (beam + 1)
+    most = MEMORY_SHARE * torch.cuda.mem_get_info(like.device)[0] / sentence
+    while slots > max(1, most) and (slots, beam, capacity, length_penalty) not in engine.kept:
+        slots //= 2
+    return slots
 
 
 def _power_of_two(least: int) -> int:
