@@ -4,8 +4,11 @@ Both run the same random weights in the shape of the base Transformer, in bf16: 
 translations of 32, in turn. Then a file: 100,000 English sentences of Tatoeba by the built-in model, from
 text to text, with a beam of 5; Hugging Face translates every third of them, in batches sorted by length.
 
-    python benchmarks/translate_gpu.py [--rounds 3] [--seconds 2] [--parts cases file] [--json FILE]
+    python benchmarks/translate_gpu.py [--rounds 3] [--seconds 2] [--parts cases file equal] [--json FILE]
     python benchmarks/translate_gpu.py --small          (a smoke test on the CPU)
+
+The part "equal" counts translations of the built-in model that differ from those of the plain search in fp32,
+and in bf16 those that differ alone.
 
 At batch 1 a step can take no less than reading the decoder's weights, at batch 512 no less than its products:
 the shares of these limits are printed too.
@@ -32,11 +35,14 @@ from clearhead.models import Translator, TranslatorConfig
 from clearhead.models.engine import Engine
 from clearhead.models.slots import SlotEngine
 from clearhead.tasks.speed import Batch, Case, Decode, measure, speeds
+from clearhead.tasks.translation.options import TranslateOptions
+from clearhead.tasks.translation.search import search
 from clearhead.tasks.translation.slots import search_all_in_slots
 from clearhead.tasks.zoo import BUILT_IN
 from clearhead.text.tokenizer import EOS, Tokenizer, TokenizerConfig
 
 SOURCE, TARGET, BEAM = 25, 32, 4
+PARTS = ("cases", "file", "equal")
 OURS, PEER = "clearhead bf16", "Hugging Face bf16"
 
 
@@ -44,7 +50,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--seconds", type=float, default=2.0, help="of each model in a round, about")
-    arguments.add_argument("--parts", nargs="+", default=["cases", "file"], choices=["cases", "file"])
+    arguments.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     arguments.add_argument("--batches", nargs="+", type=int, default=[1, 64, 512])
     arguments.add_argument("--json", type=Path, help="write the figures to this file")
     arguments.add_argument("--small", action="store_true", help="a tiny shape on the CPU")
@@ -59,6 +65,8 @@ def main() -> None:
         figures["cases"] = cases(device, options.batches, options.rounds, options.seconds)
     if "file" in options.parts:
         figures["file"] = file(device, 60 if options.small else 100_000)
+    if "equal" in options.parts:
+        figures["equal"] = equal(device, 40 if options.small else 1000)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
@@ -167,6 +175,30 @@ def file(device: torch.device, count: int) -> dict[str, float]:
         print(f"  {name:24}{figures[name]:11,.1f}{figures[name] / figures[PEER]:8.2f}x")
     print(f"  the same translation: {sum(same) / len(same):.1%}", flush=True)
     return {**figures, "same": sum(same) / len(same)}
+
+
+def equal(device: torch.device, count: int) -> dict[str, int]:
+    """How many of the built-in model's translations change: in slots, and in bf16 in a batch."""
+    lines = (BUILT_IN["en-de-fr"] / "test.en-de.tsv").read_text(encoding="utf-8").splitlines()[:count]
+    texts, figures = [line.split("\t")[0] for line in lines], {}
+    plain = clearhead.load("en-de", device=device.type)
+    sources = [plain.tag("de") + ids for ids in plain.encode(texts)]
+    limits = [len(source) + 51 for source in sources]
+    for beam in (1, 5):
+        options = TranslateOptions(beam).resolved(plain.search)
+        expected = search(plain.model, plain.tokenizer, sources, list(range(count)), options)
+        with torch.inference_mode():
+            penalty = options.length_penalty or 0.0
+            found = search_all_in_slots(SlotEngine(plain.model), sources, limits, beam, penalty)
+        pairs = zip(found, expected, strict=True)
+        figures[f"fp32, beam {beam}"] = sum(one[0].tokens != other[0].tokens for one, other in pairs)
+    narrow = clearhead.load("en-de", device=device.type, precision="bf16")
+    batched = [str(one) for one in narrow.translate(texts)]
+    alone = [str(narrow.translate(text)) for text in texts]
+    figures["bf16, alone"] = sum(one != other for one, other in zip(batched, alone, strict=True))
+    for name, differing in figures.items():
+        print(f"{name}: {differing} of {count} translations differ", flush=True)
+    return figures
 
 
 def huggingface_file(folder: Path, model: Any, device: torch.device) -> Any:
