@@ -5,12 +5,16 @@
 
 Sequence-level knowledge distillation (Kim and Rush 2016): a student learns a teacher's translations more
 easily than the many ways in which people translate. Every training sentence of a language is translated in
-every direction of the teacher, also those that only another corpus has, which makes new pairs.
+every direction of the teacher, also those that only another corpus has, which makes new pairs. Where people
+have translated a sentence, the hypothesis of the beam that is closest to one of their translations is taken
+("sequence-level interpolation" in the same paper).
 
 For each direction, such as en-de, OUT gets `en-de.tsv.xz`, the sentences that had a translation before, and
-`en-de.new.tsv.xz`, those that had none. Held-out sentences are left out. `--direction` translates one
-direction, so that several processes can share a GPU. Several teachers with one tokenizer translate
-together: each token is chosen by the mean of their probabilities. Work done is kept in OUT/parts: after
+`en-de.new.tsv.xz`, those that had none. Held-out sentences are left out. Several teachers with one tokenizer
+translate together: each token is chosen by the mean of their probabilities.
+
+Several processes can share a GPU: `--direction` translates one direction, `--share 2/3` the second third of
+each; the process with the first share waits for the others. Work done is kept in OUT/parts: after
 `--minutes`, when pairs of all lengths are in OUT, or if it was killed, run it again.
 """
 
@@ -20,7 +24,9 @@ import math
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +43,12 @@ from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.options import TranslateOptions
 from clearhead.tasks.translation.recipe import TranslationRecipe
+from clearhead.tasks.translation.search import Translation
 
-PART = 16384
+PART = 8192
 """Sentences that are translated, and kept, at a time."""
+References = Mapping[str, Collection[str]]
+"""What people made of each sentence."""
 
 
 def main() -> None:
@@ -47,6 +56,9 @@ def main() -> None:
     parser.add_argument("teachers", type=Path, nargs="+", help="folders of trained translators")
     parser.add_argument("--out", type=Path, required=True, help="folder of the translated pairs")
     parser.add_argument("--direction", action="append", help="such as en-de; default: all")
+    parser.add_argument(
+        "--share", type=share, default=(1, 1), help="such as 2/3: the second third of the work"
+    )
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--most", type=int, help="sentences of each direction, to try it out")
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after this time")
@@ -54,7 +66,7 @@ def main() -> None:
     options = parser.parse_args()
     deadline = time.monotonic() + 60 * options.minutes
     torch.set_float32_matmul_precision("high")
-    sentences, known = training_sentences(options.teachers[0])
+    sentences, references = training_sentences(options.teachers[0])
     model = load_ensemble(options.teachers, options.device)
     (options.out / "parts").mkdir(parents=True, exist_ok=True)
     for direction in model.directions:
@@ -63,10 +75,26 @@ def main() -> None:
         sources = list(sentences[direction.source])
         if options.most:
             sources = sources[:: -(-len(sources) // options.most)]
-        is_done = distil(model, direction, sources, options.beam, options.out / "parts", deadline)
-        join(direction, options.out, known[direction])
-        if not is_done:
+        parts = plan(sources, options.out / "parts", f"{direction}.{options.beam}")
+        number, count = options.share
+        for file, part in parts[number - 1 :: count]:
+            if time.monotonic() < deadline:
+                distil(model, direction, part, references[direction], options.beam, file)
+        if number > 1:
+            continue
+        while not all(file.exists() for file, _ in parts) and time.monotonic() < deadline:
+            time.sleep(1)
+        join(direction, options.out, references[direction])
+        if not all(file.exists() for file, _ in parts):
             sys.exit(f"{direction}: stopped after {options.minutes:g} minutes; run it again to go on")
+
+
+def share(text: str) -> tuple[int, int]:
+    """The share of the work that a text such as 2/3 names."""
+    number, count = map(int, text.split("/"))
+    if not 1 <= number <= count:
+        raise ValueError
+    return number, count
 
 
 class EnsembleState:
@@ -112,46 +140,70 @@ def load_ensemble(folders: list[Path], device: str) -> TranslationModel:
 
 def training_sentences(
     folder: Path,
-) -> tuple[dict[str, dict[str, None]], dict[Direction, set[str]]]:
-    """The training sentences of each language, and those that have a translation in each direction."""
+) -> tuple[dict[str, dict[str, None]], dict[Direction, dict[str, list[str]]]]:
+    """The training sentences of each language, and the translations of each sentence in each direction."""
     recipe = read_settings(TranslationRecipe, folder / SETTINGS)
     pairs = Corpus(recipe.data, recipe.training.seed).by_direction("train")
     sentences: dict[str, dict[str, None]] = {}
+    references: dict[Direction, dict[str, list[str]]] = {}
     for direction, some in pairs.items():
         sentences.setdefault(direction.source, {}).update(dict.fromkeys(pair.source for pair in some))
-    return sentences, {direction: {pair.source for pair in some} for direction, some in pairs.items()}
+        found = references.setdefault(direction, {})
+        for pair in some:
+            found.setdefault(pair.source, []).append(pair.target)
+    return sentences, references
+
+
+def plan(sources: list[str], folder: Path, name: str) -> list[tuple[Path, list[str]]]:
+    """The files of all parts and their sentences.
+
+    Parts of sentences of similar length waste little; parts are named by what they contain. Their order is
+    random, so that a run that is stopped early has sentences of all lengths.
+    """
+    sources = sorted(sources, key=len)
+    parts = [
+        (folder / f"{name}.{len(sources)}.{first // PART:04d}.tsv", sources[first : first + PART])
+        for first in range(0, len(sources), PART)
+    ]
+    return random.Random(1).sample(parts, len(parts))
 
 
 def distil(
     model: TranslationModel,
     direction: Direction,
     sources: list[str],
+    references: References,
     beam: int,
-    parts: Path,
-    deadline: float,
-) -> bool:
-    """Translates the sources part by part; False if time ran out."""
-    # Parts of sentences of similar length waste little; parts are named by what they contain. Their order is
-    # random, so that a run that is stopped early has sentences of all lengths.
-    sources = sorted(sources, key=len)
-    numbers = range(-(-len(sources) // PART))
-    for number in random.Random(1).sample(numbers, len(numbers)):
-        part = sources[number * PART : (number + 1) * PART]
-        file = parts / f"{direction}.{beam}.{len(sources)}.{number:04d}.tsv"
-        if file.exists():
-            continue
-        if time.monotonic() > deadline:
-            return False
-        began = time.monotonic()
-        options = TranslateOptions(beam=beam)
-        found = model.translations(part, direction.target, batch_size=PART, options=options)
-        lines = "".join(f"{one.source}\t{one.text}\n" for one in found if one.complete and one.text)
-        write(file, lines.encode())
-        say(f"{file.name}: {len(part) / (time.monotonic() - began):,.0f} sentences/s")
-    return True
+    file: Path,
+) -> None:
+    """Translates the sentences of a part, unless that was done before."""
+    if file.exists():
+        return
+    began = time.monotonic()
+    options = TranslateOptions(beam=beam, nbest=beam)
+    found = model.translations(sources, direction.target, batch_size=PART, options=options)
+    chosen = ((one.source, choose(one, references.get(one.source, ()))) for one in found)
+    write(file, "".join(f"{source}\t{text}\n" for source, text in chosen if text).encode())
+    say(f"{file.name}: {len(sources) / (time.monotonic() - began):,.0f} sentences/s")
 
 
-def join(direction: Direction, out: Path, known: set[str]) -> None:
+def choose(translation: Translation, references: Collection[str]) -> str:
+    """The best hypothesis, or the one that is closest to a reference; blank if none is complete."""
+    texts = [one.text for one in translation.nbest if one.complete]
+    return max(texts, key=lambda text: max((overlap(text, one) for one in references), default=0), default="")
+
+
+def overlap(text: str, reference: str) -> float:
+    """The share of words and pairs of words that two texts have in common (F1)."""
+    first, second = (grams(one.split()) for one in (text, reference))
+    return 2 * (first & second).total() / max(first.total() + second.total(), 1)
+
+
+def grams(words: list[str]) -> Counter[str | tuple[str, str]]:
+    return Counter([*words, *pairwise(words)])
+
+
+def join(direction: Direction, out: Path, known: Collection[str]) -> None:
     """Writes the pairs whose source had a translation, and the others."""
     old, new = [], []
     for line in lines(sorted((out / "parts").glob(f"{direction}.*.tsv"))):

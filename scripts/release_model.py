@@ -3,31 +3,32 @@
     python scripts/release_model.py runs/en-de-fr
     python scripts/release_model.py runs/en-de-fr runs/en-de-fr-2    (the better one on validation data)
 
-scripts/built_in_translator makes the run and calls this script.
+Runs that started from the same model also compete with the average of their weights ("model soup", Wortsman
+et al. 2022). scripts/built_in_translator makes the runs and calls this script.
 
 The card is release_model.md, filled in with scores on held-out sentences and with examples chosen by rule.
 `--out` writes to another folder.
 """
 
 import argparse
-import math
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from phrases import Phrase, plain, translate_phrases
 from sacrebleu.metrics.chrf import CHRF
 
-from clearhead.checkpoint import CARD, SETTINGS
+from clearhead.checkpoint import CARD, SETTINGS, WEIGHTS, save_weights
 from clearhead.config import read_settings
 from clearhead.data.datasets import SHIPPED
+from clearhead.evaluation.bleu import bleu
 from clearhead.tasks.export import export_int8
 from clearhead.tasks.load import load_for
-from clearhead.tasks.records import FINAL, TEST, add_final, read_metrics
+from clearhead.tasks.records import TEST, add_final, read_metrics
 from clearhead.tasks.translation import evaluate
 from clearhead.tasks.translation.data import Corpus
 from clearhead.tasks.translation.directions import Direction, file_name
@@ -36,6 +37,7 @@ from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.zoo import BUILT_IN
 from clearhead.text.languages import NAMES
+from clearhead.training.averaging import average_weights
 
 TEMPLATE = Path(__file__).with_name("release_model.md")
 MAX_BYTES = 14_000_000
@@ -101,18 +103,17 @@ class DirectionReport:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "runs", type=Path, nargs="+", help="folders of finished runs: the one with the lowest validation loss"
+        "runs", type=Path, nargs="+", help="folders of finished runs: the one with the best validation BLEU"
     )
     parser.add_argument(
         "--out", type=Path, default=BUILT_IN["en-de-fr"], help="folder of the model; default: in the package"
     )
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
-    for run in options.runs:
-        say(f"{run}: validation loss {final_loss(run):.4f}")
     with tempfile.TemporaryDirectory() as temporary:
+        runs = [*options.runs, *average(options.runs, Path(temporary))]
         model = Path(temporary) / "en-de-fr"
-        build(min(options.runs, key=final_loss), model, options.device)
+        build(best(runs, options.device) if len(runs) > 1 else runs[0], model, options.device)
         if (size := folder_size(model)) > MAX_BYTES:
             sys.exit(f"{size:,} bytes; a built-in model may have {MAX_BYTES:,}")
         shutil.rmtree(options.out, ignore_errors=True)
@@ -120,10 +121,31 @@ def main() -> None:
     say(f"{options.out}: {size:,} bytes")
 
 
-def final_loss(run: Path) -> float:
-    """The validation loss of the finished model."""
-    losses = [line["loss"] for line in read_metrics(run) if line["kind"] == FINAL]
-    return losses[-1] if losses else math.inf
+def average(runs: Sequence[Path], folder: Path) -> Iterator[Path]:
+    """The average of runs that started from one model, as a run of its own."""
+    starts = {read_settings(TranslationRecipe, run / SETTINGS).training.init_from for run in runs}
+    if len(runs) > 1 and len(starts) == 1 and starts != {None}:
+        mean = folder / "average"
+        shutil.copytree(runs[0], mean, ignore=shutil.ignore_patterns("training"))
+        save_weights(average_weights([run / WEIGHTS for run in runs]), mean / WEIGHTS)
+        yield mean
+
+
+def best(runs: Sequence[Path], device: str) -> Path:
+    """The run with the highest BLEU on the validation sentences, as a mean of all directions."""
+    found = {}
+    for run in runs:
+        model = load_for("translation", run, device)
+        scores = []
+        for direction in model.directions:
+            pairs = evaluate.held_out_pairs(
+                run / file_name("validation", direction, model.directions), run, direction, (0, 1)
+            ).pairs
+            texts = translated(model, [pair.source for pair in pairs], direction)
+            scores.append(bleu(texts, [pair.target for pair in pairs], direction.target).value)
+        found[run] = sum(scores) / len(scores)
+        say(f"{run}: validation BLEU {found[run]:.2f} ({', '.join(f'{score:.2f}' for score in scores)})")
+    return max(runs, key=found.__getitem__)
 
 
 def build(run: Path, out: Path, device: str) -> None:
@@ -144,8 +166,8 @@ def build(run: Path, out: Path, device: str) -> None:
         sources = {pair.source for pair in training[direction]}
         reports.append(direction_report(unquantized, quantized, out, direction, sources))
         say(f"{direction}: {reports[-1].quantized.scores[0]}")
-    bleu = {str(report.direction): report.quantized.scores[0].value for report in reports}
-    add_final(out, last_step(recipe, run), bleu, TEST)
+    measured = {str(report.direction): report.quantized.scores[0].value for report in reports}
+    add_final(out, last_step(recipe, run), measured, TEST)
     (out / CARD).write_text(card(recipe, run, out, quantized, reports), encoding="utf-8")
 
 
@@ -201,7 +223,7 @@ def card(
     data, shape = recipe.data, recipe.model
     files = dict.fromkeys(str(file) for corpus in data.corpora for file in corpus.train)
     signatures = {score.name: score.signature for score in reports[0].quantized.scores}
-    bleu = {str(report.direction): report.unquantized.scores[0].value for report in reports}
+    unquantized = {str(report.direction): report.unquantized.scores[0].value for report in reports}
     return TEMPLATE.read_text(encoding="utf-8").format(
         others=" or ".join(NAMES[code] for code in data.languages if code != "en"),
         names=", ".join(f"`{direction}`" for direction in data.directions),
@@ -212,7 +234,7 @@ def card(
         scores=scores(reports),
         bleu=signatures["BLEU"],
         chrf=signatures["chrF2"],
-        unquantized=", ".join(f"{value:.2f} ({direction})" for direction, value in bleu.items()),
+        unquantized=", ".join(f"{value:.2f} ({direction})" for direction, value in unquantized.items()),
         lengths=lengths(reports),
         phrases=phrases(reports),
         examples="\n\n".join(map(examples, reports)),

@@ -2,14 +2,18 @@
 
 import json
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import tomli_w
+import torch
+from safetensors.torch import load_file
 
 import clearhead
-from clearhead.checkpoint import CARD, SETTINGS
+from clearhead.checkpoint import CARD, SETTINGS, WEIGHTS, save_weights
 from clearhead.config import read_toml
 from clearhead.data.sources.corpus import Pair
 from clearhead.evaluation.bleu import bleu
@@ -46,6 +50,24 @@ def test_one_script_turns_a_run_into_the_built_in_model(packed, monkeypatch):
     assert "{" not in card
     monkeypatch.setitem(BUILT_IN, "en-de-fr", into)
     assert str(clearhead.load("fr-en").translate("c a d")) == "three one four"
+
+
+def test_the_best_of_several_runs_is_released_or_their_average(multilingual_model, tmp_path, capsys):
+    release = runpy.run_path(str(ROOT / "scripts" / "release_model.py"))
+    weights = load_file(multilingual_model / WEIGHTS)
+    runs = [tmp_path / name for name in ("low", "high")]
+    noise = {name: 0.5 * torch.randn_like(value) for name, value in weights.items()}
+    for run, sign in zip(runs, (-1, 1), strict=True):
+        shutil.copytree(multilingual_model, run)
+        save_weights({name: value + sign * noise[name] for name, value in weights.items()}, run / WEIGHTS)
+    assert not list(release["average"](runs, tmp_path)), "runs that did not start from one model"
+    for run in runs:
+        settings = read_toml(run / SETTINGS)
+        settings["training"]["init_from"] = str(multilingual_model)
+        (run / SETTINGS).write_text(tomli_w.dumps(settings))
+    (mean,) = release["average"](runs, tmp_path)
+    assert release["best"]([*runs, mean], "cpu") == mean
+    assert capsys.readouterr().out.count("validation BLEU") == 3
 
 
 def test_the_demo_shows_sentences_of_every_direction(packed, monkeypatch, capsys):

@@ -1,13 +1,15 @@
 """Translating with several teachers at once, for a student to learn from."""
 
+import lzma
 import math
 
 import pytest
 import torch
-from distil import Ensemble, load_ensemble
+from distil import Ensemble, choose, distil, join, load_ensemble, overlap, plan
 
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.tasks.translation.search import Translation
 
 
 @pytest.fixture
@@ -51,3 +53,35 @@ def test_a_model_beside_itself_translates_as_it_does_alone(number_model):
     ):
         assert one.text == other.text
         assert math.isclose(one.score, other.score, abs_tol=1e-5)
+
+
+def test_where_people_translated_a_sentence_the_closest_hypothesis_is_chosen():
+    texts = ("Guten Tag!", "Hallo zusammen!", "Hallo!")
+    beam = tuple(Translation("Hello!", text, 0.0, complete=text != "Hallo!") for text in texts)
+    found = Translation("Hello!", texts[0], 0.0, nbest=beam)
+    assert choose(found, []) == "Guten Tag!"
+    assert choose(found, ["Seid gegrüßt!", "Hallo ihr zusammen!"]) == "Hallo zusammen!"
+    assert choose(found, ["Hallo!"]) == "Guten Tag!", "the third one was cut off"
+    assert choose(Translation("Hello!", "", 0.0, nbest=beam[2:]), ["Hallo!"]) == ""
+    assert overlap("a b c", "a b c") == 1
+    assert overlap("a b c", "b c d") == pytest.approx(2 * 3 / 10)
+
+
+def test_shares_of_the_work_give_every_sentence_once(number_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("distil.PART", 3)
+    model = load_ensemble([number_model], "cpu")
+    (direction,) = model.directions
+    sources = ["one", "two", "one two", "three one", "two two one", "four three two", "one one one one"]
+    parts = plan(sources, tmp_path, f"{direction}.2")
+    assert sorted(source for _, part in parts for source in part) == sorted(sources)
+    (tmp_path / "parts").mkdir()
+    parts = plan(sources, tmp_path / "parts", f"{direction}.2")
+    for number in (1, 2):
+        for file, part in parts[number - 1 :: 2]:
+            distil(model, direction, part, {}, 2, file)
+    join(direction, tmp_path, ["one", "two"])
+    known, new = (tmp_path / f"{direction}{kind}.tsv.xz" for kind in ("", ".new"))
+    text = "".join(lzma.decompress(file.read_bytes()).decode() for file in (known, new))
+    found = [line.split("\t")[0] for line in text.splitlines()]
+    assert found[:2] == ["one", "two"]
+    assert sorted(found) == sorted(sources)
