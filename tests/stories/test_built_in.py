@@ -57,9 +57,10 @@ def test_the_best_of_several_runs_is_released_or_their_average(multilingual_mode
     weights = load_file(multilingual_model / WEIGHTS)
     runs = [tmp_path / name for name in ("low", "high")]
     noise = {name: 0.5 * torch.randn_like(value) for name, value in weights.items()}
-    for run, sign in zip(runs, (-1, 1), strict=True):
+    for run, direction in zip(runs, (-1, 1), strict=True):
         shutil.copytree(multilingual_model, run)
-        save_weights({name: value + sign * noise[name] for name, value in weights.items()}, run / WEIGHTS)
+        moved = {name: value + direction * noise[name] for name, value in weights.items()}
+        save_weights(moved, run / WEIGHTS)
     assert not list(release["average"](runs, tmp_path)), "runs that did not start from one model"
     for run in runs:
         settings = read_toml(run / SETTINGS)
