@@ -94,6 +94,48 @@ def test_traced_searches_find_what_untraced_ones_find_to_the_bit(
     assert not any(untraced)
 
 
+@torch.inference_mode()
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary", "learned", "none", "fraction"])
+def test_traced_starts_equal_untraced_ones_to_the_bit(precision, position, monkeypatch, unchecked_shapes):
+    model = translator(position=position, norm_position="pre")
+    copy = COPIES[precision](model, model.readout_weight)
+    engines = [StepEngine(copy), StepEngine(copy)]
+    # On either side of the number of queries from which attention takes another path, twice.
+    for rows, length, padded in (
+        (3, 4, True),
+        (5, 12, True),
+        (1, 8, False),
+        (7, 40, True),
+        (2, 1, False),
+    ) * 2:
+        given, both = sources(rows, length, padded), []
+        for engine, calls in zip(engines, (2, 10**9), strict=True):
+            monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", calls)
+            both.append(engine.start(*given))
+        for ours, untraced in zip(both[0].source.blocks, both[1].source.blocks, strict=True):
+            torch.testing.assert_close(ours.keys, untraced.keys, rtol=0, atol=0)
+            torch.testing.assert_close(ours.values, untraced.values, rtol=0, atol=0)
+    traced, untraced = ([start._traced for start in engine._starts.values()] for engine in engines)
+    assert all(traced)
+    assert not any(untraced)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("score", ["additive", "general", "cosine"])
+def test_starts_of_every_score_equal_those_of_the_model(score, monkeypatch, unchecked_shapes):
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 2)
+    model = translator(attention={"heads": 4, "score": score})
+    engine = StepEngine(model)
+    for _ in range(3):
+        given = sources(4, 9, padded=True)
+        tokens = torch.randint(10, VOCABULARY, (4,))
+        static, plain = engine.start(*given), model.start(*given)
+        torch.testing.assert_close(
+            engine.step(tokens, static), model.step(tokens, plain), rtol=1e-4, atol=1e-5
+        )
+
+
 @pytest.mark.parametrize("beam", [1, 4])
 def test_searches_in_fp32_find_what_the_model_finds(beam, monkeypatch, unchecked_shapes):
     monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 5)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from clearhead.accel import enabled
 from clearhead.accel.int8 import Int8Linear, Int8Projections
-from clearhead.accel.torch_private import weight_versions
+from clearhead.accel.torch_private import modules_within, weight_versions
 
 # Rows per block, the fastest first; the number must divide the rows of the matrix.
 BLOCKS = (24, 32, 16)
@@ -117,7 +117,7 @@ class Packed(Generic[M]):
 
     def current(self) -> M:
         """The copy with the model's weights of now."""
-        versions = weight_versions(self.model)
+        versions = weight_versions(modules_within(self.model))
         if self._copy is None or versions != self._versions:
             made: M = COPIES[self.precision](self.model, self.readout)
             self._copy, self._versions = made, versions

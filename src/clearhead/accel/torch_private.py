@@ -53,18 +53,38 @@ def linear_and_activation(x: Tensor, weight: Tensor, bias: Tensor, gelu: bool) -
 
 def has_hooks(*modules: nn.Module) -> bool:
     """Whether a forward or backward hook is registered on one of the modules."""
-    return any(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        for module in modules
-    )
+    for module in modules:
+        if (
+            module._forward_hooks
+            or module._forward_pre_hooks
+            or module._backward_hooks
+            or module._backward_pre_hooks
+        ):
+            return True
+    return False
 
 
-def weight_versions(model: nn.Module) -> list[tuple[int, int]]:
+def modules_within(model: nn.Module) -> list[nn.Module]:
+    """The model and all modules in it; `model.modules()` takes ten times as long."""
+    found: list[nn.Module] = [model]
+    for module in found:
+        found.extend(inner for inner in module._modules.values() if inner is not None)
+    return found
+
+
+def any_has(modules: Sequence[nn.Module], name: str) -> bool:
+    """Whether an attribute of one of the modules is true; asking for one that is missing would be slow."""
+    return any(vars(module).get(name) or name in module._modules for module in modules)
+
+
+def weight_versions(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
     """Address and version of every parameter: different after the weights were changed."""
-    return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]
+    return [
+        (p.data_ptr(), 0 if p.is_inference() else p._version)
+        for module in modules
+        for p in module._parameters.values()
+        if p is not None
+    ]
 
 
 class StorageSet:

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ class TracedModule:
         self.module, self.calls = module, 0
         self._traced: nn.Module | None = None
 
-    def __call__(self, *tensors: Tensor) -> Tensor:
+    def __call__(self, *tensors: Tensor) -> Any:
         self.calls += 1
         if self.calls == CALLS_BEFORE_TRACING and enabled():
             self._traced = _trace(self.module, tensors)

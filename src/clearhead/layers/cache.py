@@ -53,8 +53,14 @@ class KVCache:
         self.length = end
         return self.contents()
 
+    def allocate(self, rows: int, positions: int, like: Tensor) -> None:
+        """Makes room in an empty cache, with heads like those of other keys."""
+        self.capacity = positions
+        shape = (rows, like.shape[1], positions, like.shape[3])
+        self._keys, self._values = like.new_zeros(shape), like.new_zeros(shape)
+
     def reserve(self, positions: int) -> KeyValues:
-        """The first positions of a cache that is not empty, with room for the next tokens."""
+        """The first positions of an allocated cache, with room for the next tokens."""
         assert self._keys is not None
         assert self._values is not None
         if positions > self._keys.shape[2]:
@@ -138,11 +144,11 @@ class SlotKVCache:
 class StaticKVCache:
     """A cache of fixed tensors for traces; a tensor holds the position of the next token."""
 
-    def __init__(self, keys: Tensor, values: Tensor, position: Int[Tensor, "1"]):
+    def __init__(self, keys: Tensor, values: Tensor, position: Int[Tensor, ""]):
         self.keys, self.values, self.position = keys, values, position
 
     def extend(self, new: KeyValues) -> KeyValues:
         """Stores a token and returns the whole capacity; the caller's mask hides the positions after it."""
-        self.keys.index_copy_(2, self.position, new.keys)
-        self.values.index_copy_(2, self.position, new.values)
+        self.keys.narrow(2, self.position, 1).copy_(new.keys)
+        self.values.narrow(2, self.position, 1).copy_(new.values)
         return KeyValues(self.keys, self.values)

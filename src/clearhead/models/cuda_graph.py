@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from clearhead.accel.graphs import GraphedStep
-from clearhead.accel.torch_private import has_hooks
+from clearhead.accel.torch_private import any_has, has_hooks, modules_within
 from clearhead.layers.attention import KeyValues, Lookup
 from clearhead.layers.cache import SlotKVCache
 from clearhead.layers.mask import Mask
@@ -159,4 +159,5 @@ class CudaGraphGPT:
 
 def is_tapped(model: nn.Module) -> bool:
     """Whether a tap or hook reads or changes something inside the model."""
-    return any(getattr(module, "tap", None) or has_hooks(module) for module in model.modules())
+    modules = modules_within(model)
+    return any_has(modules, "tap") or has_hooks(*modules)

@@ -1,4 +1,4 @@
-"""Decoding steps as functions of tensors only, so that they can be traced."""
+"""Encoding and decoding steps as functions of tensors only, so that they can be traced."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,15 +9,19 @@ from torch import Tensor, nn
 
 from clearhead.accel.memory import keep_freed_memory
 from clearhead.accel.tracing import TracedModule
-from clearhead.layers.attention import KeyValues
+from clearhead.layers.attention import FEW_QUERIES, KeyValues
 from clearhead.layers.block import BlockConfig, Source
 from clearhead.layers.cache import Cache, StaticKVCache
+from clearhead.layers.layout import Padded
 from clearhead.layers.mask import KeyMask, Mask
 from clearhead.layers.positions import check_length
 from clearhead.models.state import GPTState, Rows, TranslatorState
+from clearhead.models.translator import Translator
 
 # Steps see this many cached positions or a multiple, so that their shapes change rarely.
 BUCKET = 8
+# The scores that prepare nothing ahead.
+PRODUCTS = ("dot", "scaled", "general", "cosine")
 Logits = Float[Tensor, "rows vocabulary"]
 
 
@@ -45,7 +49,7 @@ class StaticStep(nn.Module):
     def forward(
         self,
         tokens: Rows,
-        position: Int[Tensor, "1"],
+        position: Int[Tensor, ""],
         positions: Int[Tensor, "*rows 1"],
         allowed: Bool[Tensor, "_ keys"],
         *tensors: Tensor,
@@ -65,25 +69,55 @@ class StaticStep(nn.Module):
         return self.model.step(tokens, StaticState(caches, KeyMask(allowed), positions, source))
 
 
+class StaticStart(nn.Module):
+    """`translator.start` as a function of tensors."""
+
+    def __init__(self, model: Translator):
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, lengths: Int[Tensor, " batch"]) -> tuple[Tensor, ...]:
+        """The source's keys for all blocks of the decoder, and their values."""
+        blocks = self.model.start(source, lengths).source.blocks
+        return tuple(kv.keys for kv in blocks) + tuple(kv.values for kv in blocks)
+
+
 class StepEngine:
-    """The `start` and `step` of a model; steps are traced after many of them."""
+    """The `start` and `step` of a model; both are traced after many calls."""
 
     def __init__(self, model: Any):
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
+        self._starts: dict[bool, TracedModule] = {}
         self._steps: dict[tuple[bool, bool], TracedModule] = {}
+        self._traces_start = isinstance(model, Translator) and model.config.attention.score in PRODUCTS
         keep_freed_memory()
 
     def start(self, *inputs: Any) -> Any:
-        return self.model.start(*inputs)
+        return self._translator_start(*inputs) if self._traces_start else self.model.start(*inputs)
+
+    def _translator_start(self, source: Tensor, lengths: Int[Tensor, " batch"]) -> TranslatorState:
+        check_length(source.shape[1], self.config.max_positions)
+        # Attention has another path for few queries.
+        path = source.shape[1] <= FEW_QUERIES
+        if path not in self._starts:
+            self._starts[path] = TracedModule(StaticStart(self.model))
+        tensors = self._starts[path](source, lengths)
+        keys, values = tensors[: len(tensors) // 2], tensors[len(tensors) // 2 :]
+        blocks = [KeyValues(*pair) for pair in zip(keys, values, strict=True)]
+        return TranslatorState(Source(blocks, Padded(lengths).cross_mask, shared=True), lengths)
 
     def step(self, tokens: Rows, state: GPTState | TranslatorState) -> Logits:
         """The logits of the token after these; advances the state."""
         cached = state.caches[0].length
         source = state.source if isinstance(state, TranslatorState) else None
-        if not cached or (source and any(kv.prepared is not None for kv in source.blocks)):
+        if not (cached or source) or (source and any(kv.prepared is not None for kv in source.blocks)):
             return self.model.step(tokens, state)
         check_length(state.length + 1, self.config.max_positions)
         size = -(-(cached + 1) // BUCKET) * BUCKET
+        if source and not cached:
+            for cache, kv in zip(state.caches, source.blocks, strict=True):
+                # A cache that is only partly full is slow to read.
+                cache.allocate(len(tokens), size, kv.keys)
         reserved = [cache.reserve(size) for cache in state.caches]
         device = tokens.device
         keys = torch.arange(size, device=device)
@@ -101,9 +135,7 @@ class StepEngine:
         if path not in self._steps:
             self._steps[path] = TracedModule(StaticStep(self.model, len(reserved), path[0]))
         positions = state.positions(1, device)
-        logits = self._steps[path](
-            tokens, torch.full((1,), cached, device=device), positions, allowed, *tensors
-        )
+        logits = self._steps[path](tokens, torch.tensor(cached, device=device), positions, allowed, *tensors)
         for cache in state.caches:
             cache.length += 1
         return logits
