@@ -1,19 +1,33 @@
-"""Top-k and argmax by chunks equal those of torch."""
+"""The largest values of long rows equal those that torch finds."""
 
 import pytest
 import torch
 
-from clearhead.decoding.topk import CHUNK, chunked_topk, most_probable
+from clearhead.decoding.topk import CHUNK, has_many_chunks, largest_sums, most_probable
 
 
-@pytest.mark.parametrize("columns", [9, 40 * CHUNK, 40 * CHUNK + 1, 41 * CHUNK - 1])
+@pytest.mark.parametrize("columns", [40 * CHUNK, 40 * CHUNK + 1, 41 * CHUNK - 1])
 @pytest.mark.parametrize("count", [1, 5, 8])
-def test_values_and_columns_are_those_of_topk(columns, count):
-    values = torch.randn(6, columns)
-    values[0, -1] = 9.0
-    found, expected = chunked_topk(values, count), values.topk(count)
-    assert torch.equal(found[0], expected.values)
-    assert torch.equal(found[1], expected.indices)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_largest_sums_of_a_group_are_those_of_all_its_rows(columns, count, rows):
+    values, offsets = torch.randn(4 * rows, columns), torch.randn(4, rows)
+    values[0, -1], values[rows, 0] = 9.0, 9.0
+    assert has_many_chunks(values, count)
+    found_rows, found_columns = largest_sums(values, offsets, count)
+    sums = (values.view(4, rows, columns) + offsets[:, :, None]).flatten(1)
+    expected = sums.topk(count).indices
+    group = torch.arange(4)[:, None]
+    assert torch.equal(found_rows * columns + found_columns, group * rows * columns + expected)
+
+
+def test_equal_sums_come_by_row_and_column():
+    values, offsets = torch.full((6, 40 * CHUNK + 5), -9.0), torch.zeros(3, 2)
+    for row, column in ((0, 5000), (0, 77), (1, 12), (1, -1), (0, -2)):
+        values[row, column] = 1.0
+    rows, columns = largest_sums(values, offsets, 5)
+    last = 40 * CHUNK + 5
+    assert rows[0].tolist() == [0, 0, 0, 1, 1]
+    assert columns[0].tolist() == [77, 5000, last - 2, 12, last - 1]
 
 
 @pytest.mark.parametrize("columns", [7, 8 * CHUNK, 8 * CHUNK + 3])
@@ -27,6 +41,6 @@ def test_the_most_probable_token_is_the_first_of_equal_ones(columns):
 def test_minus_infinity_everywhere_but_once_is_found():
     values = torch.full((2, 10 * CHUNK), -torch.inf)
     values[0, 777], values[1, 3] = -1.0, -2.0
-    best, tokens = chunked_topk(values, 2)
-    assert tokens[:, 0].tolist() == [777, 3]
-    assert best[:, 1].tolist() == [-torch.inf] * 2
+    rows, columns = largest_sums(values, torch.zeros(2, 1), 2)
+    assert rows.tolist() == [[0, 0], [1, 1]]
+    assert columns[:, 0].tolist() == [777, 3]

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from clearhead.decoding.step import Hypothesis, Logits
-from clearhead.decoding.topk import chunked_topk
+from clearhead.decoding.topk import has_many_chunks, largest_sums
 
 
 class OpenHypotheses(NamedTuple):
@@ -53,8 +53,12 @@ def best_candidates(
 ) -> Candidates:
     """The `count` best continuations of each sentence, or all if there are fewer."""
     sentences, beam = sum_log_probs.shape
+    if has_many_chunks(log_probs, count):
+        parents, tokens = largest_sums(log_probs, sum_log_probs, count)
+        best = log_probs[parents, tokens]
+        return Candidates(sum_log_probs.flatten()[parents] + best, parents, tokens, best)
     # At most `count` tokens of one row can be among the best of its sentence.
-    best, tokens = chunked_topk(log_probs, min(count, log_probs.shape[1]))
+    best, tokens = log_probs.topk(min(count, log_probs.shape[1]))
     per_row = best.shape[1]
     best, tokens = best.view(sentences, -1), tokens.view(sentences, -1)
     summed = sum_log_probs.repeat_interleave(per_row, 1) + best

@@ -1,4 +1,4 @@
-"""Top-k and argmax of long rows, which find the maxima of chunks first."""
+"""The largest values of long rows, which find the maxima of chunks first."""
 
 import torch
 from jaxtyping import Float, Int
@@ -11,25 +11,39 @@ CHUNK = 128
 MIN_CHUNKS = 4
 
 
-def chunked_topk(values: Logits, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
-    """The largest values of each row in descending order, and their columns, as `topk` returns them.
+def has_many_chunks(values: Logits, count: int) -> bool:
+    """Whether `largest_sums` finds the `count` largest faster than `topk` does."""
+    return values.device.type == "cpu" and values.shape[1] // CHUNK >= MIN_CHUNKS * count
+
+
+def largest_sums(
+    values: Logits, offsets: Float[Tensor, "groups group_rows"], count: int
+) -> tuple[Int[Tensor, "groups count"], Int[Tensor, "groups count"]]:
+    """The rows and columns of the `count` largest values of each group of rows, plus the offset of their row.
 
     On a CPU, the maximum of a chunk takes vector instructions, while `topk` compares values one by one. The
-    `count` largest values are in the `count` chunks with the largest maxima.
+    `count` largest sums of a group are in the `count` chunks with the largest maxima, or in the columns after
+    the last whole chunk. They come in descending order; equal sums by row and column.
     """
-    chunks = values.shape[1] // CHUNK
-    if values.device.type != "cpu" or chunks < MIN_CHUNKS * count:
-        return values.topk(count)
+    (groups, rows), vocabulary = offsets.shape, values.shape[1]
+    chunks = vocabulary // CHUNK
     whole = values[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
-    chosen = whole.amax(-1).topk(count).indices
-    candidates = whole.gather(1, chosen[:, :, None].expand(-1, -1, CHUNK)).flatten(1)
-    columns = (CHUNK * chosen[:, :, None] + torch.arange(CHUNK)).flatten(1)
-    if rest := values.shape[1] - chunks * CHUNK:
-        candidates = torch.cat([candidates, values[:, -rest:]], 1)
-        last = torch.arange(chunks * CHUNK, values.shape[1]).expand(len(values), -1)
-        columns = torch.cat([columns, last], 1)
-    found = candidates.topk(count)
-    return found.values, columns.gather(1, found.indices)
+    maxima = whole.amax(-1).view(groups, rows, chunks) + offsets[:, :, None]
+    chosen = maxima.flatten(1).topk(count).indices
+    first_rows = rows * torch.arange(groups)[:, None]
+    row, chunk = first_rows + chosen // chunks, chosen % chunks
+    sums = (whole[row, chunk] + offsets.gather(1, chosen // chunks)[:, :, None]).flatten(1)
+    # The index of each sum's value among all values.
+    numbers = ((row * vocabulary + CHUNK * chunk)[:, :, None] + torch.arange(CHUNK)).flatten(1)
+    if rest := vocabulary - chunks * CHUNK:
+        last = (values[:, -rest:].view(groups, rows, rest) + offsets[:, :, None]).flatten(1)
+        ends = vocabulary * torch.arange(1, groups * rows + 1)[:, None] + torch.arange(-rest, 0)
+        sums, numbers = torch.cat([sums, last], 1), torch.cat([numbers, ends.view(groups, -1)], 1)
+    best = sums.topk(count)
+    found, order = numbers.gather(1, best.indices).sort(1)
+    order = best.values.gather(1, order).argsort(dim=1, descending=True, stable=True)
+    found = found.gather(1, order)
+    return found // vocabulary, found % vocabulary
 
 
 def most_probable(log_probs: Logits, rows: Rows, position: int) -> Rows:
