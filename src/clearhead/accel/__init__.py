@@ -7,7 +7,7 @@
 | torch._foreach_{mul,mul_,add_,div_,copy_}          | torch_private.py          | many tensors at once      |
 | torch._disable_dynamo                              | torch_private.py          | code left uncompiled      |
 | Module._{forward,backward}{,_pre}_hooks            | torch_private.py          | hooks on a module         |
-| Module._{modules,parameters}                       | torch_private.py          | a fast walk over a model  |
+| Module._{modules,parameters}                       | torch_private.py          | fast access to modules    |
 | Tensor._version                                    | torch_private.py          | weights that changed      |
 | UntypedStorage._cdata, StorageWeakRef              | torch_private.py          | memory still in use       |
 | torch._addmm_activation                            | kernels/feedforward.py    | bias and ReLU in one step |

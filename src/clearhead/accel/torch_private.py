@@ -65,7 +65,7 @@ def has_hooks(*modules: nn.Module) -> bool:
 
 
 def modules_within(model: nn.Module) -> list[nn.Module]:
-    """The model and all modules in it; `model.modules()` takes ten times as long."""
+    """The model and all modules in it; `model.modules()` is many times slower."""
     found: list[nn.Module] = [model]
     for module in found:
         found.extend(inner for inner in module._modules.values() if inner is not None)
@@ -73,7 +73,7 @@ def modules_within(model: nn.Module) -> list[nn.Module]:
 
 
 def any_has(modules: Sequence[nn.Module], name: str) -> bool:
-    """Whether an attribute of one of the modules is true; asking for one that is missing would be slow."""
+    """Whether an attribute of one of the modules is true; `getattr` is slow for a missing one."""
     return any(vars(module).get(name) or name in module._modules for module in modules)
 
 
