@@ -29,6 +29,8 @@ from clearhead.interop.peers import Exported, load_ctranslate2, load_huggingface
 from clearhead.models import Translator, TranslatorConfig
 from clearhead.models.engine import Engine
 from clearhead.tasks.speed import Batch, Case, Decode, measure, speeds
+from clearhead.tasks.translation.directions import Direction
+from clearhead.tasks.translation.mixing import training_pairs
 from clearhead.tasks.zoo import BUILT_IN
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer, TokenizerConfig
 
@@ -116,12 +118,14 @@ def built_in(rounds: int) -> dict[str, float]:
     lines = (BUILT_IN["en-de-fr"] / "test.en-de.tsv").read_text(encoding="utf-8").splitlines()[:1000]
     texts = [line.split("\t")[0] for line in lines]
     words, figures = sum(len(text.split()) for text in texts), {}
-    for precision in ("fp32", "int8"):
-        model = clearhead.load("en-de", precision=precision)
+    models = {precision: clearhead.load("en-de", precision=precision) for precision in ("fp32", "int8")}
+    models["int8, shortlist"] = clearhead.load("en-de", precision="int8")
+    models["int8, shortlist"].shortlist = learned_shortlist()
+    for name, model in models.items():
         model.translate(texts[:200])
         start = time.process_time()
         model.translate(texts)
-        figures[f"words per CPU-second, {precision}"] = words / (time.process_time() - start)
+        figures[f"words per CPU-second, {name}"] = words / (time.process_time() - start)
     waits = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -133,6 +137,13 @@ def built_in(rounds: int) -> dict[str, float]:
     for name, value in figures.items():
         print(f"  {name:36}{value:9.2f}")
     return figures
+
+
+def learned_shortlist() -> clearhead.Shortlist:
+    """The built-in model's shortlist for German, from its training pairs."""
+    pairs = training_pairs(BUILT_IN["en-de-fr"], [Direction("en", "de")])
+    model = clearhead.load("en-de")
+    return clearhead.Shortlist.learn(model.tokenizer, {"de": pairs[Direction("en", "de")]})
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clearhead.tasks.translation.model import TranslationModel
     from clearhead.tasks.translation.options import Sampling, TranslateOptions
     from clearhead.tasks.translation.search import Translation
+    from clearhead.tasks.translation.shortlist import Shortlist
     from clearhead.text.tokenizer import Tokenizer, TokenizerConfig
     from clearhead.training import Trainer, TrainingConfig
 
@@ -37,6 +38,7 @@ __all__ = [
     "Metric",
     "Recipe",
     "Sampling",
+    "Shortlist",
     "Task",
     "TensorBatch",
     "Tokenizer",
@@ -76,6 +78,7 @@ _MODULES = {
     "clearhead.tasks.translation.model": ("TranslationModel",),
     "clearhead.tasks.translation.options": ("Sampling", "TranslateOptions"),
     "clearhead.tasks.translation.search": ("Translation",),
+    "clearhead.tasks.translation.shortlist": ("Shortlist",),
     "clearhead.text.tokenizer": ("Tokenizer", "TokenizerConfig"),
     "clearhead.training": ("Trainer", "TrainingConfig"),
 }

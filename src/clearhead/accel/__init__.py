@@ -8,6 +8,7 @@
 | torch._disable_dynamo                              | torch_private.py          | code left uncompiled      |
 | Module._{forward,backward}{,_pre}_hooks            | torch_private.py          | hooks on a module         |
 | Module._{modules,parameters}                       | torch_private.py          | fast access to modules    |
+| torch._make_per_channel_quantized_tensor           | torch_private.py          | rows of an int8 matrix    |
 | Tensor._version                                    | torch_private.py          | weights that changed      |
 | UntypedStorage._cdata, StorageWeakRef              | torch_private.py          | memory still in use       |
 | torch._addmm_activation                            | kernels/feedforward.py    | bias and ReLU in one step |

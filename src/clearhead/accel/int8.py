@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from clearhead.accel import enabled
 from clearhead.accel.quantization import LARGEST
+from clearhead.accel.torch_private import quantized_matrix
 
 # Activations become unsigned bytes: around this zero point, or from 0 on if none is negative.
 ZERO_POINT, LARGEST_UNSIGNED = 128, 255
@@ -50,12 +51,7 @@ class Int8Linear(nn.Module):
         self._step, self._zero_point = (1 / LARGEST_UNSIGNED, 0) if nonnegative else (1 / LARGEST, ZERO_POINT)
         self.out_features, self.in_features = weight.shape
         self.register_buffer("bias", None if bias is None else bias.detach(), persistent=False)
-        scales = weight.abs().amax(1).clamp(min=MIN_SCALE) / LARGEST
-        zeros = torch.zeros(len(weight), dtype=torch.long)
-        with warnings.catch_warnings():
-            # Quantized tensors are deprecated, but the packed products accept nothing else.
-            warnings.simplefilter("ignore")
-            quantized = torch.quantize_per_channel(weight.float(), scales.double(), zeros, 0, torch.qint8)
+        quantized = weight if weight.is_quantized else _quantized(weight)
         self._packed = torch.ops.quantized.linear_prepack(quantized, None)
 
     @property
@@ -68,6 +64,17 @@ class Int8Linear(nn.Module):
         if self.bias is None:
             return product.mul_(scales)
         return torch.addcmul(self.bias, product, scales, out=product)
+
+
+class Int8Rows:
+    """A matrix from which layers of some of its rows are made, which give the same results as the whole."""
+
+    def __init__(self, weight: Float[Tensor, "rows columns"]):
+        quantized = _quantized(weight)
+        self.values, self.scales = quantized.int_repr(), quantized.q_per_channel_scales()
+
+    def layer(self, rows: Int[Tensor, " chosen"]) -> Int8Linear:
+        return Int8Linear(quantized_matrix(self.values[rows], self.scales[rows]))
 
 
 class Int8Projections(nn.Module):
@@ -86,6 +93,16 @@ class Int8Projections(nn.Module):
             bias = None if whole.bias is None else whole.bias[rows]
             self.ranges[name] = Int8Linear(whole.weight[rows], bias)
         return self.ranges[name](x)
+
+
+def _quantized(weight: Float[Tensor, "rows columns"]) -> Tensor:
+    """The matrix as int8, with a scale per row."""
+    scales = weight.abs().amax(1).clamp(min=MIN_SCALE) / LARGEST
+    zeros = torch.zeros(len(weight), dtype=torch.long)
+    with warnings.catch_warnings():
+        # Quantized tensors are deprecated, but the packed products accept nothing else.
+        warnings.simplefilter("ignore")
+        return torch.quantize_per_channel(weight.float(), scales.double(), zeros, 0, torch.qint8)
 
 
 def linear(

@@ -87,6 +87,12 @@ def weight_versions(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
     ]
 
 
+def quantized_matrix(values: Tensor, scales: Tensor) -> Tensor:
+    """A quantized matrix of int8 values with a scale per row."""
+    zeros = torch.zeros(len(values), dtype=torch.long)
+    return torch._make_per_channel_quantized_tensor(values, scales, zeros, 0)  # pyright: ignore
+
+
 class StorageSet:
     """The memory of tensors, held weakly: it does not keep any alive."""
 

@@ -28,6 +28,7 @@ from clearhead.cli import (
     models,
     neighbours,
     recipes,
+    shortlist,
     train,
     translate,
     tune,
@@ -108,6 +109,7 @@ app.command("train", cls=Command)(train.train)
 app.command("tune", cls=Command)(tune.tune)
 app.command("evaluate", cls=Command)(evaluate.evaluate)
 app.command("bench", cls=Command)(bench.bench)
+app.command("shortlist", cls=Command)(shortlist.shortlist)
 app.command("export", cls=Command)(export.export)
 app.command("import", cls=Command)(imports.import_)
 app.command("models", cls=Command)(models.models)

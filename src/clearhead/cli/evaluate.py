@@ -16,6 +16,7 @@ from clearhead.cli.options import (
     ModelArgument,
     Pairs,
     PrecisionName,
+    ShortlistFile,
     Texts,
     check_taken,
     columns_named,
@@ -26,6 +27,7 @@ from clearhead.cli.options import (
     precision_named,
 )
 from clearhead.cli.progress import FileProgress, Progress
+from clearhead.cli.shortlist import use_shortlist
 from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ def evaluate(
     data: Annotated[str | None, option(DATA_HELP, "FILE")] = None,
     device: Device = "auto",
     precision: PrecisionName = "fp32",
+    shortlist: ShortlistFile = None,
     json: Json = False,
 ) -> None:
     """Score a model on test data.
@@ -105,6 +108,8 @@ def evaluate(
     from clearhead.tasks.zoo import find
 
     loaded: Evaluable = load(model, device_named(device), precision_named(precision))
+    if shortlist:
+        use_shortlist(loaded, model, shortlist)
     test = pairs_location(pairs) if pairs else None
     chosen = columns_named(columns) if columns else None
     options = given(

@@ -75,6 +75,9 @@ ImagesList = Annotated[list[str] | None, option(IMAGES_HELP, "FOLDER", name="--i
 Beam = Annotated[int | None, option("Beam size; 1 is greedy search.", "N")]
 LengthPenalty = Annotated[float | None, option("Exponent of the length penalty.", "X")]
 RepetitionPenalty = Annotated[float, option("Above 1, repeated tokens become less likely.", "X")]
+ShortlistFile = Annotated[
+    Path | None, option("Vocabulary shortlist, by clearhead shortlist.", "FILE", name="--shortlist")
+]
 TopK = Annotated[int | None, option("Sample from the K most likely tokens.", "K")]
 Device = Annotated[
     str, option("Where to compute: auto, cpu or cuda.", "NAME", autocompletion=lambda: list(DEVICES))

@@ -20,6 +20,7 @@ from clearhead.cli.options import (
     LengthPenalty,
     PrecisionName,
     RepetitionPenalty,
+    ShortlistFile,
     TopK,
     device_named,
     given,
@@ -28,6 +29,7 @@ from clearhead.cli.options import (
     print_default,
 )
 from clearhead.cli.progress import Progress
+from clearhead.cli.shortlist import use_shortlist
 from clearhead.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ def translate(
     ] = None,
     device: Device = "auto",
     precision: PrecisionName = "fp32",
+    shortlist: ShortlistFile = None,
     json: Json = False,
 ) -> None:
     """Translate texts, a document, or stdin line by line.
@@ -100,6 +103,8 @@ def translate(
         to = to or TRANSLATOR.split("-")[1]
     else:
         translator = load_for("translation", model, device_named(device), precision_named(precision))
+    if shortlist:
+        use_shortlist(translator, model or TRANSLATOR, shortlist)
     chunk: int = batch_size or translator.default_batch_size
     filters = given(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     sampling = Sampling(seed=seed or 0, **filters) if filters else None

@@ -112,8 +112,13 @@ class TransformerDecoding(EncoderDecoder):
 
     def step(self, tokens: Int[Tensor, " rows"], state: SourceTextState) -> Float[Tensor, "rows vocabulary"]:
         """The logits of the token after these; advances the state."""
+        return self.readout(self.step_states(tokens, state))
+
+    def step_states(
+        self, tokens: Int[Tensor, " rows"], state: SourceTextState
+    ) -> Float[Tensor, "rows width"]:
+        """The vectors that the token after these is read out from; advances the state."""
         check_length(state.length + 1, self.config.max_positions)
         positions = state.positions(1, tokens.device)
         x = self.target_embedding(tokens[:, None], positions)
-        x = self.decoder(x, state.mask, positions, state.source, state.caches)
-        return self.readout(x[:, 0])
+        return self.decoder(x, state.mask, positions, state.source, state.caches)[:, 0]

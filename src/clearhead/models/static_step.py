@@ -40,11 +40,14 @@ class StaticState:
 
 
 class StaticStep(nn.Module):
-    """`model.step` as a function of tensors; writes new keys and values into those of the caches."""
+    """A method of the model, `step` or `step_states`, as a function of tensors.
 
-    def __init__(self, model: Any, layers: int, has_source_mask: bool):
+    Writes new keys and values into those of the caches.
+    """
+
+    def __init__(self, model: Any, method: str, layers: int, has_source_mask: bool):
         super().__init__()
-        self.model, self.layers, self.has_source_mask = model, layers, has_source_mask
+        self.model, self.method, self.layers, self.has_source_mask = model, method, layers, has_source_mask
 
     def forward(
         self,
@@ -53,8 +56,8 @@ class StaticStep(nn.Module):
         positions: Int[Tensor, "*rows 1"],
         allowed: Bool[Tensor, "_ keys"],
         *tensors: Tensor,
-    ) -> Logits:
-        """The logits after tokens at `positions`, which are cached at `position`.
+    ) -> Tensor:
+        """What the method returns for tokens at `positions`, which are cached at `position`.
 
         The other tensors are the keys of all caches and their values, those of the source, and its mask.
         """
@@ -66,7 +69,8 @@ class StaticStep(nn.Module):
             pairs = zip(rest[:layers], rest[layers : 2 * layers], strict=True)
             mask = KeyMask(rest[-1]) if self.has_source_mask else Mask()
             source = Source([KeyValues(*pair) for pair in pairs], mask)
-        return self.model.step(tokens, StaticState(caches, KeyMask(allowed), positions, source))
+        state = StaticState(caches, KeyMask(allowed), positions, source)
+        return getattr(self.model, self.method)(tokens, state)
 
 
 class StaticStart(nn.Module):
@@ -88,7 +92,7 @@ class StepEngine:
     def __init__(self, model: Any):
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
         self._starts: dict[bool, TracedModule] = {}
-        self._steps: dict[tuple[bool, bool], TracedModule] = {}
+        self._steps: dict[tuple[str, bool, bool], TracedModule] = {}
         self._traces_start = isinstance(model, Translator) and model.config.attention.score in PRODUCTS
         keep_freed_memory()
 
@@ -108,10 +112,17 @@ class StepEngine:
 
     def step(self, tokens: Rows, state: GPTState | TranslatorState) -> Logits:
         """The logits of the token after these; advances the state."""
+        return self._stepped("step", tokens, state)
+
+    def step_states(self, tokens: Rows, state: TranslatorState) -> Float[Tensor, "rows width"]:
+        """The vectors that the token after these is read out from; advances the state."""
+        return self._stepped("step_states", tokens, state)
+
+    def _stepped(self, method: str, tokens: Rows, state: GPTState | TranslatorState) -> Tensor:
         cached = state.caches[0].length
         source = state.source if isinstance(state, TranslatorState) else None
         if not (cached or source) or (source and any(kv.prepared is not None for kv in source.blocks)):
-            return self.model.step(tokens, state)
+            return getattr(self.model, method)(tokens, state)
         check_length(state.length + 1, self.config.max_positions)
         size = -(-(cached + 1) // BUCKET) * BUCKET
         if source and not cached:
@@ -131,14 +142,14 @@ class StepEngine:
             mask = source.mask.dense(1, tensors[-1].shape[2], device)
             tensors += [] if mask is None else [mask[:, 0, 0]]
         # The two conditions by which a step branches in Python: one trace for each path.
-        path = (mask is not None, source is not None and len(tensors[-1]) != len(tokens))
+        path = (method, mask is not None, source is not None and len(tensors[-1]) != len(tokens))
         if path not in self._steps:
-            self._steps[path] = TracedModule(StaticStep(self.model, len(reserved), path[0]))
+            self._steps[path] = TracedModule(StaticStep(self.model, method, len(reserved), mask is not None))
         positions = state.positions(1, device)
-        logits = self._steps[path](tokens, torch.tensor(cached, device=device), positions, allowed, *tensors)
+        found = self._steps[path](tokens, torch.tensor(cached, device=device), positions, allowed, *tensors)
         for cache in state.caches:
             cache.length += 1
-        return logits
+        return found
 
 
 def supports_static_caches(config: BlockConfig) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from clearhead.data.sources.streams import MAX_LINE, UTF_16, nul_bytes, undecodable
 from clearhead.errors import DataError, SettingsError
+from clearhead.files import check_output
 from clearhead.text.blocks import Format
 
 PLAIN_TEXT = (".txt", ".text")
@@ -38,12 +39,7 @@ def check_document(path: Path, out: Path | None = None) -> int:
 def _check_out(path: Path, out: Path) -> None:
     if out.exists() and path.exists() and out.samefile(path):
         raise SettingsError(f"--out {out}: is the document itself; choose another file")
-    if out.is_dir():
-        raise SettingsError(f"--out {out}: is a folder; name a file in it")
-    if out.exists() and not out.is_file():
-        raise SettingsError(f"--out {out}: is not a regular file; choose another, or omit it to print")
-    if not out.parent.is_dir():
-        raise SettingsError(f"--out {out}: there is no folder {out.parent}; create it first")
+    check_output(out)
 
 
 def document_lines(path: Path) -> Iterator[str]:

@@ -1,12 +1,15 @@
-"""Pairs of a parent's training data, mixed in when it is fine-tuned so that it forgets less."""
+"""The training pairs of a finished model: mixed in when it is fine-tuned, so that it forgets less."""
 
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from clearhead.checkpoint import SETTINGS
 from clearhead.config import parse_settings, read_toml
-from clearhead.data.cleaning import clean
+from clearhead.data.cleaning import clean, sample
 from clearhead.data.datasets import SHIPPED, is_shipped
+from clearhead.data.pair import Pair
 from clearhead.data.sources.corpus import DataPath, check_files, languages_in, read_pairs
 from clearhead.errors import DataError, SettingsError
 from clearhead.tasks.translation.directions import Direction
@@ -23,7 +26,12 @@ def with_parent_data(recipe: R, parent: Path) -> R:
     data = recipe.data
     if not data.mix or any(corpus.sample for corpus in data.corpora):
         return recipe
-    found = [corpus for direction in data.directions for corpus in _corpora(parent, direction)]
+    found = []
+    for direction in data.directions:
+        corpora, problem = _corpora(parent, direction)
+        if problem and not corpora:
+            raise DataError(f"data.mix: the training data of {parent.name} is gone ({problem}); leave it out")
+        found += corpora
     if not found:
         directions = ", ".join(map(str, data.directions))
         raise DataError(f"data.mix: {parent.name} names no training data for {directions}; leave it out")
@@ -34,13 +42,36 @@ def with_parent_data(recipe: R, parent: Path) -> R:
     return recipe.model_copy(update={"data": data.model_copy(update={"corpora": data.corpora + samples})})
 
 
-def _corpora(parent: Path, direction: Direction) -> list[CorpusConfig]:
-    """The parent's corpora of a direction whose files are there, turned if necessary."""
+def training_pairs(folder: Path, directions: Sequence[Direction]) -> dict[Direction, list[Pair]]:
+    """The training pairs of a model whose files are still there, without held-out sentences."""
+    pairs: dict[Direction, list[Pair]] = {}
+    for direction in directions:
+        corpora, problem = _corpora(folder, direction)
+        if not corpora:
+            reason = f"is gone ({problem})" if problem else f"for {direction} is unknown"
+            raise DataError(f"{folder}: its training data {reason}; name pairs with --pairs FILE")
+        found = pairs.setdefault(direction, [])
+        for corpus in corpora:
+            held_out = (read_pairs(file, corpus.languages, (0, 1)) for file in corpus.without)
+            found += sample(_read(corpus), 1.0, chain.from_iterable(held_out))
+    return pairs
+
+
+def _read(corpus: CorpusConfig) -> Iterator[Pair]:
+    for file in corpus.train:
+        yield from read_pairs(file, corpus.languages, corpus.columns)
+
+
+def _corpora(parent: Path, direction: Direction) -> tuple[list[CorpusConfig], DataError | None]:
+    """The parent's corpora of a direction whose files are there, turned if necessary.
+
+    With the first error of those that are not.
+    """
     settings = read_toml(parent / SETTINGS).get("data")
     try:
         data = parse_settings(DataConfig, settings if isinstance(settings, dict) else {})
     except SettingsError:
-        return []
+        return [], None
     held_out = tuple(
         str(path) for part in ("test", "validation") for path in sorted(parent.glob(f"{part}*.tsv"))
     )
@@ -59,9 +90,7 @@ def _corpora(parent: Path, direction: Direction) -> list[CorpusConfig]:
             turned = {"train": files, "columns": _turned_columns(corpus)}
         changes = {"source": direction.source, "target": direction.target, "both": False, "without": held_out}
         found.append(corpus.model_copy(update={**changes, "validation": (), "test": (), **turned}))
-    if problem and not found:
-        raise DataError(f"data.mix: the training data of {parent.name} is gone ({problem}); leave it out")
-    return found
+    return found, problem
 
 
 def _turned_columns(corpus: CorpusConfig) -> tuple[int | str, int | str] | None:
@@ -77,5 +106,4 @@ def _names_languages(file: DataPath) -> bool:
 
 def _count(corpus: CorpusConfig, data: DataConfig) -> int:
     """The number of pairs after cleaning."""
-    pairs = (pair for file in corpus.train for pair in read_pairs(file, corpus.languages, corpus.columns))
-    return sum(1 for _ in clean(pairs, data.cleaning))
+    return sum(1 for _ in clean(_read(corpus), data.cleaning))

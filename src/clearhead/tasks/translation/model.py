@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
@@ -19,20 +19,31 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.alignment import Aligner, WordAlignment
 from clearhead.inspection.explanation import Explanation, explain_pass
 from clearhead.models import EncoderDecoder
+from clearhead.models.static_step import StepEngine
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation, TokenCallback, ignore_tokens
 from clearhead.tasks.model import DecodingModel
 from clearhead.tasks.scoring import TextScore
 from clearhead.tasks.translation.chunks import in_chunks
-from clearhead.tasks.translation.directions import Direction, check_target, saved_directions, tag_ids
+from clearhead.tasks.translation.directions import (
+    Direction,
+    check_target,
+    saved_directions,
+    tag_ids,
+    targets,
+)
 from clearhead.tasks.translation.documents import Document, DocumentTranslator
 from clearhead.tasks.translation.options import Sampling, SearchConfig, TranslateOptions
 from clearhead.tasks.translation.pair import pair_logits, source_tokens, target_tokens
 from clearhead.tasks.translation.search import Translation, search, search_all
+from clearhead.tasks.translation.shortlist_engine import ShortlistEngine
 from clearhead.text.blocks import Format
 from clearhead.text.normalize import normalize
 from clearhead.text.spelling import Unspelled
 from clearhead.text.tokenizer import EOS, Tokenizer
+
+if TYPE_CHECKING:
+    from clearhead.tasks.translation.shortlist import Shortlist
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +66,33 @@ class TranslationModel(DecodingModel):
         self.directions = tuple(directions)
         self.search = search
         self._tags = tag_ids(directions, tokenizer)
+        self._shortlist: "Shortlist | None" = None
+        self._shortlisted: tuple[Any, ShortlistEngine] | None = None
+
+    @property
+    def shortlist(self) -> "Shortlist | None":
+        """The vocabulary shortlist that limits translations on a CPU, if there is one."""
+        return self._shortlist
+
+    @shortlist.setter
+    def shortlist(self, shortlist: "Shortlist | None") -> None:
+        if shortlist is not None:
+            shortlist.check(self.tokenizer, targets(self.directions))
+            if not isinstance(super().engine, StepEngine):
+                log.warning("shortlist: not used; it is for Transformers on a CPU")
+        self._shortlist, self._shortlisted = shortlist, None
+
+    @property
+    def engine(self) -> Any:
+        """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
+        engine = super().engine
+        if self._shortlist is None or not isinstance(engine, StepEngine):
+            return engine
+        if self._shortlisted is None or self._shortlisted[0] is not engine:
+            readout = self.model.readout_weight, self.model.readout_bias
+            limited = ShortlistEngine(engine, self._shortlist, self.tokenizer, self._tags, *readout)
+            self._shortlisted = engine, limited
+        return self._shortlisted[1]
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> "TranslationModel":

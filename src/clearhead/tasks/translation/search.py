@@ -12,6 +12,7 @@ from clearhead.models import EncoderDecoder
 from clearhead.models.slots import SlotEngine
 from clearhead.tasks.scoring import by_length
 from clearhead.tasks.translation.options import TranslateOptions
+from clearhead.tasks.translation.shortlist_engine import ShortlistEngine
 from clearhead.tasks.translation.slots import search_all_in_slots
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer
@@ -109,18 +110,23 @@ def search(
     batch = PairBatch.of(sources, [[] for _ in sources]).to(device)
     state = model.start(batch.source, batch.source_lengths)
     max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=model.config.max_tokens)
-    forced = prefix_ids(tokenizer, options.prefix)
+    forced, begin, end, step = prefix_ids(tokenizer, options.prefix), BOS, EOS, model.step
+    narrowed = model.narrowed(sources, forced) if isinstance(model, ShortlistEngine) and not tree else None
+    if narrowed:
+        forced, begin, end, step = narrowed.numbers(forced), narrowed.begin, narrowed.end, narrowed.step
     prefix = [forced] * len(sources) if forced else None
-    start = torch.full((len(sources),), BOS, device=device)
-    constraints = Constraints(start, EOS, max_length, prefix, options.adjustments())
+    start = torch.full((len(sources),), begin, device=device)
+    constraints = Constraints(start, end, max_length, prefix, options.adjustments())
+    penalty = options.length_penalty or 0.0
     if sampling := options.sampling:
         seeds = [sampling.seed + number for number in numbers]
         filters = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)
-        return [[one] for one in sample(model.step, state, constraints, seeds, *filters)]
-    beam, penalty = options.beam or 1, options.length_penalty or 0.0
-    if beam == 1 and not tree:
-        return [[one] for one in greedy_search(model.step, state, constraints, penalty)]
-    return beam_search(model.step, state, constraints, beam, penalty, options.nbest, tree)
+        found = [[one] for one in sample(step, state, constraints, seeds, *filters)]
+    elif (options.beam or 1) == 1 and not tree:
+        found = [[one] for one in greedy_search(step, state, constraints, penalty)]
+    else:
+        found = beam_search(step, state, constraints, options.beam or 1, penalty, options.nbest, tree)
+    return narrowed.restored(found) if narrowed else found
 
 
 def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:
