@@ -142,8 +142,7 @@ def built_in(rounds: int) -> dict[str, float]:
 def learned_shortlist() -> clearhead.Shortlist:
     """The built-in model's shortlist for German, from its training pairs."""
     pairs = training_pairs(BUILT_IN["en-de-fr"], [Direction("en", "de")])
-    model = clearhead.load("en-de")
-    return clearhead.Shortlist.learn(model.tokenizer, {"de": pairs[Direction("en", "de")]})
+    return clearhead.Shortlist.learn(clearhead.load("en-de").tokenizer, pairs)
 
 
 if __name__ == "__main__":

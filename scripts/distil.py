@@ -84,7 +84,7 @@ def main() -> None:
             continue
         while not all(file.exists() for file, _ in parts) and time.monotonic() < deadline:
             time.sleep(1)
-        join(direction, options.out, references[direction])
+        join(direction, options.out, references[direction], [file for file, _ in parts if file.exists()])
         if not all(file.exists() for file, _ in parts):
             sys.exit(f"{direction}: stopped after {options.minutes:g} minutes; run it again to go on")
 
@@ -162,7 +162,7 @@ def plan(sources: list[str], folder: Path, name: str) -> list[tuple[Path, list[s
     """
     sources = sorted(sources, key=len)
     parts = [
-        (folder / f"{name}.{len(sources)}.{first // PART:04d}.tsv", sources[first : first + PART])
+        (folder / f"{name}.{len(sources)}.{PART}.{first // PART:04d}.tsv", sources[first : first + PART])
         for first in range(0, len(sources), PART)
     ]
     return random.Random(1).sample(parts, len(parts))
@@ -203,10 +203,10 @@ def grams(words: list[str]) -> Counter[str | tuple[str, str]]:
     return Counter([*words, *pairwise(words)])
 
 
-def join(direction: Direction, out: Path, known: Collection[str]) -> None:
-    """Writes the pairs whose source had a translation, and the others."""
+def join(direction: Direction, out: Path, known: Collection[str], files: Iterable[Path]) -> None:
+    """Writes the pairs of all files: those whose source had a translation, and the others."""
     old, new = [], []
-    for line in lines(sorted((out / "parts").glob(f"{direction}.*.tsv"))):
+    for line in lines(sorted(files)):
         (old if line.partition("\t")[0] in known else new).append(line)
     for name, some in ((f"{direction}.tsv.xz", old), (f"{direction}.new.tsv.xz", new)):
         write(out / name, lzma.compress("".join(some).encode(), preset=1))

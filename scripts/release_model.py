@@ -28,7 +28,7 @@ from clearhead.data.datasets import SHIPPED
 from clearhead.evaluation.bleu import bleu
 from clearhead.tasks.export import export_int8
 from clearhead.tasks.load import load_for
-from clearhead.tasks.records import TEST, add_final, read_metrics
+from clearhead.tasks.records import METRICS, TEST, add_final, read_metrics
 from clearhead.tasks.translation import evaluate
 from clearhead.tasks.translation.data import Corpus
 from clearhead.tasks.translation.directions import Direction, file_name
@@ -41,6 +41,8 @@ from clearhead.training.averaging import average_weights
 
 TEMPLATE = Path(__file__).with_name("release_model.md")
 MAX_BYTES = 14_000_000
+AVERAGE = "average"
+SEVERAL_SEEDS = "with several seeds, whose weights were averaged (Wortsman et al. 2022)"
 EXAMPLES, LONG = 3, 8
 # A capitalised word inside a sentence; in German, where all nouns are capitalised, a name after a title.
 PROPER_NAME = {
@@ -125,8 +127,8 @@ def average(runs: Sequence[Path], folder: Path) -> Iterator[Path]:
     """The average of runs that started from one model, as a run of its own."""
     starts = {read_settings(TranslationRecipe, run / SETTINGS).training.init_from for run in runs}
     if len(runs) > 1 and len(starts) == 1 and starts != {None}:
-        mean = folder / "average"
-        shutil.copytree(runs[0], mean, ignore=shutil.ignore_patterns("training"))
+        mean = folder / AVERAGE
+        shutil.copytree(runs[0], mean, ignore=shutil.ignore_patterns("training", METRICS))
         save_weights(average_weights([run / WEIGHTS for run in runs]), mean / WEIGHTS)
         yield mean
 
@@ -250,7 +252,7 @@ def card(
         kind=recipe.tokenizer.kind,
         vocabulary=recipe.tokenizer.vocabulary,
         steps=last_step(recipe, run),
-        seed=recipe.training.seed,
+        seeds=SEVERAL_SEEDS if run.name == AVERAGE else f"with seed {recipe.training.seed}",
         copying=recipe.training.copying,
     )
 

@@ -27,14 +27,14 @@ def check_new_folder(path: Path) -> None:
         raise SettingsError(f"{path}: already exists and is not empty; choose another folder")
 
 
-def check_output(path: Path, option: str = "--out") -> None:
-    """Raise SettingsError if a file cannot be written here."""
+def check_output(path: Path) -> None:
+    """Raise SettingsError if a file cannot be written here; the message names the option --out."""
     if path.is_dir():
-        raise SettingsError(f"{option} {path}: is a folder; name a file in it")
+        raise SettingsError(f"--out {path}: is a folder; name a file in it")
     if path.exists() and not path.is_file():
-        raise SettingsError(f"{option} {path}: is not a regular file; choose another")
+        raise SettingsError(f"--out {path}: is not a regular file; choose another")
     if not path.parent.is_dir():
-        raise SettingsError(f"{option} {path}: there is no folder {path.parent}; create it first")
+        raise SettingsError(f"--out {path}: there is no folder {path.parent}; create it first")
 
 
 @contextmanager

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.accel.int8 import Int8Linear, Int8Projections, linear, supported
-from clearhead.accel.packing import int8_copy
+from clearhead.accel.int8 import Int8Linear, linear, supported
+from clearhead.accel.packing import PackedProjections, int8_copy
 from clearhead.layers.attention import Projections
 from clearhead.models import GPT, GPTConfig
 
@@ -65,7 +65,7 @@ def test_weights_that_were_int8_stay_exact():
 @torch.no_grad()
 def test_ranges_of_stacked_matrices_equal_the_matrices():
     stacked = Projections(48, (64, 32, 32))
-    packed, x = Int8Projections(stacked, stacked.sizes), torch.randn(2, 3, 48)
+    packed, x = PackedProjections(stacked, stacked.sizes, Int8Linear), torch.randn(2, 3, 48)
     for first, last in ((0, 3), (0, 1), (1, 3)):
         assert relative_error(packed(x, first, last), stacked(x, first, last)) < 0.02
     assert torch.equal(packed(x, 0, 1), packed(x, 0, 3)[..., :64])

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from clearhead.accel import onednn
 from clearhead.accel.packing import UNPACK_FROM, Packed, PackedLinear, packed_copy
 from clearhead.checkpoint import set_weights, weights
 from clearhead.layers.attention import AttentionConfig
@@ -11,6 +12,12 @@ from clearhead.models import GPT, GPTConfig
 
 pytestmark = pytest.mark.accel
 WIDE = GPTConfig(width=512, ffn_width=1040, layers=2, attention=AttentionConfig(heads=4), context_length=16)
+
+
+@pytest.fixture(autouse=True)
+def mkl(monkeypatch) -> None:
+    """A processor on which MKL is as fast as oneDNN."""
+    monkeypatch.setattr(onednn, "is_faster", lambda: False)
 
 
 @pytest.fixture

@@ -91,6 +91,13 @@ def test_holding_out_everything_is_rejected(validation, test):
         split_of([], LANGUAGES, 1, 1)
 
 
+def test_a_corpus_that_holds_nothing_out_may_be_empty():
+    whole = [UnsplitCorpus(PAIRS, LANGUAGES, 10, 10), UnsplitCorpus([], LANGUAGES, 0, 0)]
+    first, second = hold_out(whole, 1)
+    assert [len(part) for part in parts(first, PAIRS)[1:]] == [10, 10]
+    assert not any(parts(second, []))
+
+
 def test_a_sentence_with_too_many_translations_is_not_held_out():
     for seed in range(20):
         often = [Pair(PAIRS[0].source, f"Satz {number} anders") for number in range(300)]

@@ -25,10 +25,12 @@ def test_the_model_itself_decodes_while_it_is_tapped(model):
     engine = Engine(model)
     assert isinstance(engine.current(), StepEngine)
     assert engine.current() is engine.current()
-    model.decoder.blocks[0].cross_attention.tap = lambda name, value: value
-    assert engine.current() is model
-    model.decoder.blocks[0].cross_attention.tap = None
-    assert engine.current() is not model
+    attention = model.decoder.blocks[0].cross_attention
+    for tap in (lambda name, value: value, torch.nn.Identity()):
+        attention.tap = tap
+        assert engine.current() is model
+        attention.tap = None
+        assert engine.current() is not model
 
 
 @pytest.mark.accel

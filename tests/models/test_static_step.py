@@ -122,9 +122,24 @@ def test_traced_starts_equal_untraced_ones_to_the_bit(precision, position, monke
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("score", ["additive", "general", "cosine"])
+def test_a_trace_keeps_the_branches_of_packed_layers(monkeypatch, unchecked_shapes):
+    # Matrices of this size are packed, and branch by the number of rows.
+    model = translator(width=256, ffn_width=1024, norm_position="pre", decoder_layers=1)
+    engines = [StepEngine(COPIES["fp32"](model, model.readout_weight)) for _ in range(2)]
+    for rows, length in ((2, 9), (40, 12), (1, 2), (3, 9), (50, 12), (1, 2), (2, 1)):
+        given, both = sources(rows, length, padded=True), []
+        for engine, calls in zip(engines, (1, 10**9), strict=True):
+            monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", calls)
+            state = engine.start(*given)
+            both.append((state.source.blocks[0].keys, engine.step(torch.full((rows,), 2), state)))
+        for traced, untraced in zip(*both, strict=True):
+            torch.testing.assert_close(traced, untraced, rtol=0, atol=0)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("score", ["additive", "dot", "general", "cosine"])
 def test_starts_of_every_score_equal_those_of_the_model(score, monkeypatch, unchecked_shapes):
-    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 2)
+    monkeypatch.setattr(tracing, "CALLS_BEFORE_TRACING", 1)
     model = translator(attention={"heads": 4, "score": score})
     engine = StepEngine(model)
     for _ in range(3):
@@ -134,6 +149,8 @@ def test_starts_of_every_score_equal_those_of_the_model(score, monkeypatch, unch
         torch.testing.assert_close(
             engine.step(tokens, static), model.step(tokens, plain), rtol=1e-4, atol=1e-5
         )
+    assert bool(engine._starts) == (score != "additive")
+    assert all(start._traced for start in engine._starts.values())
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -62,11 +62,13 @@ def test_the_best_of_several_runs_is_released_or_their_average(multilingual_mode
         moved = {name: value + direction * noise[name] for name, value in weights.items()}
         save_weights(moved, run / WEIGHTS)
     assert not list(release["average"](runs, tmp_path)), "runs that did not start from one model"
-    for run in runs:
+    for run, start in zip([*runs, runs[0]], ["another", multilingual_model, multilingual_model], strict=True):
+        assert not list(release["average"](runs, tmp_path)), "runs that did not start from one model"
         settings = read_toml(run / SETTINGS)
-        settings["training"]["init_from"] = str(multilingual_model)
+        settings["training"]["init_from"] = str(start)
         (run / SETTINGS).write_text(tomli_w.dumps(settings))
     (mean,) = release["average"](runs, tmp_path)
+    assert not (mean / "metrics.jsonl").exists(), "the metrics are those of one run"
     assert release["best"]([*runs, mean], "cpu") == mean
     assert capsys.readouterr().out.count("validation BLEU") == 3
 

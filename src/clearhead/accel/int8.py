@@ -2,7 +2,6 @@
 
 import functools
 import warnings
-from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -77,24 +76,6 @@ class Int8Rows:
         return Int8Linear(quantized_matrix(self.values[rows], self.scales[rows]))
 
 
-class Int8Projections(nn.Module):
-    """Several matrices stacked into one, as int8; each range of them is packed when it is first used."""
-
-    def __init__(self, linear: nn.Linear, sizes: Sequence[int]):
-        super().__init__()
-        self.sizes, self._whole = tuple(sizes), [linear]
-        self.ranges = nn.ModuleDict()
-
-    def forward(self, x: Tensor, first: int = 0, last: int | None = None) -> Tensor:
-        name = f"{first}:{'' if last is None else last}"
-        if name not in self.ranges:
-            [whole] = self._whole
-            rows = slice(sum(self.sizes[:first]), sum(self.sizes[:last]))
-            bias = None if whole.bias is None else whole.bias[rows]
-            self.ranges[name] = Int8Linear(whole.weight[rows], bias)
-        return self.ranges[name](x)
-
-
 def _quantized(weight: Float[Tensor, "rows columns"]) -> Tensor:
     """The matrix as int8, with a scale per row."""
     scales = weight.abs().amax(1).clamp(min=MIN_SCALE) / LARGEST
@@ -110,7 +91,7 @@ def linear(
     matrix: Tensor | nn.Module,
     bias: Float[Tensor, " rows"] | None = None,
 ) -> Float[Tensor, "*batch rows"]:
-    """`F.linear` with a matrix, or with the module that replaces it in an int8 copy."""
+    """`F.linear` with a matrix, or with the module that replaces it in a copy for decoding."""
     if isinstance(matrix, Tensor):
         return F.linear(x, matrix, bias)
     return matrix(x) if bias is None else matrix(x) + bias

@@ -1,6 +1,6 @@
 """Weight layouts that make single-row products fast on a CPU, in a copy of the model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, Generic, TypeVar
 
@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.accel import enabled
-from clearhead.accel.int8 import Int8Linear, Int8Projections
+from clearhead.accel import enabled, onednn
+from clearhead.accel.int8 import Int8Linear
+from clearhead.accel.onednn import OneDNNLinear, by_column
 from clearhead.accel.torch_private import modules_within, weight_versions
 
 # Rows per block, the fastest first; the number must divide the rows of the matrix.
@@ -21,6 +22,11 @@ MIN_BYTES = 2**20
 UNPACK_FROM = 256
 
 M = TypeVar("M", bound=nn.Module)
+
+
+def row_branches(rows: int) -> tuple[bool, bool]:
+    """The conditions on the number of input rows by which packed layers branch; a trace takes one side."""
+    return rows >= onednn.MIN_ROWS, rows >= UNPACK_FROM
 
 
 class PackedLinear(nn.Module):
@@ -52,6 +58,24 @@ class PackedLinear(nn.Module):
         return product.transpose(0, 1).reshape(*x.shape[:-1], -1)
 
 
+class PackedProjections(nn.Module):
+    """Several matrices stacked into one; each range of them is packed when it is first used."""
+
+    def __init__(self, linear: nn.Linear, sizes: Sequence[int], layer: Callable[..., nn.Module]):
+        super().__init__()
+        self.sizes, self.layer, self._whole = tuple(sizes), layer, [linear]
+        self.ranges = nn.ModuleDict()
+
+    def forward(self, x: Tensor, first: int = 0, last: int | None = None) -> Tensor:
+        name = f"{first}:{'' if last is None else last}"
+        if name not in self.ranges:
+            [whole] = self._whole
+            rows = slice(sum(self.sizes[:first]), sum(self.sizes[:last]))
+            bias = None if whole.bias is None else whole.bias[rows]
+            self.ranges[name] = self.layer(whole.weight[rows], bias)
+        return self.ranges[name](x)
+
+
 @torch.inference_mode(False)
 @torch.no_grad()
 def packed_copy(model: M, readout: Tensor) -> M:
@@ -60,21 +84,24 @@ def packed_copy(model: M, readout: Tensor) -> M:
     On a CPU, a product with one row only reads the matrix, at the speed of memory. Stored by row, every row
     is a new sum; stored by column, the matrix is read in one sweep: 1.3 to 1.8 times as fast where rows are
     many and short, slower where they are long. Large matrices become `PackedLinear`, which is faster still.
+    Where oneDNN is faster, it takes over.
     """
+    if onednn.is_faster() and readout.device.type == "cpu" and readout.dtype == torch.float32:
+        return _onednn_copy(model, readout)
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
     blocks = {id(linear): block for linear in linears if (block := _block(linear))}
-    by_column = {
-        id(matrix): nn.Parameter(matrix.t().contiguous().t(), matrix.requires_grad)
+    stored_by_column = {
+        id(matrix): nn.Parameter(by_column(matrix), matrix.requires_grad)
         for matrix in [readout, *(linear.weight for linear in linears if id(linear) not in blocks)]
         if enabled() and matrix.device.type == "cpu" and matrix.shape[0] >= matrix.shape[1]
     }
-    if not blocks and not by_column:
+    if not blocks and not stored_by_column:
         return model
 
     def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module | None:
         return PackedLinear(linear, blocks[id(linear)]) if id(linear) in blocks else None
 
-    return _copy(model, packed, by_column)
+    return _copy(model, packed, stored_by_column)
 
 
 @torch.inference_mode(False)
@@ -84,18 +111,26 @@ def int8_copy(model: M, readout: Tensor) -> M:
 
     def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module:
         if sizes := getattr(linear, "sizes", None):
-            return Int8Projections(linear, sizes)
+            return PackedProjections(linear, sizes, Int8Linear)
         follows_relu = (
             getattr(parent, "activation", None) is F.relu and getattr(parent, "outer", None) is linear
         )
         return Int8Linear(linear.weight, linear.bias, nonnegative=follows_relu)
 
-    copy = _copy(model, packed)
-    for module in copy.modules():
-        if module._parameters.get("readout_weight") is readout:
-            del module.readout_weight
-            module.readout_weight = Int8Linear(readout)
-    return copy
+    return _with_readout(_copy(model, packed), readout, Int8Linear)
+
+
+def _onednn_copy(model: M, readout: Tensor) -> M:
+    """A copy whose matrices are multiplied by oneDNN, which shares all other tensors."""
+
+    def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module | None:
+        if linear.weight.dtype != torch.float32:
+            return None
+        if sizes := getattr(linear, "sizes", None):
+            return PackedProjections(linear, sizes, OneDNNLinear)
+        return OneDNNLinear(linear.weight, linear.bias)
+
+    return _with_readout(_copy(model, packed), readout, OneDNNLinear)
 
 
 def bf16_copy(model: M, readout: Tensor) -> M:
@@ -137,6 +172,15 @@ def _copy(
         for name, linear in original.named_children():
             if isinstance(linear, nn.Linear) and (new := packed(linear, original)) is not None:
                 setattr(module, name, new)
+    return copy
+
+
+def _with_readout(copy: M, readout: Tensor, layer: Callable[..., nn.Module]) -> M:
+    """The copy with a layer instead of the matrix of its readout; embeddings stay as they are."""
+    for module in copy.modules():
+        if module._parameters.get("readout_weight") is readout:
+            del module.readout_weight
+            module.readout_weight = layer(readout)
     return copy
 
 

@@ -65,16 +65,20 @@ def has_hooks(*modules: nn.Module) -> bool:
 
 
 def modules_within(model: nn.Module) -> list[nn.Module]:
-    """The model and all modules in it; `model.modules()` takes twice as long."""
-    found: list[nn.Module] = [model]
-    for module in found:
-        found.extend(inner for inner in module._modules.values() if inner is not None)
-    return found
+    """The model and all modules in it, each once; `model.modules()` takes longer."""
+    found = {model: None}
+    pending = [model]
+    for module in pending:
+        for inner in module._modules.values():
+            if inner is not None and inner not in found:
+                found[inner] = None
+                pending.append(inner)
+    return pending
 
 
 def any_has(modules: Sequence[nn.Module], name: str) -> bool:
-    """Whether an attribute of one of the modules is true; `getattr` is slow for a missing one."""
-    return any(vars(module).get(name) or name in module._modules for module in modules)
+    """Whether one of the modules has this attribute, and it is set; `getattr` is slow for a missing one."""
+    return any(vars(module).get(name) or module._modules.get(name) is not None for module in modules)
 
 
 def weight_versions(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:

@@ -41,5 +41,5 @@ def _trace(module: nn.Module, tensors: tuple[Tensor, ...]) -> nn.Module | None:
         try:
             return torch.jit.trace(module, tensors, check_trace=False)  # pyright: ignore
         except (RuntimeError, TypeError, ValueError) as error:
-            log.debug("decoding steps stay untraced: %s", error)
+            log.debug("%s stays untraced: %s", type(module).__name__, error)
             return None

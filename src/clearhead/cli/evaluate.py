@@ -109,7 +109,7 @@ def evaluate(
 
     loaded: Evaluable = load(model, device_named(device), precision_named(precision))
     if shortlist:
-        use_shortlist(loaded, model, shortlist)
+        use_shortlist(loaded, model, shortlist, target)
     test = pairs_location(pairs) if pairs else None
     chosen = columns_named(columns) if columns else None
     options = given(

@@ -76,7 +76,7 @@ Beam = Annotated[int | None, option("Beam size; 1 is greedy search.", "N")]
 LengthPenalty = Annotated[float | None, option("Exponent of the length penalty.", "X")]
 RepetitionPenalty = Annotated[float, option("Above 1, repeated tokens become less likely.", "X")]
 ShortlistFile = Annotated[
-    Path | None, option("Vocabulary shortlist, by clearhead shortlist.", "FILE", name="--shortlist")
+    Path | None, option("Vocabulary shortlist made by clearhead shortlist.", "FILE", name="--shortlist")
 ]
 TopK = Annotated[int | None, option("Sample from the K most likely tokens.", "K")]
 Device = Annotated[

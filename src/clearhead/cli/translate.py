@@ -104,7 +104,7 @@ def translate(
     else:
         translator = load_for("translation", model, device_named(device), precision_named(precision))
     if shortlist:
-        use_shortlist(translator, model or TRANSLATOR, shortlist)
+        use_shortlist(translator, model or TRANSLATOR, shortlist, to)
     chunk: int = batch_size or translator.default_batch_size
     filters = given(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
     sampling = Sampling(seed=seed or 0, **filters) if filters else None

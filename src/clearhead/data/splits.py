@@ -103,7 +103,9 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
         held_out[corpus.key_language] = known.union(*(keys.tolist() for keys in own))
     splits = []
     for (corpus, keys, _, total), validation, test in zip(lowest, validations, tests, strict=True):
-        if held_out[corpus.key_language].issuperset(keys.tolist()):
+        # A small sample of another run's pairs, from which nothing is held out, may be empty.
+        is_empty_sample = not (total or corpus.validation or corpus.test)
+        if not is_empty_sample and held_out[corpus.key_language].issuperset(keys.tolist()):
             which = f"{'-'.join(corpus.languages)}: " if len(corpora) > 1 else ""
             raise DataError(
                 f"{which}{counted(corpus.validation, 'pair')} for validation and {corpus.test:,} for testing "

@@ -54,9 +54,8 @@ def best_candidates(
     """The `count` best continuations of each sentence, or all if there are fewer."""
     sentences, beam = sum_log_probs.shape
     if has_many_chunks(log_probs, count):
-        parents, tokens = largest_sums(log_probs, sum_log_probs, count)
-        best = log_probs[parents, tokens]
-        return Candidates(sum_log_probs.flatten()[parents] + best, parents, tokens, best)
+        sums, parents, tokens = largest_sums(log_probs, sum_log_probs, count)
+        return Candidates(sums, parents, tokens, log_probs[parents, tokens])
     # At most `count` tokens of one row can be among the best of its sentence.
     best, tokens = log_probs.topk(min(count, log_probs.shape[1]))
     per_row = best.shape[1]

@@ -18,12 +18,15 @@ def has_many_chunks(values: Logits, count: int) -> bool:
 
 def largest_sums(
     values: Logits, offsets: Float[Tensor, "groups group_rows"], count: int
-) -> tuple[Int[Tensor, "groups count"], Int[Tensor, "groups count"]]:
-    """The rows and columns of the `count` largest values of each group of rows, plus the offset of their row.
+) -> tuple[Float[Tensor, "groups count"], Int[Tensor, "groups count"], Int[Tensor, "groups count"]]:
+    """The `count` largest sums of each group of rows, best first, with their rows and columns.
+
+    A sum is a value plus the offset of its row. Equal sums are in the order of row and column; which
+    of them are chosen is left open if too many tie for the last position.
 
     On a CPU, the maximum of a chunk takes vector instructions, while `topk` compares values one by one. The
-    `count` largest sums of a group are in the `count` chunks with the largest maxima, or in the columns after
-    the last whole chunk. They come in descending order; equal sums by row and column.
+    `count` largest sums are in the `count` chunks with the largest maxima, or in the columns after the last
+    whole chunk.
     """
     (groups, rows), vocabulary = offsets.shape, values.shape[1]
     chunks = vocabulary // CHUNK
@@ -33,17 +36,17 @@ def largest_sums(
     first_rows = rows * torch.arange(groups)[:, None]
     row, chunk = first_rows + chosen // chunks, chosen % chunks
     sums = (whole[row, chunk] + offsets.gather(1, chosen // chunks)[:, :, None]).flatten(1)
-    # The index of each sum's value among all values.
-    numbers = ((row * vocabulary + CHUNK * chunk)[:, :, None] + torch.arange(CHUNK)).flatten(1)
+    # The index of each sum in the flattened values.
+    flat = ((row * vocabulary + CHUNK * chunk)[:, :, None] + torch.arange(CHUNK)).flatten(1)
     if rest := vocabulary - chunks * CHUNK:
         last = (values[:, -rest:].view(groups, rows, rest) + offsets[:, :, None]).flatten(1)
         ends = vocabulary * torch.arange(1, groups * rows + 1)[:, None] + torch.arange(-rest, 0)
-        sums, numbers = torch.cat([sums, last], 1), torch.cat([numbers, ends.view(groups, -1)], 1)
+        sums, flat = torch.cat([sums, last], 1), torch.cat([flat, ends.view(groups, -1)], 1)
     best = sums.topk(count)
-    found, order = numbers.gather(1, best.indices).sort(1)
-    order = best.values.gather(1, order).argsort(dim=1, descending=True, stable=True)
-    found = found.gather(1, order)
-    return found // vocabulary, found % vocabulary
+    flat, by_index = flat.gather(1, best.indices).sort(1)
+    order = best.values.gather(1, by_index).argsort(dim=1, descending=True, stable=True)
+    flat = flat.gather(1, order)
+    return best.values, flat // vocabulary, flat % vocabulary
 
 
 def most_probable(log_probs: Logits, rows: Rows, position: int) -> Rows:

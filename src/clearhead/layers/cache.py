@@ -36,7 +36,7 @@ class RowMoves:
 
 
 class KVCache:
-    """The cache of one block; its capacity, in positions, doubles when it is full."""
+    """The cache of one block; `extend` doubles its capacity, in positions, when it is full."""
 
     def __init__(self, capacity: int = 16):
         self.length, self.capacity = 0, capacity
@@ -54,7 +54,7 @@ class KVCache:
         return self.contents()
 
     def allocate(self, rows: int, positions: int, like: Tensor) -> None:
-        """Makes room in an empty cache, with heads like those of other keys."""
+        """Makes room in an empty cache for keys and values with the heads, size and type of `like`."""
         self.capacity = positions
         shape = (rows, like.shape[1], positions, like.shape[3])
         self._keys, self._values = like.new_zeros(shape), like.new_zeros(shape)

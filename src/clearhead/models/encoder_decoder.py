@@ -117,7 +117,7 @@ class TransformerDecoding(EncoderDecoder):
     def step_states(
         self, tokens: Int[Tensor, " rows"], state: SourceTextState
     ) -> Float[Tensor, "rows width"]:
-        """The vectors that the token after these is read out from; advances the state."""
+        """The last hidden states, from which the next tokens are read out; advances the state."""
         check_length(state.length + 1, self.config.max_positions)
         positions = state.positions(1, tokens.device)
         x = self.target_embedding(tokens[:, None], positions)

@@ -8,20 +8,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.accel.memory import keep_freed_memory
+from clearhead.accel.packing import row_branches
 from clearhead.accel.tracing import TracedModule
-from clearhead.layers.attention import FEW_QUERIES, KeyValues
+from clearhead.layers.attention import FEW_QUERIES, Attention, KeyValues
 from clearhead.layers.block import BlockConfig, Source
 from clearhead.layers.cache import Cache, StaticKVCache
 from clearhead.layers.layout import Padded
 from clearhead.layers.mask import KeyMask, Mask
 from clearhead.layers.positions import check_length
+from clearhead.layers.scores import ProductScore
 from clearhead.models.state import GPTState, Rows, TranslatorState
 from clearhead.models.translator import Translator
 
 # Steps see this many cached positions or a multiple, so that their shapes change rarely.
 BUCKET = 8
-# The scores that prepare nothing ahead.
-PRODUCTS = ("dot", "scaled", "general", "cosine")
 Logits = Float[Tensor, "rows vocabulary"]
 
 
@@ -82,18 +82,26 @@ class StaticStart(nn.Module):
 
     def forward(self, source: Tensor, lengths: Int[Tensor, " batch"]) -> tuple[Tensor, ...]:
         """The source's keys for all blocks of the decoder, and their values."""
-        blocks = self.model.start(source, lengths).source.blocks
+        layout = Padded(lengths)
+        blocks = self.model.decoder.project_source(
+            self.model.encode(source, layout), layout.cross_mask
+        ).blocks
         return tuple(kv.keys for kv in blocks) + tuple(kv.values for kv in blocks)
 
 
 class StepEngine:
-    """The `start` and `step` of a model; both are traced after many calls."""
+    """The `start` and `step` of a model; after many calls, steps and a translator's `start` are traced."""
 
     def __init__(self, model: Any):
         self.model, self.config, self.readout_weight = model, model.config, model.readout_weight
-        self._starts: dict[bool, TracedModule] = {}
-        self._steps: dict[tuple[str, bool, bool], TracedModule] = {}
-        self._traces_start = isinstance(model, Translator) and model.config.attention.score in PRODUCTS
+        self._starts: dict[tuple[bool, ...], TracedModule] = {}
+        self._steps: dict[tuple[Any, ...], TracedModule] = {}
+        # Other scores prepare keys that a trace would not return.
+        self._traces_start = isinstance(model, Translator) and all(
+            isinstance(module.score, ProductScore)
+            for module in model.decoder.modules()
+            if isinstance(module, Attention)
+        )
         keep_freed_memory()
 
     def start(self, *inputs: Any) -> Any:
@@ -101,8 +109,8 @@ class StepEngine:
 
     def _translator_start(self, source: Tensor, lengths: Int[Tensor, " batch"]) -> TranslatorState:
         check_length(source.shape[1], self.config.max_positions)
-        # Attention has another path for few queries.
-        path = source.shape[1] <= FEW_QUERIES
+        # The conditions by which the encoder branches: attention has another path for few queries.
+        path = (source.shape[1] <= FEW_QUERIES, *row_branches(source.numel()))
         if path not in self._starts:
             self._starts[path] = TracedModule(StaticStart(self.model))
         tensors = self._starts[path](source, lengths)
@@ -112,13 +120,13 @@ class StepEngine:
 
     def step(self, tokens: Rows, state: GPTState | TranslatorState) -> Logits:
         """The logits of the token after these; advances the state."""
-        return self._stepped("step", tokens, state)
+        return self._run("step", tokens, state)
 
     def step_states(self, tokens: Rows, state: TranslatorState) -> Float[Tensor, "rows width"]:
-        """The vectors that the token after these is read out from; advances the state."""
-        return self._stepped("step_states", tokens, state)
+        """The last hidden states, from which the next tokens are read out; advances the state."""
+        return self._run("step_states", tokens, state)
 
-    def _stepped(self, method: str, tokens: Rows, state: GPTState | TranslatorState) -> Tensor:
+    def _run(self, method: str, tokens: Rows, state: GPTState | TranslatorState) -> Tensor:
         cached = state.caches[0].length
         source = state.source if isinstance(state, TranslatorState) else None
         if not (cached or source) or (source and any(kv.prepared is not None for kv in source.blocks)):
@@ -141,15 +149,16 @@ class StepEngine:
             tensors += [kv.keys for kv in source.blocks] + [kv.values for kv in source.blocks]
             mask = source.mask.dense(1, tensors[-1].shape[2], device)
             tensors += [] if mask is None else [mask[:, 0, 0]]
-        # The two conditions by which a step branches in Python: one trace for each path.
-        path = (method, mask is not None, source is not None and len(tensors[-1]) != len(tokens))
+        # The conditions by which a step branches in Python: one trace for each path.
+        shares_source = source is not None and len(tensors[-1]) != len(tokens)
+        path = (method, mask is not None, shares_source, *row_branches(len(tokens)))
         if path not in self._steps:
             self._steps[path] = TracedModule(StaticStep(self.model, method, len(reserved), mask is not None))
         positions = state.positions(1, device)
-        found = self._steps[path](tokens, torch.tensor(cached, device=device), positions, allowed, *tensors)
+        output = self._steps[path](tokens, torch.tensor(cached, device=device), positions, allowed, *tensors)
         for cache in state.caches:
             cache.length += 1
-        return found
+        return output
 
 
 def supports_static_caches(config: BlockConfig) -> bool:

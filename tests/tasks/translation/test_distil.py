@@ -72,14 +72,14 @@ def test_shares_of_the_work_give_every_sentence_once(number_model, tmp_path, mon
     model = load_ensemble([number_model], "cpu")
     (direction,) = model.directions
     sources = ["one", "two", "one two", "three one", "two two one", "four three two", "one one one one"]
-    parts = plan(sources, tmp_path, f"{direction}.2")
-    assert sorted(source for _, part in parts for source in part) == sorted(sources)
     (tmp_path / "parts").mkdir()
     parts = plan(sources, tmp_path / "parts", f"{direction}.2")
+    assert sorted(source for _, part in parts for source in part) == sorted(sources)
+    (tmp_path / "parts" / f"{direction}.2.9.3.0000.tsv").write_text("of another plan\t1\n")
     for number in (1, 2):
         for file, part in parts[number - 1 :: 2]:
             distil(model, direction, part, {}, 2, file)
-    join(direction, tmp_path, ["one", "two"])
+    join(direction, tmp_path, ["one", "two"], [file for file, _ in parts])
     known, new = (tmp_path / f"{direction}{kind}.tsv.xz" for kind in ("", ".new"))
     text = "".join(lzma.decompress(file.read_bytes()).decode() for file in (known, new))
     found = [line.split("\t")[0] for line in text.splitlines()]

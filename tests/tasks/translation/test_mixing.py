@@ -12,6 +12,8 @@ from clearhead.data.pair import Pair
 from clearhead.errors import ClearheadError, DataError
 from clearhead.tasks.recipe import parse_recipe
 from clearhead.tasks.translation.data import Corpus
+from clearhead.tasks.translation.directions import Direction
+from clearhead.tasks.translation.mixing import training_pairs
 from clearhead.tasks.translation.recipe import DataConfig
 
 
@@ -45,6 +47,13 @@ def test_a_share_of_the_pairs_is_the_parents_and_none_of_its_held_out_sentences(
     # Nothing is held out from a sample: validation and test have new pairs only.
     for part in ("validation", "test"):
         assert {f"{pair.source}\t{pair.target}" for pair in Corpus(data, seed=1).pairs(part)} < own
+
+
+def test_a_sample_of_the_parents_data_may_be_empty(number_model, new_pairs):
+    data = data_of(number_model, new_pairs, 0.5)
+    own, parents = data.corpora
+    tiny = data.model_copy(update={"corpora": (own, parents.model_copy(update={"sample": 1e-9}))})
+    assert len(list(Corpus(tiny, seed=1).pairs("train"))) == 130
 
 
 def test_a_sample_is_always_the_same_and_grows_with_its_share():
@@ -93,3 +102,14 @@ def test_a_recipe_that_has_its_samples_keeps_them(number_model, new_pairs):
     values = {"data": data.model_dump(mode="json", exclude_none=True)}
     again = parse_recipe({**values, "training": {"init_from": str(number_model)}}).inherited().data
     assert again == data
+
+
+def test_training_pairs_are_read_without_held_out_sentences(multilingual_model):
+    en_de, de_en = Direction("en", "de"), Direction("de", "en")
+    found = training_pairs(multilingual_model, [en_de, de_en])
+    assert {pair.swapped for pair in found[de_en]} == set(found[en_de])
+    sentences = {side for pair in found[en_de] for side in pair}
+    files = [multilingual_model / f"{part}.en-de.tsv" for part in ("test", "validation")]
+    held_out = [line.split("\t") for file in files for line in lines(file)]
+    assert held_out
+    assert not sentences & {side for pair in held_out for side in pair}

@@ -7,12 +7,14 @@ import torch
 from clearhead.accel import int8
 from clearhead.data.store import TokenSequences
 from clearhead.errors import DataError, ModelError, SettingsError
+from clearhead.models import Translator
 from clearhead.tasks.load import load
 from clearhead.tasks.translation import lexicon
+from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.lexicon import translation_probabilities
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.options import Sampling
-from clearhead.tasks.translation.shortlist import Candidates, Shortlist
+from clearhead.tasks.translation.shortlist import LanguageShortlist, Shortlist
 from clearhead.tasks.translation.shortlist_engine import ShortlistEngine
 
 NO_INT8 = pytest.mark.skipif(not int8.supported(), reason="no int8")
@@ -25,14 +27,15 @@ SEARCHES = {
     "penalties": {"beam": 2, "repetition_penalty": 1.3, "no_repeat": 2},
     "sampling": {"sampling": Sampling(temperature=0.8, top_p=0.9, seed=3)},
 }
+EN_DE = Direction("en", "de")
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 
 def same_for_all(model: TranslationModel, language: str, tokens: list[int]) -> Shortlist:
     """A shortlist with these tokens for every text."""
-    translations = torch.full((model.tokenizer.size, 1), -1, dtype=torch.int32)
-    candidates = Candidates(translations, torch.tensor(tokens, dtype=torch.int32))
-    return Shortlist(model.tokenizer.fingerprint, {language: candidates})
+    none = torch.full((model.tokenizer.size, 1), -1, dtype=torch.int32)
+    shortlist = LanguageShortlist(none, torch.tensor(tokens, dtype=torch.int32))
+    return Shortlist(model.tokenizer.fingerprint, {language: shortlist})
 
 
 def whole(model: TranslationModel, language: str) -> Shortlist:
@@ -57,6 +60,27 @@ def test_model_1_finds_the_translation_of_every_word(numbers, limit, monkeypatch
     assert table.sum(1)[np.unique(source)] == pytest.approx(1)
     best = {word: words[table[words.index(word)].argmax()] for word in DIGITS}
     assert best == {word: str(digit) for digit, word in enumerate(DIGITS)}
+
+
+def test_probabilities_equal_expectation_maximisation_in_words():
+    rng = np.random.default_rng(0)
+    pairs = [[rng.integers(0, 6, length) for length in rng.integers(1, 5, 2)] for _ in range(20)]
+    table = dict.fromkeys(((s, t) for source, target in pairs for s in (*source, 6) for t in target), 1.0)
+    for _ in range(lexicon.ITERATIONS):
+        counts = dict.fromkeys(table, 0.0)
+        for source, target in pairs:
+            for t in target:
+                total = sum(table[s, t] for s in (*source, 6))
+                for s in (*source, 6):
+                    counts[s, t] += table[s, t] / total
+        table = {
+            (s, t): count / sum(other for (word, _), other in counts.items() if word == s)
+            for (s, t), count in counts.items()
+        }
+    sides = ([pair[side].tolist() for pair in pairs] for side in (0, 1))
+    source, target, probabilities = translation_probabilities(*map(TokenSequences.of, sides), 6)
+    found = dict(zip(zip(source.tolist(), target.tolist(), strict=True), probabilities, strict=True))
+    assert found == pytest.approx({(int(s), int(t)): value for (s, t), value in table.items()})
 
 
 def test_the_empty_word_explains_what_nothing_translates():
@@ -85,11 +109,11 @@ def test_a_shortlist_of_all_tokens_changes_nothing(number_model, options, precis
 
 @pytest.mark.accel
 def test_each_text_of_a_batch_has_its_own_tokens(model, numbers):
-    model.shortlist = Shortlist.learn(model.tokenizer, {"de": numbers(300)})
+    model.shortlist = Shortlist.learn(model.tokenizer, {EN_DE: numbers(300)})
     sources = model.encode(["one two", "three four five"])
-    batch = model.engine.narrowed(sources)
+    batch = model.engine.vocabulary(sources)
     for possible, source in zip(~batch._impossible, sources, strict=True):
-        assert batch.tokens[possible].tolist() == model.engine.narrowed([source]).tokens.tolist()
+        assert batch.tokens[possible].tolist() == model.engine.vocabulary([source]).tokens.tolist()
 
 
 @pytest.mark.accel
@@ -104,7 +128,7 @@ def test_a_learned_shortlist_translates_as_well_alone_and_in_a_batch(model, numb
     pairs = numbers(300)
     texts = [source for source, _ in pairs[:60]]
     plain = [one.ids for one in model.translate(texts)]
-    Shortlist.learn(model.tokenizer, {"de": pairs}).save(tmp_path / "shortlist")
+    Shortlist.learn(model.tokenizer, {EN_DE: pairs}).save(tmp_path / "shortlist")
     model.shortlist = Shortlist.load(tmp_path / "shortlist")
     batch = [one.ids for one in model.translate(texts)]
     assert batch == [model.translate(text).ids for text in texts]
@@ -128,23 +152,52 @@ def test_new_weights_and_precisions_are_used(model):
     with torch.no_grad():
         model.model.readout_weight[list(before.ids)] = 0
     assert model.translate("one two").ids != before.ids
-    model.precision = "bf16"
-    assert model.engine.narrowed([[5]]).readout.dtype == torch.bfloat16
+    fresh = TranslationModel(model.model, model.tokenizer, model.directions, model.search)
+    for precision in ("bf16", "fp32"):
+        model.precision = fresh.precision = precision
+        assert [one.ids for one in model.translate(TEXTS)] == [one.ids for one in fresh.translate(TEXTS)]
 
 
-def test_pictures_search_the_whole_vocabulary(model):
-    plain = model.explain("one two").output
+@pytest.mark.parametrize("options", [{}, {"sampling": Sampling(seed=1)}])
+def test_pictures_search_the_whole_vocabulary(model, options):
+    plain = model.explain("one two", **options).output
     model.shortlist = same_for_all(model, "de", [])
-    assert model.explain("one two").output == plain
+    assert model.explain("one two", **options).output == plain
+
+
+@pytest.mark.accel
+def test_other_languages_of_a_shortlist_are_ignored(multilingual_model):
+    model, plain = load(multilingual_model), load(multilingual_model)
+    fr, other = (same_for_all(model, "fr", []).languages["fr"] for _ in range(2))
+    model.shortlist = Shortlist(model.tokenizer.fingerprint, {"fr": fr, "cs": other})
+    assert str(model.translate("three one", to="de")) == str(plain.translate("three one", to="de"))
+
+
+@pytest.mark.accel
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_learned_readout_bias_is_kept(model, precision):
+    torch.manual_seed(0)
+    config = model.model.config.model_copy(update={"readout_bias": "learned"})
+    biased = Translator(config, model.tokenizer.size).eval()
+    torch.nn.init.normal_(biased.readout_bias)
+    plain, limited = (
+        TranslationModel(biased, model.tokenizer, model.directions, model.search) for _ in range(2)
+    )
+    plain.precision = limited.precision = precision
+    limited.shortlist = whole(limited, "de")
+    assert [one.ids for one in limited.translate(TEXTS)] == [one.ids for one in plain.translate(TEXTS)]
 
 
 def test_a_shortlist_for_another_model_is_refused(model, multilingual_model, tmp_path):
-    with pytest.raises(SettingsError, match="was made for another tokenizer; make one for this model"):
+    with pytest.raises(SettingsError, match="belongs to another tokenizer; make one for this model"):
         load(multilingual_model).shortlist = whole(model, "de")
     with pytest.raises(SettingsError, match="was made for fr, but the model translates into de"):
         model.shortlist = whole(model, "fr")
-    with pytest.raises(DataError, match="pairs: there are none into de"):
-        Shortlist.learn(model.tokenizer, {"de": [("one", " ")]})
+    with pytest.raises(SettingsError, match=r"'a file' is not a Shortlist; use Shortlist\.load"):
+        model.shortlist = "a file"
+    assert repr(whole(model, "de")) == "Shortlist(into de)"
+    with pytest.raises(DataError, match="pairs: none into de; give pairs with text"):
+        Shortlist.learn(model.tokenizer, {EN_DE: [("one", " ")]})
     with pytest.raises(ModelError, match="no such file"):
         Shortlist.load(tmp_path / "missing")
 
@@ -152,6 +205,10 @@ def test_a_shortlist_for_another_model_is_refused(model, multilingual_model, tmp
 def test_a_file_that_is_no_shortlist_is_refused(number_model):
     with pytest.raises(ModelError, match="not a shortlist; make one with clearhead shortlist"):
         Shortlist.load(number_model / "model.safetensors")
+    with pytest.raises(ModelError, match="not a safetensors file"):
+        Shortlist.load(number_model / "config.toml")
+    with pytest.raises(ModelError, match="is a folder; name a file that clearhead shortlist wrote"):
+        Shortlist.load(number_model)
 
 
 def test_without_a_fast_engine_it_says_that_it_is_not_used(model, number_model, monkeypatch, caplog):
@@ -159,5 +216,5 @@ def test_without_a_fast_engine_it_says_that_it_is_not_used(model, number_model, 
 
     monkeypatch.setattr(engine, "enabled", lambda: False)
     model.shortlist = same_for_all(model, "de", [])
-    assert "shortlist: not used; it is for Transformers on a CPU" in caplog.text
+    assert "shortlist: no effect; it needs a Transformer without window or ALiBi, on a CPU" in caplog.text
     assert str(model.translate("one two")) == str(load(number_model).translate("one two"))

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from clearhead.data.store import TokenSequences
 
 ITERATIONS = 4
-# Pairs of tokens in sentence pairs that are looked at; more would take memory and change little.
+# Maximum number of links between source and target tokens; more take memory and change little.
 MAX_LINKS = 20_000_000
 
 
@@ -22,26 +22,27 @@ def translation_probabilities(
     links = lengths * targets.lengths
     if links.sum() > MAX_LINKS:
         order = np.random.default_rng(1).permutation(len(links))
-        some = order[links[order].cumsum() <= MAX_LINKS]
-        sources, targets = sources.gather(some), targets.gather(some)
-        lengths, links = lengths[some], links[some]
-    # Each target position is linked with all source positions of its sentence, then with the empty word.
+        kept = order[links[order].cumsum() <= MAX_LINKS]
+        sources, targets = sources.gather(kept), targets.gather(kept)
+        lengths, links = lengths[kept], links[kept]
+    # Each source ends with the empty word.
+    source_ids = np.insert(sources.ids.astype(np.int64), sources.offsets[1:], vocabulary)
+    source_starts = sources.offsets[:-1] + np.arange(len(sources))
+    # Each target position is linked with all source positions of its sentence.
     sentence = np.repeat(np.arange(len(links), dtype=np.int32), links)
-    within = np.arange(len(sentence), dtype=np.int32) - (links.cumsum() - links)[sentence].astype(np.int32)
-    offset = within % lengths[sentence].astype(np.int32)
-    target_positions = targets.offsets[sentence] + within // lengths[sentence].astype(np.int32)
-    positions = np.minimum(sources.offsets[sentence] + offset, len(sources.ids) - 1)
-    source_tokens = sources.ids[positions].astype(np.int64)
-    source_tokens[offset == lengths[sentence] - 1] = vocabulary
-    del sentence, within, offset, positions
-    keys, number = np.unique(
+    link = np.arange(len(sentence), dtype=np.int32) - (links.cumsum() - links)[sentence].astype(np.int32)
+    width = lengths[sentence].astype(np.int32)
+    target_positions = targets.offsets[sentence] + link // width
+    source_tokens = source_ids[source_starts[sentence] + link % width]
+    del sentence, link, width
+    keys, pair = np.unique(
         source_tokens * vocabulary + targets.ids[target_positions].astype(np.int64), return_inverse=True
     )
     source, target = np.divmod(keys, vocabulary)
     probabilities = np.ones(len(keys))
     for _ in range(ITERATIONS):
-        weights = probabilities[number]
+        weights = probabilities[pair]
         weights /= np.bincount(target_positions, weights)[target_positions]
-        counts = np.bincount(number, weights)
+        counts = np.bincount(pair, weights)
         probabilities = counts / np.bincount(source, counts)[source]
     return source, target, probabilities

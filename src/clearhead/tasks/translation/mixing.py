@@ -1,5 +1,6 @@
 """The training pairs of a finished model: mixed in when it is fine-tuned, so that it forgets less."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -15,6 +16,7 @@ from clearhead.errors import DataError, SettingsError
 from clearhead.tasks.translation.directions import Direction
 from clearhead.tasks.translation.recipe import CorpusConfig, DataConfig, TranslationRecipe
 
+log = logging.getLogger(__name__)
 R = TypeVar("R", bound=TranslationRecipe)
 
 
@@ -49,7 +51,9 @@ def training_pairs(folder: Path, directions: Sequence[Direction]) -> dict[Direct
         corpora, problem = _corpora(folder, direction)
         if not corpora:
             reason = f"is gone ({problem})" if problem else f"for {direction} is unknown"
-            raise DataError(f"{folder}: its training data {reason}; name pairs with --pairs FILE")
+            raise DataError(f"{folder}: its training data {reason}; pass other pairs (--pairs FILE)")
+        if problem:
+            log.warning("%s: some training data is gone (%s); learning from the rest", direction, problem)
         found = pairs.setdefault(direction, [])
         for corpus in corpora:
             held_out = (read_pairs(file, corpus.languages, (0, 1)) for file in corpus.without)
@@ -65,7 +69,7 @@ def _read(corpus: CorpusConfig) -> Iterator[Pair]:
 def _corpora(parent: Path, direction: Direction) -> tuple[list[CorpusConfig], DataError | None]:
     """The parent's corpora of a direction whose files are there, turned if necessary.
 
-    With the first error of those that are not.
+    Also the first error about a missing file, if there was one.
     """
     settings = read_toml(parent / SETTINGS).get("data")
     try:

@@ -19,6 +19,7 @@ from clearhead.errors import SettingsError, TextError
 from clearhead.inspection.alignment import Aligner, WordAlignment
 from clearhead.inspection.explanation import Explanation, explain_pass
 from clearhead.models import EncoderDecoder
+from clearhead.models.cuda_graph import is_tapped
 from clearhead.models.static_step import StepEngine
 from clearhead.options import as_texts, check_text
 from clearhead.tasks.evaluation import Evaluation, TokenCallback, ignore_tokens
@@ -67,7 +68,7 @@ class TranslationModel(DecodingModel):
         self.search = search
         self._tags = tag_ids(directions, tokenizer)
         self._shortlist: "Shortlist | None" = None
-        self._shortlisted: tuple[Any, ShortlistEngine] | None = None
+        self._limited: ShortlistEngine | None = None
 
     @property
     def shortlist(self) -> "Shortlist | None":
@@ -77,22 +78,27 @@ class TranslationModel(DecodingModel):
     @shortlist.setter
     def shortlist(self, shortlist: "Shortlist | None") -> None:
         if shortlist is not None:
+            if not hasattr(shortlist, "languages"):
+                raise SettingsError(f"shortlist: {shortlist!r} is not a Shortlist; use Shortlist.load")
             shortlist.check(self.tokenizer, targets(self.directions))
-            if not isinstance(super().engine, StepEngine):
-                log.warning("shortlist: not used; it is for Transformers on a CPU")
-        self._shortlist, self._shortlisted = shortlist, None
+            if not is_tapped(self.model) and not isinstance(super().engine, StepEngine):
+                log.warning("shortlist: no effect; it needs a Transformer without window or ALiBi, on a CPU")
+        self._shortlist, self._limited = shortlist, None
 
     @property
     def engine(self) -> Any:
         """The copy of the model that decodes fastest; while the model is tapped, the model itself."""
-        engine = super().engine
-        if self._shortlist is None or not isinstance(engine, StepEngine):
+        engine, shortlist = super().engine, self._shortlist
+        if shortlist is None or not isinstance(engine, StepEngine):
             return engine
-        if self._shortlisted is None or self._shortlisted[0] is not engine:
-            readout = self.model.readout_weight, self.model.readout_bias
-            limited = ShortlistEngine(engine, self._shortlist, self.tokenizer, self._tags, *readout)
-            self._shortlisted = engine, limited
-        return self._shortlisted[1]
+        if self._limited is None or self._limited.engine is not engine:
+            by_tag = {
+                self._tags.get(language): shortlist.languages[language]
+                for language in targets(self.directions)
+                if language in shortlist.languages
+            }
+            self._limited = ShortlistEngine(engine, by_tag, self.tokenizer, self.model.readout_weight)
+        return self._limited
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> "TranslationModel":
@@ -311,7 +317,7 @@ class TranslationModel(DecodingModel):
         source, found, tree = tag + ids, [], None
         if target is None:
             tree = None if options.sampling else Tree(EOS, options.beam or 1)
-            (found,) = search(self.engine, self.tokenizer, [source], [0], options, tree)
+            (found,) = search(super().engine, self.tokenizer, [source], [0], options, tree)
         target_ids = (
             found[0].tokens if found else self.encode_one(target or "", "target", self.tokenizer.for_targets)
         )
@@ -351,7 +357,8 @@ class TranslationModel(DecodingModel):
     ) -> TextScore | list[TextScore]:
         """The log-probability of a given translation, </s> included, or of each of several.
 
-        A `Translation` is scored by the tokens that the search found, so that its score is the same again.
+        A `Translation` is scored by the tokens that the search found, so that its score is the same again,
+        unless a shortlist limited the search.
         """
         from clearhead.tasks.translation.scoring import as_pairs, score_pairs
 

@@ -12,10 +12,10 @@ from clearhead.models import EncoderDecoder
 from clearhead.models.slots import SlotEngine
 from clearhead.tasks.scoring import by_length
 from clearhead.tasks.translation.options import TranslateOptions
-from clearhead.tasks.translation.shortlist_engine import ShortlistEngine
+from clearhead.tasks.translation.shortlist_engine import ShortlistEngine, WholeVocabulary
 from clearhead.tasks.translation.slots import search_all_in_slots
 from clearhead.text.normalize import normalize
-from clearhead.text.tokenizer import BOS, EOS, Tokenizer
+from clearhead.text.tokenizer import Tokenizer
 
 # Maximum number of tokens that a translation has more than its source (Vaswani et al. 2017).
 EXTRA_TOKENS = 50
@@ -110,13 +110,13 @@ def search(
     batch = PairBatch.of(sources, [[] for _ in sources]).to(device)
     state = model.start(batch.source, batch.source_lengths)
     max_length = (batch.source_lengths + EXTRA_TOKENS).clamp(max=model.config.max_tokens)
-    forced, begin, end, step = prefix_ids(tokenizer, options.prefix), BOS, EOS, model.step
-    narrowed = model.narrowed(sources, forced) if isinstance(model, ShortlistEngine) and not tree else None
-    if narrowed:
-        forced, begin, end, step = narrowed.numbers(forced), narrowed.begin, narrowed.end, narrowed.step
-    prefix = [forced] * len(sources) if forced else None
-    start = torch.full((len(sources),), begin, device=device)
-    constraints = Constraints(start, end, max_length, prefix, options.adjustments())
+    forced = prefix_ids(tokenizer, options.prefix)
+    limited = isinstance(model, ShortlistEngine)
+    vocabulary = model.vocabulary(sources, forced) if limited else WholeVocabulary(model)
+    prefix = [vocabulary.numbered(forced)] * len(sources) if forced else None
+    start = torch.full((len(sources),), vocabulary.bos, device=device)
+    constraints = Constraints(start, vocabulary.eos, max_length, prefix, options.adjustments())
+    step = vocabulary.step
     penalty = options.length_penalty or 0.0
     if sampling := options.sampling:
         seeds = [sampling.seed + number for number in numbers]
@@ -126,7 +126,7 @@ def search(
         found = [[one] for one in greedy_search(step, state, constraints, penalty)]
     else:
         found = beam_search(step, state, constraints, options.beam or 1, penalty, options.nbest, tree)
-    return narrowed.restored(found) if narrowed else found
+    return vocabulary.restored(found)
 
 
 def prefix_ids(tokenizer: Tokenizer, prefix: str | Sequence[int]) -> list[int]:

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from clearhead.accel.int8 import Int8Rows, linear
+from clearhead.accel.int8 import Int8Linear, Int8Rows, linear
+from clearhead.accel.onednn import OneDNNLinear
 from clearhead.decoding import Hypothesis
 from clearhead.models.state import TranslatorState
 from clearhead.models.static_step import StepEngine
@@ -19,59 +20,82 @@ from clearhead.text.kinds import BYTES
 from clearhead.text.tokenizer import BOS, EOS, Tokenizer
 
 if TYPE_CHECKING:
-    from clearhead.tasks.translation.shortlist import Shortlist
+    from clearhead.tasks.translation.shortlist import LanguageShortlist
+
+Hypotheses = list[list[Hypothesis]]
+
+
+class WholeVocabulary:
+    """The tokens of a search that may use all of them."""
+
+    bos, eos = BOS, EOS
+
+    def __init__(self, model: Any):
+        self.step = model.step
+
+    def numbered(self, tokens: Sequence[int]) -> list[int]:
+        """The numbers that tokens have in the search."""
+        return list(tokens)
+
+    def restored(self, found: Hypotheses) -> Hypotheses:
+        """Hypotheses with tokens instead of their numbers."""
+        return found
 
 
 class ShortlistEngine:
-    """A model that decodes, whose searches choose among the tokens of a shortlist."""
+    """A model whose searches choose among the tokens of a shortlist.
+
+    `by_tag` holds the shortlist of each target language by its tag; by None if the model has no tags.
+    """
 
     def __init__(
         self,
         engine: StepEngine,
-        shortlist: "Shortlist",
+        by_tag: "Mapping[int | None, LanguageShortlist]",
         tokenizer: Tokenizer,
-        tags: Mapping[str, int],
         weight: Tensor,
-        bias: Tensor | None,
     ):
         self.engine, self.config, self.readout_weight = engine, engine.config, engine.readout_weight
         self.start, self.step = engine.start, engine.step
-        self._rows = weight if isinstance(engine.readout_weight, Tensor) else Int8Rows(weight)
-        self._bias = bias
-        self._by_tag = {tags.get(language): one for language, one in shortlist.languages.items()}
+        self._by_tag = by_tag
+        self._rows = Int8Rows(weight) if isinstance(engine.readout_weight, Int8Linear) else weight.detach()
         spelling = [tokenizer.id(token) for token in BYTES]
         special = [*tokenizer.special_ids, *(token for token in spelling if token is not None)]
         self._special = torch.tensor(special)
 
-    def narrowed(self, sources: Sequence[Sequence[int]], more: Sequence[int] = ()) -> "NarrowedEngine | None":
-        """The engine for a search of these sources; `more` tokens are possible, too.
+    def vocabulary(
+        self, sources: Sequence[Sequence[int]], prefix: Sequence[int] = ()
+    ) -> "WholeVocabulary | RestrictedVocabulary":
+        """The tokens of a search for these sources, with those of `prefix`.
 
-        None if the shortlist does not have their target language.
+        The whole vocabulary if the shortlist lacks their target language.
         """
-        # The first token is the tag of the target language, if there are several.
-        candidates = self._by_tag.get(sources[0][0], self._by_tag.get(None))
-        if candidates is None:
-            return None
-        vocabulary = len(candidates.by_token)
-        # The last column takes the -1 that fill rows.
-        possible = torch.zeros(len(sources), vocabulary + 1, dtype=torch.bool)
-        for tokens in (candidates.always, self._special, torch.tensor(more)):
+        # With tags, each source starts with one.
+        shortlist = self._by_tag.get(None) or self._by_tag.get(sources[0][0])
+        if shortlist is None:
+            return WholeVocabulary(self.engine)
+        possible = torch.zeros(len(sources), len(shortlist.translations) + 1, dtype=torch.bool)
+        for tokens in (shortlist.frequent, self._special, torch.tensor(prefix)):
             possible[:, tokens.long()] = True
         for row, source in zip(possible, sources, strict=True):
             ids = torch.tensor(source)
             row[ids] = True
-            row[candidates.by_token[ids].flatten().long()] = True
+            # The padding, -1, falls into the last column.
+            row[shortlist.translations[ids].flatten().long()] = True
         tokens = possible[:, :-1].any(0).nonzero()[:, 0]
+        return RestrictedVocabulary(self.engine, tokens, possible[:, tokens], self._readout(tokens))
+
+    def _readout(self, tokens: Int[Tensor, " tokens"]) -> Any:
+        """The readout's matrix for some tokens."""
+        whole: Any = self.engine.readout_weight
         if isinstance(self._rows, Int8Rows):
-            readout: Any = self._rows.layer(tokens)
-        else:
-            readout = self._rows[tokens].to(self.engine.readout_weight.dtype)
-        bias = None if self._bias is None else self._bias[tokens]
-        return NarrowedEngine(self.engine, tokens, possible[:, tokens], readout, bias)
+            return self._rows.layer(tokens)
+        rows = self._rows[tokens]
+        return rows.to(whole.dtype) if isinstance(whole, Tensor) else OneDNNLinear(rows)
 
 
-class NarrowedEngine:
-    """A model whose tokens are numbered among some tokens of its vocabulary."""
+class RestrictedVocabulary:
+    """The tokens that a search may use; in the search they have numbers, which are positions in `tokens`."""
 
     def __init__(
         self,
@@ -79,26 +103,27 @@ class NarrowedEngine:
         tokens: Int[Tensor, " tokens"],
         possible: Bool[Tensor, "sentences tokens"],
         readout: Any,
-        bias: Tensor | None,
     ):
-        self.engine, self.tokens, self.readout, self.bias = engine, tokens, readout, bias
-        # Texts that are translated together share the product, but each has its own shortlist.
+        bias = engine.model.readout_bias
+        self.engine, self.tokens, self.readout = engine, tokens, readout
+        self.bias = None if bias is None else bias[tokens]
+        # Texts in a batch share one product, but each may use only its own tokens.
         self._impossible = None if bool(possible.all()) else ~possible
-        self.begin, self.end = self.numbers((BOS, EOS))
+        self._numbers = {token: number for number, token in enumerate(tokens.tolist())}
+        self.bos, self.eos = self.numbered((BOS, EOS))
 
     def step(self, tokens: Int[Tensor, " rows"], state: TranslatorState) -> Float[Tensor, "rows tokens"]:
         """The logits of the tokens after these; advances the state."""
-        states = self.engine.step_states(self.tokens[tokens], state)
-        logits = linear(states, self.readout, self.bias)
+        logits = linear(self.engine.step_states(self.tokens[tokens], state), self.readout, self.bias)
         if self._impossible is None:
             return logits
         return logits.masked_fill_(self._impossible[state.sentences], -torch.inf)
 
-    def numbers(self, ids: Sequence[int]) -> list[int]:
-        """The numbers of tokens of the vocabulary."""
-        return torch.searchsorted(self.tokens, torch.tensor(ids, dtype=torch.long)).tolist()
+    def numbered(self, tokens: Sequence[int]) -> list[int]:
+        """The numbers that tokens have in the search."""
+        return [self._numbers[token] for token in tokens]
 
-    def restored(self, found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-        """Hypotheses with tokens of the vocabulary."""
+    def restored(self, found: Hypotheses) -> Hypotheses:
+        """Hypotheses with tokens instead of their numbers."""
         ids = self.tokens.tolist()
         return [[replace(one, tokens=[ids[token] for token in one.tokens]) for one in best] for best in found]
