@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from clearhead.tasks.translation.documents import DocumentTranslator
+
 TEXT = "# one two\n\n- three four {name}\n\n```\none\n```\n"
 GERMAN = "# 1 2\n\n- 3 4 {name}\n\n```\none\n```\n"
 
@@ -168,6 +170,25 @@ def test_a_full_disk_keeps_what_was_translated(refused, tmp_path):
     assert error == f"{kept}: cannot be written (File too large); what was translated is kept in {kept}"
     assert kept.stat().st_size > 500
     assert not out.exists()
+
+
+def test_ctrl_c_says_where_the_translation_so_far_is(translate, tmp_path, monkeypatch):
+    path, out = tmp_path / "long.txt", tmp_path / "out.txt"
+    path.write_text("one two three\n\n" * 10)
+    stream, parts = DocumentTranslator.stream, []
+
+    def interrupted(*arguments):
+        for part in stream(*arguments):
+            if parts:
+                raise KeyboardInterrupt
+            parts.append(part)
+            yield part
+
+    monkeypatch.setattr(DocumentTranslator, "stream", interrupted)
+    result = translate(path, "--out", out, "--batch-size", "2")
+    assert result.code == 130
+    assert f"translated so far: {out}.partial" in result.err
+    assert Path(f"{out}.partial").read_text() == parts[0].text
 
 
 def structure(text):

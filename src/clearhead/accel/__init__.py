@@ -14,6 +14,7 @@
 | torch._addmm_activation                            | kernels/feedforward.py    | bias and ReLU in one step |
 | torch._C.parse_ir, ._create_function_from_graph    | onednn.py                 | a call that traces record |
 | torch.ops.mkldnn._{linear_pointwise,reorder_…}     | onednn.py                 | products by oneDNN        |
+| torch.cpu._is_vnni_supported                       | int8.py                   | which processors are fast |
 | torch._inductor.config, .custom_graph_pass         | compile.py                | graph rewrites            |
 
 Tested with torch 2.11 on CUDA and torch 2.13 on the CPU.

@@ -40,10 +40,11 @@ class Int8Linear(nn.Module):
 
     def __init__(
         self,
-        weight: Float[Tensor, "rows columns"],
+        weight: Tensor,
         bias: Float[Tensor, " rows"] | None = None,
         nonnegative: bool = False,
     ):
+        """`weight` is a matrix of fp32, or one that is quantized already."""
         super().__init__()
         self.bias: Tensor | None
         self.nonnegative = nonnegative
@@ -66,7 +67,7 @@ class Int8Linear(nn.Module):
 
 
 class Int8Rows:
-    """A matrix from which layers of some of its rows are made, which give the same results as the whole."""
+    """An int8 matrix, for layers of some of its rows; their results equal those of the whole matrix."""
 
     def __init__(self, weight: Float[Tensor, "rows columns"]):
         quantized = _quantized(weight)

@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,11 @@ def translate_document(
     read = _Counted(document_lines(path))
     counts: Counter[str] = Counter()
     write: Callable[[str], None] = (lambda text: None) if json else write_result
-    with Progress("translating", "line") as progress, writing(out) if out else nullcontext(write) as write:
+    with (
+        _named_if_interrupted(out),
+        Progress("translating", "line") as progress,
+        writing(out) if out else nullcontext(write) as write,
+    ):
         if sys.stderr.isatty() and (out or not sys.stdout.isatty()):
             progress.start(total)
         for part in translator.stream(read, chunk):
@@ -77,6 +81,19 @@ def _count(sentences: Iterable["Sentence"], counts: Counter[str], mark: float | 
         counts["repaired"] += len(one.repaired)
         counts["lost"] += len(one.lost)
         counts["marked"] += mark is not None and one.confidence < mark
+
+
+@contextmanager
+def _named_if_interrupted(out: Path | None) -> Iterator[None]:
+    """Say after Ctrl-C where the translation so far is."""
+    from clearhead.tasks.translation.document_file import partial_path
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if out:
+            print_status(f"translated so far: {partial_path(out)}")
+        raise
 
 
 def _record(sentence: "Sentence") -> dict[str, object]:

@@ -68,7 +68,7 @@ def translate(
     min_p: Annotated[float | None, option("Skip tokens below P times the top probability.", "P")] = None,
     seed: Annotated[int | None, option("Random seed for sampling; default: 0.", "N")] = None,
     batch_size: Annotated[
-        int | None, option("Lines of stdin to translate together; default: 512, on a GPU 4096.", "N", min=1)
+        int | None, option("Lines of stdin to translate at a time; default: 512, on a GPU 4096.", "N", min=1)
     ] = None,
     device: Device = "auto",
     precision: PrecisionName = "fp32",
@@ -78,8 +78,9 @@ def translate(
     """Translate texts, a document, or stdin line by line.
 
     Prints one line per input line, in order; blank lines stay blank. Numbers, URLs, placeholders and emoji
-    are kept. With --nbest N, prints N lines of score, tab and the model's own translation. --temperature,
-    --top-k, --top-p and --min-p sample instead of searching.
+    are kept. For a stream such as that of tail -f, set --batch-size 1. With --nbest N, prints N lines of
+    score, tab and the model's own translation. --temperature, --top-k, --top-p and --min-p sample instead of
+    searching.
 
     A FILE with --to or --out is a document in Markdown or plain text: it is split into sentences, and its
     structure, numbers, URLs, code and placeholders are kept. With --json, prints an object per sentence.

@@ -39,6 +39,8 @@ def check_document(path: Path, out: Path | None = None) -> int:
 def _check_out(path: Path, out: Path) -> None:
     if out.exists() and path.exists() and out.samefile(path):
         raise SettingsError(f"--out {out}: is the document itself; choose another file")
+    if out.exists() and not out.is_file() and not out.is_dir():
+        raise SettingsError(f"--out {out}: is not a regular file; choose another, or omit it to print")
     check_output(out)
 
 
