@@ -58,11 +58,7 @@ class OneDNNLinear(nn.Module):
         self._packed: Tensor
         self.register_buffer("_packed", torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None))
         self._few: Tensor | None
-        # A product with one row reads a matrix faster by column if it has more rows than columns.
-        matrix = (
-            weight.detach() if weight.shape[0] < weight.shape[1] else weight.detach().t().contiguous().t()
-        )
-        self.register_buffer("_few", None if weight.nbytes >= LARGE else matrix)
+        self.register_buffer("_few", None if weight.nbytes >= LARGE else by_column(weight.detach()))
 
     @property
     def device(self) -> torch.device:
