@@ -53,7 +53,7 @@ def training_pairs(folder: Path, directions: Sequence[Direction]) -> dict[Direct
             reason = f"is gone ({problem})" if problem else f"for {direction} is unknown"
             raise DataError(f"{folder}: its training data {reason}; pass other pairs (--pairs FILE)")
         if problem:
-            log.warning("%s: some training data is gone (%s); learning from the rest", direction, problem)
+            log.warning("%s: some training data of %s is not here; using the rest", direction, folder.name)
         found = pairs.setdefault(direction, [])
         for corpus in corpora:
             held_out = (read_pairs(file, corpus.languages, (0, 1)) for file in corpus.without)

@@ -97,7 +97,10 @@ class Shortlist:
         """The shortlist in a file."""
         if Path(path).is_dir():
             raise ModelError(f"{path}: is a folder; name a file that clearhead shortlist wrote")
-        tree = read_tree(Path(path))
+        try:
+            tree = read_tree(Path(path))
+        except ModelError as error:
+            raise ModelError(f"{error}; make a shortlist with clearhead shortlist") from None
         try:
             languages = {name: LanguageShortlist(**one) for name, one in tree["languages"].items()}
             return cls(str(tree["tokenizer"]), languages)
