@@ -1,5 +1,6 @@
 """A token store is complete or absent, and built once."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -56,6 +57,40 @@ def test_a_store_returns_the_ids_of_the_tokenizer(tmp_path):
     )
     assert store.lengths[0].tolist() == [len(ids) for ids in sources]
     assert store.lengths[1].tolist() == [len(ids) for ids in targets]
+
+
+def test_a_repeated_text_is_encoded_once_on_whichever_side_it_is(tmp_path):
+    encoded: list[str] = []
+
+    class Counting(Letters):
+        def encode_batch(self, texts: list[str]) -> list[list[int]]:
+            encoded.extend(texts)
+            return super().encode_batch(texts)
+
+    pairs = [Pair("one", "zwei drei"), Pair("zwei drei", "one"), Pair("one", "vier")]
+    store = stored(tmp_path, pairs, Counting())
+    assert sorted(encoded) == ["one", "vier", "zwei drei"]
+    assert [store[row][1].tolist() for row in range(3)] == [list(b"zd"), list(b"o"), list(b"v")]
+
+
+def test_targets_that_split_text_differently_are_encoded_by_their_own_tokenizer(tmp_path):
+    class Capitals(Letters):
+        def encode_batch(self, texts: list[str]) -> list[list[int]]:
+            return super().encode_batch([text.upper() for text in texts])
+
+    class TwoSided(Letters):
+        for_targets = Capitals()  # pyright: ignore[reportAssignmentType]
+
+    source, target = stored(tmp_path, [Pair("a b", "a b")], TwoSided())[0]
+    assert (source.tolist(), target.tolist()) == (list(b"ab"), list(b"AB"))
+
+
+def test_building_a_store_leaves_the_garbage_collector_as_it_was(tmp_path):
+    stored(tmp_path, part="one")
+    assert gc.isenabled()
+    with pytest.raises(DataError):
+        stored(tmp_path, [Pair("", "")], part="none")
+    assert gc.isenabled()
 
 
 def test_gathered_rows_equal_single_rows(tmp_path):

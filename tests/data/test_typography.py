@@ -14,6 +14,8 @@ from clearhead.data.typography import is_mismatched, typeset, variant
         ("fr", "Où vas-tu?", "Où vas-tu ?"),
         ("fr", "Où vas-tu ?", "Où vas-tu ?"),
         ("fr", "Quoi?!", "Quoi ?!"),
+        ("fr", "Quoi?? Non; oui:", "Quoi ?? Non ; oui :"),
+        ("fr", "(?) ?", "(?) ?"),
         ("fr", "Il est 12:30.", "Il est 12:30."),
         ("fr", "https://example.org/a?b", "https://example.org/a?b"),
         ("fr", 'Il dit: "Viens!"', "Il dit : « Viens ! »"),

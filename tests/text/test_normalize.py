@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.text.normalize import normalize, without_surrogates
+from clearhead.text.normalize import NORMALIZER, normalize, without_surrogates
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,12 @@ def test_zero_width_joiners_are_kept():
 
 def test_lone_surrogates_are_dropped():
     assert normalize("a\ud83db") == without_surrogates("a\ud83db") == "ab"
+
+
+def test_text_that_is_normalized_already_is_as_the_library_leaves_it():
+    for character in map(chr, (*range(0xD800), *range(0xE000, 0x11_0000, 7))):
+        text = f"é{character}\u0323a"
+        assert normalize(text) == NORMALIZER.normalize_str(text)
 
 
 @given(st.text(st.characters()))

@@ -1,5 +1,6 @@
 """Builds token stores: tokenized in parallel, written atomically, cached by content."""
 
+import gc
 import hashlib
 import json
 import shutil
@@ -7,7 +8,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -81,7 +82,8 @@ def _cached(cache: Path, key: dict[str, Any], open_store: Callable[[Path], Store
         with store_lock(folder):
             with suppress(DataError):
                 return open_store(folder)
-            _build(folder, key, write)
+            with _no_garbage_collection():
+                _build(folder, key, write)
             return open_store(folder)
     except OSError as error:
         raise DataError(
@@ -107,12 +109,29 @@ def _build(folder: Path, key: dict[str, Any], write: Write) -> None:
         raise
 
 
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Pairs form no cycles, but so many that the collector would visit all objects again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _write_pairs(
     folder: Path, pairs: Iterable[TaggedPair], tokenizer: Tokenizer, max_length: int
 ) -> dict[str, Any]:
     def encode(chunk: list[TaggedPair]) -> list[Row]:
-        sources = tokenizer.encode_batch([one.pair.source for one in chunk])
-        targets = tokenizer.for_targets.encode_batch([one.pair.target for one in chunk])
+        sources, targets = ([one.pair[side] for one in chunk] for side in (0, 1))
+        if tokenizer.for_targets is tokenizer:
+            ids = _encode_distinct(tokenizer, sources + targets)
+            sources, targets = ids[: len(chunk)], ids[len(chunk) :]
+        else:
+            sources = _encode_distinct(tokenizer, sources)
+            targets = _encode_distinct(tokenizer.for_targets, targets)
         tags = [() if one.tag is None else (one.tag,) for one in chunk]
         return list(zip(tags, sources, targets, strict=True))
 
@@ -133,6 +152,13 @@ def _write_pairs(
             target.add([target_ids for _, target_ids in rows])
     sides = {side.name: {"tokens": side.tokens, "type": kind.name} for side in (source, target)}
     return {"pairs": source.count, "too_long": too_long, **sides}
+
+
+def _encode_distinct(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
+    """The ids of texts, of which many are the same: a sentence in both directions, or repeated."""
+    distinct = list(dict.fromkeys(texts))
+    ids = dict(zip(distinct, tokenizer.encode_batch(distinct), strict=True))
+    return [ids[text] for text in texts]
 
 
 def _write_texts(folder: Path, chunks: Iterable[TextChunk], tokenizer: Tokenizer) -> dict[str, Any]:

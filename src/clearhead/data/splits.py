@@ -88,9 +88,7 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
     """
     # Twice the requested number, so that some can be skipped.
     most = 2 * sum(corpus.validation + corpus.test for corpus in corpora) + 1
-    lowest = [
-        (one, *_lowest((_hash(pair[one.key_side], seed) for pair in one.pairs), most)) for one in corpora
-    ]
+    lowest = [(one, *_lowest(_hashes(one, seed, most), most)) for one in corpora]
     tests = [_first(keys, counts, corpus.test) for corpus, keys, counts, _ in lowest]
     tested = np.unique(np.concatenate(tests))
     validations = []
@@ -116,6 +114,21 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
         sizes = corpus.validation, corpus.test
         splits.append(Split(corpus.key_side, seed, *sizes, *own, held_out=(source, target)))
     return splits
+
+
+def _hashes(corpus: UnsplitCorpus, seed: int, most: int) -> Iterator[int]:
+    """The hashes of all keys; where nothing is held out, up to `most` distinct ones.
+
+    Fewer than `most` are held out elsewhere, so that these show that some are left to train on.
+    """
+    hashes = (_hash(pair[corpus.key_side], seed) for pair in corpus.pairs)
+    if corpus.validation or corpus.test:
+        yield from hashes
+        return
+    seen = set[int]()
+    while len(seen) < most and (key := next(hashes, None)) is not None:
+        seen.add(key)
+        yield key
 
 
 def _lowest(hashes: Iterator[int], most: int) -> tuple[Keys, NDArray[np.int64], int]:

@@ -10,7 +10,7 @@ QUOTES = {"en": ('"', '"'), "de": ("„", "“"), "fr": ("« ", " »")}
 ANY_QUOTE = re.compile(r'[«»„“”‟"]')
 QUOTED = re.compile(r'[«»„“”‟"]\s*([^«»„“”‟"]+?)\s*[«»„“”‟"]')
 # French sets a space before these marks, unless more text follows at once, as in 12:30 or in an address.
-FRENCH_MARK = re.compile(r'(?<=[^\s?!;:«"(])(?=[?!;:](?:[\s»"?!]|$))')
+FRENCH_MARK = re.compile(r'[?!;:](?<=[^\s?!;:«"(].)(?=[\s»"?!]|$)')
 FINAL = ".?!…"
 CLOSING = "\"'’”“»)‟ "
 BRACKETS = "()[]"
@@ -19,9 +19,10 @@ BRACKETS = "()[]"
 def typeset(text: str, language: str) -> str:
     """The text with straight apostrophes, and with the quotation marks and spacing of its language."""
     text = text.replace("’", "'")
-    if language in QUOTES and len(ANY_QUOTE.findall(text)) % 2 == 0:
+    quotes = len(ANY_QUOTE.findall(text))
+    if quotes and quotes % 2 == 0 and language in QUOTES:
         text = QUOTED.sub(r"\1".join(QUOTES[language]), text)
-    return FRENCH_MARK.sub(" ", text) if language == "fr" else text
+    return FRENCH_MARK.sub(r" \g<0>", text) if language == "fr" else text
 
 
 def is_mismatched(pair: Pair) -> bool:

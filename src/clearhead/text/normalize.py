@@ -1,5 +1,7 @@
 """Text normalization: NFC, single spaces, no invisible characters."""
 
+from unicodedata import is_normalized
+
 from tokenizers import Regex, normalizers
 
 # Control characters, soft hyphen, zero-width space, and marks of direction and byte order. Zero-width joiners
@@ -22,7 +24,8 @@ NORMALIZER = normalizers.Sequence(
 
 def normalize(text: str) -> str:
     """The text in NFC, without invisible characters, with single spaces and none at the ends."""
-    if text.isascii() and text.isprintable() and "  " not in text:
+    # Of printable text, only spaces are whitespace, and no character is invisible.
+    if text.isprintable() and "  " not in text and is_normalized("NFC", text):
         return text.strip()
     return NORMALIZER.normalize_str(without_surrogates(text))
 

@@ -75,6 +75,12 @@ def test_a_seed_of_its_own_keeps_the_held_out_sentences_when_the_seed_of_trainin
     assert parts(data, 7)["test"] == parts(data, 8)["test"] == parts(config(file), 1)["test"]
 
 
+def test_runs_that_differ_in_their_seed_share_their_pairs_if_the_split_has_its_own(file):
+    shared = config(file, hold_out={"validation": 40, "test": 30, "seed": 1})
+    assert Corpus(shared, 7).described == Corpus(shared, 8).described
+    assert Corpus(config(file), 7).described != Corpus(config(file), 8).described
+
+
 def test_nothing_is_held_out_for_parts_that_have_files(file, tmp_path):
     (tmp_path / "test.tsv").write_text("one\teins\n")
     found = parts(config(file, test=[str(tmp_path / "test.tsv")]))

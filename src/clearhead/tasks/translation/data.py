@@ -56,11 +56,12 @@ class Corpus:
         for number in self._numbers:
             corpus = self.config.corpora[number]
             there, *back = corpus.directions
+            repeat = corpus.repeat if part == "train" else 1
             for pair in self._part(number, part, tally):
-                for _ in range(corpus.repeat if part == "train" else 1):
-                    yield from self._variants(pair, there, part, tags)
-                    for direction in back:
-                        yield from self._variants(pair.swapped, direction, part, tags)
+                variants = list(self._variants(pair, there, part, tags))
+                for direction in back:
+                    variants += self._variants(pair.swapped, direction, part, tags)
+                yield from variants * repeat
 
     def by_direction(self, part: Part) -> dict[Direction, list[Pair]]:
         """The pairs of a part by direction."""
@@ -94,7 +95,7 @@ class Corpus:
             "readers": [reader_name(path) for path in self.config.paths],
             "data": self.config.without_files(),
             "counts": [[len(getattr(one, part)) for part in PARTS] for one in self.config.corpora],
-            "seed": self.seed,
+            "seed": self._split_seed,
         }
 
     @property
@@ -174,8 +175,12 @@ class Corpus:
             UnsplitCorpus(self._cleaned(number, None), corpus.languages, *self._sizes(number))
             for number, corpus in enumerate(self.config.corpora)
         ]
+        return hold_out(whole, self._split_seed)
+
+    @property
+    def _split_seed(self) -> int:
         seed = self.config.hold_out.seed
-        return hold_out(whole, self.seed if seed is None else seed)
+        return self.seed if seed is None else seed
 
 
 def training_files(corpus: CorpusConfig) -> list[Path]:
