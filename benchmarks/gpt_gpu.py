@@ -26,7 +26,7 @@ from torch import nn
 
 from clearhead.data.batch import CropBatch
 from clearhead.decoding import Constraints, DecodeLoop, most_probable
-from clearhead.models.cuda_graph import CudaGraphGPT
+from clearhead.models.engine import Engine
 from clearhead.models.gpt import GPT, GPTConfig
 from clearhead.tasks.language.task import language_loss
 from clearhead.training import Trainer, TrainingConfig
@@ -216,12 +216,12 @@ def decode(bench: Bench, peak: float, checkout: Path | None) -> list[dict]:
 
 
 def our_decoding(bench: Bench, rows: int) -> Step:
-    model = CudaGraphGPT(GPT(bench.config(), bench.vocabulary).to(bench.turns.device, torch.bfloat16).eval())
+    model = Engine(GPT(bench.config(), bench.vocabulary).to(bench.turns.device).eval(), "bf16").current()
     prompt = torch.zeros(rows, 8, dtype=torch.long, device=bench.turns.device)
 
     @torch.inference_mode()
     def step() -> int:
-        state = model.start(prompt[:, :-1], capacity=bench.decoded + 8)
+        state = model.start(prompt[:, :-1], None, bench.decoded + 8)
         constraints = Constraints(prompt[:, -1:], end=-1, max_length=bench.decoded)
         return rows * sum(1 for _ in DecodeLoop(model.step, state, constraints, most_probable))
 
@@ -229,6 +229,8 @@ def our_decoding(bench: Bench, rows: int) -> Step:
 
 
 def huggingface_decoding(bench: Bench, rows: int, **settings: Any) -> Step:
+    # Without the reset, it would be compiled for any batch size, which is slower.
+    torch.compiler.reset()
     model = huggingface_gpt2(bench).to(bench.turns.device, torch.bfloat16).eval()
     prompt = torch.zeros(rows, 8, dtype=torch.long, device=bench.turns.device)
     limits = {"max_new_tokens": bench.decoded, "min_new_tokens": bench.decoded, "do_sample": False}

@@ -1,4 +1,4 @@
-"""Weight layouts that make single-row products fast on a CPU, in a copy of the model."""
+"""Copies of models with the layers that decode fastest."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.accel import enabled, onednn
+from clearhead.accel import enabled, kernels, onednn
+from clearhead.accel.few_rows import DecodingLinear
 from clearhead.accel.int8 import Int8Linear
 from clearhead.accel.onednn import OneDNNLinear, by_column
 from clearhead.accel.torch_private import modules_within, weight_versions
@@ -133,9 +134,20 @@ def _onednn_copy(model: M, readout: Tensor) -> M:
     return _with_readout(_copy(model, packed), readout, OneDNNLinear)
 
 
+@torch.inference_mode(False)
+@torch.no_grad()
 def bf16_copy(model: M, readout: Tensor) -> M:
-    """A copy whose weights are bfloat16."""
-    return deepcopy(model).to(torch.bfloat16)
+    """A copy whose weights are bfloat16; on a GPU, with layers for products of few rows."""
+    narrow = deepcopy(model).to(torch.bfloat16)
+    if not kernels.supports_decoding(readout):
+        return narrow
+
+    def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module:
+        if sizes := getattr(linear, "sizes", None):
+            return PackedProjections(linear, sizes, DecodingLinear)
+        return DecodingLinear(linear.weight, linear.bias)
+
+    return _copy(narrow, packed)
 
 
 COPIES: dict[str, Callable[[Any, Tensor], Any]] = {"fp32": packed_copy, "int8": int8_copy, "bf16": bf16_copy}

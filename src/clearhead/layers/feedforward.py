@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.accel import enabled, kernels
-from clearhead.accel.torch_private import linear_and_activation
+from clearhead.accel.few_rows import DecodingLinear, linear
 from clearhead.layers.choices import OneOf
 
 Activation = Callable[[Tensor], Tensor]
@@ -59,7 +59,7 @@ class FeedForward(nn.Module):
 
             return feedforward(x, inner.weight, inner.bias, outer.weight, outer.bias, self.kernel)
         if self._is_fusable(x):
-            return outer(linear_and_activation(x, inner.weight, inner.bias, self.kernel == "gelu_tanh"))
+            return outer(linear(x, inner.weight, inner.bias, self.kernel))  # pyright: ignore
         return outer(self.activation(inner(x)))
 
     def _is_fusable(self, x: Stream) -> bool:
@@ -67,8 +67,14 @@ class FeedForward(nn.Module):
         inner = self.inner
         if not x.is_cuda or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda") or not enabled():
             return False
-        plain = type(inner) is nn.Linear and inner.bias is not None and not kernels.has_hooks(inner)
-        return plain and self.kernel in FUSED and x.dtype == inner.weight.dtype
+        # Not isinstance: a subclass may compute something else.
+        is_plain = type(inner) in (nn.Linear, DecodingLinear) and inner.bias is not None
+        return (
+            is_plain
+            and not kernels.has_hooks(inner)
+            and self.kernel in FUSED
+            and x.dtype == inner.weight.dtype
+        )
 
 
 class SwiGLU(nn.Module):
