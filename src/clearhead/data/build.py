@@ -111,7 +111,7 @@ def _build(folder: Path, key: dict[str, Any], write: Write) -> None:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Pairs form no cycles, but so many that the collector would visit all objects again and again."""
+    """Turned off for the process: it would scan many pairs over and over, though they form no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -155,7 +155,7 @@ def _write_pairs(
 
 
 def _encode_distinct(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    """The ids of texts, of which many are the same: a sentence in both directions, or repeated."""
+    """The ids of texts; each distinct text is encoded once, because many occur in both directions."""
     distinct = list(dict.fromkeys(texts))
     ids = dict(zip(distinct, tokenizer.encode_batch(distinct), strict=True))
     return [ids[text] for text in texts]

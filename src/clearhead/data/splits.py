@@ -84,7 +84,8 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
     """The split of each corpus, found in one pass; memory grows only with the number of pairs held out.
 
     A corpus tests on the lowest hashes of its keys, and validates on the next that no corpus tests on. A key
-    with more pairs than requested is skipped, because training would lose all of them.
+    with more pairs than requested is skipped, because training would lose all of them. Of a corpus that holds
+    nothing out, only the first pairs are read.
     """
     # Twice the requested number, so that some can be skipped.
     most = 2 * sum(corpus.validation + corpus.test for corpus in corpora) + 1
@@ -117,9 +118,9 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
 
 
 def _hashes(corpus: UnsplitCorpus, seed: int, most: int) -> Iterator[int]:
-    """The hashes of all keys; where nothing is held out, up to `most` distinct ones.
+    """The hashes of all keys, or up to `most` distinct ones if the corpus holds nothing out.
 
-    Fewer than `most` are held out elsewhere, so that these show that some are left to train on.
+    Fewer than `most` keys are held out in total, so these prove that some are left to train on.
     """
     hashes = (_hash(pair[corpus.key_side], seed) for pair in corpus.pairs)
     if corpus.validation or corpus.test:

@@ -9,7 +9,8 @@ from clearhead.data.pair import Pair
 QUOTES = {"en": ('"', '"'), "de": ("„", "“"), "fr": ("« ", " »")}
 ANY_QUOTE = re.compile(r'[«»„“”‟"]')
 QUOTED = re.compile(r'[«»„“”‟"]\s*([^«»„“”‟"]+?)\s*[«»„“”‟"]')
-# French sets a space before these marks, unless more text follows at once, as in 12:30 or in an address.
+# French sets a space before these marks, unless more text follows at once, as in 12:30 or in an address. The
+# mark comes first, so that the search skips to it; the lookbehind then checks what precedes it.
 FRENCH_MARK = re.compile(r'[?!;:](?<=[^\s?!;:«"(].)(?=[\s»"?!]|$)')
 FINAL = ".?!…"
 CLOSING = "\"'’”“»)‟ "

@@ -24,7 +24,7 @@ NORMALIZER = normalizers.Sequence(
 
 def normalize(text: str) -> str:
     """The text in NFC, without invisible characters, with single spaces and none at the ends."""
-    # Of printable text, only spaces are whitespace, and no character is invisible.
+    # Printable text has no whitespace but spaces, and none of the characters that are removed.
     if text.isprintable() and "  " not in text and is_normalized("NFC", text):
         return text.strip()
     return NORMALIZER.normalize_str(without_surrogates(text))
