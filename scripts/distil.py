@@ -14,8 +14,8 @@ For each direction, such as en-de, OUT gets `en-de.tsv.xz`, the sentences that h
 translate together: each token is chosen by the mean of their probabilities.
 
 Several processes can share a GPU: `--direction` translates one direction, `--share 2/3` the second third of
-each; the process with the first share waits for the others. Work done is kept in OUT/parts: after
-`--minutes`, when pairs of all lengths are in OUT, or if it was killed, run it again.
+each, without joining the parts. Work done is kept in OUT/parts: after all shares, after `--minutes`, when pairs
+of all lengths are in OUT, or if a process was killed, run it again without a share.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the translated pairs")
     parser.add_argument("--direction", action="append", help="such as en-de; default: all")
     parser.add_argument(
-        "--share", type=share, default=(1, 1), help="such as 2/3: the second third of the work"
+        "--share", type=share, default=(1, 1), help="such as 2/3: the second third of the parts"
     )
     parser.add_argument("--beam", type=int, default=4)
     parser.add_argument("--most", type=int, help="sentences of each direction, to try it out")
@@ -69,6 +69,7 @@ def main() -> None:
     sentences, references = training_sentences(options.teachers[0])
     model = load_ensemble(options.teachers, options.device)
     (options.out / "parts").mkdir(parents=True, exist_ok=True)
+    unfinished = []
     for direction in model.directions:
         if options.direction and str(direction) not in options.direction:
             continue
@@ -80,13 +81,14 @@ def main() -> None:
         for file, part in parts[number - 1 :: count]:
             if time.monotonic() < deadline:
                 distil(model, direction, part, references[direction], options.beam, file)
-        if number > 1:
+        if count > 1:
             continue
-        while not all(file.exists() for file, _ in parts) and time.monotonic() < deadline:
-            time.sleep(1)
         join(direction, options.out, references[direction], [file for file, _ in parts if file.exists()])
         if not all(file.exists() for file, _ in parts):
-            sys.exit(f"{direction}: stopped after {options.minutes:g} minutes; run it again to go on")
+            unfinished.append(str(direction))
+    if unfinished:
+        names = ", ".join(unfinished)
+        sys.exit(f"{names}: stopped after {options.minutes:g} minutes; run it again to go on")
 
 
 def share(text: str) -> tuple[int, int]:

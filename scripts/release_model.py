@@ -39,6 +39,9 @@ from clearhead.tasks.zoo import BUILT_IN
 from clearhead.text.languages import NAMES
 from clearhead.training.averaging import average_weights
 
+TEACHER = Path(__file__).parents[1] / "recipes/translation/en-de-fr-teacher.toml"
+# Part of the paths of files with the teachers' translations.
+DISTILLED = "distilled"
 TEMPLATE = Path(__file__).with_name("release_model.md")
 MAX_BYTES = 14_000_000
 AVERAGE = "average"
@@ -110,12 +113,14 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=BUILT_IN["en-de-fr"], help="folder of the model; default: in the package"
     )
+    parser.add_argument("--note", default="", help="a sentence for the card on how the model was trained")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         runs = [*options.runs, *average(options.runs, Path(temporary))]
         model = Path(temporary) / "en-de-fr"
-        build(best(runs, options.device) if len(runs) > 1 else runs[0], model, options.device)
+        chosen = best(runs, options.device) if len(runs) > 1 else runs[0]
+        build(chosen, model, options.device, options.note)
         if (size := folder_size(model)) > MAX_BYTES:
             sys.exit(f"{size:,} bytes; a built-in model may have {MAX_BYTES:,}")
         shutil.rmtree(options.out, ignore_errors=True)
@@ -150,7 +155,7 @@ def best(runs: Sequence[Path], device: str) -> Path:
     return max(runs, key=found.__getitem__)
 
 
-def build(run: Path, out: Path, device: str) -> None:
+def build(run: Path, out: Path, device: str, note: str) -> None:
     """Write the quantized model with its test sentences, scores and card."""
     recipe = read_settings(TranslationRecipe, run / SETTINGS)
     directions = recipe.data.directions
@@ -170,7 +175,7 @@ def build(run: Path, out: Path, device: str) -> None:
         say(f"{direction}: {reports[-1].quantized.scores[0]}")
     measured = {str(report.direction): report.quantized.scores[0].value for report in reports}
     add_final(out, last_step(recipe, run), measured, TEST)
-    (out / CARD).write_text(card(recipe, run, out, quantized, reports), encoding="utf-8")
+    (out / CARD).write_text(card(recipe, run, out, quantized, reports, note), encoding="utf-8")
 
 
 def last_step(recipe: TranslationRecipe, run: Path) -> int:
@@ -220,6 +225,7 @@ def card(
     folder: Path,
     model: TranslationModel,
     reports: list[DirectionReport],
+    note: str,
 ) -> str:
     """The template, filled in."""
     data, shape = recipe.data, recipe.model
@@ -241,7 +247,7 @@ def card(
         phrases=phrases(reports),
         examples="\n\n".join(map(examples, reports)),
         data="\n".join(f"- {name}: {description(name)}" for name in files if name in SHIPPED),
-        teacher=teacher(recipe),
+        teacher=teacher(recipe) + (f"{note}\n\n" if note else ""),
         norm=shape.norm_position,
         width=shape.width,
         ffn_width=shape.ffn_width,
@@ -278,21 +284,21 @@ def phrases(reports: list[DirectionReport]) -> str:
 
 
 def teacher(recipe: TranslationRecipe) -> str:
-    """What the model learned from, if it had a teacher."""
-    initialized = (
-        "Its weights were initialized from an earlier version.\n\n" if recipe.training.init_from else ""
-    )
-    if not recipe.training.distillation:
-        return initialized
-    folder = Path(recipe.training.distillation.teacher)
-    shape = read_settings(TranslationRecipe, folder / SETTINGS).model
-    layers = f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers"
-    return (
-        f"Two teachers of width {shape.width} with {layers}, trained on the same pairs with\n"
-        "different seeds, together translated all training sentences in all directions (Kim and Rush\n"
-        "2016). The model learned from these translations beside the human ones, and from the\n"
-        f"probabilities of one teacher at each token.\n\n{initialized}"
-    )
+    """What the model learned from, if it had teachers, and where it started."""
+    text = ""
+    if any(DISTILLED in str(file) for corpus in recipe.data.corpora for file in corpus.train):
+        shape = read_settings(TranslationRecipe, TEACHER).model
+        layers = f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers"
+        tokens = ", and from the\nprobabilities of one teacher at each token"
+        text = (
+            f"Two teachers of width {shape.width} with {layers}, trained on the same pairs with\n"
+            "different seeds, translated the training sentences together. Where people had translated a\n"
+            "sentence, the hypothesis closest to theirs was kept (Kim and Rush 2016). The model learned\n"
+            f"from these translations beside the human ones{tokens if recipe.training.distillation else ''}.\n\n"
+        )
+    if recipe.training.init_from:
+        text += "Its weights were initialized from an earlier version.\n\n"
+    return text
 
 
 def lengths(reports: list[DirectionReport]) -> str:
