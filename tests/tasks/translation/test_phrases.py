@@ -10,7 +10,7 @@ from clearhead.data.datasets import SHIPPED, shipped_file
 from clearhead.tasks.translation.directions import Direction
 from clearhead.text.normalize import normalize
 
-RIGHT = {"en-de": 197, "de-en": 199, "en-fr": 197, "fr-en": 194}
+RIGHT = {"en-de": 197, "de-en": 197, "en-fr": 198, "fr-en": 193}
 """Of 200, by the model in the package."""
 DIRECTIONS = [Direction(*name.split("-")) for name in RIGHT]
 
