@@ -290,11 +290,12 @@ def teacher(recipe: TranslationRecipe) -> str:
         shape = read_settings(TranslationRecipe, TEACHER).model
         layers = f"{shape.encoder_layers} encoder and {shape.decoder_layers} decoder layers"
         tokens = ", and from the\nprobabilities of one teacher at each token"
+        beside = f"the human ones{tokens if recipe.training.distillation else ''}"
         text = (
             f"Two teachers of width {shape.width} with {layers}, trained on the same pairs with\n"
             "different seeds, translated the training sentences together. Where people had translated a\n"
             "sentence, the hypothesis closest to theirs was kept (Kim and Rush 2016). The model learned\n"
-            f"from these translations beside the human ones{tokens if recipe.training.distillation else ''}.\n\n"
+            f"from these translations beside {beside}.\n\n"
         )
     if recipe.training.init_from:
         text += "Its weights were initialized from an earlier version.\n\n"
