@@ -198,7 +198,7 @@ def english_sentences(count: int) -> list[str]:
 
 
 def validation(device: torch.device, count: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Seconds to translate sentences as validation does, with slots and graphs made anew, and by other ways."""
+    """Seconds to translate sentences as validation does, with slots made anew, and by other ways."""
     with tempfile.TemporaryDirectory() as temporary:
         make_model(Path(temporary), VOCABULARY[device.type], SMALL if device.type == "cpu" else {})
         base = clearhead.load(temporary, device=device.type)

@@ -14,8 +14,8 @@ For each direction, such as en-de, OUT gets `en-de.tsv.xz`, the sentences that h
 translate together: each token is chosen by the mean of their probabilities.
 
 Several processes can share a GPU: `--direction` translates one direction, `--share 2/3` the second third of
-each, without joining the parts. Work done is kept in OUT/parts: run it again without a share after all shares,
-after `--minutes`, when pairs of all lengths are in OUT, or if a process was killed.
+each, without joining the parts. Work done is kept in OUT/parts: run it again without a share after all shares
+or after `--minutes`, when pairs of all lengths are in OUT, or if a process was killed.
 """
 
 import argparse
