@@ -6,6 +6,7 @@ a few rows of it at once.
 
 # Triton compiles these functions itself; its types describe neither launches nor constants.
 # pyright: reportMissingImports=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportGeneralTypeIssues=false
 
 import triton
 import triton.language as tl
