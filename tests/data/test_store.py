@@ -85,12 +85,22 @@ def test_targets_that_split_text_differently_are_encoded_by_their_own_tokenizer(
     assert (source.tolist(), target.tolist()) == (list(b"ab"), list(b"AB"))
 
 
-def test_building_a_store_leaves_the_garbage_collector_as_it_was(tmp_path):
-    stored(tmp_path, part="one")
-    assert gc.isenabled()
-    with pytest.raises(DataError):
-        stored(tmp_path, [Pair("", "")], part="none")
-    assert gc.isenabled()
+@pytest.mark.parametrize("enabled", [True, False])
+def test_building_a_store_leaves_the_garbage_collector_as_it_was(tmp_path, enabled):
+    def read():
+        assert not gc.isenabled()
+        yield Pair("one", "eins")
+
+    if not enabled:
+        gc.disable()
+    try:
+        stored(tmp_path, read(), part="one")
+        assert gc.isenabled() is enabled
+        with pytest.raises(DataError):
+            stored(tmp_path, [Pair("", "")], part="none")
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
 
 
 def test_gathered_rows_equal_single_rows(tmp_path):

@@ -14,11 +14,12 @@ from safetensors.torch import load_file
 
 import clearhead
 from clearhead.checkpoint import CARD, SETTINGS, WEIGHTS, save_weights
-from clearhead.config import read_toml
+from clearhead.config import read_settings, read_toml
 from clearhead.data.sources.corpus import Pair
 from clearhead.evaluation.bleu import bleu
 from clearhead.tasks.language.data import TextCorpus
 from clearhead.tasks.language.recipe import TextConfig
+from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.zoo import BUILT_IN, built_in
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +72,19 @@ def test_the_best_of_several_runs_is_released_or_their_average(multilingual_mode
     assert not (mean / "metrics.jsonl").exists(), "the metrics are those of one run"
     assert release["best"]([*runs, mean], "cpu") == mean
     assert capsys.readouterr().out.count("validation BLEU") == 3
+
+
+def test_the_card_says_what_the_model_learned_from(multilingual_model):
+    release = runpy.run_path(str(ROOT / "scripts" / "release_model.py"))
+    recipe = read_settings(TranslationRecipe, ROOT / "recipes/translation/en-de-fr.toml")
+    assert "Two teachers of width 512 with 6 encoder and 3 decoder layers" in release["teacher"](recipe)
+    assert "probabilities" not in release["teacher"](recipe)
+    taught = {"distillation": {"teacher": "runs/en-de-fr-teacher"}, "init_from": "earlier"}
+    recipe = recipe.model_copy(update={"training": recipe.training.model_copy(update=taught)})
+    assert "from the\nprobabilities of one teacher" in release["teacher"](recipe)
+    assert "initialized from an earlier version" in release["teacher"](recipe)
+    own = read_settings(TranslationRecipe, multilingual_model / SETTINGS)
+    assert release["teacher"](own) == ""
 
 
 def test_the_demo_shows_sentences_of_every_direction(packed, monkeypatch, capsys):

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from distil import Ensemble, choose, distil, join, load_ensemble, overlap, plan
+from distil import Ensemble, choose, distil, join, load_ensemble, main, overlap, plan
 
 from clearhead.layers.layout import Padded
 from clearhead.models.translator import Translator, TranslatorConfig
@@ -85,3 +85,11 @@ def test_shares_of_the_work_give_every_sentence_once(number_model, tmp_path, mon
     found = [line.split("\t")[0] for line in text.splitlines()]
     assert found[:2] == ["one", "two"]
     assert sorted(found) == sorted(sources)
+
+
+def test_without_time_all_directions_are_joined_and_named(multilingual_model, tmp_path, monkeypatch):
+    command = ["distil.py", str(multilingual_model), "--out", str(tmp_path), "--minutes", "0"]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit, match=r"^(\w\w-\w\w, ){3}\w\w-\w\w: stopped after 0 minutes"):
+        main()
+    assert len(list(tmp_path.glob("*.new.tsv.xz"))) == 4
