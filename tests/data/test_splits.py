@@ -41,12 +41,15 @@ def test_the_parts_share_no_sentence_and_have_the_requested_sizes():
     assert sum(map(len, sentences)) == len(set().union(*sentences)) == 1000
 
 
-def test_a_corpus_to_train_on_only_is_read_until_some_pairs_are_known_to_be_left():
-    rest = iter([Pair(f"sentence {number}", "Satz") for number in range(3000)])
+def test_a_corpus_that_holds_nothing_out_is_not_read_and_may_have_only_pairs_held_out_elsewhere():
+    rest = iter(PAIRS)
     splits = hold_out([UnsplitCorpus(PAIRS, LANGUAGES, 40, 30), UnsplitCorpus(rest, LANGUAGES, 0, 0)])
-    assert len(list(rest)) == 3000 - 2 * (40 + 30) - 1
-    again = [UnsplitCorpus(PAIRS, LANGUAGES, 40, 30), UnsplitCorpus(PAIRS[:5], LANGUAGES, 0, 0)]
-    assert splits == hold_out(again)
+    assert len(list(rest)) == len(PAIRS)
+    one = next(pair for pair in PAIRS if splits[0].part(pair) == "test")
+    assert splits[1].part(one) is None
+    assert splits == hold_out(
+        [UnsplitCorpus(PAIRS, LANGUAGES, 40, 30), UnsplitCorpus([one], LANGUAGES, 0, 0)]
+    )
 
 
 def test_every_pair_has_exactly_one_part():

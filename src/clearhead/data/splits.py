@@ -84,12 +84,12 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
     """The split of each corpus, found in one pass; memory grows only with the number of pairs held out.
 
     A corpus tests on the lowest hashes of its keys, and validates on the next that no corpus tests on. A key
-    with more pairs than requested is skipped, because training would lose all of them. Of a corpus that holds
-    nothing out, only the first pairs are read.
+    with more pairs than requested is skipped, because training would lose all of them. A corpus that
+    holds nothing out is not read.
     """
     # Twice the requested number, so that some can be skipped.
     most = 2 * sum(corpus.validation + corpus.test for corpus in corpora) + 1
-    lowest = [(one, *_lowest(_hashes(one, seed, most), most)) for one in corpora]
+    lowest = [(one, *_lowest(_hashes(one, seed), most)) for one in corpora]
     tests = [_first(keys, counts, corpus.test) for corpus, keys, counts, _ in lowest]
     tested = np.unique(np.concatenate(tests))
     validations = []
@@ -102,9 +102,9 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
         held_out[corpus.key_language] = known.union(*(keys.tolist() for keys in own))
     splits = []
     for (corpus, keys, _, total), validation, test in zip(lowest, validations, tests, strict=True):
-        # A small sample of another run's pairs, from which nothing is held out, may be empty.
-        is_empty_sample = not (total or corpus.validation or corpus.test)
-        if not is_empty_sample and held_out[corpus.key_language].issuperset(keys.tolist()):
+        # Of a corpus that holds nothing out, such as a small sample of another run, none need be left.
+        holds_out = corpus.validation or corpus.test
+        if holds_out and held_out[corpus.key_language].issuperset(keys.tolist()):
             which = f"{'-'.join(corpus.languages)}: " if len(corpora) > 1 else ""
             raise DataError(
                 f"{which}{counted(corpus.validation, 'pair')} for validation and {corpus.test:,} for testing "
@@ -117,19 +117,11 @@ def hold_out(corpora: Sequence[UnsplitCorpus], seed: int = 0) -> list[Split]:
     return splits
 
 
-def _hashes(corpus: UnsplitCorpus, seed: int, most: int) -> Iterator[int]:
-    """The hashes of all keys, or up to `most` distinct ones if the corpus holds nothing out.
-
-    Fewer than `most` keys are held out in total, so these prove that some are left to train on.
-    """
-    hashes = (_hash(pair[corpus.key_side], seed) for pair in corpus.pairs)
+def _hashes(corpus: UnsplitCorpus, seed: int) -> Iterator[int]:
+    """The hashes of all keys; none if nothing is held out of the corpus, which is not read then."""
     if corpus.validation or corpus.test:
-        yield from hashes
-        return
-    seen = set[int]()
-    while len(seen) < most and (key := next(hashes, None)) is not None:
-        seen.add(key)
-        yield key
+        for pair in corpus.pairs:
+            yield _hash(pair[corpus.key_side], seed)
 
 
 def _lowest(hashes: Iterator[int], most: int) -> tuple[Keys, NDArray[np.int64], int]:

@@ -124,7 +124,9 @@ def seconds_per_step(
 ) -> float:
     """The time of a training step of a recipe on this machine; compiling, which pays later, is left out."""
     model = MODELS[recipe.model.kind](recipe.model, recipe.tokenizer.vocabulary)
-    trainer = Trainer(model, loss, recipe.training.model_copy(update={"compile": "off"}).resolved(False))
+    # A short run has fewer steps than are measured.
+    changes = {"compile": "off", "steps": max(recipe.training.steps, 1 + TRIAL_STEPS)}
+    trainer = Trainer(model, loss, recipe.training.model_copy(update=changes).resolved(False))
     steps = trainer.steps(repeat(batch))
     next(steps)
     trainer.synchronize()

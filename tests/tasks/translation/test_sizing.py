@@ -310,6 +310,13 @@ def test_the_speed_of_a_model_is_measured_by_training_it(changes, tmp_path):
     assert 0 < fitted.recipe.training.steps <= budget.max_steps
 
 
+def test_the_speed_of_a_run_of_two_steps_is_measured_too(tmp_path):
+    fitted = fit(
+        [write(tmp_path / "a.en-fr.tsv", 100)], None, ["training.init_from=en-fr", "training.steps=2"]
+    )
+    assert fitted.seconds(torch.device("cpu")) > 0
+
+
 def test_the_time_of_fine_tuning_is_that_of_its_steps_and_its_table(tmp_path, monkeypatch):
     """By a clock on which a step takes 2 s, and a character of a translation 1 ms."""
     now, characters = [0.0], []

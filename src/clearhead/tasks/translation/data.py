@@ -41,7 +41,7 @@ class Corpus:
     _held: dict[int, HeldOut] = field(default_factory=dict, init=False, repr=False)
 
     def split(self) -> None:
-        """Chooses the held-out pairs; reads the files they come from, and the start of the others."""
+        """Chooses the held-out pairs, which reads the files that they come from."""
         if self._holds_out:
             _ = self._splits
 
