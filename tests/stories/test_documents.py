@@ -112,3 +112,9 @@ def test_text_from_right_to_left_and_other_scripts_keep_their_structure(translat
     assert [one[:3] for one in blocks(document.text)] == [one[:3] for one in blocks(text)]
     for item in ("2024", "12:30", "https://x.example"):
         assert item in document.text
+
+
+def test_a_marked_sentence_keeps_its_hard_break(translators):
+    document = translators["en-de"].translate_document("The cat is black.\\\nThe dog sleeps.\n", mark=1.01)
+    first, second = document.sentences
+    assert document.text == f"⟪{first.text.removesuffix(chr(92))}⟫\\\n⟪{second.text}⟫\n"

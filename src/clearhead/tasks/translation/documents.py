@@ -209,8 +209,11 @@ class DocumentTranslator:
         return Document("".join(rendered), tuple(paragraphs))
 
     def _shown(self, sentence: Sentence) -> str:
-        doubtful = self.mark is not None and sentence.confidence < self.mark
-        return MARKED.format(sentence.text) if doubtful else sentence.text
+        if self.mark is None or sentence.confidence >= self.mark:
+            return sentence.text
+        # A backslash at the end of a line is a hard break in Markdown.
+        text = sentence.text.removesuffix("\\")
+        return MARKED.format(text) + sentence.text[len(text) :]
 
     def _translated(self, units: Sequence[_Unit]) -> list[Sentence]:
         """The translation of each sentence; sentences that occur twice are translated once."""
