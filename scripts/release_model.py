@@ -162,6 +162,8 @@ def build(run: Path, out: Path, device: str, note: str) -> None:
     export_int8(run, out)
     # A run names its files by absolute paths; in the package, they start from the project's folder.
     settings = (out / SETTINGS).read_text(encoding="utf-8").replace(f'"{Path.cwd()}/', '"')
+    # The folder of an earlier version is where this one will be.
+    settings = re.sub(r"^init_from = .*\n", "", settings, flags=re.MULTILINE)
     (out / SETTINGS).write_text(settings, encoding="utf-8")
     for direction in directions:
         name = file_name("test", direction, directions)
