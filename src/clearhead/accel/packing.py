@@ -1,5 +1,6 @@
 """Copies of models with the layers that decode fastest."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, Generic, TypeVar
@@ -90,17 +91,17 @@ def packed_copy(model: M, readout: Tensor) -> M:
     if onednn.is_faster() and readout.device.type == "cpu" and readout.dtype == torch.float32:
         return _onednn_copy(model, readout)
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    blocks = {id(linear): block for linear in linears if (block := _block(linear))}
+    unpacked = [linear.weight for linear in linears if not _block(linear)]
     stored_by_column = {
         id(matrix): nn.Parameter(by_column(matrix), matrix.requires_grad)
-        for matrix in [readout, *(linear.weight for linear in linears if id(linear) not in blocks)]
+        for matrix in [readout, *unpacked]
         if enabled() and matrix.device.type == "cpu" and matrix.shape[0] >= matrix.shape[1]
     }
-    if not blocks and not stored_by_column:
+    if len(unpacked) == len(linears) and not stored_by_column:
         return model
 
     def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module | None:
-        return PackedLinear(linear, blocks[id(linear)]) if id(linear) in blocks else None
+        return PackedLinear(linear, block) if (block := _block(linear)) else None
 
     return _copy(model, packed, stored_by_column)
 
@@ -138,16 +139,22 @@ def _onednn_copy(model: M, readout: Tensor) -> M:
 @torch.no_grad()
 def bf16_copy(model: M, readout: Tensor) -> M:
     """A copy whose weights are bfloat16; on a GPU, with layers for products of few rows."""
-    narrow = deepcopy(model).to(torch.bfloat16)
-    if not kernels.supports_decoding(readout):
-        return narrow
+    tensors = [tensor for tensor in [*model.parameters(), *model.buffers()] if tensor.is_floating_point()]
+    on_gpu = kernels.supports_decoding(readout)
 
-    def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module:
+    def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module | None:
+        if not on_gpu:
+            return None
         if sizes := getattr(linear, "sizes", None):
             return PackedProjections(linear, sizes, DecodingLinear)
         return DecodingLinear(linear.weight, linear.bias)
 
-    return _copy(narrow, packed)
+    return _copy(model, packed, {id(tensor): _in_bf16(tensor) for tensor in tensors})
+
+
+def _in_bf16(tensor: Tensor) -> Tensor:
+    narrow = tensor.to(torch.bfloat16)
+    return nn.Parameter(narrow, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else narrow
 
 
 COPIES: dict[str, Callable[[Any, Tensor], Any]] = {"fp32": packed_copy, "int8": int8_copy, "bf16": bf16_copy}
@@ -179,10 +186,13 @@ def _copy(
     """A copy that shares all tensors but the replaced ones, with packed linear layers where there are any."""
     # Found in the memo, a tensor is taken as it is.
     shared = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
-    copy = deepcopy(model, {**shared, **(replaced or {})})
-    for module, original in zip(list(copy.modules()), list(model.modules()), strict=True):
-        for name, linear in original.named_children():
-            if isinstance(linear, nn.Linear) and (new := packed(linear, original)) is not None:
+    # Each module has a dozen empty dictionaries for hooks, which would take deepcopy most of its time.
+    fields = [value for module in model.modules() for value in vars(module).values()]
+    empty = {id(value): type(value)() for value in fields if type(value) in (dict, OrderedDict) and not value}
+    copy = deepcopy(model, {**shared, **empty, **(replaced or {})})
+    for module in list(copy.modules()):
+        for name, linear in list(module.named_children()):
+            if isinstance(linear, nn.Linear) and (new := packed(linear, module)) is not None:
                 setattr(module, name, new)
     return copy
 
