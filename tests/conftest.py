@@ -1,5 +1,6 @@
 """Shared by all tests: one thread, checked shapes, a separate cache, and small trained models."""
 
+import gc
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -58,6 +59,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLEARHEAD_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture
+def without_garbage_collection() -> Iterator[None]:
+    """Only the last reference frees an object."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -20,5 +20,5 @@ def test_each_call_advances_the_state_once(device):
     def undo() -> None:
         position.sub_(1)
 
-    graphed = GraphedStep(step, undo, torch.device(device))
-    assert [graphed().item() for _ in range(3)] == [10, 20, 30]
+    graphed = GraphedStep(torch.device(device))
+    assert [graphed(step, undo).item() for _ in range(3)] == [10, 20, 30]

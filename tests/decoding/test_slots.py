@@ -1,5 +1,6 @@
 """Searching in slots gives what greedy and beam search give, whatever the order, beam and number of slots."""
 
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -95,6 +96,18 @@ def test_slots_are_kept_for_later_texts_and_see_new_weights(device):
     model.readout_bias[EOS] = 100.0
     ended = search_all_in_slots(engine, sources, [12] * 3, 4, 0.6)
     assert [one.tokens for (one,) in ended] == [[], [], []]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@torch.inference_mode()
+def test_a_search_is_freed_with_its_engine(device, without_garbage_collection):
+    engine = SlotEngine(model_of(device))
+    for _ in range(3):
+        search_all_in_slots(engine, sources_of(3), [12] * 3, 2, 0.6)
+    [search] = map(weakref.ref, engine.kept.values())
+    assert search().kept
+    del engine
+    assert search() is None
 
 
 def test_old_searches_are_dropped():

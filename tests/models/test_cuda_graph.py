@@ -1,5 +1,7 @@
 """Steps over static caches, as CUDA graphs need them, equal steps over growing caches."""
 
+import weakref
+
 import pytest
 import torch
 
@@ -78,6 +80,18 @@ def test_concurrent_texts_have_their_own_slots_and_later_ones_reuse_them(device)
     slots = {id(state.slot) for state in states}
     del states, state
     assert id(graphed.start(texts[:1, :4]).slot) in slots
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@torch.no_grad()
+def test_slots_are_freed_with_their_engine(device, without_garbage_collection):
+    graphed = CudaGraphGPT(model_of(device))
+    tokens = torch.zeros(1, 3, dtype=torch.long, device=device)
+    state = graphed.start(tokens)
+    graphed.step(tokens[:, 0], state)
+    slot = weakref.ref(state.slot)
+    del state, graphed
+    assert slot() is None
 
 
 @torch.no_grad()

@@ -9,19 +9,20 @@ import torch
 from torch import Tensor
 
 # Runs before a recording, on a side stream as torch requires: kernels are compiled and chosen in them.
-WARM_UP = 3
+# Decoding is recorded often, each time for few steps, and needs only one.
+WARM_UP, DECODING_WARM_UP = 3, 1
 
 T = TypeVar("T")
 
 
 def record(
-    step: Callable[[], T], undo: Callable[[], None], device: torch.device
+    step: Callable[[], T], undo: Callable[[], None], device: torch.device, warm_up: int = WARM_UP
 ) -> tuple[torch.cuda.CUDAGraph, T]:
     """A graph of one step and the result that each replay overwrites; `undo` follows each warm-up run."""
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
-        for _ in range(WARM_UP):
+        for _ in range(warm_up):
             step()
             undo()
     torch.cuda.current_stream(device).wait_stream(side)
@@ -32,18 +33,22 @@ def record(
 
 
 class GraphedStep:
-    """A step without arguments: plain on a CPU, recorded at its first call on a GPU."""
+    """A step of decoding, without arguments: plain on a CPU, recorded at its first call on a GPU.
 
-    def __init__(self, step: Callable[[], Tensor], undo: Callable[[], None], device: torch.device):
-        self._step, self._undo, self._device = step, undo, device
+    Each call is given the step, which is not kept: a step is a method of the object that holds its graph, and
+    an object that holds itself would keep its GPU memory until garbage is collected.
+    """
+
+    def __init__(self, device: torch.device):
+        self._device = device
         self._recorded: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
 
-    def __call__(self) -> Tensor:
-        """The result, which is valid until the next call."""
+    def __call__(self, step: Callable[[], Tensor], undo: Callable[[], None] = lambda: None) -> Tensor:
+        """The result, which is valid until the next call; `undo` follows each run before the recording."""
         if self._device.type == "cpu":
-            return self._step()
+            return step()
         if self._recorded is None:
-            self._recorded = record(self._step, self._undo, self._device)
+            self._recorded = record(step, undo, self._device, DECODING_WARM_UP)
         graph, result = self._recorded
         graph.replay()
         return result

@@ -86,7 +86,7 @@ class SlotSearch:
             )
         self.kept: dict[Any, Any] = {}
         """A cache for the code that fills the slots, such as CUDA graphs by size."""
-        self._graphed = GraphedStep(self._advance, lambda: None, device)
+        self._graphed = GraphedStep(device)
 
     def fill(self, slots: Int[Tensor, " filled"], limits: Int[Tensor, " filled"]) -> None:
         """Starts a new sentence in each of these slots; their sources are in the state already."""
@@ -104,7 +104,7 @@ class SlotSearch:
 
     def advance(self) -> None:
         """One step of all slots; those that do not run stay as they are."""
-        self._graphed()
+        self._graphed(self._advance)
 
     def finished(self, slots: Int[Tensor, " finished"]) -> "Finished":
         """The results of slots that no longer run; the slots are free for other sentences."""

@@ -42,7 +42,7 @@ class GraphSlot:
             own = torch.arange(rows, device=device)[:, None].expand(-1, capacity)
         lookup = Lookup(own, self.padding, self.lengths)
         self.caches = [SlotKVCache(*both, lookup) for both in zip(keys, values, strict=True)]
-        self._graphed = GraphedStep(self._advance, self._retreat, device)
+        self._graphed = GraphedStep(device)
 
     @property
     def mask(self) -> Mask:
@@ -54,7 +54,7 @@ class GraphSlot:
     def step(self, tokens: Rows) -> Logits:
         """The logits after these tokens, valid until the next step."""
         self.tokens.copy_(tokens)
-        return self._graphed()
+        return self._graphed(self._advance, self._retreat)
 
     def _advance(self) -> Logits:
         logits = self.model.step(self.tokens, self)

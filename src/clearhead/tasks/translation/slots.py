@@ -81,45 +81,46 @@ def _prefill(engine: SlotEngine, search: SlotSearch, table: Tensor, slots: list[
         if len(given) <= SMALL:
             missing = min(_power_of_two(len(given)), search.state.slots) - len(given)
             given = torch.cat([given, given[-1:].expand(missing, -1)])
-        _prefill_of(engine, search, len(given), width)(given)
+        _prefill_of(search, len(given), width)(engine, search, given)
 
 
 class Prefill:
     """Encodes sources of one padded length and starts their searches; a CUDA graph from call two on."""
 
-    def __init__(self, engine: SlotEngine, search: SlotSearch, count: int, width: int):
-        self._engine, self._search, self._calls = engine, search, 0
-        device = engine.readout_weight.device
+    def __init__(self, count: int, width: int, device: torch.device):
+        self._calls = 0
         with torch.inference_mode(False):
             self._given = torch.zeros(count, 3 + width, dtype=torch.long, device=device)
-        self._graphed = GraphedStep(self._run, lambda: None, device)
+        self._graphed = GraphedStep(device)
 
-    def __call__(self, given: Tensor) -> None:
+    def __call__(self, engine: SlotEngine, search: SlotSearch, given: Tensor) -> None:
         """Starts sentences: each row holds slot, maximum length, source length and source tokens."""
         self._given.copy_(given)
         self._calls += 1
+        run = partial(self._run, engine, search)
         if self._calls == 1:
-            self._run()
+            run()
         else:
-            self._graphed()
+            self._graphed(run)
 
-    def _run(self) -> Tensor:
+    def _run(self, engine: SlotEngine, search: SlotSearch) -> Tensor:
         (slots, limits, lengths), source = self._given[:, :3].unbind(1), self._given[:, 3:]
-        started = self._engine.start(source, lengths)
-        self._search.state.fill(slots, started.source.blocks, lengths)  # pyright: ignore
-        self._search.fill(slots, limits)
-        return self._search.running
+        started = engine.start(source, lengths)
+        search.state.fill(slots, started.source.blocks, lengths)  # pyright: ignore
+        search.fill(slots, limits)
+        return search.running
 
 
-def _prefill_of(engine: SlotEngine, search: SlotSearch, count: int, width: int) -> Prefill:
+def _prefill_of(search: SlotSearch, count: int, width: int) -> Prefill:
     """A kept or new prefill of this size; only powers of two are kept, because other sizes rarely recur."""
     kept: dict[Any, Prefill] = search.kept
+    device = search.limits.device
     if count != _power_of_two(count):
-        return Prefill(engine, search, count, width)
+        return Prefill(count, width, device)
     if (count, width) not in kept:
         for oldest in list(kept)[: max(0, 1 + len(kept) - MAX_PREFILLS)]:
             del kept[oldest]
-        kept[count, width] = Prefill(engine, search, count, width)
+        kept[count, width] = Prefill(count, width, device)
     return kept[count, width]
 
 
@@ -132,7 +133,9 @@ def _searching(
     search = engine.kept.pop(key, None)
     if search is None:
         state = Slots(engine.model, slots, beam, capacity)
-        search = SlotSearch(engine.step, state, BOS, EOS, length_penalty)
+        # Not the engine's own step: an engine that holds itself would not be freed with its last reference.
+        step: Any = engine.model.step
+        search = SlotSearch(step, state, BOS, EOS, length_penalty)
     yield search
     # Not reached after an error: the slots may then hold unfinished sentences.
     engine.kept[key] = search
