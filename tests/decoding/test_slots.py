@@ -99,6 +99,28 @@ def test_slots_are_kept_for_later_texts_and_see_new_weights(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("merged", "fewer_at", "capacities"),
+    [(256, None, {32}), (16, None, {16, 32}), (256, 32, {8, 16, 32}), (0, None, {8, 16, 32})],
+)
+@torch.inference_mode()
+def test_short_and_long_sentences_are_searched_together_if_they_fit(
+    monkeypatch, device, merged, fewer_at, capacities
+):
+    model = model_of(device)
+    sources, limits = sources_of(12), [(3, 12, 25)[number % 3] for number in range(12)]
+    expected = search_all_in_slots(SlotEngine(model), sources, limits, 2, 0.6)
+    monkeypatch.setattr(translation_slots, "MIN_CAPACITY", 4)
+    monkeypatch.setattr(translation_slots, "MERGED_CAPACITY", merged)
+    slots = translation_slots._slots
+    monkeypatch.setattr(translation_slots, "_slots", lambda *args: 2 if args[3] == fewer_at else slots(*args))
+    engine = SlotEngine(model)
+    found = search_all_in_slots(engine, sources, limits, 2, 0.6)
+    assert [one.tokens for (one,) in found] == [one.tokens for (one,) in expected]
+    assert {capacity for _, _, capacity, _ in engine.kept} == capacities
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @torch.inference_mode()
 def test_a_search_is_freed_with_its_engine(device, without_garbage_collection):
     engine = SlotEngine(model_of(device))

@@ -22,6 +22,9 @@ from clearhead.text.tokenizer import BOS, EOS, PAD
 MAX_ROWS, MEMORY_SHARE = 8192, 0.4
 # Positions of the smallest slots; larger ones have a power of two times as many.
 MIN_CAPACITY = 64
+# Up to this capacity, sentences that need less are searched with those that need more, which saves steps;
+# kernels compute the same for all of these capacities.
+MERGED_CAPACITY = 256
 # Source tokens, padding included, that are encoded at a time.
 ENCODED = 65536
 # Lengths are padded to a multiple of this, so that there are few.
@@ -43,7 +46,7 @@ def search_all_in_slots(
     for number, (source, limit) in enumerate(zip(sources, limits, strict=True)):
         if source:
             groups.setdefault(_power_of_two(max(len(source) + 1, limit, MIN_CAPACITY)), []).append(number)
-    for capacity, numbers in groups.items():
+    for capacity, numbers in _merged(engine, groups, beam, length_penalty).items():
         # The longest come first, so that no long sentence is left alone at the end.
         numbers.sort(key=lambda number: len(sources[number]), reverse=True)
         table = _table([sources[number] for number in numbers], [limits[number] for number in numbers])
@@ -53,6 +56,18 @@ def search_all_in_slots(
         for number, one in zip(numbers, best, strict=True):
             found[number] = [one]
     return found
+
+
+def _merged(
+    engine: SlotEngine, groups: dict[int, list[int]], beam: int, length_penalty: float
+) -> dict[int, list[int]]:
+    """The sentences by capacity; those of small capacities join larger ones if as many slots fit there."""
+    merged = [capacity for capacity in groups if capacity <= MERGED_CAPACITY]
+    numbers = [number for capacity in merged for number in groups[capacity]]
+    slots = {_slots(engine, len(numbers), beam, capacity, length_penalty) for capacity in merged}
+    if len(merged) < 2 or len(slots) > 1:
+        return groups
+    return {max(merged): numbers, **{one: some for one, some in groups.items() if one not in merged}}
 
 
 def _table(sources: Sequence[list[int]], limits: Sequence[int]) -> Tensor:
