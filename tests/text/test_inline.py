@@ -31,6 +31,13 @@ ITEMS = [
     ("It is 12.5 km, 3 kg, open 9:00-17:30.", ["12.5 km", "3 kg", "9:00-17:30"]),
     ("It was -7 °C and 3.5 °C.", ["-7 °C", "3.5 °C"]),
     ("10 000 people and 123456 birds.", ["10 000", "123456"]),
+    ("Elle coûte 1 250,00 €, soit € 1 250,00.", ["1 250,00 €", "€ 1 250,00"]),
+    (
+        "Il y a 12 345,67 km², -1\u202f250\u202f% et 2 000, 3 000.",
+        ["12 345,67 km²", "-1\u202f250\u202f%", "2 000", "3 000"],
+    ),
+    ("Le film dure 2 h 15 min, le 3D 1h05min.", ["2 h 15 min", "3D", "1h05min"]),
+    ("Set $HOME/data/x.y for a 12B model in $HOME/data.", ["$HOME/data/x.y", "12B", "$HOME/data"]),
     ("He and/or she didn't; she's 100 % sure (not).", ["100 %"]),
 ]
 
@@ -49,6 +56,13 @@ def test_short_numbers_stay_visible():
     parts = find_parts("At 10:30 I had 3 dogs, the 2nd of them from 1990.")
     assert [(part.role, part.text) for part in parts] == [
         (Role.NUMBER, n) for n in ("10:30", "3", "2", "1990")
+    ]
+
+
+def test_french_times_stay_visible():
+    parts = find_parts("Ouvert de 9 h à 12h30, puis de 14\u202fh\u202f15 à 6 heures.")
+    assert [(part.role, part.text) for part in parts] == [
+        (Role.NUMBER, n) for n in ("9 h", "12h30", "14\u202fh\u202f15", "6")
     ]
 
 

@@ -52,6 +52,11 @@ _DOMAINS = "com org net edu gov io dev app info eu uk de fr at ch be nl es it ca
 _UNITS = ("km/h km² km kg kB KB MB GB TB kWh kW cm mm m² m³ m ml l mg g min Hz kHz MHz GHz dB °C °F").replace(
     " ", "|"
 )
+_GAP = "[ \u00a0\u202f]"
+_GROUPED = rf"\d{{1,3}}(?:{_GAP}\d{{3}}){{1,5}}(?:[.,]\d{{1,15}})?(?!\d)"
+"""A number with its thousands apart, as French writes it."""
+CLOCK = rf"\d{{1,2}}{_GAP}?h(?:{_GAP}?\d{{2}})?"
+"""A time of day, or hours, as French writes them."""
 _SYMBOLS = "\u2190-\u2bff\u3030\u303d\u3297\u3299©®™\U0001f000-\U0001faff"
 _ONE_EMOJI = (
     "[\U0001f1e6-\U0001f1ff]{2}|[0-9#*]\ufe0f?\u20e3"
@@ -92,7 +97,7 @@ _PARTS: list[tuple[str, Role, str]] = [
         r"(?<![\w%])%(?:\([A-Za-z_]\w{0,60}\)|\d{1,2}\$)?[-+#0]{0,3}\d{0,3}(?:\.\d{1,2})?"
         r"[sdifguxXcr@](?![A-Za-z])|%%",
     ),
-    ("variable", Role.ITEM, r"\$[A-Za-z_]\w{0,60}"),
+    ("variable", Role.ITEM, r"\$[A-Za-z_]\w{0,60}(?:/[\w.@+-]{0,80}\w){0,12}"),
     ("entity", Role.ITEM, r"&(?:[A-Za-z]{2,30}|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"),
     (
         "domain",
@@ -123,17 +128,19 @@ _PARTS: list[tuple[str, Role, str]] = [
     (
         "amount",
         Role.ITEM,
-        r"(?<![\w.,])[+-]?[$€£¥]\s?\d{1,15}(?:[.,]\d{1,15}){0,5}(?:\s?(?:[kKmM]\b|bn\b))?"
-        rf"|(?<![\w])[+-]?\d{{1,15}}(?:[.,]\d{{1,15}})?[ \u00a0]?(?:{_UNITS})(?!\w)"
-        r"|(?<![\w])[+-]?\d{1,15}(?:[.,:/'’-]\d{1,15}){1,6}(?:\s?[%‰€$£¥°])?(?![\d])"
-        r"|(?<![\w])\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,5}(?!\d)(?:[ \u00a0]?[%‰€$£¥°])?"
-        r"|(?<![\w])[+-]?\d{1,15}[ \u00a0]?[%‰€$£¥°]|(?<!\w)[+]\d[\d ()/-]{5,20}\d",
+        rf"(?<![\w.,])[+-]?[$€£¥]\s?(?:{_GROUPED}|\d{{1,15}}(?:[.,]\d{{1,15}}){{0,5}})"
+        r"(?:\s?(?:[kKmM]\b|bn\b))?"
+        rf"|(?<!\w)[+-]?(?:{_GROUPED}|\d{{1,15}}(?:[.,]\d{{1,15}})?){_GAP}?(?:{_UNITS})(?!\w)"
+        r"|(?<!\w)[+-]?\d{1,15}(?:[.,:/'’-]\d{1,15}){1,6}(?:\s?[%‰€$£¥°])?(?![\d])"
+        rf"|(?<!\w)[+-]?{_GROUPED}(?:{_GAP}?[%‰€$£¥°])?"
+        rf"|(?<!\w)\d{{1,3}}{_GAP}?h{_GAP}?\d{{1,2}}{_GAP}?min(?!\w)|(?<!\w){CLOCK}(?!\w)"
+        rf"|(?<!\w)[+-]?\d{{1,15}}{_GAP}?[%‰€$£¥°]|(?<!\w)[+]\d[\d ()/-]{{5,20}}\d",
     ),
     (
         "version",
         Role.ITEM,
         r"(?<!\w)(?:v\d{1,5}(?:\.\d{1,5}){0,5}|0x[0-9A-Fa-f]{1,16}"
-        r"|[A-Z]{1,8}-?\d{1,8}[A-Z0-9-]{0,10})(?!\w)",
+        r"|[A-Z]{1,8}-?\d{1,8}[A-Z0-9-]{0,10}|\d{1,8}[A-Z]{1,3})(?!\w)",
     ),
     ("digits", Role.NUMBER, r"\d{1,400}"),
     ("symbol", Role.POINT, r"[=_*~^|\\<>]{1,20}"),
@@ -143,7 +150,7 @@ _PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, _, pattern in 
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z][\w:-]*)")
 _JOINING = ("", "+", "-", "–", "/", ":")
 _NUMBERED = re.compile(r"\d{1,4}[.)]\s+")
-_TIME = re.compile(r"\d{1,2}:\d{2}")
+TIME = re.compile(rf"\d{{1,2}}:\d{{2}}|{CLOCK}")
 _LONG_NUMBER = 5
 """Digits of a number that a translator would spell in pieces."""
 
@@ -159,7 +166,7 @@ def find_parts(text: str) -> list[Part]:
         role = _ROLES[name]
         if role is Role.NUMBER and match.end() - match.start() >= _LONG_NUMBER:
             role = Role.ITEM
-        elif _TIME.fullmatch(match[0]):
+        elif TIME.fullmatch(match[0]):
             role = Role.NUMBER
         found.append(Part(role, match.start(), match.end(), match[0]))
         names.append(name)

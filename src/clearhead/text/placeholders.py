@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from clearhead.text.inline import Core, Part, Role
+from clearhead.text.inline import CLOCK, TIME, Core, Part, Role
 from clearhead.text.kinds import STAND_INS, UNK
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer
@@ -14,6 +14,7 @@ from clearhead.text.tokenizer import Tokenizer
 NAMES = ("Tom", "Paris", "Boston", "Jackson")
 NUMBERS = ("123", "2013", "1984", "300")
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
+_FRENCH_TIME = re.compile(rf"(?<!\w){CLOCK}(?!\w)")
 _STAND_IN = re.compile(f" ?[{STAND_INS[0]}-{STAND_INS[-1]}]")
 
 
@@ -55,10 +56,13 @@ class Written:
     def missing(self, target: str) -> list[Part]:
         """The items that a translation lacks."""
         lost = [part for one, part in zip(STAND_INS, self.hidden, strict=False) if one not in target]
-        digits = Counter(_NUMBER.findall(target))
+        digits = Counter([*_NUMBER.findall(target), *_FRENCH_TIME.findall(target)])
         for part in self.visible:
-            if part.role is Role.NUMBER and digits[part.text]:
-                digits[part.text] -= 1
+            # 7 h 30 may become 7:30.
+            time = ":".join(re.findall(r"\d+", part.text)) if TIME.fullmatch(part.text) else part.text
+            written = part.text if digits[part.text] else time
+            if part.role is Role.NUMBER and digits[written]:
+                digits[written] -= 1
             elif part.role is Role.NUMBER or part.text not in target:
                 lost.append(part)
         return lost
