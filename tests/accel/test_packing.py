@@ -1,11 +1,13 @@
 """Packed matrices compute the same products, in a copy that leaves the model alone."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
 
-from clearhead.accel import onednn
-from clearhead.accel.packing import UNPACK_FROM, Packed, PackedLinear, packed_copy
+from clearhead.accel import kernels, onednn
+from clearhead.accel.packing import UNPACK_FROM, Packed, PackedLinear, bf16_copy, packed_copy
 from clearhead.checkpoint import set_weights, weights
 from clearhead.layers.attention import AttentionConfig
 from clearhead.models import GPT, GPTConfig
@@ -90,3 +92,33 @@ def test_the_copy_follows_the_weights_of_the_model(model):
     torch.testing.assert_close(packed.current()(tokens), model(tokens))
     model.bfloat16()
     assert packed.current().readout_weight.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("inference", [True, False])
+def test_a_bf16_copy_leaves_the_model_as_it_was(monkeypatch, on_gpu, inference):
+    """Also one whose weights were made in inference mode."""
+    monkeypatch.setattr(kernels, "supports_decoding", lambda tensor: on_gpu)
+    with torch.inference_mode(inference):
+        model = GPT(WIDE.model_copy(update={"position": "sinusoidal"}), 50).eval()
+    before, kinds = deepcopy(model.state_dict()), [type(module) for module in model.modules()]
+    tokens = torch.randint(50, (2, 9))
+    with torch.inference_mode():
+        expected = deepcopy(model).to(torch.bfloat16)(tokens)
+        copy = bf16_copy(model, model.readout_weight)
+        assert torch.equal(copy(tokens), expected)
+        again = bf16_copy(copy, copy.readout_weight)
+        assert torch.equal(again(tokens), expected)
+    assert {tensor.dtype for tensor in [*copy.parameters(), *copy.buffers()]} == {torch.bfloat16}
+    assert copy.readout_weight is copy.embedding.weight
+    assert [type(module) for module in model.modules()] == kinds
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert {tensor.dtype for tensor in [*model.parameters(), *model.buffers()]} == {torch.float32}
+
+
+@pytest.mark.parametrize("make", [packed_copy, bf16_copy])
+def test_a_hook_of_the_model_is_not_one_of_its_copy(model, make):
+    copy = make(model, model.readout_weight)
+    model.register_forward_hook(lambda *_: pytest.fail("the copy shares hooks"))
+    with torch.no_grad():
+        copy(torch.randint(50, (2, 9)))

@@ -138,8 +138,12 @@ def _onednn_copy(model: M, readout: Tensor) -> M:
 @torch.inference_mode(False)
 @torch.no_grad()
 def bf16_copy(model: M, readout: Tensor) -> M:
-    """A copy whose weights are bfloat16; on a GPU, with layers for products of few rows."""
+    """A copy in bfloat16, which shares all tensors that are no other floats.
+
+    On a GPU, it has layers for products of few rows.
+    """
     tensors = [tensor for tensor in [*model.parameters(), *model.buffers()] if tensor.is_floating_point()]
+    others = {id(tensor): _in_bf16(tensor) for tensor in tensors if tensor.dtype != torch.bfloat16}
     on_gpu = kernels.supports_decoding(readout)
 
     def packed(linear: nn.Linear, parent: nn.Module) -> nn.Module | None:
@@ -149,7 +153,7 @@ def bf16_copy(model: M, readout: Tensor) -> M:
             return PackedProjections(linear, sizes, DecodingLinear)
         return DecodingLinear(linear.weight, linear.bias)
 
-    return _copy(model, packed, {id(tensor): _in_bf16(tensor) for tensor in tensors})
+    return _copy(model, packed, others)
 
 
 def _in_bf16(tensor: Tensor) -> Tensor:
