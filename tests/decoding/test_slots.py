@@ -100,24 +100,39 @@ def test_slots_are_kept_for_later_texts_and_see_new_weights(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
-    ("merged", "fewer_at", "capacities"),
-    [(256, None, {32}), (16, None, {16, 32}), (256, 32, {8, 16, 32}), (0, None, {8, 16, 32})],
+    ("merged", "overhead", "capacities"),
+    [(256, 1024, {32}), (16, 1024, {16, 32}), (256, 0, {16, 32}), (0, 1024, {8, 16, 32})],
 )
 @torch.inference_mode()
-def test_short_and_long_sentences_are_searched_together_if_they_fit(
-    monkeypatch, device, merged, fewer_at, capacities
+def test_short_and_long_sentences_are_searched_together_where_it_saves_time(
+    monkeypatch, device, merged, overhead, capacities
 ):
     model = model_of(device)
     sources, limits = sources_of(12), [(3, 12, 25)[number % 3] for number in range(12)]
     expected = search_all_in_slots(SlotEngine(model), sources, limits, 2, 0.6)
-    monkeypatch.setattr(translation_slots, "MIN_CAPACITY", 4)
+    monkeypatch.setattr(translation_slots, "MIN_CAPACITY", 8)
     monkeypatch.setattr(translation_slots, "MERGED_CAPACITY", merged)
-    slots = translation_slots._slots
-    monkeypatch.setattr(translation_slots, "_slots", lambda *args: 2 if args[3] == fewer_at else slots(*args))
+    monkeypatch.setattr(translation_slots, "OVERHEAD_ROWS", overhead)
     engine = SlotEngine(model)
     found = search_all_in_slots(engine, sources, limits, 2, 0.6)
     assert [one.tokens for (one,) in found] == [one.tokens for (one,) in expected]
     assert {capacity for _, _, capacity, _ in engine.kept} == capacities
+
+
+@pytest.mark.parametrize(("short", "joined"), [(8, True), (500, False)])
+def test_one_long_sentence_does_not_hold_many_short_ones(short, joined):
+    engine = SlotEngine(model_of("cpu"))
+    sources, limits = [[5, 6]] * (short + 1), [*([20] * short), 200]
+    groups = translation_slots._groups(engine, sources, limits, 5, 0.0)
+    assert groups == ({256: list(range(short + 1))} if joined else {64: list(range(short)), 256: [short]})
+
+
+@pytest.mark.accel
+def test_kernels_compute_the_same_for_all_capacities_that_are_joined():
+    pytest.importorskip("triton")
+    from clearhead.accel.kernels.cached_attention import SHORT
+
+    assert translation_slots.MERGED_CAPACITY <= SHORT
 
 
 @pytest.mark.parametrize("device", DEVICES)

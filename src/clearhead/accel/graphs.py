@@ -3,14 +3,16 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 # Runs before a recording, on a side stream as torch requires: kernels are compiled and chosen in them.
-# Decoding is recorded often, each time for few steps, and needs only one.
-WARM_UP, DECODING_WARM_UP = 3, 1
+WARM_UP = 3
+# Decoding is recorded often and replayed few times; the first run compiles all of its kernels.
+DECODING_WARM_UP = 1
 
 T = TypeVar("T")
 
@@ -19,7 +21,7 @@ def record(
     step: Callable[[], T], undo: Callable[[], None], device: torch.device, warm_up: int = WARM_UP
 ) -> tuple[torch.cuda.CUDAGraph, T]:
     """A graph of one step and the result that each replay overwrites; `undo` follows each warm-up run."""
-    side = torch.cuda.Stream(device)
+    side = _side_stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
         for _ in range(warm_up):
@@ -32,11 +34,18 @@ def record(
     return graph, result
 
 
-class GraphedStep:
-    """A step of decoding, without arguments: plain on a CPU, recorded at its first call on a GPU.
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all recordings, because cuBLAS keeps a workspace per stream."""
+    return torch.cuda.Stream(device)
 
-    Each call is given the step, which is not kept: a step is a method of the object that holds its graph, and
-    an object that holds itself would keep its GPU memory until garbage is collected.
+
+class GraphedStep:
+    """A step of decoding: plain on a CPU, recorded at its first call on a GPU.
+
+    Each call must be given the same step, because a GPU replays the first one. It is not kept: a step is a
+    method of the object that holds its graph, and an object that holds itself would keep its GPU memory until
+    garbage is collected.
     """
 
     def __init__(self, device: torch.device):
