@@ -5,12 +5,11 @@ translations of 32, in turn. Then a file: 100,000 English sentences of Tatoeba b
 text to text, with a beam of 5; Hugging Face translates every third of them, in batches sorted by length.
 
     python benchmarks/translate_gpu.py [--rounds 3] [--seconds 2] [--json FILE]
-                                       [--parts cases file validation equal]
+                                       [--parts cases file equal]
     python benchmarks/translate_gpu.py --small          (a smoke test on the CPU)
 
-The part "validation" times the translations of a validation during training, and the same by the search
-without slots. The part "equal" counts translations of the built-in model that differ from those of the plain
-search in fp32, and in bf16 those that differ alone.
+The part "equal" counts translations of the built-in model that differ from those of the plain search in fp32,
+and in bf16 those that differ alone.
 
 At batch 1 a step can take no less than reading the decoder's weights, at batch 512 no less than its products:
 the shares of these limits are printed too.
@@ -21,10 +20,7 @@ import json
 import lzma
 import tempfile
 import time
-from functools import partial
-from itertools import product
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -37,12 +33,11 @@ from clearhead.interop.exporting import token_names
 from clearhead.interop.huggingface import export_model
 from clearhead.interop.peers import Exported, load_huggingface
 from clearhead.models import Translator, TranslatorConfig
-from clearhead.models.engine import Engine, Precision
+from clearhead.models.engine import Engine
 from clearhead.models.slots import SlotEngine
 from clearhead.tasks.speed import Batch, Case, Decode, measure, speeds
-from clearhead.tasks.translation.model import TranslationModel
-from clearhead.tasks.translation.options import SearchConfig, TranslateOptions
-from clearhead.tasks.translation.search import search, search_all
+from clearhead.tasks.translation.options import TranslateOptions
+from clearhead.tasks.translation.search import search
 from clearhead.tasks.translation.slots import search_all_in_slots
 from clearhead.tasks.zoo import BUILT_IN
 from clearhead.text.tokenizer import EOS, Tokenizer, TokenizerConfig
@@ -50,7 +45,7 @@ from clearhead.text.tokenizer import EOS, Tokenizer, TokenizerConfig
 SOURCE, TARGET, BEAM = 25, 32, 4
 VOCABULARY = {"cuda": 32_000, "cpu": 400}
 SMALL = {"width": 32, "ffn_width": 64, "encoder_layers": 1, "decoder_layers": 1}
-PARTS = ("cases", "file", "validation", "equal")
+PARTS = ("cases", "file", "equal")
 OURS, PEER = "clearhead bf16", "Hugging Face bf16"
 
 
@@ -73,8 +68,6 @@ def main() -> None:
         figures["cases"] = cases(device, options.batches, options.rounds, options.seconds)
     if "file" in options.parts:
         figures["file"] = file(device, 60 if options.small else 100_000)
-    if "validation" in options.parts:
-        figures["validation"] = validation(device, 20 if options.small else 1000, options.rounds)
     if "equal" in options.parts:
         figures["equal"] = equal(device, 40 if options.small else 1000)
     if options.json:
@@ -195,50 +188,6 @@ def english_sentences(count: int) -> list[str]:
     """English test sentences of the built-in model."""
     lines = (BUILT_IN["en-de-fr"] / "test.en-de.tsv").read_text(encoding="utf-8").splitlines()[:count]
     return [line.split("\t")[0] for line in lines]
-
-
-def validation(device: torch.device, count: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Seconds to translate sentences as validation does, with slots made anew, and by other ways."""
-    with tempfile.TemporaryDirectory() as temporary:
-        make_model(Path(temporary), VOCABULARY[device.type], SMALL if device.type == "cpu" else {})
-        base = clearhead.load(temporary, device=device.type)
-    numbers = torch.randint(4, base.tokenizer.size, (count, SOURCE - 1)).tolist()
-    cases = {
-        "built-in model": (clearhead.load("en-de", device=device.type), english_sentences(count)),
-        "base shape": (base, [base.tokenizer.decode(row) for row in numbers]),
-    }
-    ways = {
-        "slots": partial(in_slots, "fp32"),
-        "slots bf16": partial(in_slots, "bf16"),
-        "plain": by_plain_search,
-    }
-    figures = {}
-    for (name, (model, texts)), beam in product(cases.items(), (1, BEAM)):
-        seconds: dict[str, list[float]] = {way: [] for way in ways}
-        for _ in range(rounds + 1):
-            for way, translate in ways.items():
-                start = time.perf_counter()
-                translate(model, texts, beam)
-                seconds[way].append(time.perf_counter() - start)
-        # The first round compiles kernels.
-        found = figures[f"{name}, beam {beam}"] = {way: median(some[1:]) for way, some in seconds.items()}
-        shown = ", ".join(f"{way} {one:.3f} s ({one / found['plain']:.2f})" for way, one in found.items())
-        print(f"validation, {name}, {count:,} sentences, beam {beam}: {shown}", flush=True)
-    return figures
-
-
-def in_slots(precision: Precision, model: TranslationModel, texts: list[str], beam: int) -> None:
-    fresh = TranslationModel(model.model, model.tokenizer, model.directions, SearchConfig(beam=beam))
-    fresh.precision = precision
-    fresh.translate(texts, to="de")
-
-
-def by_plain_search(model: TranslationModel, texts: list[str], beam: int) -> None:
-    """In fp32, by the search that launches each kernel."""
-    sources = [model.tag("de") + ids for ids in model.encode(texts)]
-    options = TranslateOptions(beam).resolved(model.search)
-    for found in search_all(model.model, model.tokenizer, sources, options):
-        model.tokenizer.decode(found[0].tokens)
 
 
 def equal(device: torch.device, count: int) -> dict[str, int]:

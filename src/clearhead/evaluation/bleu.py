@@ -27,8 +27,10 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) ->
     return _score(bleu_metric(language), hypotheses, references)
 
 
-def bleu_metric(language: str) -> BLEU:
-    return BLEU(tokenize=TOKENIZATIONS.get(language, "13a"))
+def bleu_metric(language: str, references: Sequence[str] | None = None) -> BLEU:
+    """sacreBLEU's BLEU. References given here are tokenized once; `corpus_score` then takes None for them."""
+    tokenize = TOKENIZATIONS.get(language, "13a")
+    return BLEU(tokenize=tokenize, references=None if references is None else [references])
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:

@@ -1,9 +1,9 @@
 """Validation and evaluation compute the expected scores, on the pairs that the model can take."""
 
-import gc
 import weakref
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -24,12 +24,14 @@ from clearhead.tasks.translation.evaluate import (
     held_out_pairs,
     scored,
 )
-from clearhead.tasks.translation.options import TranslateOptions
+from clearhead.tasks.translation.model import TranslationModel
+from clearhead.tasks.translation.options import SearchConfig, TranslateOptions
 from clearhead.tasks.translation.recipe import TranslationRecipe
 from clearhead.tasks.translation.task import translation_loss
 
 PAIRS = [Pair(f"word {number}", f"das Wort {number} steht hier") for number in range(12)]
 DIRECTION = Direction("en", "de")
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,29 @@ def recipe(number_model):
 
 def loss_of(validator: Validator, model) -> float:
     return validator.loss(model, nullcontext(), translation_loss)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What decodes, by a weak reference, and its precision."""
+
+    engine: weakref.ref
+    precision: str
+    is_model: bool
+
+
+@pytest.fixture
+def engines(monkeypatch) -> list[Chosen]:
+    """What decodes, as it is chosen."""
+    chosen, current = [], Engine.current
+
+    def recorded(self):
+        found = current(self)
+        chosen.append(Chosen(weakref.ref(found), self.precision, found is self.model))
+        return found
+
+    monkeypatch.setattr(Engine, "current", recorded)
+    return chosen
 
 
 # Validation
@@ -85,6 +110,51 @@ def test_a_measurement_is_the_loss_and_bleu(trained, pairs, recipe):
     assert measured == {"loss": loss_of(validator, trained.model), **validator.bleu(trained.model)}
 
 
+@contextmanager
+def autocast_of(device, dtype):
+    """What torch.autocast does; without a GPU, that of CUDA stays off."""
+    before = torch.get_autocast_dtype(device)
+    torch.set_autocast_enabled(device, True)
+    torch.set_autocast_dtype(device, dtype)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(device, False)
+        torch.set_autocast_dtype(device, before)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "precision"),
+    [
+        ("cuda", torch.bfloat16, "bf16"),
+        ("cuda", torch.float16, "fp32"),
+        ("cpu", torch.bfloat16, "fp32"),
+        (None, None, "fp32"),
+    ],
+)
+def test_a_run_in_bf16_on_a_gpu_is_measured_in_bf16(
+    trained, pairs, recipe, engines, monkeypatch, device, dtype, precision
+):
+    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe())
+    monkeypatch.setattr(validator, "loss", lambda *_: 1.0)
+    autocast = autocast_of(device, dtype) if device else nullcontext()
+    measured = validator.measure(trained.model, autocast, translation_loss)
+    assert measured == {"loss": 1.0, **validator.bleu(trained.model, precision)}
+    assert {one.precision for one in engines} == {precision}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_bleu_in_bf16_is_that_of_a_translator_in_bf16(trained, pairs, recipe, device):
+    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe("validation.beam=2"))
+    model = deepcopy(trained.model).to(device)
+    translator = TranslationModel(model, trained.tokenizer, [DIRECTION], SearchConfig(beam=2))
+    translator.precision = "bf16"
+    sources, references = zip(*(pair for pair, _ in validator.sampled[DIRECTION]), strict=True)
+    translations = [str(one) for one in translator.translate(list(sources))]
+    expected = bleu(translations, references, "de").value
+    assert validator.bleu(model, "bf16") == {"bleu": expected}
+
+
 def test_with_zero_sentences_there_is_no_bleu(trained, pairs, recipe):
     validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe("validation.sentences=0"))
     assert validator.bleu(trained.model) == {}
@@ -101,27 +171,27 @@ def test_validation_changes_neither_weights_nor_the_random_generator(trained, pa
     assert all(map(torch.equal, weights, trained.model.parameters()))
 
 
-@pytest.fixture
-def engines(monkeypatch) -> list:
-    """Weak references to what decodes, as it is chosen."""
-    chosen, current = [], Engine.current
-
-    def recorded(self):
-        found = current(self)
-        chosen.append((weakref.ref(found), found is self.model))
-        return found
-
-    monkeypatch.setattr(Engine, "current", recorded)
-    return chosen
-
-
 @pytest.mark.accel
-def test_validation_decodes_with_a_copy_that_does_not_outlive_it(trained, pairs, recipe, engines):
-    validator = Validator({DIRECTION: pairs}, trained.tokenizer, recipe())
-    validator.bleu(trained.model)
-    gc.collect()
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_validation_decodes_with_a_copy_that_does_not_outlive_it(
+    trained, pairs, recipe, engines, without_garbage_collection, precision, device
+):
+    validator, model = Validator({DIRECTION: pairs}, trained.tokenizer, recipe()), deepcopy(trained.model)
+    validator.bleu(model.to(device), precision)
     assert engines
-    assert all(copy() is None and not is_model for copy, is_model in engines)
+    assert all(one.engine() is None and not one.is_model for one in engines)
+
+
+@pytest.mark.gpu
+def test_validation_frees_its_memory(trained, pairs, recipe, without_garbage_collection):
+    validator, model = Validator({DIRECTION: pairs}, trained.tokenizer, recipe()), deepcopy(trained.model)
+    model.to("cuda")
+    used = []
+    for _ in range(4):
+        validator.bleu(model, "bf16")
+        used.append(torch.cuda.memory_allocated())
+    assert used[1:] == used[:1] * 3
 
 
 def test_validation_finds_what_the_model_itself_finds(trained, pairs, recipe, monkeypatch):

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,23 +20,29 @@ from clearhead.data.sources.streams import lines
 from clearhead.data.sources.tables import tsv_rows
 from clearhead.data.store import PairStore
 from clearhead.errors import DataError, ModelError
+from clearhead.models.engine import Precision
 from clearhead.tasks.evaluation import Evaluation, TokenCallback, ignore_tokens
 from clearhead.tasks.translation.directions import Direction, chosen, file_name, saved_directions, tag_ids
 from clearhead.tasks.translation.model import TranslationModel
 from clearhead.tasks.translation.options import SearchConfig, TranslateOptions
 from clearhead.tasks.translation.recipe import TranslationRecipe
+from clearhead.tasks.translation.search import search_all
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer
 from clearhead.wording import counted
 
 if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+
     from clearhead.evaluation.by_length import LengthBucket
     from clearhead.evaluation.metric import Score
     from clearhead.evaluation.significance import Comparison
 
+T = TypeVar("T")
+
 
 class Validator:
-    """Loss and BLEU on held-out pairs of each direction, which are tokenised once per run."""
+    """Loss and BLEU on held-out pairs of each direction, which are tokenized once per run."""
 
     def __init__(
         self, pairs: Mapping[Direction, Sequence[Pair]], tokenizer: Tokenizer, recipe: TranslationRecipe
@@ -54,16 +61,19 @@ class Validator:
         self.batches = PaddedBatches(store, BatchingConfig(tokens=recipe.batches.tokens), seed=0)
         share = -(-recipe.validation.sentences // len(encoded))
         self.sampled = {
-            direction: _evenly([pair for pair, _, _ in some], share)
+            direction: _evenly([(pair, source) for pair, source, _ in some], share)
             for direction, some in (encoded.items() if share else ())
         }
 
     def measure(
         self, model: Any, autocast: AbstractContextManager, loss: Callable[..., Tensor]
     ) -> dict[str, float]:
-        """The loss, and BLEU on a sample; with several directions, the BLEU of each and their mean."""
+        """The loss, and BLEU on a sample; with several directions, the BLEU of each and their mean.
+
+        A Transformer translates in bf16 if the run uses bf16 autocast on a GPU, else in fp32.
+        """
         model.eval()
-        return {"loss": self.loss(model, autocast, loss), **self.bleu(model)}
+        return {"loss": self.loss(model, autocast, loss), **self.bleu(model, _precision(autocast))}
 
     @torch.no_grad()
     def loss(self, model: Any, autocast: AbstractContextManager, loss: Callable[..., Tensor]) -> float:
@@ -75,21 +85,32 @@ class Validator:
             total, tokens = total + found.item(), tokens + batch.tokens
         return total / tokens
 
-    def bleu(self, model: Any) -> dict[str, float]:
+    def bleu(self, model: Any, precision: Precision = "fp32") -> dict[str, float]:
         """BLEU on the sampled pairs."""
-        # Not at the top of the file: loading a model needs no sacreBLEU.
-        from clearhead.evaluation.bleu import bleu
-
-        data, beam = self.recipe.data, self.recipe.validation.beam
-        translator = TranslationModel(model, self.tokenizer, data.directions, SearchConfig(beam=beam))
+        directions, beam = self.recipe.data.directions, self.recipe.validation.beam
+        translator = TranslationModel(model, self.tokenizer, directions, SearchConfig(beam=beam))
+        translator.precision = precision
+        options = TranslateOptions().resolved(translator.search)
         found = {}
-        for direction, pairs in self.sampled.items():
-            sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
-            translations = [str(one) for one in translator.translate(sources, to=direction.target)]
-            found[str(direction)] = bleu(translations, references, direction.target).value
+        for direction, sample in self.sampled.items():
+            sources = [source for _, source in sample]
+            best = search_all(translator.engine, self.tokenizer, sources, options)
+            translations = [self.tokenizer.decode(one[0].tokens) for one in best]
+            found[str(direction)] = self._metrics[direction].corpus_score(translations, None).score
         mean = {"bleu": sum(found.values()) / len(found)} if found else {}
         each = {f"bleu {name}": value for name, value in found.items()}
-        return mean | (each if len(data.directions) > 1 else {})
+        return mean | (each if len(directions) > 1 else {})
+
+    @cached_property
+    def _metrics(self) -> "dict[Direction, BLEU]":
+        """BLEU for each direction, with the sampled references."""
+        # Not at the top of the file: loading a model needs no sacreBLEU.
+        from clearhead.evaluation.bleu import bleu_metric
+
+        return {
+            direction: bleu_metric(direction.target, [pair.target for pair, _ in sample])
+            for direction, sample in self.sampled.items()
+        }
 
     def _encode(self, direction: Direction, pairs: Sequence[Pair]) -> list[tuple[Pair, list[int], list[int]]]:
         """The pairs that fit into the model, with their ids."""
@@ -102,6 +123,13 @@ class Validator:
             for pair, source, target in zip(pairs, sources, targets, strict=True)
             if 0 < len(source) <= most - bool(self.tags) and 0 < len(target) <= most
         ]
+
+
+def _precision(autocast: AbstractContextManager) -> Precision:
+    """The precision of matrix products on a GPU in this context."""
+    with autocast:
+        is_bf16 = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+    return "bf16" if is_bf16 else "fp32"
 
 
 @dataclass(frozen=True)
@@ -273,7 +301,7 @@ def _lines(report: EvaluationReport, title: str, against: Path | None) -> Iterat
         yield f"  {row.name:<6} {ours} against {theirs}  p = {row.p_value:.4f}"
 
 
-def _evenly(pairs: Sequence[Pair], count: int) -> Sequence[Pair]:
+def _evenly(items: Sequence[T], count: int) -> Sequence[T]:
     """A sample at even distances: corpora are often sorted by length."""
-    every = max(1, len(pairs) // count)
-    return pairs[: every * count : every]
+    every = max(1, len(items) // count)
+    return items[: every * count : every]
