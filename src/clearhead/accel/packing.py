@@ -138,10 +138,7 @@ def _onednn_copy(model: M, readout: Tensor) -> M:
 @torch.inference_mode(False)
 @torch.no_grad()
 def bf16_copy(model: M, readout: Tensor) -> M:
-    """A copy in bfloat16, which shares all tensors that are no other floats.
-
-    On a GPU, it has layers for products of few rows.
-    """
+    """A copy in bfloat16, which shares integer and bfloat16 tensors; on a GPU, with layers for few rows."""
     tensors = [tensor for tensor in [*model.parameters(), *model.buffers()] if tensor.is_floating_point()]
     others = {id(tensor): _in_bf16(tensor) for tensor in tensors if tensor.dtype != torch.bfloat16}
     on_gpu = kernels.supports_decoding(readout)
