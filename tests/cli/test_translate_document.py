@@ -54,6 +54,12 @@ def test_out_gets_the_same_bytes_as_stdout(translate, document, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("doc*")) == ["doc.de.md", "doc.md"]
 
 
+def test_a_dash_is_stdout(translate, document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert translate(document, "--out", "-").out == translate(document).out
+    assert not (tmp_path / "-").exists()
+
+
 def test_json_prints_an_object_per_sentence_beside_the_file(translate, document, tmp_path):
     result = translate(document, "--json", "--out", tmp_path / "x.md")
     first, second = map(json.loads, result.lines)

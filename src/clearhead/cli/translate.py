@@ -51,7 +51,7 @@ def translate(
         str | None, option(f"{MODEL_HELP} Default: {TRANSLATOR}.", "MODEL", name="--model")
     ] = None,
     to: Annotated[str | None, option("Target language.", "LANG")] = None,
-    out: Annotated[Path | None, option("File for a translated document; default: stdout.", "FILE")] = None,
+    out: Annotated[Path | None, option("File for a translated document; default: -, stdout.", "FILE")] = None,
     mark: Annotated[
         bool, option("Mark doubtful sentences of a document ⟪like this⟫.", name="--mark")
     ] = False,
@@ -117,6 +117,7 @@ def translate(
 
         threshold = LOW_CONFIDENCE if mark_below is None else mark_below
         marks = threshold if mark or mark_below is not None else None
+        out = None if out == Path("-") else out
         translate_document(translator, document, to, out, marks, options, chunk, json)
         return
     interactive = bool(sys.stdin) and sys.stdin.isatty()
