@@ -85,6 +85,13 @@ def test_windows_line_ends_byte_order_mark_and_last_line_are_kept(translate, tmp
     assert not content.endswith(b"\n")
 
 
+def test_a_dash_is_no_text_and_no_document(refused):
+    for arguments in (["-"], ["-", "--to", "de"]):
+        assert refused(*arguments) == (
+            "-: is not a text; lines are read from stdin without it, a document from a file"
+        )
+
+
 def test_a_file_name_alone_is_not_translated(refused, document, monkeypatch):
     monkeypatch.chdir(document.parent)
     expected = (

@@ -76,6 +76,13 @@ def test_only_prose_is_translated(text, expected):
     assert unchanged(text) == text
 
 
+@pytest.mark.parametrize("between", ["```\nx\n```", "<!-- x -->"])
+def test_what_is_not_indented_ends_a_list_and_code_may_follow(between):
+    assert prose(f"- Read.\n\n{between}\n\n    make all\n") == ["Read."]
+    indented = "\n".join(f"  {line}" for line in between.splitlines())
+    assert prose(f"- Read.\n\n{indented}\n\n    More text.\n") == ["Read.", "More text."]
+
+
 def test_plain_text_has_no_indented_code():
     assert prose("A letter.\n\n    Dear Anna,\n", "text") == ["A letter.", "Dear Anna,"]
 

@@ -38,6 +38,17 @@ ITEMS = [
     ),
     ("Le film dure 2 h 15 min, le 3D 1h05min.", ["2 h 15 min", "3D", "1h05min"]),
     ("Set $HOME/data/x.y for a 12B model in $HOME/data.", ["$HOME/data/x.y", "12B", "$HOME/data"]),
+    ("Between -10 and -5, not 3-5 or 3 - 5; +3 and −7.", ["-10", "-5", "3-5", "+3", "−7"]),
+    ("At 7:30 p.m. or 11 PM, 5pm. At 5 p.m. Then go.", ["7:30 p.m.", "11 PM", "5pm", "5 p.m."]),
+    ("Der Zug steht um 11 am Bahnhof.", []),
+    ("AB-1234/5, 12a, 5b, 4711-A, 12-B, M6x20.", ["AB-1234/5", "12a", "5b", "4711-A", "12-B", "M6x20"]),
+    ("The 2nd, 3rd, le 2e, the 90s, 20-year-old, 5-jährig.", []),
+    (
+        "Call (555) 123-4567, 0049 (0)30 123456 or 030 / 123 45 67.",
+        ["(555) 123-4567", "0049 (0)30 123456", "030 / 123 45 67"],
+    ),
+    ("950,- € or $5/kg for 10 x 20 cm, 3×4 and 1:30 h.", ["950,- €", "$5/kg", "10 x 20 cm", "3×4", "1:30 h"]),
+    ("Use -v, y a-t-il, a - b.", ["-v"]),
     ("He and/or she didn't; she's 100 % sure (not).", ["100 %"]),
 ]
 
@@ -57,6 +68,17 @@ def test_short_numbers_stay_visible():
     assert [(part.role, part.text) for part in parts] == [
         (Role.NUMBER, n) for n in ("10:30", "3", "2", "1990")
     ]
+
+
+def test_the_full_stop_of_a_time_may_end_a_sentence():
+    text = "The bus leaves at 9 p.m. The train leaves at 5 p.m. Monday. It is No. 12a."
+    spans, parts = inline_sentences(text, "en")
+    assert [text[start:end] for start, end in spans] == [
+        "The bus leaves at 9 p.m.",
+        "The train leaves at 5 p.m. Monday.",
+        "It is No. 12a.",
+    ]
+    assert [[part.text for part in some] for some in parts] == [["9 p.m."], ["5 p.m."], ["12a"]]
 
 
 def test_french_times_stay_visible():

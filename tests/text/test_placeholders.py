@@ -11,9 +11,8 @@ from clearhead.text.placeholders import Written
     [
         ("À 7 h 30 et 15h30.", "At 7:30 and 15:30.", []),
         ("À 7 h 30.", "At 7 h 30.", []),
-        ("De 9 h à 19\u202fh.", "From 9 to 19.", []),
+        ("De 9 h à 19\u202fh.", "From 9 h to 19.", ["19\u202fh"]),
         ("À 7 h 30.", "At 17 h 30.", ["7 h 30"]),
-        ("De 9 h à 19 h.", "From 9 to 7.", ["19 h"]),
         ("At 7:30 and 15:30.", "À 7 h 30 et 15:30.", ["7:30"]),
         ("À 7 h 30.", "At 7:15.", ["7 h 30"]),
         ("À 7 h 30 et 7 h 30.", "At 7:30 and 17:30.", ["7 h 30"]),

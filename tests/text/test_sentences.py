@@ -35,6 +35,7 @@ ENGLISH = [
     "We hired Smith Inc. last year. | It was Acme Corp. again.",
     "He ate vitamin C. | It helped.",
     "The year was 1984. | Winston was tired.",
+    "Call ext. 12 or tel. 555. | Ask for max. 5.",
 ]
 GERMAN = [
     "Am 3. Oktober ist Feiertag. | Alle haben frei.",
@@ -50,6 +51,7 @@ GERMAN = [
     "Prof. Dr. Schmidt ist da. | Hr. Maier nicht.",
     "Der 2. Weltkrieg war lang. | Viele starben.",
     "Ich weiß nicht … | Vielleicht doch.",
+    "Wir wohnen in der Hauptstr. 12 am Mo. 9 Uhr, max. 5 Leute. | Er auch.",
 ]
 FRENCH = [
     "M. Dupont et Mme. Durand sont là. | Ils parlent.",
@@ -58,6 +60,7 @@ FRENCH = [
     "Voir p. 12 et fig. 3. | C'est clair.",
     "Il a vécu au Ier s. av. J.-C. | On le sait.",
     "Ça coûte 3,50 euros. | C'est peu.",
+    "Tél. 01 ou 02. | Il y a max. 10 chaises.",
     "Il y a des pommes, des poires, etc. | Le reste manque.",
     "C'est vrai… | Mais pourquoi ?",
     "Cf. art. 5 du code. | Il est clair.",

@@ -157,6 +157,8 @@ def _document_path(texts: list[str], to: str | None, out: Path | None, marks: bo
     """
     if len(texts) == 1 and (to or out) and (out or os.path.exists(texts[0])):  # noqa: PTH110
         return Path(texts[0])
+    if "-" in texts:
+        raise SettingsError("-: is not a text; lines are read from stdin without it, a document from a file")
     for text in texts:
         if os.path.exists(text) and not os.path.isdir(text):  # noqa: PTH110, PTH112
             form = f"clearhead translate {text} --to {to or 'LANG'}"

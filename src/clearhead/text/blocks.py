@@ -118,6 +118,8 @@ class _Parser:
         if not inner.strip():
             self._in_table = False
             return [self._take()]
+        # A line that is not indented ends a list, unless it continues its paragraph.
+        self._in_list &= inner[:1].isspace() or not (_FENCE.match(inner) or _RAW_HTML.match(inner))
         if fence := _FENCE.match(inner):
             return ["".join(self._until_fence(fence[1]))]
         if raw := _RAW_HTML.match(inner):

@@ -55,6 +55,7 @@ _UNITS = ("km/h km² km kg kB KB MB GB TB kWh kW cm mm m² m³ m ml l mg g min H
 _GAP = "[ \u00a0\u202f]"
 _GROUPED = rf"\d{{1,3}}(?:{_GAP}\d{{3}}){{1,5}}(?:[.,]\d{{1,15}})?(?!\d)"
 """A number with its thousands apart, as French writes it."""
+_DECIMAL = r"\d{1,15}(?:[.,]\d{1,15})?"
 CLOCK = rf"\d{{1,2}}{_GAP}?h(?:{_GAP}?\d{{2}})?"
 """A time of day, or hours, as French writes them."""
 _SYMBOLS = "\u2190-\u2bff\u3030\u303d\u3297\u3299©®™\U0001f000-\U0001faff"
@@ -118,29 +119,47 @@ _PARTS: list[tuple[str, Role, str]] = [
         r"|(?<!\w)[A-Z]:\\[^\s\"<>|]{1,200}",
     ),
     ("call", Role.ITEM, r"(?<![\w.])[A-Za-z_]\w{0,60}(?:\.\w{1,60}){0,5}\(\)"),
-    ("option", Role.ITEM, r"(?<![\w-])--[A-Za-z][\w-]{0,40}(?:=[^\s,;]{1,60})?"),
+    (
+        "option",
+        Role.ITEM,
+        r"(?<![\w-])(?:--[A-Za-z][\w-]{0,40}(?:=[^\s,;]{1,60})?|-[A-Za-z](?![\w-]))",
+    ),
     ("name", Role.ITEM, r"(?<![\w_])[A-Za-z0-9]{1,60}(?:_[A-Za-z0-9]{1,60}){1,9}(?!\w)"),
     ("mention", Role.ITEM, r"(?<![\w&@#])(?:[@#][A-Za-z_][\w-]{0,60}|#\d{1,12}(?!\w))"),
     ("private", Role.POINT, r"[\ue000-\uf8ff]{1,60}"),
-    ("emoji", Role.POINT, _EMOJI),
+    ("emoji", Role.POINT, rf"(?!\u2212\d){_EMOJI}"),
     ("escape", Role.POINT, r"\\[!-/:-@\[-`{-~]"),
     ("emphasis", Role.OPEN, r"\*{1,3}|(?<![^\W_])_{1,3}(?=\S)|(?<=\S)_{1,3}(?![^\W_])|~~"),
     (
         "amount",
         Role.ITEM,
-        rf"(?<![\w.,])[+-]?[$€£¥]\s?(?:{_GROUPED}|\d{{1,15}}(?:[.,]\d{{1,15}}){{0,5}})"
-        r"(?:\s?(?:[kKmM]\b|bn\b))?"
-        rf"|(?<!\w)[+-]?(?:{_GROUPED}|\d{{1,15}}(?:[.,]\d{{1,15}})?){_GAP}?(?:{_UNITS})(?!\w)"
-        r"|(?<!\w)[+-]?\d{1,15}(?:[.,:/'’-]\d{1,15}){1,6}(?:\s?[%‰€$£¥°])?(?![\d])"
-        rf"|(?<!\w)[+-]?{_GROUPED}(?:{_GAP}?[%‰€$£¥°])?"
-        rf"|(?<!\w)\d{{1,3}}{_GAP}?h{_GAP}?\d{{1,2}}{_GAP}?min(?!\w)|(?<!\w){CLOCK}(?!\w)"
-        rf"|(?<!\w)[+-]?\d{{1,15}}{_GAP}?[%‰€$£¥°]|(?<!\w)[+]\d[\d ()/-]{{5,20}}\d",
+        "|".join(
+            (
+                # 7:30 p.m., but not "11 am Bahnhof", which is German.
+                r"(?<!\w)\d{1,2}(?:[:.]\d{2})?(?:am\b|\s?(?:pm|AM|PM)\b|\s?[ap]\.m\.)",
+                r"\(\d{2,5}\) ?\d[\d -]{4,14}\d",
+                rf"(?<![\w.,])[+-]?[$€£¥]\s?(?:{_GROUPED}|{_DECIMAL}(?:[.,]\d{{1,15}}){{0,4}})"
+                r"(?:\s?(?:[kKmM]\b|bn\b))?(?:/[A-Za-z]{1,10}\b)?",
+                rf"(?<!\w){_DECIMAL}(?:\s?[x×]\s?{_DECIMAL}){{1,2}}(?:\s?(?:{_UNITS}))?(?!\w)",
+                rf"(?<!\w)[+-]?(?:{_GROUPED}|{_DECIMAL}){_GAP}?(?:{_UNITS})(?!\w)",
+                r"(?<!\w)\d{1,2}:\d{2}\s?h(?!\w)|(?<!\w)\d{1,15},[-–—]{1,2}(?:\s?[€$£])?",
+                r"(?<!\w)[+-]?\d{1,15}(?:[.,:/'’-]\d{1,15}){1,6}(?:\s?[%‰€$£¥°])?(?![\d])",
+                rf"(?<!\w)[+-]?{_GROUPED}(?:{_GAP}?[%‰€$£¥°])?",
+                rf"(?<!\w)\d{{1,3}}{_GAP}?h{_GAP}?\d{{1,2}}{_GAP}?min(?!\w)|(?<!\w){CLOCK}(?!\w)",
+                rf"(?<!\w)[+-]?\d{{1,15}}{_GAP}?[%‰€$£¥°]",
+                r"(?<!\w)[+0]\d[\d ()/-]{5,20}\d",
+                # Minus or plus, but no hyphen between numbers.
+                r"(?<![\w.,)\]%°€$-])[+−-]\d{1,15}(?![\w-])",
+            )
+        ),
     ),
     (
         "version",
         Role.ITEM,
         r"(?<!\w)(?:v\d{1,5}(?:\.\d{1,5}){0,5}|0x[0-9A-Fa-f]{1,16}"
-        r"|[A-Z]{1,8}-?\d{1,8}[A-Z0-9-]{0,10}|\d{1,8}[A-Z]{1,3})(?!\w)",
+        r"|[A-Z]{1,8}-?\d{1,8}[A-Z0-9-]{0,10}(?:[/x]\d{1,8}){0,3}"
+        # 4711-A, 12B and 12a, but no ordinals, plurals or hours: 2e, 90s, 2h.
+        r"|\d{1,8}-?[A-Z]{1,3}\d{0,8}|\d{1,8}[a-df-gi-rt-z])(?!\w)",
     ),
     ("digits", Role.NUMBER, r"\d{1,400}"),
     ("symbol", Role.POINT, r"[=_*~^|\\<>]{1,20}"),
@@ -150,7 +169,7 @@ _PATTERN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, _, pattern in 
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z][\w:-]*)")
 _JOINING = ("", "+", "-", "–", "/", ":")
 _NUMBERED = re.compile(r"\d{1,4}[.)]\s+")
-TIME = re.compile(rf"\d{{1,2}}:\d{{2}}|{CLOCK}")
+_TIME = re.compile(rf"\d{{1,2}}:\d{{2}}|{CLOCK}")
 _LONG_NUMBER = 5
 """Digits of a number that a translator would spell in pieces."""
 
@@ -166,7 +185,7 @@ def find_parts(text: str) -> list[Part]:
         role = _ROLES[name]
         if role is Role.NUMBER and match.end() - match.start() >= _LONG_NUMBER:
             role = Role.ITEM
-        elif TIME.fullmatch(match[0]):
+        elif _TIME.fullmatch(match[0]):
             role = Role.NUMBER
         found.append(Part(role, match.start(), match.end(), match[0]))
         names.append(name)
@@ -226,9 +245,12 @@ def masked(text: str, parts: Sequence[Part]) -> str:
     end = 0
     for part in parts:
         filler = EMOJI if part.role is Role.POINT else "*" if part.role in MARKS else "X"
-        if part.role is Role.NUMBER:
+        # A number, and the full stop of 5 p.m., may end a sentence or not.
+        if part.role is Role.NUMBER or part.text.endswith("."):
             continue
-        pieces += [text[end : part.start], filler * (part.end - part.start)]
+        starts_with_digit = part.role is Role.ITEM and part.text[0].isdecimal() and len(part.text) > 1
+        shown = "0" if starts_with_digit else filler
+        pieces += [text[end : part.start], shown, filler * (part.end - part.start - 1)]
         end = part.end
     return "".join([*pieces, text[end:]])
 

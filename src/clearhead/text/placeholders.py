@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from clearhead.text.inline import CLOCK, TIME, Core, Part, Role
+from clearhead.text.inline import CLOCK, Core, Part, Role
 from clearhead.text.kinds import STAND_INS, UNK
 from clearhead.text.normalize import normalize
 from clearhead.text.tokenizer import Tokenizer
@@ -14,7 +14,8 @@ from clearhead.text.tokenizer import Tokenizer
 NAMES = ("Tom", "Paris", "Boston", "Jackson")
 NUMBERS = ("123", "2013", "1984", "300")
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
-_FRENCH_TIME = re.compile(rf"(?<!\w){CLOCK}(?!\w)")
+_CLOCK = re.compile(rf"(?<!\w){CLOCK}(?!\w)")
+_FRENCH_TIME = re.compile(r"(\d+)\W?h\W?(\d+)")
 _STAND_IN = re.compile(f" ?[{STAND_INS[0]}-{STAND_INS[-1]}]")
 
 
@@ -56,12 +57,10 @@ class Written:
     def missing(self, target: str) -> list[Part]:
         """The items that a translation lacks."""
         lost = [part for one, part in zip(STAND_INS, self.hidden, strict=False) if one not in target]
-        digits = Counter([*_NUMBER.findall(target), *_FRENCH_TIME.findall(target)])
+        digits = Counter([*_NUMBER.findall(target), *_CLOCK.findall(target)])
         for part in self.visible:
-            # 7 h 30 may become 7:30.
-            time = ":".join(re.findall(r"\d+", part.text)) if TIME.fullmatch(part.text) else part.text
-            written = part.text if digits[part.text] else time
-            if part.role is Role.NUMBER and digits[written]:
+            written = next((form for form in forms(part) if digits[form]), "")
+            if part.role is Role.NUMBER and written:
                 digits[written] -= 1
             elif part.role is Role.NUMBER or part.text not in target:
                 lost.append(part)
@@ -71,6 +70,12 @@ class Written:
         """The item for a stand-in; other characters are themselves."""
         index = ord(character) - ord(STAND_INS[0])
         return self.hidden[index].text if 0 <= index < len(self.hidden) else character
+
+
+def forms(part: Part) -> tuple[str, ...]:
+    """How a translation may write an item: as it is, and 7 h 30 as 7:30."""
+    time = _FRENCH_TIME.fullmatch(part.text)
+    return (part.text, f"{time[1]}:{time[2]}") if time else (part.text,)
 
 
 def hide(core: Core, tokenizer: Tokenizer, hides: Callable[[Part], bool], by_words: bool = False) -> Written:

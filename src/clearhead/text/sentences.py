@@ -55,7 +55,7 @@ ENGLISH = Rules(
     ),
     before_number=_words(
         "No no Nos nos p pp Fig fig Figs figs Vol vol Ch ch Sec sec Eq eq Art art Nr nr Jan Feb Mar Apr Jun "
-        "Jul Aug Sep Sept Oct Nov Dec Tab tab Ref ref Op op"
+        "Jul Aug Sep Sept Oct Nov Dec Tab tab Ref ref Op op Ext ext Tel tel Max max Min min"
     ),
     may_end=MAY_END,
     starters=_words(
@@ -74,7 +74,7 @@ GERMAN = Rules(
     ),
     before_number=_words(
         "Nr Nrn Abb Abs Art Bd Kap S Seite Tab Anm Ziff Par Jan Feb Mär Apr Jun Jul Aug Sep Sept Okt Nov "
-        "Dez Lfd Kl Pos Lit Rn Rz"
+        "Dez Lfd Kl Pos Lit Rn Rz Mo Di Mi Do Fr Sa So Max Min Mind mind"
     ),
     may_end=MAY_END | _words("usw usf dgl Mio Mrd Std Min Sek Jh Jhd Chr v.Chr n.Chr ff u.s.w M.A e.V a.D"),
     starters=_words(
@@ -92,7 +92,8 @@ FRENCH = Rules(
         "av boul bd hab réf tél éd dir coll suiv sq"
     ),
     before_number=_words(
-        "n N no No nos art Art chap Chap p pp fig Fig vol Vol t al éd janv févr avr juil sept oct nov déc"
+        "n N no No nos art Art chap Chap p pp fig Fig vol Vol t al éd janv févr avr juil sept oct nov déc "
+        "Tél Max max Min min"
     ),
     may_end=MAY_END | _words("J.-C s.a S.A R.P"),
     starters=_words(
@@ -169,7 +170,9 @@ def _stop_ends_sentence(text: str, stop: int, start: int, word: str, rules: Rule
         if stop - len(last) - start < LONGEST_WORD and not text[start : stop - len(last)].strip(OPENING):
             return False  # the number of a list item
         return not rules.ordinals or len(last) > 2 or starts
-    if last in rules.before_number and (word[0].isdecimal() or _is_roman(word)):
+    # German streets: Hauptstr. 5.
+    is_before_number = last in rules.before_number or last.endswith("str")
+    if is_before_number and (word[0].isdecimal() or _is_roman(word)):
         return False
     if last in rules.never:
         return False

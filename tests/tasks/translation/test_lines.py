@@ -49,6 +49,23 @@ def test_items_are_kept_and_other_lines_are_those_of_the_model(model):
     assert [one.score for one in found] == [one.score for one in own]
 
 
+@pytest.mark.parametrize(
+    ("line", "item"),
+    [
+        ("The value is -5.", "-5"),
+        ("The meeting is at 7:30 p.m.", "7:30 p.m."),
+        ("The order number is AB-1234/5.", "AB-1234/5"),
+        ("We live at 12a Main Street.", "12a"),
+        ("It takes 2h.", "2h"),
+        ("Call (555) 123-4567.", "(555) 123-4567"),
+    ],
+)
+def test_numbers_keep_a_minus_letters_and_halves_of_the_day(model, line, item):
+    [found] = kept(model, model.translate([line]))
+    assert found.text.count(item) == 1
+    assert ".." not in found.text
+
+
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_the_batch_size_changes_nothing(model, batch_size):
     own = model.translate(LINES)

@@ -22,7 +22,7 @@ from clearhead.text.capitals import in_capitals, lowered
 from clearhead.text.inline import Core, Part, Role, inline_sentences, take_apart, words
 from clearhead.text.kinds import STAND_INS
 from clearhead.text.normalize import normalize
-from clearhead.text.placeholders import Written, decode, encode, hide
+from clearhead.text.placeholders import Written, decode, encode, forms, hide
 from clearhead.text.sentences import gaps, guess_language
 from clearhead.text.spelling import Unspelled
 
@@ -44,6 +44,8 @@ LABEL_WORDS, LABEL_GROWTH = 2, 2
 model that has seen few labels in training makes sentences of them, such as "Mein Name ist"."""
 _END = re.compile(r"\.{3}$|[\W_]$")
 _FULL_STOP = re.compile(r"(?<![.!?…])[.!]$")
+# After an item such as 5 p.m.
+_DOUBLE_STOP = re.compile(r"(?<!\.)\.\.$")
 _CLAUSE_END = re.compile(r"[,;:–—)]\s")
 
 
@@ -406,9 +408,10 @@ def _finished(core: Core, attempt: _Attempt, agreed: Tensor | None) -> Sentence:
         else:
             pieces.append(_restored(edit.text, written, False))
         end = max(end, edit.end)
-    text = core.prefix + "".join([*pieces, _restored(target[end:], written, capitals)]) + core.suffix
+    pieces.append(_restored(target[end:], written, capitals))
+    text = core.prefix + _DOUBLE_STOP.sub(".", "".join(pieces)) + core.suffix
     shown = text.replace(GLUE, " ")
-    lost = tuple(part.text for part in core.items if part.text not in shown)
+    lost = tuple(part.text for part in core.items if not any(form in shown for form in forms(part)))
     repaired = tuple(part.text for part in missing if part.text not in lost)
     source = core.prefix + core.text + core.suffix
     return Sentence(source, text, attempt.confidence, repaired, lost, attempt.tokens)
