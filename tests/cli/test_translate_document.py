@@ -88,7 +88,7 @@ def test_windows_line_ends_byte_order_mark_and_last_line_are_kept(translate, tmp
 def test_a_dash_is_no_text_and_no_document(refused):
     for arguments in (["-"], ["-", "--to", "de"]):
         assert refused(*arguments) == (
-            "-: is not a text; lines are read from stdin without it, a document from a file"
+            "-: is not a text; to read lines from stdin, leave it out; a document must be a file"
         )
 
 

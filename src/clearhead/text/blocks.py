@@ -118,11 +118,13 @@ class _Parser:
         if not inner.strip():
             self._in_table = False
             return [self._take()]
-        # A line that is not indented ends a list, unless it continues its paragraph.
-        self._in_list &= inner[:1].isspace() or not (_FENCE.match(inner) or _RAW_HTML.match(inner))
-        if fence := _FENCE.match(inner):
+        fence, raw = _FENCE.match(inner), _RAW_HTML.match(inner)
+        if (fence or raw) and not inner[0].isspace():
+            # It ends a list, so that indented lines after it are code.
+            self._in_list = False
+        if fence:
             return ["".join(self._until_fence(fence[1]))]
-        if raw := _RAW_HTML.match(inner):
+        if raw:
             return ["".join(self._until("-->" if raw[2] else f"</{raw[1].lower()}"))]
         indented = inner.startswith(("    ", "\t"))
         self._in_code = indented and not self._in_list and (after_blank or self._in_code)

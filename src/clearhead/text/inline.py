@@ -245,12 +245,10 @@ def masked(text: str, parts: Sequence[Part]) -> str:
     end = 0
     for part in parts:
         filler = EMOJI if part.role is Role.POINT else "*" if part.role in MARKS else "X"
-        # A number, and the full stop of 5 p.m., may end a sentence or not.
+        # The rules read numbers, and the full stop of 5 p.m., which may end a sentence.
         if part.role is Role.NUMBER or part.text.endswith("."):
             continue
-        starts_with_digit = part.role is Role.ITEM and part.text[0].isdecimal() and len(part.text) > 1
-        shown = "0" if starts_with_digit else filler
-        pieces += [text[end : part.start], shown, filler * (part.end - part.start - 1)]
+        pieces += [text[end : part.start], filler * (part.end - part.start)]
         end = part.end
     return "".join([*pieces, text[end:]])
 
