@@ -51,7 +51,9 @@ def translate(
         str | None, option(f"{MODEL_HELP} Default: {TRANSLATOR}.", "MODEL", name="--model")
     ] = None,
     to: Annotated[str | None, option("Target language.", "LANG")] = None,
-    out: Annotated[Path | None, option("File for a translated document; default: -, stdout.", "FILE")] = None,
+    out: Annotated[
+        Path | None, option("File for a translated document; default: stdout (-).", "FILE")
+    ] = None,
     mark: Annotated[
         bool, option("Mark doubtful sentences of a document ⟪like this⟫.", name="--mark")
     ] = False,
@@ -158,7 +160,9 @@ def _document_path(texts: list[str], to: str | None, out: Path | None, marks: bo
     if len(texts) == 1 and (to or out) and (out or os.path.exists(texts[0])):  # noqa: PTH110
         return Path(texts[0])
     if "-" in texts:
-        raise SettingsError("-: is not a text; lines are read from stdin without it, a document from a file")
+        raise SettingsError(
+            "-: is not a text; to read lines from stdin, leave it out; a document must be a file"
+        )
     for text in texts:
         if os.path.exists(text) and not os.path.isdir(text):  # noqa: PTH110, PTH112
             form = f"clearhead translate {text} --to {to or 'LANG'}"

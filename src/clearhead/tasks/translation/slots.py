@@ -25,7 +25,7 @@ MIN_CAPACITY = 64
 # Up to this capacity, short sentences may be searched with long ones. cached_attention.SHORT is at least as
 # large, so that kernels compute the same for all of these capacities.
 MERGED_CAPACITY = 256
-# What a step takes besides its rows, as a number of rows; measured with the base Transformer on an H200.
+# What a step takes besides its rows, as a number of rows; an estimate for the base Transformer on an H200.
 OVERHEAD_ROWS = 1024
 # Source tokens, padding included, that are encoded at a time.
 ENCODED = 65536
